@@ -1,0 +1,178 @@
+"""Policy: what the user wants for a piece of work, resolved from layers with the source of every value.
+
+A layer is a flat mapping from field name (``interruptions.max``) to value, with the name of where it was said. Layers are
+given from weakest to strongest; the strongest that names a field wins. KFP's ``set_retry`` is the one exception that the
+design makes: it also *raises* ``interruptions.max`` (see :func:`resolve`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["BUILT_IN", "FIELDS", "Backoff", "Deadline", "Layer", "Policy", "Spot", "resolve"]
+
+
+class Spot(StrEnum):
+    """What the policy says about spot capacity."""
+
+    REQUIRE = "require"  # spot only
+    PREFER = "prefer"  # spot, then on-demand
+    NEVER = "never"  # on-demand only
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits between attempts, seconds: ``first * factor ** n``, never above ``ceiling``."""
+
+    first: float = 1.0
+    factor: float = 2.0
+    ceiling: float = 300.0
+
+    def wait(self, ended: int) -> float:
+        """The wait after the ``ended``-th ending of its kind, counted from one."""
+        try:
+            return min(self.ceiling, self.first * self.factor ** max(0, ended - 1))
+        except OverflowError:
+            return self.ceiling
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When the work must be done. Exactly one of ``after`` (seconds from the run's start) and ``at`` (Unix time) is set."""
+
+    after: float | None = None
+    at: float | None = None
+    best_effort: bool = False  # may be missed: allowed beside ``spot: require``
+
+    def moment(self, run_started: float) -> float:
+        """The deadline as Unix time."""
+        return self.at if self.at is not None else run_started + (self.after or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values said in one place. ``source`` names the place for people: ``spotwright.yaml:12``, ``set_retry``."""
+
+    source: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The resolved policy of one task. Durations in seconds; ``sources`` tells where each field's value was said.
+
+    ``spot`` is ``None`` where nobody said anything: Spotwright then adds no placement, and the task lands where its own
+    tolerations, selectors and affinity put it, as it would on a cluster.
+    """
+
+    spot: Spot | None = None
+    ladder: tuple[str, ...] | None = None
+    max_interruptions: int = 10
+    interruption_backoff: Backoff = field(default_factory=Backoff)
+    retries: int = 0
+    error_backoff: Backoff = field(default_factory=Backoff)
+    fall_back_after: int = 10
+    pending_timeout: float = 600.0
+    deadline: Deadline | None = None
+    work: float | None = None
+    grace_period: float = 30.0
+    timeout: float | None = None
+    checkpoint: str | None = None
+    image_pull_secrets: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+FIELDS: Mapping[str, str] = {
+    "spot": "require, prefer or never",
+    "ladder": "a list of pool names",
+    "interruptions.max": "a whole number, 0 or more",
+    "interruptions.backoff": "a duration such as 1s",
+    "interruptions.factor": "a number, 1 or more",
+    "interruptions.ceiling": "a duration such as 5m",
+    "errors.retries": "a whole number, 0 or more",
+    "errors.backoff": "a duration such as 1s",
+    "errors.factor": "a number, 1 or more",
+    "errors.ceiling": "a duration such as 5m",
+    "fall_back_after": "a whole number from 0 to interruptions.max",
+    "pending_timeout": "a duration such as 10m",
+    "deadline": "a duration from the run's start (8h), or a time with its zone (2026-11-21T08:00:00+01:00); add 'best-effort' where it may be missed",
+    "work": "a duration: how long the task takes on a node that is never taken",
+    "grace_period": "a duration such as 20s",
+    "timeout": "a duration such as 1h",
+    "checkpoint": "a folder, a URL or pvc://NAME",
+    "image_pull_secrets": "a list of secret names",
+}
+"""Every policy field with what its value must be; the reference page and the error messages are made from it."""
+
+BUILT_IN = Layer(
+    "built in",
+    {
+        "interruptions.max": 10,
+        "interruptions.backoff": 1.0,
+        "interruptions.factor": 2.0,
+        "interruptions.ceiling": 300.0,
+        "errors.retries": 0,
+        "errors.backoff": 1.0,
+        "errors.factor": 2.0,
+        "errors.ceiling": 300.0,
+        "pending_timeout": 600.0,
+        "grace_period": 30.0,
+    },
+)
+_RETRY_TO_INTERRUPTIONS = {
+    "errors.backoff": "interruptions.backoff",
+    "errors.factor": "interruptions.factor",
+    "errors.ceiling": "interruptions.ceiling",
+}
+
+
+def resolve(layers: Iterable[Layer], kfp: Layer | None = None) -> Policy:
+    """Resolve layers, weakest first, over the built-in values.
+
+    ``kfp`` is the layer of KFP's own settings (``set_retry``, ``set_timeout``) and must also be among ``layers`` at its
+    place. Its retries raise ``interruptions.max`` to at least as many, and its backoff counts for interruptions in each
+    field that no layer names. ``fall_back_after`` defaults to ``interruptions.max``.
+    """
+    values: dict[str, Any] = dict(BUILT_IN.values)
+    sources: dict[str, str] = dict.fromkeys(values, BUILT_IN.source)
+    for layer in layers:
+        for key, value in layer.values.items():
+            values[key], sources[key] = value, layer.source
+    if kfp is not None:
+        _spread_set_retry(kfp, values, sources)
+    if "fall_back_after" not in values:
+        values["fall_back_after"], sources["fall_back_after"] = values["interruptions.max"], "interruptions.max"
+    return Policy(
+        spot=Spot(values["spot"]) if values.get("spot") else None,
+        ladder=tuple(values["ladder"]) if values.get("ladder") is not None else None,
+        max_interruptions=values["interruptions.max"],
+        interruption_backoff=_backoff("interruptions", values),
+        retries=values["errors.retries"],
+        error_backoff=_backoff("errors", values),
+        fall_back_after=values["fall_back_after"],
+        pending_timeout=values["pending_timeout"],
+        deadline=values.get("deadline"),
+        work=values.get("work"),
+        grace_period=values["grace_period"],
+        timeout=values.get("timeout"),
+        checkpoint=values.get("checkpoint"),
+        image_pull_secrets=tuple(values.get("image_pull_secrets", ())),
+        sources=sources,
+    )
+
+
+def _backoff(kind: str, values: Mapping[str, Any]) -> Backoff:
+    return Backoff(values[f"{kind}.backoff"], values[f"{kind}.factor"], values[f"{kind}.ceiling"])
+
+
+def _spread_set_retry(kfp: Layer, values: dict[str, Any], sources: dict[str, str]) -> None:
+    """Apply the design's rule for ``set_retry``: it is the error budget, and the tutorials use it for evictions."""
+    retries = kfp.values.get("errors.retries")
+    if retries is not None and values["interruptions.max"] < retries:
+        values["interruptions.max"], sources["interruptions.max"] = retries, kfp.source
+    for error_field, interruption_field in _RETRY_TO_INTERRUPTIONS.items():
+        if error_field in kfp.values and sources[interruption_field] == BUILT_IN.source:
+            values[interruption_field], sources[interruption_field] = kfp.values[error_field], kfp.source

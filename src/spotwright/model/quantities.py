@@ -1,0 +1,150 @@
+"""Exact quantities: CPU, memory, durations and money, read from text and written back.
+
+Every number a user writes is parsed without binary floating point, so that ``0.1`` means one tenth. CPU becomes whole
+millicores, memory whole bytes (fractions are rounded up, as the Kubernetes API does), money and prices become
+:class:`fractions.Fraction`. Durations become seconds as ``float``, because every clock they are compared with is one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+
+__all__ = [
+    "format_bytes",
+    "format_duration",
+    "format_money",
+    "parse_cpu",
+    "parse_duration",
+    "parse_memory",
+    "parse_price",
+    "parse_quantity",
+    "parse_resource",
+]
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
+_QUANTITY = re.compile(rf"^({_NUMBER})(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d+))?$")
+_DURATION_PART = re.compile(rf"({_NUMBER})(ms|s|m|h|d|w)")
+_SUFFIX = {
+    "": Fraction(1),
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50),
+    "Ei": Fraction(2**60),
+}
+_SECONDS = {
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "m": Fraction(60),
+    "h": Fraction(3600),
+    "d": Fraction(86400),
+    "w": Fraction(604800),
+}
+
+
+def parse_quantity(value: str | float) -> Fraction:
+    """Read a Kubernetes quantity (``500m``, ``2``, ``1.5Gi``, ``100k``, ``1e3``) as an exact number.
+
+    Raises ``ValueError`` that says what was expected. Source of the grammar: the Kubernetes API reference, ``Quantity``.
+    """
+    text = str(value).strip()
+    match = _QUANTITY.match(text)
+    if isinstance(value, bool) or match is None:
+        raise ValueError(f"{text!r} is not a quantity: expected a number with a suffix such as m, k, M, Ki, Mi or Gi")
+    number, suffix, exponent = match.groups()
+    quantity = Fraction(number) * (Fraction(10) ** int(exponent) if exponent else _SUFFIX[suffix or ""])
+    if quantity < 0:
+        raise ValueError(f"{text!r} is negative: a quantity is zero or more")
+    return quantity
+
+
+def parse_cpu(value: str | float) -> int:
+    """Read CPU as whole millicores, rounded up: ``"0.5"`` and ``"500m"`` are 500."""
+    return math.ceil(parse_quantity(value) * 1000)
+
+
+def parse_memory(value: str | float) -> int:
+    """Read memory (or storage) as whole bytes, rounded up: ``"1Ki"`` is 1024, ``"1k"`` is 1000."""
+    return math.ceil(parse_quantity(value))
+
+
+def parse_resource(name: str, value: str | float) -> int:
+    """Read the amount of a named resource in its unit: millicores for ``cpu``, bytes for memory and storage, else a count."""
+    if name == "cpu":
+        return parse_cpu(value)
+    return parse_memory(value)
+
+
+def parse_duration(value: str | float) -> float:
+    """Read a duration as seconds: ``30s``, ``1h30m``, ``500ms``, ``2d``; a bare number is seconds.
+
+    Raises ``ValueError`` that says what was expected.
+    """
+    text = str(value).strip()
+    if isinstance(value, bool) or not text:
+        raise ValueError(f"{value!r} is not a duration: expected for example 30s, 5m, 1h30m or 2d")
+    if re.fullmatch(_NUMBER, text):
+        seconds = Fraction(text)
+    else:
+        parts = _DURATION_PART.findall(text)
+        if "".join(number + unit for number, unit in parts) != text:
+            raise ValueError(f"{text!r} is not a duration: expected for example 30s, 5m, 1h30m or 2d")
+        seconds = sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0))
+    if seconds < 0:
+        raise ValueError(f"{text!r} is negative: a duration is zero or more")
+    return float(seconds)
+
+
+def parse_price(value: str | float) -> Fraction:
+    """Read a price per node hour: ``0.97/h``; a bare number is per hour too.
+
+    Raises ``ValueError`` that says what was expected.
+    """
+    text = str(value).strip().removesuffix("/h").strip()
+    if isinstance(value, bool) or not re.fullmatch(_NUMBER, text):
+        raise ValueError(f"{value!r} is not a price: expected an amount per hour such as 0.97/h")
+    price = Fraction(text)
+    if price < 0:
+        raise ValueError(f"{value!r} is negative: a price is zero or more")
+    return price
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds for people: ``0.4s``, ``12s``, ``3m20s``, ``2h05m``."""
+    if seconds < 0:
+        return "-" + format_duration(-seconds)
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def format_bytes(amount: int) -> str:
+    """Write bytes with the largest binary suffix that keeps the number at least one: ``1.5Gi``."""
+    for suffix in ("Pi", "Ti", "Gi", "Mi", "Ki"):
+        if amount >= _SUFFIX[suffix]:
+            return f"{float(amount / _SUFFIX[suffix]):.4g}{suffix}"
+    return str(amount)
+
+
+def format_money(amount: Fraction, currency: str = "") -> str:
+    """Write money with as many digits as a small run needs: at least two decimals, at least two significant digits."""
+    value = float(amount)
+    digits = 2 if value == 0 or abs(value) >= 1 else min(8, max(2, 1 - math.floor(math.log10(abs(value)))))
+    return f"{value:.{digits}f} {currency}".rstrip()
