@@ -1,0 +1,208 @@
+"""Policy values as users write them, read into layers; and the combinations that are refused.
+
+``spotwright.yaml``, the command line and the policy inside a compiled pipeline all use one shape: a mapping with nested
+``interruptions`` and ``errors``. It is read here, once, so that a value means the same wherever it was written.
+:func:`check` looks at the merged policy, because a contradiction may come from two places.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from spotwright.model.policy import BUILT_IN, FIELDS, Deadline, Layer, Policy, Spot
+from spotwright.model.quantities import parse_duration
+
+__all__ = ["PolicyValueError", "check", "parse_policy"]
+
+_GROUPS = frozenset(name.partition(".")[0] for name in FIELDS if "." in name)
+_BEST_EFFORT = "best-effort"
+
+
+class PolicyValueError(ValueError):
+    """A policy value is wrong: ``field`` is its dotted name, ``expected`` says what the value must be."""
+
+    def __init__(self, field: str, expected: str, given: Any = None, *, unknown: bool = False) -> None:
+        self.field = field
+        self.expected = expected
+        self.given = given
+        what = "unknown field" if unknown else f"{given!r} is wrong"
+        super().__init__(f"{field}: {what}; expected {expected}")
+
+
+def parse_policy(mapping: Mapping[str, Any], source: str) -> Layer:
+    """Read one policy in the shape of ``spotwright.yaml`` as a layer that names ``source`` for each of its values.
+
+    Durations become seconds, ``spot`` a :class:`Spot`, ``deadline`` a :class:`Deadline`, lists become tuples.
+    Raises :class:`PolicyValueError` at the first value that is wrong or field that is not known.
+    """
+    values: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if key in _GROUPS:
+            values.update(_group(str(key), value))
+        else:
+            values[str(key)] = _read(str(key), value)
+    return Layer(source, values)
+
+
+def _group(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        inside = ", ".join(field.partition(".")[2] for field in FIELDS if field.startswith(f"{name}."))
+        raise PolicyValueError(name, f"a mapping with {inside}", value)
+    return {f"{name}.{key}": _read(f"{name}.{key}", item) for key, item in value.items()}
+
+
+def _read(field: str, value: Any) -> Any:
+    reader = _READERS.get(field)
+    if reader is None:
+        raise PolicyValueError(field, _suggestion(field), value, unknown=True)
+    try:
+        return reader(value)
+    except ValueError as error:
+        raise PolicyValueError(field, FIELDS[field], value) from error
+
+
+def _suggestion(field: str) -> str:
+    close = difflib.get_close_matches(field, FIELDS, n=1) or [f for f in FIELDS if f.endswith(f".{field}")][:1]
+    return close[0] if close else f"one of {', '.join(FIELDS)}"
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def _factor(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 1:
+        raise ValueError(f"{value!r} is not a number of 1 or more")
+    return float(value)
+
+
+def _duration(value: Any) -> float:
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{value!r} is not a duration")
+    return parse_duration(value)
+
+
+def _positive_duration(value: Any) -> float:
+    seconds = _duration(value)
+    if seconds == 0:
+        raise ValueError("it must be more than nothing")
+    return seconds
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = tuple(value) if isinstance(value, list | tuple) else ()
+    if not names or len(set(names)) < len(names) or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(f"{value!r} is not a list of different names")
+    return names
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{value!r} is not a text")
+    return value.strip()
+
+
+def _deadline(value: Any) -> Deadline:
+    """YAML readers turn an ISO time into ``datetime`` themselves; text comes from everywhere else."""
+    if isinstance(value, datetime):
+        return Deadline(at=_moment(value))
+    if not isinstance(value, str):
+        return Deadline(after=_positive_duration(value))
+    head, _, tail = value.strip().rpartition(" ")
+    best_effort = tail == _BEST_EFFORT
+    text = head.strip() if best_effort else value.strip()
+    if text[:4].isdigit() and text[4:5] == "-":
+        return Deadline(at=_moment(datetime.fromisoformat(text)), best_effort=best_effort)
+    return Deadline(after=_positive_duration(text), best_effort=best_effort)
+
+
+def _moment(value: datetime) -> float:
+    if value.tzinfo is None:
+        raise ValueError(f"{value} has no zone")
+    return value.timestamp()
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "spot": Spot,
+    "ladder": _names,
+    "interruptions.max": _whole,
+    "interruptions.backoff": _duration,
+    "interruptions.factor": _factor,
+    "interruptions.ceiling": _duration,
+    "errors.retries": _whole,
+    "errors.backoff": _duration,
+    "errors.factor": _factor,
+    "errors.ceiling": _duration,
+    "fall_back_after": _whole,
+    "pending_timeout": _positive_duration,
+    "deadline": _deadline,
+    "work": _positive_duration,
+    "grace_period": _duration,
+    "timeout": _positive_duration,
+    "checkpoint": _text,
+    "image_pull_secrets": _names,
+}
+
+
+def check(policy: Policy, layers: Sequence[Layer] = ()) -> list[str]:
+    """Find what contradicts itself in a merged policy: one sentence each, with the places; empty when nothing does.
+
+    ``layers`` are those it was resolved from, weakest first. A weaker layer's value that a stronger one makes pointless
+    (a ``fall_back_after`` for every task, beside ``spot: never`` for one) is no contradiction; without ``layers`` only
+    values that were said in the same place are compared in this way.
+    """
+    problems = []
+    if policy.spot in (Spot.REQUIRE, Spot.NEVER) and _defies("fall_back_after", "spot", policy, layers):
+        problems.append(
+            f"fall_back_after {_place('fall_back_after', policy)} has no meaning beside spot: {policy.spot} "
+            f"{_place('spot', policy)}; remove it, or say spot: prefer"
+        )
+    elif policy.spot not in (Spot.REQUIRE, Spot.NEVER) and policy.fall_back_after > policy.max_interruptions:
+        problems.append(
+            f"fall_back_after is {policy.fall_back_after} {_place('fall_back_after', policy)} but interruptions.max is "
+            f"{policy.max_interruptions} {_place('interruptions.max', policy)}: on-demand would never be reached; "
+            "lower the first"
+        )
+    if policy.deadline is not None:
+        problems += _check_deadline(policy.deadline, policy, layers)
+    return problems
+
+
+def _check_deadline(deadline: Deadline, policy: Policy, layers: Sequence[Layer]) -> list[str]:
+    problems = []
+    if policy.spot is Spot.REQUIRE and not deadline.best_effort:
+        problems.append(
+            f"deadline {_place('deadline', policy)} cannot be kept beside spot: require {_place('spot', policy)}; "
+            "say spot: prefer, or add 'best-effort' to the deadline"
+        )
+    for field in ("fall_back_after", "pending_timeout"):
+        if _defies(field, "deadline", policy, layers):
+            problems.append(
+                f"{field} {_place(field, policy)} has no meaning beside a deadline {_place('deadline', policy)}, "
+                "which decides by itself when to leave spot; remove one of them"
+            )
+    return problems
+
+
+def _defies(field: str, other: str, policy: Policy, layers: Sequence[Layer]) -> bool:
+    """Whether ``field`` was said by a user at least as specifically as ``other``."""
+    sources = policy.sources
+    if field not in sources or sources[field] in (BUILT_IN.source, "interruptions.max"):
+        return False
+    if not layers:
+        return sources[field] == sources.get(other)
+    return _strength(field, layers) >= _strength(other, layers)
+
+
+def _strength(field: str, layers: Sequence[Layer]) -> int:
+    return max((index for index, layer in enumerate(layers) if field in layer.values), default=-1)
+
+
+def _place(field: str, policy: Policy) -> str:
+    return f"({policy.sources.get(field, BUILT_IN.source)})"
