@@ -1,0 +1,1 @@
+"""The local world: pools of simulated nodes and real processes on this machine."""

@@ -1,0 +1,1 @@
+"""Start, resume, cancel and read runs: the Python API and the wiring below it."""

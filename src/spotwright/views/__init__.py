@@ -1,0 +1,1 @@
+"""Read models computed from the journal: run, timeline, account; as text and as JSON."""
