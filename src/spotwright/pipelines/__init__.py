@@ -1,1 +1,1 @@
-"""KFP pipelines: from source or IR to a graph, typed inputs and the executor's contract."""
+"""KFP pipelines: loading and compiling them, their graph, typed inputs, and the contract of the SDK's executor."""

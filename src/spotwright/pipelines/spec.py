@@ -1,0 +1,172 @@
+"""What the engine sees of a pipeline: frozen values, free of YAML, protobuf and the KFP SDK.
+
+A pipeline is a set of DAGs. A task is one step of a DAG: a Python function (it has an executor) or another DAG (it names
+that DAG). Where a value comes from is a :data:`Source`, resolved in the DAG's own scope, so that the engine can unfold
+DAGs while the run goes on. :mod:`spotwright.pipelines.graph` builds these values from a compiled pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spotwright.model.placing import Constraints
+from spotwright.model.policy import Layer
+from spotwright.model.pools import Resources
+
+__all__ = [
+    "ArtifactSpec",
+    "Constant",
+    "Dag",
+    "DagInput",
+    "Executor",
+    "OutputSpecs",
+    "ParameterSpec",
+    "Pipeline",
+    "Source",
+    "TaskOutput",
+    "TaskSpec",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value written in the pipeline. Its texts may hold placeholders such as ``{{$.inputs.parameters['x']}}``."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DagInput:
+    """An input of the DAG in which the task stands. ``item`` is the field of it that is meant; empty: all of it."""
+
+    name: str
+    item: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutput:
+    """An output of another task of the same DAG."""
+
+    task: str
+    output: str
+
+
+Source = Constant | DagInput | TaskOutput
+"""Where the value of an input comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSpec:
+    """A declared parameter. ``type`` is KFP's word: ``STRING``, ``NUMBER_INTEGER``, ``NUMBER_DOUBLE``, ``BOOLEAN``, ``LIST``
+    or ``STRUCT``. ``default`` counts only where ``has_default`` says so, because ``None`` is a value."""
+
+    type: str
+    optional: bool = False
+    has_default: bool = False
+    default: Any = None
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactSpec:
+    """A declared artifact. ``schema`` is its title (``system.Dataset``) with its version."""
+
+    schema: str = "system.Artifact"
+    version: str = "0.0.1"
+    is_list: bool = False
+    optional: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpecs:
+    """What a task declares to produce."""
+
+    parameters: Mapping[str, ParameterSpec] = field(default_factory=dict)
+    artifacts: Mapping[str, ArtifactSpec] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """How a lightweight Python component runs: a module's source, the function in it, and what it needs installed.
+
+    ``packages`` are pip requirements in the component's order; ``kfp`` is the requirement by which the compiled command
+    would install the SDK (empty: none). ``command`` is the compiled container command, the component's identity.
+    """
+
+    module: str
+    function: str
+    packages: tuple[str, ...] = ()
+    index_urls: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
+    kfp: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One step of a DAG. Exactly one of ``dag`` (it is a pipeline itself) and ``executor`` is set.
+
+    ``parameters`` holds a source for every input that the pipeline gives, and under names that start with ``placement:``
+    for what only the task's placement needs (see :func:`spotwright.pipelines.settings.settled`). Inputs without a source
+    have a default in ``parameter_specs`` or are optional. ``after`` names the tasks of the same DAG that must have
+    succeeded before: those of ``.after()`` and those whose outputs it uses.
+
+    ``retry`` is what ``set_retry`` and ``set_timeout`` said; of a task that is a pipeline it counts for the tasks inside
+    that say nothing themselves, as in the KFP backend. ``policy`` is what the pipeline said under ``platforms.spotwright``.
+    ``requests`` follow Kubernetes: a limit without a request is the request.
+    """
+
+    name: str
+    component: str
+    dag: str | None = None
+    executor: Executor | None = None
+    parameters: Mapping[str, Source] = field(default_factory=dict)
+    artifacts: Mapping[str, Source] = field(default_factory=dict)
+    after: tuple[str, ...] = ()
+    parameter_specs: Mapping[str, ParameterSpec] = field(default_factory=dict)
+    artifact_specs: Mapping[str, ArtifactSpec] = field(default_factory=dict)
+    outputs: OutputSpecs = field(default_factory=OutputSpecs)
+    requests: Resources = field(default_factory=dict)
+    limits: Resources = field(default_factory=dict)
+    retry: Layer | None = None
+    policy: Layer | None = None
+    caching: bool = True
+    cache_key: str = ""
+    constraints: Constraints = field(default_factory=Constraints)
+    display_name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    deferred: Mapping[str, Any] = field(default_factory=dict)  # settings that need input values: see settings.settled
+
+
+@dataclass(frozen=True, slots=True)
+class Dag:
+    """A graph of tasks with inputs and outputs of its own. ``tasks`` stand in one fixed topological order."""
+
+    component: str
+    parameters: Mapping[str, ParameterSpec] = field(default_factory=dict)
+    artifacts: Mapping[str, ArtifactSpec] = field(default_factory=dict)
+    tasks: Mapping[str, TaskSpec] = field(default_factory=dict)
+    parameter_outputs: Mapping[str, TaskOutput] = field(default_factory=dict)
+    artifact_outputs: Mapping[str, TaskOutput] = field(default_factory=dict)
+    outputs: OutputSpecs = field(default_factory=OutputSpecs)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A whole pipeline. ``dags`` holds every DAG by component name, the root as ``root``; ``policy`` is its own default.
+
+    ``ignored`` names the platform settings that mean nothing on one machine, to be said once.
+    """
+
+    name: str
+    root: Dag
+    dags: Mapping[str, Dag]
+    policy: Layer | None = None
+    ignored: tuple[str, ...] = ()
