@@ -1,0 +1,52 @@
+"""The facts and decisions of a run, as they stand in the journal.
+
+One shape serves all: a kind, a moment, the task and attempt it is about, and plain JSON data. Kinds are closed (the table
+below); every view and the state itself are computed from them. Facts are what the world or the user did; decisions are what
+:func:`spotwright.engine.decide.decide` answered. A run folds the same whether it is live, resumed or read a year later.
+
+=============  =========  ==============================================================================================
+kind           sort       data
+=============  =========  ==============================================================================================
+created        fact       pipeline, arguments (references, never secret values), seed, time_scale, ... (:class:`RunMeta`)
+engine         fact       epoch, pid: an engine took the run
+unfolded       decision   scope (task path, "" for the root): the tasks of that pipeline are known now
+cached         decision   parameters, artifacts, run, task: an earlier result is used, nothing runs
+placed         decision   rung, pools, why: attempt n waits for a node on this rung
+moved          decision   rung, pools, why: the same attempt waits on the next rung
+bound          fact       node, pool: it has a node and starts
+progress       fact       value: 0..1, as the code reported it
+notice         fact       node, goes_at, why: the provider will take the node
+node           fact       node, pool, state (booting | ready | gone), why
+ended          fact       signals, seconds, parameters, artifacts, first_progress, progress, record
+decided        decision   cause, why, then, next, rung, wait, evidence: the one cause of the end, and what follows
+halt           decision   why: this attempt is to be stopped
+completed      decision   parameters, artifacts: a task that is a pipeline has all its outputs
+cancel         fact       the user cancelled the run
+stop           fact       why: the engine was told to stop; the run can be resumed
+finished       decision   status, why
+reset          fact       tasks, why: these start again with fresh budgets (resume)
+note           decision   text: said once to the user
+=============  =========  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["DECISIONS", "Event"]
+
+DECISIONS = frozenset({"unfolded", "cached", "placed", "moved", "decided", "halt", "completed", "finished", "note"})
+"""The kinds that :func:`~spotwright.engine.decide.decide` produces."""
+
+
+@dataclass(slots=True)
+class Event:
+    """One line of the journal. ``at`` is Unix time in seconds; ``attempt`` counts from one, zero where it does not apply."""
+
+    kind: str
+    at: float
+    task: str = ""
+    attempt: int = 0
+    data: Mapping[str, Any] = field(default_factory=dict)
