@@ -24,8 +24,10 @@ __all__ = [
 ]
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
-_QUANTITY = re.compile(rf"^({_NUMBER})(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d+))?$")
+_QUANTITY = re.compile(rf"^({_NUMBER})(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{1,2}))?$")
 _DURATION_PART = re.compile(rf"({_NUMBER})(ms|s|m|h|d|w)")
+_LONGEST = 64  # characters of a quantity; a limit, so that no text can make these expressions or numbers costly
+_LONGEST_DURATION = 100 * 365 * 86400  # seconds; clocks and timers overflow far above it
 _SUFFIX = {
     "": Fraction(1),
     "n": Fraction(1, 10**9),
@@ -60,7 +62,7 @@ def parse_quantity(value: str | float) -> Fraction:
     Raises ``ValueError`` that says what was expected. Source of the grammar: the Kubernetes API reference, ``Quantity``.
     """
     text = str(value).strip()
-    match = _QUANTITY.match(text)
+    match = _QUANTITY.match(text) if len(text) <= _LONGEST else None
     if isinstance(value, bool) or match is None:
         raise ValueError(f"{text!r} is not a quantity: expected a number with a suffix such as m, k, M, Ki, Mi or Gi")
     number, suffix, exponent = match.groups()
@@ -93,7 +95,7 @@ def parse_duration(value: str | float) -> float:
     Raises ``ValueError`` that says what was expected.
     """
     text = str(value).strip()
-    if isinstance(value, bool) or not text:
+    if isinstance(value, bool) or not text or len(text) > _LONGEST:
         raise ValueError(f"{value!r} is not a duration: expected for example 30s, 5m, 1h30m or 2d")
     if re.fullmatch(_NUMBER, text):
         seconds = Fraction(text)
@@ -104,6 +106,8 @@ def parse_duration(value: str | float) -> float:
         seconds = sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0))
     if seconds < 0:
         raise ValueError(f"{text!r} is negative: a duration is zero or more")
+    if seconds > _LONGEST_DURATION:
+        raise ValueError(f"{text!r} is longer than 100 years")
     return float(seconds)
 
 
@@ -113,7 +117,7 @@ def parse_price(value: str | float) -> Fraction:
     Raises ``ValueError`` that says what was expected.
     """
     text = str(value).strip().removesuffix("/h").strip()
-    if isinstance(value, bool) or not re.fullmatch(_NUMBER, text):
+    if isinstance(value, bool) or len(text) > _LONGEST or not re.fullmatch(_NUMBER, text):
         raise ValueError(f"{value!r} is not a price: expected an amount per hour such as 0.97/h")
     price = Fraction(text)
     if price < 0:
