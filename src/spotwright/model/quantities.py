@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
-_QUANTITY = re.compile(rf"^({_NUMBER})(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{1,2}))?$")
+_QUANTITY = re.compile(rf"^({_NUMBER})(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{{1,2}}))?$")
 _DURATION_PART = re.compile(rf"({_NUMBER})(ms|s|m|h|d|w)")
 _LONGEST = 64  # characters of a quantity; a limit, so that no text can make these expressions or numbers costly
 _LONGEST_DURATION = 100 * 365 * 86400  # seconds; clocks and timers overflow far above it
