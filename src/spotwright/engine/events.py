@@ -11,20 +11,21 @@ created        fact       pipeline, arguments (references, never secret values),
 engine         fact       epoch, pid: an engine took the run
 unfolded       decision   scope (task path, "" for the root): the tasks of that pipeline are known now
 cached         decision   parameters, artifacts, run, task: an earlier result is used, nothing runs
-placed         decision   rung, pools, why: attempt n waits for a node on this rung
-moved          decision   rung, pools, why: the same attempt waits on the next rung
+placed         decision   rung, pools, until, why: attempt n waits for a node on this rung, until then
+moved          decision   rung, pools, until, why: the same attempt waits on the next rung
 bound          fact       node, pool: it has a node and starts
 progress       fact       value: 0..1, as the code reported it
-notice         fact       node, goes_at, why: the provider will take the node
+notice         fact       node, goes_at, attempts, why: the provider will take the node
 node           fact       node, pool, state (booting | ready | gone), why
 ended          fact       signals, seconds, parameters, artifacts, first_progress, progress, record
 decided        decision   cause, why, then, next, rung, wait, evidence: the one cause of the end, and what follows
+failed         decision   why: the task fails without an attempt
 halt           decision   why: this attempt is to be stopped
 completed      decision   parameters, artifacts: a task that is a pipeline has all its outputs
 cancel         fact       the user cancelled the run
 stop           fact       why: the engine was told to stop; the run can be resumed
 finished       decision   status, why
-reset          fact       tasks, why: these start again with fresh budgets (resume)
+reset          fact       version, again: what did not succeed starts afresh (resume); again names what did and must too
 note           decision   text: said once to the user
 =============  =========  ==============================================================================================
 """
@@ -37,7 +38,7 @@ from typing import Any
 
 __all__ = ["DECISIONS", "Event"]
 
-DECISIONS = frozenset({"unfolded", "cached", "placed", "moved", "decided", "halt", "completed", "finished", "note"})
+DECISIONS = frozenset({"unfolded", "cached", "placed", "moved", "decided", "failed", "halt", "completed", "finished", "note"})
 """The kinds that :func:`~spotwright.engine.decide.decide` produces."""
 
 

@@ -64,7 +64,9 @@ class AttemptState:
     pools: tuple[str, ...]
     placed_at: float
     rung_at: float  # since when it waits on this rung
+    until: float | None = None  # until when it may wait there
     why: str = ""
+    tried: list[str] = field(default_factory=list)  # why it left the rungs above
     node: str | None = None
     pool: str | None = None
     bound_at: float | None = None
@@ -148,7 +150,7 @@ class RunState:
     nodes: dict[str, NodeState] = field(default_factory=dict)
     todo: dict[str, None] = field(default_factory=dict)
     timers: list[tuple[float, str]] = field(default_factory=list)
-    live: int = 0  # attempts that wait for a node or run
+    under_way: dict[str, None] = field(default_factory=dict)  # tasks whose attempt waits for a node or runs
     unfinished: int = 0  # tasks of the root that have not succeeded
     failed: list[str] = field(default_factory=list)
     unfolded: bool = False
@@ -197,10 +199,6 @@ def _attempt(state: RunState, event: Event) -> tuple[TaskState, AttemptState]:
     return task, task.attempts[event.attempt - 1]
 
 
-def _set_timer(state: RunState, at: float, path: str) -> None:
-    heapq.heappush(state.timers, (at, path))
-
-
 def _created(state: RunState, event: Event) -> None:
     state.meta = event.data
     state.started_at = event.at
@@ -211,9 +209,6 @@ def _engine(state: RunState, event: Event) -> None:
     state.status = RunStatus.RUNNING
     state.stopping = ""
     state.finished_at = None
-    for task in state.tasks.values():
-        if task.status is TaskStatus.RUNNING or (task.attempts and task.last.halted and task.last.is_live):
-            task.last.halted = False
 
 
 def _unfolded(state: RunState, event: Event) -> None:
@@ -300,25 +295,28 @@ def _completed(state: RunState, event: Event) -> None:
 
 
 def _placed(state: RunState, event: Event) -> None:
-    task = state.tasks[event.task]
-    data = event.data
-    task.attempts.append(
-        AttemptState(event.attempt, data["rung"], data["rung"], tuple(data["pools"]), event.at, event.at, data.get("why", ""))
-    )
+    task, data = state.tasks[event.task], event.data
+    attempt = AttemptState(event.attempt, data["rung"], data["rung"], tuple(data["pools"]), event.at, event.at)
+    attempt.why = data.get("why", "")
+    task.attempts.append(attempt)
     task.status = TaskStatus.PENDING
     task.due = None
-    state.live += 1
+    state.under_way[task.path] = None
     state.todo.pop(task.path, None)
-    if data.get("until") is not None:
-        _set_timer(state, data["until"], task.path)
+    _wait_until(state, task, data["until"])
 
 
 def _moved(state: RunState, event: Event) -> None:
     task, attempt = _attempt(state, event)
     attempt.rung, attempt.pools, attempt.rung_at = event.data["rung"], tuple(event.data["pools"]), event.at
-    attempt.why = event.data.get("why", "")
-    if event.data.get("until") is not None:
-        _set_timer(state, event.data["until"], task.path)
+    attempt.tried.append(event.data["why"])
+    _wait_until(state, task, event.data["until"])
+
+
+def _wait_until(state: RunState, task: TaskState, until: float | None) -> None:
+    task.last.until = until
+    if until is not None:
+        heapq.heappush(state.timers, (until, task.path))
 
 
 def _bound(state: RunState, event: Event) -> None:
@@ -361,13 +359,16 @@ def _ended(state: RunState, event: Event) -> None:
     attempt.progress = event.data.get("progress", attempt.progress)
     if attempt.first_progress is None:
         attempt.first_progress = event.data.get("first_progress", attempt.progress)
-    state.live -= 1
+    state.under_way.pop(task.path, None)
     state.todo[task.path] = None
 
 
 def _decided(state: RunState, event: Event) -> None:
     task, attempt = _attempt(state, event)
     data = event.data
+    if attempt.is_live:  # it never had a node: nothing ended but the waiting
+        attempt.ended_at = event.at
+        state.under_way.pop(task.path, None)
     attempt.cause, attempt.cause_why = Cause(data["cause"]), data["why"]
     attempt.then, attempt.next_why = data["then"], data["next"]
     task.spent = task.spent.after(attempt.cause)
@@ -386,13 +387,11 @@ def _follow_retry(state: RunState, task: TaskState, event: Event) -> None:
         _make_ready(state, task)
         return
     task.status = TaskStatus.BACKOFF
-    _set_timer(state, task.due, task.path)
+    heapq.heappush(state.timers, (task.due, task.path))
 
 
 def _follow_fail(state: RunState, task: TaskState, event: Event) -> None:
-    task.status = TaskStatus.FAILED
-    task.why = event.data["next"]
-    state.failed.append(task.path)
+    _fail(state, task, event.data["next"])
 
 
 def _follow_cancel(state: RunState, task: TaskState, event: Event) -> None:
@@ -401,6 +400,17 @@ def _follow_cancel(state: RunState, task: TaskState, event: Event) -> None:
         task.why = event.data["next"]
     else:  # the engine was told to stop: the task starts again when the run is resumed
         _make_ready(state, task)
+
+
+def _failed(state: RunState, event: Event) -> None:
+    task = state.tasks[event.task]
+    state.todo.pop(task.path, None)
+    _fail(state, task, event.data["why"])
+
+
+def _fail(state: RunState, task: TaskState, why: str) -> None:
+    task.status, task.why = TaskStatus.FAILED, why
+    state.failed.append(task.path)
 
 
 def _halt(state: RunState, event: Event) -> None:
@@ -429,7 +439,7 @@ def _reset(state: RunState, event: Event) -> None:
     if "time_scale" in event.data:
         state.meta = {**state.meta, "time_scale": event.data["time_scale"]}
     state.retired = {**state.retired, **state.tasks}
-    state.tasks, state.todo, state.timers, state.failed = {}, {}, [], []
+    state.tasks, state.todo, state.under_way, state.timers, state.failed = {}, {}, {}, [], []
     state.cancelling, state.status, state.finished_at, state.why = False, RunStatus.RUNNING, None, ""
     if state.unfolded:
         _add_tasks(state, "", frozenset(event.data.get("again", ())))
@@ -458,6 +468,7 @@ _HANDLERS: Mapping[str, Callable[[RunState, Event], None]] = {
     "node": _node,
     "ended": _ended,
     "decided": _decided,
+    "failed": _failed,
     "halt": _halt,
     "completed": _completed,
     "cancel": _cancel,
