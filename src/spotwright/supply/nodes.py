@@ -325,13 +325,15 @@ class Supply:
 
     def _bind(self, now: float) -> None:
         """Bind what fits on ready nodes, in the order of submission; for the rest, count on booting nodes or add one."""
+        planned: dict[str, Node] = {}
         for request, queue in list(self._queues.items()):
-            planned: dict[str, Node] = {}
-            for key in list(queue):
+            while queue:
                 node = choose(request, self._candidates(request))
-                if node is not None:
-                    self._bind_to(key, request, node, now)
-                elif not self._plan(request, planned, now):
+                if node is None:
+                    break
+                self._bind_to(next(iter(queue)), request, node, now)
+            for _ in queue:
+                if not self._plan(request, planned, now):
                     break
 
     def _candidates(self, request: Request) -> Iterable[Node]:
