@@ -1,0 +1,54 @@
+"""Results that later runs may use: one file per fingerprint of a task's code and inputs, as KFP's cache keeps them.
+
+A result counts only while every local file it names is still there; a file that cannot be read is no result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from spotwright.errors import StateError
+from spotwright.records.folders import write_atomically
+
+__all__ = ["Cache"]
+
+
+class Cache:
+    """Results by fingerprint below one folder. Safe between runs at the same time: the last writer of equal results wins."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, fingerprint: str) -> Mapping[str, Any] | None:
+        """The result (``parameters``, ``artifacts``, ``run``, ``task``) for a fingerprint, where there is a whole one."""
+        try:
+            result = json.loads((self._folder / f"{fingerprint}.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        if not isinstance(result, dict) or not all(Path(uri).exists() for uri in _local_uris(result.get("artifacts"))):
+            return None
+        return result
+
+    def keep(self, fingerprint: str, result: Mapping[str, Any]) -> None:
+        """Keep a result. Raises :class:`StateError` where it cannot be written."""
+        try:
+            self._folder.mkdir(exist_ok=True)
+            write_atomically(self._folder / f"{fingerprint}.json", result)
+        except OSError as error:
+            raise StateError(f"{self._folder}: cannot be written ({error.strerror}); free some space or use --no-cache") from error
+
+
+def _local_uris(artifacts: Any) -> Iterator[str]:
+    """The absolute paths among the URIs of artifacts in KFP's shape: ``{name: {"artifacts": [{"uri": ...}]}}``."""
+    if isinstance(artifacts, dict):
+        uri = artifacts.get("uri")
+        if isinstance(uri, str) and uri.startswith("/"):
+            yield uri
+        for value in artifacts.values():
+            yield from _local_uris(value)
+    elif isinstance(artifacts, list):
+        for value in artifacts:
+            yield from _local_uris(value)
