@@ -1,6 +1,6 @@
 """Results that later runs may use: one file per fingerprint of a task's code and inputs, as KFP's cache keeps them.
 
-A result counts only while every local file it names is still there; a file that cannot be read is no result.
+A result counts only while every file it brought is still there; one that cannot be read is no result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Cache:
             result = json.loads((self._folder / f"{fingerprint}.json").read_bytes())
         except (OSError, ValueError):
             return None
-        if not isinstance(result, dict) or not all(Path(uri).exists() for uri in _local_uris(result.get("artifacts"))):
+        if not isinstance(result, dict) or not all(Path(file).exists() for file in result.get("files", ())):
             return None
         return result
 
@@ -36,7 +36,8 @@ class Cache:
         """Keep a result. Raises :class:`StateError` where it cannot be written."""
         try:
             self._folder.mkdir(exist_ok=True)
-            write_atomically(self._folder / f"{fingerprint}.json", result)
+            files = [uri for uri in _local_uris(result.get("artifacts")) if Path(uri).exists()]
+            write_atomically(self._folder / f"{fingerprint}.json", {**result, "files": files})
         except OSError as error:
             raise StateError(f"{self._folder}: cannot be written ({error.strerror}); free some space or use --no-cache") from error
 

@@ -1,0 +1,184 @@
+"""One attempt on this machine: what its process is given, and what its end tells.
+
+Everything an attempt has lives below its own folder, so that attempts never see each other's half-written files. The place
+for checkpoints is the one thing that is handed from attempt to attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spotwright.engine.decide import effective
+from spotwright.engine.signals import write_signals
+from spotwright.engine.state import RunState, TaskState
+from spotwright.engine.values import inputs_of
+from spotwright.errors import StateError
+from spotwright.local.orders import OUT, PROGRESS, WORK, Environment, ExitRecord, StartOrder
+from spotwright.local.watch import read_progress
+from spotwright.model.attempts import Signals
+from spotwright.pipelines.executor import Context, executor_input, read_outputs
+from spotwright.pipelines.secrets import Secrets
+from spotwright.pipelines.spec import TaskSpec
+
+__all__ = ["NOTICE", "Places", "Seen", "attempt_key", "end_data", "start_order", "write_notice"]
+
+NOTICE = "notice.json"
+"""The file of an attempt that appears when its node is about to go: ``SPOTWRIGHT_NOTICE_FILE``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the attempts of a run find things. ``volume`` gives the folder that stands for a persistent volume claim."""
+
+    run: str
+    epoch: int
+    attempt: Callable[[str, int], Path]
+    checkpoint: Callable[[str], Path]
+    volume: Callable[[str], Path]
+    secrets: Secrets
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the world saw of an attempt while it lived, beside its exit record."""
+
+    noticed: bool = False
+    node_gone: bool = False
+    cancelled: bool = False
+    spot: bool | None = None
+    killed: bool = False
+
+
+def attempt_key(task: str, number: int) -> str:
+    """The name of an attempt towards the processes."""
+    return f"{task}#{number}"
+
+
+def start_order(state: RunState, task: TaskState, places: Places) -> StartOrder:
+    """What the process of a task's newest attempt is started with; makes its folders.
+
+    Raises :class:`StateError` where they cannot be made.
+    """
+    planned, number = effective(state, task), task.last.number
+    spec, policy = planned.spec, planned.policy
+    if spec.executor is None:
+        raise StateError(f"task {task.path} has nothing to run")
+    folder = places.attempt(task.path, number)
+    checkpoint = _checkpoint(policy.checkpoint, task.path, places)
+    _make_folders(folder, folder / OUT, folder / WORK, *([Path(checkpoint)] if checkpoint.startswith("/") else []))
+    inputs = inputs_of(state, task)
+    given = places.secrets.reveal(inputs.parameters)
+    context = Context(
+        pipeline=state.plan.pipeline.name, run=places.run, task=task.path, created_at=state.started_at, attempt=number
+    )
+    executor = spec.executor
+    return StartOrder(
+        key=attempt_key(task.path, number),
+        directory=str(folder),
+        run=places.run,
+        task=task.path,
+        attempt=number,
+        epoch=places.epoch,
+        module=executor.module,
+        function=executor.function,
+        executor_input=executor_input(spec, given, inputs.artifacts, str(folder / OUT), context),
+        environment=Environment(executor.packages, executor.index_urls, executor.trusted_hosts),
+        env={**executor.env, **_environment(folder, checkpoint, places.run, task.path, number)},
+        timeout=policy.timeout,
+        grace=policy.grace_period,
+        memory_limit=spec.limits.get("memory"),
+        mask=tuple(places.secrets.patterns()),
+    )
+
+
+def _environment(folder: Path, checkpoint: str, run: str, task: str, number: int) -> dict[str, str]:
+    """The environment of the design, the same names in every body."""
+    notice = folder / NOTICE
+    return {
+        "SPOTWRIGHT_RUN": run,
+        "SPOTWRIGHT_TASK": task,
+        "SPOTWRIGHT_ATTEMPT": str(number),
+        "SPOTWRIGHT_CHECKPOINT": checkpoint,
+        "SPOTWRIGHT_NOTICE_FILE": str(notice),
+        "SPOTWRIGHT_NOTICE_URL": notice.as_uri(),
+        "SPOTWRIGHT_PROGRESS_FILE": str(folder / PROGRESS),
+    }
+
+
+def _checkpoint(place: str | None, task: str, places: Places) -> str:
+    """The folder or URL of a task's checkpoints: kept apart by run and task below the place that the policy names."""
+    if place is None:
+        return str(places.checkpoint(task))
+    if place.startswith("pvc://"):
+        name, _, below = place.removeprefix("pvc://").partition("/")
+        return str(places.volume(name) / below / places.run / places.checkpoint(task).name)
+    if "://" in place:
+        return f"{place.rstrip('/')}/{places.run}/{task}"
+    return str(Path(place).absolute() / places.run / places.checkpoint(task).name)
+
+
+def _make_folders(*folders: Path) -> None:
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(f"{folder}: cannot be made ({error.strerror}); free some space, then resume the run") from error
+
+
+def write_notice(folder: Path, noticed_at: float, goes_at: float, why: str) -> None:
+    """Tell an attempt when its node goes. Moments are Unix seconds; the file is whole or absent."""
+    content = {"noticed_at": noticed_at, "goes_at": goes_at, "seconds": goes_at - noticed_at, "why": why}
+    beside = folder / f".{NOTICE}.tmp"
+    beside.write_text(json.dumps(content))
+    beside.replace(folder / NOTICE)
+
+
+def end_data(
+    spec: TaskSpec, folder: Path, record: ExitRecord | None, seen: Seen, places: Places, *, start_error: str = ""
+) -> dict[str, Any]:
+    """The data of an attempt's ``ended`` event: every signal, its times, its progress, and its outputs if it has them."""
+    data: dict[str, Any] = {}
+    signals: dict[str, Any] = {
+        "noticed": seen.noticed, "node_gone": seen.node_gone, "cancelled": seen.cancelled, "spot": seen.spot,
+        "start_error": start_error, "heard": record is not None or bool(start_error),
+    }  # fmt: skip
+    if record is not None:
+        signals |= _record_signals(record, seen)
+        data |= {
+            "started_at": record.started_at, "ended_at": record.ended_at, "seconds": record.seconds,
+            "cpu_seconds": record.cpu_seconds, "max_rss": record.max_rss,
+        }  # fmt: skip
+        if record.exit_code == 0:
+            outputs = read_outputs(spec, str(folder / OUT))
+            signals["outputs_complete"], signals["missing_outputs"] = not outputs.missing, tuple(outputs.missing)
+            data["parameters"] = places.secrets.redact(dict(outputs.parameters))
+            data["artifacts"] = places.secrets.redact(dict(outputs.artifacts))
+    progress = read_progress(folder / PROGRESS)
+    if progress is not None:
+        data["progress"] = progress
+    data["signals"] = write_signals(Signals(**signals))
+    return data
+
+
+def _record_signals(record: ExitRecord, seen: Seen) -> Mapping[str, Any]:
+    """The signals in an exit record. Without a cgroup of its own the machine's count speaks, for a kill that nobody ordered."""
+    unordered = record.signal == 9 and not seen.killed and not any(order.what == "kill" for order in record.ordered)
+    hint = record.machine_oom_kills if unordered else 0
+    return {
+        "exit_code": record.exit_code,
+        "signal": record.signal,
+        "timed_out": record.timed_out,
+        "oom_kills": record.oom_kills if record.oom_kills is not None else hint,
+        "start_error": record.start_error,
+    }
+
+
+def steady_clock() -> Callable[[], float]:
+    """Unix time that never goes back: the wall clock at this moment, carried on by the monotonic clock."""
+    wall, start = time.time(), time.monotonic()
+    return lambda: wall + time.monotonic() - start

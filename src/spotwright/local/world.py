@@ -1,0 +1,320 @@
+"""This machine as the engine's world: real processes on simulated nodes, in real time.
+
+The :class:`~spotwright.supply.nodes.Supply` says which node an attempt gets and when the node goes; the
+:class:`~spotwright.local.processes.Processes` run the attempts. This module joins the two: a binding starts a process, a
+notice becomes a file, a node that goes becomes SIGKILL, an exit record becomes the signals of an ended attempt. Everything
+waits in one selector, so an idle run uses no CPU.
+"""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spotwright.engine.decide import Snapshot, effective
+from spotwright.engine.events import Event
+from spotwright.engine.loop import Clock
+from spotwright.engine.state import RunState, TaskState
+from spotwright.engine.values import inputs_of
+from spotwright.errors import SpotwrightError
+from spotwright.local.attempts import Places, Seen, attempt_key, end_data, start_order, write_notice
+from spotwright.local.orders import Ended, Started, StartFailed
+from spotwright.local.processes import Processes
+from spotwright.local.watch import Watch
+from spotwright.model.pools import Pool
+from spotwright.pipelines.executor import fingerprint
+from spotwright.supply.binding import Request
+from spotwright.supply.nodes import Bound, Drained, Happening, Key, NodeBooting, NodeGone, NodeReady, Noticed, Supply
+
+__all__ = ["Results", "World"]
+
+PROGRESS_STEP = 0.05
+"""How much progress must change before it is written to the journal again."""
+
+HALT_GRACE = 10.0
+"""How long a stopped run waits for its attempts after SIGTERM, seconds; less where their own grace period is shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Earlier results: how to look one up and how to keep one. Both do nothing where caching is off."""
+
+    find: Callable[[str], Mapping[str, Any] | None]
+    keep: Callable[[str, Mapping[str, Any]], None]
+
+
+class World:
+    """The local world of one run. ``requests`` is asked for what other processes want (``cancel``) when it is woken."""
+
+    def __init__(
+        self,
+        *,
+        pools: Mapping[str, Pool],
+        supply: Supply,
+        processes: Processes,
+        watch: Watch,
+        selector: selectors.BaseSelector,
+        places: Places,
+        clock: Clock,
+        results: Results | None = None,
+        wakes: Callable[[], list[Event]] = list,
+    ) -> None:
+        self._pools, self._supply, self._processes, self._watch = pools, supply, processes, watch
+        self._selector, self._places, self._clock = selector, places, clock
+        self._results, self._wakes = results, wakes
+        self._facts: list[Event] = []
+        self._requests: dict[str, Request] = {}
+        self._seen: dict[Key, Seen] = {}
+        self._tasks: dict[str, TaskState] = {}
+        self._progress: dict[Key, float] = {}
+        self._kills: dict[Key, float] = {}
+        self._fingerprints: dict[str, str] = {}
+        self._state: RunState | None = None
+
+    # -- the engine's side
+
+    def observe(self) -> Snapshot:
+        """The world is its own snapshot: nothing changes between two calls to :meth:`wait`."""
+        return self
+
+    def cached(self, task: TaskState) -> Mapping[str, Any] | None:
+        """An earlier result of the same code on the same inputs."""
+        spec = task.plan.spec
+        if self._results is None or self._state is None or not spec.caching or spec.executor is None:
+            return None
+        inputs = inputs_of(self._state, task)
+        if self._places.secrets.mentioned(inputs.parameters):
+            return None  # what a secret stands for may change behind the same reference
+        known = self._fingerprints[task.path] = fingerprint(spec, inputs.parameters, inputs.artifacts)
+        found = self._results.find(known)
+        if found is None:
+            return None
+        return {name: found[name] for name in ("parameters", "artifacts", "run", "task")}
+
+    def why_pending(self, task: TaskState) -> str:
+        """Why an attempt has no node yet."""
+        return self._supply.why_pending((task.path, task.last.number), self._clock())
+
+    def has_room(self, pool: str) -> bool:
+        """Whether a node of the pool could be had now."""
+        return self._supply.has_room(pool, self._clock())
+
+    def perform(self, state: RunState, event: Event) -> None:
+        """Do what a committed event asks for."""
+        deed = self._DEEDS.get(event.kind)
+        if deed is not None:
+            deed(self, state, event)
+
+    def wait(self, until: float | None) -> list[Event]:
+        """Block until something happens or ``until`` has come."""
+        while True:
+            self._collect()
+            if self._facts:
+                facts, self._facts = self._facts, []
+                return facts
+            now = self._clock()
+            if until is not None and now >= until:
+                return []
+            moments = [m for m in (until, self._supply.next_moment(), *self._kills.values()) if m is not None]
+            timeout = max(0.0, min(moments) - now) if moments else None
+            for key, _ in self._selector.select(timeout):
+                self._serve(key)
+
+    def close(self) -> list[Event]:
+        """End what still runs, give the nodes back."""
+        self._processes.close()
+        self._watch.close()
+        self._happen(self._supply.close(self._clock()))
+        facts, self._facts = self._facts, []
+        return facts
+
+    def begin(self, state: RunState) -> None:
+        """Know the run before its first turn: attempts that waited for a node when the last engine went wait again."""
+        self._state = state
+        for path in state.under_way:
+            task = state.tasks[path]
+            if task.last.bound_at is None:
+                self._submit(state, task)
+
+    # -- deeds
+
+    def _place(self, state: RunState, event: Event) -> None:
+        self._submit(state, state.tasks[event.task])
+
+    def _move(self, state: RunState, event: Event) -> None:
+        if self._supply.withdraw((event.task, event.attempt)):
+            self._submit(state, state.tasks[event.task])
+
+    def _submit(self, state: RunState, task: TaskState) -> None:
+        planned = effective(state, task)
+        rung = planned.ladder.rungs[task.last.rung]
+        constraints = replace(planned.work.constraints, tolerations=planned.work.constraints.tolerations + rung.tolerations)
+        request = Request(rung.pools, planned.work.requests, constraints, planned.policy.grace_period)
+        same = repr((request.pools, sorted(request.requests.items()), constraints, request.grace))
+        self._supply.submit((task.path, task.last.number), self._requests.setdefault(same, request))
+
+    def _start(self, state: RunState, event: Event) -> None:
+        task, key = state.tasks[event.task], (event.task, event.attempt)
+        seen = self._seen.setdefault(key, Seen())
+        self._tasks[event.task] = task
+        seen.spot = self._pools[event.data["pool"]].is_spot
+        if seen.node_gone:
+            self._end(key, None)
+            return
+        try:
+            order = start_order(state, task, self._places)
+        except SpotwrightError as error:
+            self._end(key, None, start_error=str(error))
+            return
+        self._watch.add(event.task, event.attempt, order.directory)
+        self._processes.order(order)
+
+    def _withdraw(self, _state: RunState, event: Event) -> None:
+        """A decision about an attempt that never had a node (unschedulable) takes it out of the queue."""
+        self._supply.withdraw((event.task, event.attempt))
+
+    def _keep_result(self, state: RunState, event: Event) -> None:
+        if event.data["then"] != "succeed":
+            self._withdraw(state, event)
+            return
+        known = self._fingerprints.pop(event.task, None)
+        if known is not None and self._results is not None:
+            task = state.tasks[event.task]
+            result = {"parameters": task.parameters, "artifacts": task.artifacts, "run": self._places.run, "task": task.path}
+            self._results.keep(known, result)
+
+    def _halt(self, state: RunState, event: Event) -> None:
+        key = (event.task, event.attempt)
+        if self._supply.withdraw(key):
+            self._facts.append(Event("ended", self._clock(), *key, data={"signals": {"cancelled": True}}))
+            return
+        seen = self._seen.setdefault(key, Seen())
+        seen.cancelled = True
+        grace = min(HALT_GRACE, effective(state, state.tasks[event.task]).policy.grace_period)
+        self._kills[key] = self._clock() + grace
+        self._processes.terminate(attempt_key(*key))
+
+    _DEEDS: Mapping[str, Callable[[World, RunState, Event], None]] = {
+        "placed": _place,
+        "moved": _move,
+        "bound": _start,
+        "decided": _keep_result,
+        "halt": _halt,
+    }
+
+    # -- facts
+
+    def _serve(self, key: selectors.SelectorKey) -> None:
+        """Empty what woke the selector; what it means is collected in one place afterwards."""
+        if callable(key.data):
+            key.data()
+
+    def _collect(self) -> None:
+        now = self._clock()
+        self._facts += self._wakes()
+        for happened in self._processes.pump():
+            self._process(happened)
+        for task, number, value in self._watch.changes():
+            self._report(task, number, value, now)
+        self._happen(self._supply.advance(self._clock()))
+        for key, at in list(self._kills.items()):
+            if at <= now:
+                self._kill(key)
+
+    def _process(self, happened: Started | Ended | StartFailed) -> None:
+        if isinstance(happened, Started):
+            return
+        path, _, number = happened.key.rpartition("#")
+        key = (path, int(number))
+        if isinstance(happened, Ended):
+            self._end(key, happened)
+        elif happened.ours:
+            self._end(key, None)
+        else:
+            self._end(key, None, start_error=happened.reason)
+
+    def _end(self, key: Key, ended: Ended | None, *, start_error: str = "") -> None:
+        now = self._clock()
+        task = self._tasks.pop(key[0])
+        self._watch.remove(*key)
+        self._kills.pop(key, None)
+        folder = self._places.attempt(*key)
+        record = ended.record if ended is not None else None
+        data = end_data(
+            task.plan.spec, folder, record, self._seen.pop(key, Seen()), self._places, start_error=start_error
+        )
+        progress = data.get("progress")
+        if progress is not None and key not in self._progress:
+            data["first_progress"] = progress
+        self._progress.pop(key, None)
+        self._supply.release(key, now)
+        self._facts.append(Event("ended", now, *key, data=data))
+
+    def _report(self, task: str, number: int, value: float, now: float) -> None:
+        key = (task, number)
+        self._supply.report(key, value, now)
+        last = self._progress.get(key)
+        if last is None or abs(value - last) >= PROGRESS_STEP:
+            self._progress[key] = value
+            self._facts.append(Event("progress", now, task, number, {"value": value}))
+
+    def _happen(self, happenings: list[Happening]) -> None:
+        for happening in happenings:
+            self._ON[type(happening)](self, happening)
+
+    def _node_event(self, name: str, pool: str, state: str, why: str = "") -> None:
+        data = {"node": name, "pool": pool, "state": state}
+        if why:
+            data["why"] = why
+        self._facts.append(Event("node", self._clock(), data=data))
+
+    def _on_booting(self, happening: NodeBooting) -> None:
+        self._node_event(happening.node, happening.pool, "booting")
+
+    def _on_ready(self, happening: NodeReady) -> None:
+        self._node_event(happening.node, happening.pool, "ready")
+
+    def _on_bound(self, happening: Bound) -> None:
+        data = {"node": happening.node, "pool": happening.pool}
+        self._facts.append(Event("bound", self._clock(), *happening.key, data=data))
+
+    def _on_noticed(self, happening: Noticed) -> None:
+        now = self._clock()
+        for key in happening.keys:
+            self._seen.setdefault(key, Seen()).noticed = True
+            if key[0] in self._tasks:
+                write_notice(self._places.attempt(*key), now, happening.goes_at, happening.why)
+        data = {
+            "node": happening.node, "goes_at": happening.goes_at, "why": happening.why,
+            "attempts": [list(key) for key in happening.keys],
+        }  # fmt: skip
+        self._facts.append(Event("notice", now, data=data))
+
+    def _on_drained(self, happening: Drained) -> None:
+        if happening.key[0] in self._tasks:
+            self._processes.terminate(attempt_key(*happening.key))
+
+    def _on_gone(self, happening: NodeGone) -> None:
+        self._node_event(happening.node, happening.pool, "gone", happening.why)
+        for key in happening.keys:
+            seen = self._seen.setdefault(key, Seen())
+            seen.node_gone = True
+            if key[0] in self._tasks:
+                self._kill(key)
+
+    def _kill(self, key: Key) -> None:
+        self._kills.pop(key, None)
+        self._seen.setdefault(key, Seen()).killed = True
+        self._processes.kill(attempt_key(*key))
+
+    _ON: Mapping[type, Callable[[World, Any], None]] = {
+        NodeBooting: _on_booting,
+        NodeReady: _on_ready,
+        Bound: _on_bound,
+        Noticed: _on_noticed,
+        Drained: _on_drained,
+        NodeGone: _on_gone,
+    }
+
