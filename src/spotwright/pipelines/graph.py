@@ -1,7 +1,19 @@
-"""The graph of a compiled pipeline: from KFP's intermediate representation to the values the engine works with."""
+"""The graph of a compiled pipeline: from KFP's intermediate representation to the values the engine works with.
+
+:func:`build` checks everything that can be known before a run begins: every reference leads somewhere, no task waits for
+itself, and nothing is used that this version cannot run.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import heapq
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from spotwright.errors import PipelineError
+from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.spec import (
     ArtifactSpec,
     Constant,
@@ -14,6 +26,14 @@ from spotwright.pipelines.spec import (
     Source,
     TaskOutput,
     TaskSpec,
+)
+from spotwright.pipelines.tasks import (
+    Reading,
+    component_of,
+    read_input_specs,
+    read_output_specs,
+    read_policy,
+    read_task,
 )
 
 __all__ = [
@@ -28,4 +48,162 @@ __all__ = [
     "Source",
     "TaskOutput",
     "TaskSpec",
+    "build",
 ]
+
+_ROOT = "root"
+_MEANINGLESS_CONFIG = ("resourceTtlOnCompletion", "resourceTtlOnSuccess", "resourceTtlOnFailure", "activeDeadlineSeconds")
+
+
+def build(compiled: Compiled) -> Pipeline:
+    """Read the graph of a compiled pipeline.
+
+    Raises :class:`~spotwright.errors.PipelineError` that names the file, the task and the fix when the document contradicts
+    itself (a missing executor, a cycle, a reference that leads nowhere) or uses what is not supported yet.
+    """
+    reading = Reading(compiled.source, compiled.ir, compiled.platform)
+    definition = compiled.ir.get(_ROOT) or {}
+    if "dag" not in definition:
+        raise reading.error(_ROOT, "a pipeline has tasks below root.dag")
+    root = _read_dag(reading, _ROOT, definition, "")
+    for name in root.artifacts:
+        reading.refused.append(f"the pipeline's input {name} is an artifact; pass its address as a text parameter instead")
+    config = (compiled.platform.get("kubernetes") or {}).get("pipelineConfig") or {}
+    if reading.refused:
+        raise _refusal(reading)
+    reading.ignored.update(dict.fromkeys(key for key in _MEANINGLESS_CONFIG if config.get(key)))
+    return Pipeline(
+        name=compiled.pipeline,
+        root=root,
+        dags=reading.dags,
+        policy=read_policy(reading, (compiled.platform.get("spotwright") or {}).get("config") or {}, "the pipeline"),
+        ignored=tuple(reading.ignored),
+    )
+
+
+def _refusal(reading: Reading) -> PipelineError:
+    first, *others = dict.fromkeys(reading.refused)
+    more = f"\nand {len(others)} more: {'; '.join(others[:4])}{'; ...' if len(others) > 4 else ''}" if others else ""
+    return PipelineError(f"{reading.file}: {first}{more}")
+
+
+def _read_dag(reading: Reading, component: str, definition: Mapping[str, Any], path: str) -> Dag:
+    if component in reading.opened:
+        raise reading.error(f"task {path}", f"the pipeline {component} contains itself")
+    reading.opened.append(component)
+    parameters, artifacts = read_input_specs(reading, definition, path)
+    outputs = read_output_specs(reading, definition, path)
+    raw = definition["dag"].get("tasks") or {}
+    tasks = {name: _read_step(reading, name, raw[name], path) for name in sorted(raw, key=_natural)}
+    known = {name: task for name, task in tasks.items() if task is not None}
+    produced = definition["dag"].get("outputs") or {}
+    dag = Dag(
+        component=component,
+        parameters=parameters,
+        artifacts=artifacts,
+        tasks=known,
+        parameter_outputs=dict(_parameter_outputs(reading, produced.get("parameters") or {}, path)),
+        artifact_outputs=dict(_artifact_outputs(reading, produced.get("artifacts") or {}, path)),
+        outputs=outputs,
+    )
+    reading.opened.pop()
+    if not reading.refused:
+        _check_references(reading, dag, path)
+        dag = dataclasses.replace(dag, tasks=_in_order(reading, known, path))
+    reading.dags[component] = dag
+    return dag
+
+
+def _read_step(reading: Reading, name: str, raw: Mapping[str, Any], path: str) -> TaskSpec | None:
+    """Read a task, and the DAG that it is where it is one. ``path`` is that of the DAG in which it stands."""
+    here = f"{path}/{name}" if path else name
+    if "/" in name or name in ("", ".", ".."):
+        raise reading.error(f"task {here}", "a task's name cannot hold a slash")
+    component = component_of(reading, raw, here)
+    task = read_task(reading, name, raw, component, here)
+    if task is not None and task.dag is not None and (task.dag not in reading.dags or task.dag in reading.opened):
+        _read_dag(reading, *component, here)
+    return task
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """A sort key by which ``train-10`` follows ``train-9``."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _parameter_outputs(
+    reading: Reading, outputs: Mapping[str, Any], path: str
+) -> Iterator[tuple[str, TaskOutput]]:
+    for name, selection in outputs.items():
+        source = selection.get("valueFromParameter")
+        if source is None:
+            reading.refuse(path or _ROOT, f"its output {name} is one of several (dsl.OneOf), which is not supported yet")
+        else:
+            yield name, TaskOutput(source.get("producerSubtask", ""), source.get("outputParameterKey", ""))
+
+
+def _artifact_outputs(reading: Reading, outputs: Mapping[str, Any], path: str) -> Iterator[tuple[str, TaskOutput]]:
+    for name, selection in outputs.items():
+        sources = selection.get("artifactSelectors") or []
+        if len(sources) != 1:
+            reading.refuse(path or _ROOT, f"its output {name} is one of several (dsl.OneOf), which is not supported yet")
+        else:
+            yield name, TaskOutput(sources[0].get("producerSubtask", ""), sources[0].get("outputArtifactKey", ""))
+
+
+def _check_references(reading: Reading, dag: Dag, path: str) -> None:
+    for name, task in dag.tasks.items():
+        place = f"task {path}/{name}" if path else f"task {name}"
+        for missing in (other for other in task.after if other not in dag.tasks):
+            raise reading.error(place, f"it comes after the task {missing!r}, which does not exist")
+        for inputs, of_dag, kind in ((task.parameters, dag.parameters, "parameters"), (task.artifacts, dag.artifacts, "artifacts")):
+            for key, source in inputs.items():
+                _check_source(reading, dag, source, of_dag, kind, f"{place}: its input {key}")
+        _check_needed(reading, task, place)
+    for kind, outputs in (("parameters", dag.parameter_outputs), ("artifacts", dag.artifact_outputs)):
+        for key, source in outputs.items():
+            _check_source(reading, dag, source, {}, kind, f"{f'task {path}' if path else _ROOT}: its output {key}")
+
+
+def _check_source(
+    reading: Reading, dag: Dag, source: Source, of_dag: Mapping[str, Any], kind: str, place: str
+) -> None:
+    if isinstance(source, DagInput) and source.name not in of_dag:
+        raise reading.error(place, f"it reads the pipeline's input {source.name!r}, which does not exist")
+    if isinstance(source, TaskOutput):
+        producer = dag.tasks.get(source.task)
+        if producer is None:
+            raise reading.error(place, f"it reads from the task {source.task!r}, which does not exist")
+        if source.output not in getattr(producer.outputs, kind):
+            raise reading.error(place, f"it reads {source.output!r} of the task {source.task!r}, which has no such output")
+
+
+def _check_needed(reading: Reading, task: TaskSpec, place: str) -> None:
+    """Every input that has no default must be given, as the driver demands (``resolve.go``)."""
+    for given, specs in ((task.parameters, task.parameter_specs), (task.artifacts, task.artifact_specs)):
+        for name, spec in specs.items():
+            if name not in given and not spec.optional and not getattr(spec, "has_default", False):
+                raise reading.error(place, f"its input {name} is given no value and has no default")
+
+
+def _in_order(reading: Reading, tasks: Mapping[str, TaskSpec], path: str) -> dict[str, TaskSpec]:
+    """A topological order that depends on the names alone."""
+    followers: dict[str, list[str]] = {name: [] for name in tasks}
+    waits = {name: len(task.after) for name, task in tasks.items()}
+    for name, task in tasks.items():
+        for before in task.after:
+            followers[before].append(name)
+    ready = [(_natural(name), name) for name, count in waits.items() if not count]
+    heapq.heapify(ready)
+    order: dict[str, TaskSpec] = {}
+    while ready:
+        name = heapq.heappop(ready)[1]
+        order[name] = tasks[name]
+        for follower in followers[name]:
+            waits[follower] -= 1
+            if not waits[follower]:
+                heapq.heappush(ready, (_natural(follower), follower))
+    if len(order) < len(tasks):
+        stuck = ", ".join(sorted(set(tasks) - set(order))[:5])
+        raise reading.error(f"task {path}" if path else _ROOT, f"these tasks wait for each other in a circle: {stuck}")
+    return order

@@ -1,0 +1,58 @@
+"""A compiled pipeline as a value: what a run stores, so that nothing is compiled or parsed as YAML twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Compiled", "sorted_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """KFP's intermediate representation of one pipeline, in the JSON names of its protobuf messages, keys sorted.
+
+    ``ir`` is the ``PipelineSpec``; ``platform`` the mapping below ``platforms`` of the platform document (often empty);
+    ``source`` the absolute path of the file it came from; ``pipeline`` its name.
+    """
+
+    ir: dict[str, Any]
+    platform: dict[str, Any] = field(default_factory=dict)
+    source: str = ""
+    pipeline: str = ""
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Write it as one line of JSON that :meth:`from_json` reads back to an equal value."""
+        document = {
+            "ir": self.ir,
+            "platform": self.platform,
+            "source": self.source,
+            "pipeline": self.pipeline,
+            "warnings": list(self.warnings),
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Compiled:
+        """Read what :meth:`to_json` wrote. Raises ``ValueError`` or ``KeyError`` for anything else."""
+        document = json.loads(text)
+        return cls(
+            ir=document["ir"],
+            platform=document["platform"],
+            source=document["source"],
+            pipeline=document["pipeline"],
+            warnings=tuple(document["warnings"]),
+        )
+
+
+def sorted_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy JSON data with every mapping in the order of its keys: protobuf maps come in a random order per process."""
+    copy: dict[str, Any] = json.loads(json.dumps(value, sort_keys=True, default=_refuse))
+    return copy
+
+
+def _refuse(value: object) -> Any:
+    raise ValueError(f"{type(value).__name__} is no JSON value")

@@ -1,0 +1,142 @@
+"""Compiled pipeline files: KFP's YAML or JSON, one document or two, checked against the protobuf messages.
+
+The messages come from the ``kfp-pipeline-spec`` distribution. Its module is loaded by its place, because ``import kfp``
+costs 80 MB and 300 ms, and the switch that avoids this would cripple the user's own ``import kfp`` in a notebook.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from spotwright.errors import PipelineError
+from spotwright.pipelines.compiled import Compiled, sorted_json
+from spotwright.pipelines.labels import merged_executors
+
+__all__ = ["read_compiled"]
+
+_MESSAGES = "spotwright._kfp_pipeline_spec_pb2"
+_KFP_MESSAGES = "kfp.pipeline_spec.pipeline_spec_pb2"
+_SCHEMA_VERSIONS = ("2.0.0", "2.1.0")
+_COMPILE = "compile the pipeline with kfp 2: kfp dsl compile --py FILE.py --output FILE.yaml"
+
+
+def read_compiled(path: Path) -> Compiled:
+    """Read a compiled pipeline file. Raises :class:`PipelineError` with the file, the place and what was expected."""
+    documents = _parse(path)
+    pipelines = [document for document in documents if "platforms" not in document]
+    platforms = [document["platforms"] for document in documents if "platforms" in document]
+    if not pipelines:
+        raise PipelineError(f"{path}: this is a platform document alone; the pipeline's own document must stand before it")
+    if len(pipelines) > 1 or len(platforms) > 1 or "platforms" in documents[0]:
+        raise PipelineError(f"{path}: expected one pipeline document, then at most one platform document")
+    _refuse_strangers(path, pipelines[0])
+    ir, platform = _check(path, pipelines[0], platforms[0] if platforms else {})
+    for names in merged_executors(ir):
+        raise PipelineError(
+            f"{path}: the components {' and '.join(names)} share one executor by an error of the SDK that compiled this "
+            "file, so that one has the other's resources and environment; compile it again, or give the .py file"
+        )
+    return Compiled(ir=ir, platform=platform, source=str(path), pipeline=ir["pipelineInfo"]["name"])
+
+
+def _parse(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineError(f"{path}: cannot be read: {error}") from error
+    documents = _parse_json(path, text) if path.suffix == ".json" else _parse_yaml(path, text)
+    documents = [document for document in documents if document is not None]
+    if not documents or not all(isinstance(document, dict) for document in documents):
+        raise PipelineError(f"{path}: this is no compiled pipeline: expected a mapping with pipelineInfo and root")
+    return documents
+
+
+def _parse_json(path: Path, text: str) -> list[Any]:
+    try:
+        return [json.loads(text)]
+    except ValueError as error:
+        raise PipelineError(f"{path}: this is no JSON: {error}") from error
+
+
+def _parse_yaml(path: Path, text: str) -> list[Any]:
+    """The collector is off meanwhile: it would walk the growing document again and again (a quarter of the time is left)."""
+    import yaml  # noqa: PLC0415 - 12 ms that a run of a .py file does not need
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return list(yaml.load_all(text, Loader=loader))  # noqa: S506 - both are safe loaders
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise PipelineError(f"{place}: this is no YAML: {problem}") from error
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _refuse_strangers(path: Path, document: Mapping[str, Any]) -> None:
+    """Name the documents that users mistake for a compiled pipeline."""
+    if str(document.get("apiVersion", "")).startswith("argoproj.io/"):
+        raise PipelineError(f"{path}: this is an Argo Workflow, as kfp 1 compiled them; {_COMPILE}")
+    if "pipelineSpec" in document:
+        raise PipelineError(f"{path}: this is a pipeline job of kfp 1.8 (v2 compatible); {_COMPILE}")
+    if "implementation" in document and "root" not in document:
+        raise PipelineError(f"{path}: this is a component, not a pipeline; use it in a @dsl.pipeline function")
+    if document.get("apiVersion"):
+        raise PipelineError(f"{path}: this is a Kubernetes object ({document.get('kind')}), not a compiled pipeline")
+    version = document.get("schemaVersion")
+    if version not in _SCHEMA_VERSIONS:
+        raise PipelineError(f"{path}: schemaVersion is {version!r}; expected {' or '.join(_SCHEMA_VERSIONS)}")
+    if str(document.get("sdkVersion", "")).startswith("kfp-1."):
+        raise PipelineError(f"{path}: this was compiled by {document['sdkVersion']}; {_COMPILE}")
+
+
+def _check(path: Path, document: Mapping[str, Any], platforms: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Parse into the messages and back: what comes out has the right types and the canonical names."""
+    from google.protobuf import json_format  # noqa: PLC0415 - 30 ms and 8 MB that a run of a .py file does not need
+
+    messages = _load_messages()
+
+    def parse(place: str, data: Any, message: Any) -> Any:
+        try:
+            return json_format.ParseDict(data, message)
+        except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            raise PipelineError(f"{path}: {place}{first}") from error
+
+    spec = parse("", document, messages.PipelineSpec())
+    ir = sorted_json(json_format.MessageToDict(spec))
+    for label, executor in ((ir.get("deploymentSpec") or {}).get("executors") or {}).items():
+        place = f"deploymentSpec.executors.{label}: "
+        parse(place, executor, messages.PipelineDeploymentConfig.ExecutorSpec())
+    parse("", {"platforms": platforms}, messages.PlatformSpec())
+    if not (ir.get("pipelineInfo") or {}).get("name"):
+        raise PipelineError(f"{path}: pipelineInfo.name is missing: this is no compiled pipeline")
+    return ir, sorted_json(platforms)
+
+
+def _load_messages() -> ModuleType:
+    """The generated protobuf module, without the ``kfp`` package around it unless that is already here."""
+    loaded = sys.modules.get(_KFP_MESSAGES) or sys.modules.get(_MESSAGES)
+    if loaded is not None:
+        return loaded
+    for entry in sys.path:
+        place = Path(entry or ".", "kfp", "pipeline_spec", "pipeline_spec_pb2.py")
+        if place.is_file():
+            spec = importlib.util.spec_from_file_location(_MESSAGES, place)
+            if spec is not None and spec.loader is not None:
+                module = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(module)
+                sys.modules[_MESSAGES] = module
+                return module
+    raise PipelineError("the distribution kfp-pipeline-spec is not installed: pip install kfp-pipeline-spec")

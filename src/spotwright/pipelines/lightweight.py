@@ -1,0 +1,127 @@
+"""Recognising lightweight Python components in compiled pipelines of any 2.x SDK.
+
+The SDK compiles such a component to a container whose command first installs packages with pip (when it needs any), then
+writes the module's source to a file and starts the SDK's executor with it. The wording changed between versions (one pip
+line or two, options, ``kfp.components.executor_main`` before ``kfp.dsl.executor_main``), the shape did not: the script
+that starts the executor stands before the source, and the function's name after ``--function_to_execute``. Sources: the
+functions ``_get_command_and_args_for_lightweight_component`` and ``_get_packages_to_install_command`` of
+``component_factory.py``, SDK 2.0 to 2.17.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spotwright.pipelines.spec import Executor
+
+__all__ = ["Unsupported", "recognise"]
+
+_STARTS_EXECUTOR = re.compile(r"-m\s+(kfp(?:\.\w+)*)\.executor_main\b")
+_PIP_INSTALL = re.compile(r"-m\s+pip\s+install\s+")
+_KFP_ITSELF = re.compile(r"kfp([=<>!~@\[ ]|$)")
+_VALUE_OPTIONS = {"--index-url": "urls", "-i": "urls", "--extra-index-url": "urls", "--trusted-host": "hosts"}
+_COMPANIONS_OF_KFP = ("typing-extensions",)
+_ONLY_PYTHON = "only Python components run here so far"
+
+
+class Unsupported(Exception):  # noqa: N818 - it is an answer, caught by the one caller that knows the task's path
+    """The executor is of a kind that cannot run here; the text says which, and what to do."""
+
+
+def recognise(executor: Mapping[str, Any]) -> Executor:
+    """Read one entry of ``deploymentSpec.executors`` as a lightweight Python component.
+
+    Raises :class:`Unsupported` for every other kind.
+    """
+    if "importer" in executor:
+        raise Unsupported("an importer is not supported yet; pass the artifact's address as a parameter")
+    container = executor.get("container")
+    if not container:
+        raise Unsupported(f"an executor of the kind {', '.join(sorted(executor)) or 'nothing'}; {_ONLY_PYTHON}")
+    command = tuple(str(part) for part in container.get("command") or ())
+    args = tuple(str(part) for part in container.get("args") or ())
+    image = str(container.get("image") or "")
+    start = next((index for index, part in enumerate(command) if _STARTS_EXECUTOR.search(part)), None)
+    if start is None:
+        raise Unsupported(_explain_container(command, image))
+    found = _STARTS_EXECUTOR.search(command[start])
+    if found and found.group(1).startswith("kfp.v2"):
+        raise Unsupported("a Python component compiled by kfp 1; compile the pipeline again with kfp 2")
+    return _read(command, args, start, image, container.get("env") or ())
+
+
+def _explain_container(command: Sequence[str], image: str) -> str:
+    if "-m" in command and any(part.endswith(".executor_main") for part in command):
+        return (
+            f"a Python component that lives in its own image {image}; only lightweight Python components run here so "
+            "far: leave out target_image"
+        )
+    return f"a container component with the image {image}; {_ONLY_PYTHON}: write it with @dsl.component"
+
+
+def _read(command: Sequence[str], args: Sequence[str], start: int, image: str, env: Any) -> Executor:
+    function = _option(args, "--function_to_execute")
+    if start + 1 >= len(command) or not function:
+        raise Unsupported(f"a Python component whose source or function is missing from its command; {_ONLY_PYTHON}")
+    module = command[start + 1]
+    if "__KFP_NOTEBOOK_REL_PATH" in module:
+        raise Unsupported("a notebook component is not supported yet; move its code to a @dsl.component function")
+    if re.search(r"^from kfp\.v2", module, re.MULTILINE):
+        raise Unsupported("a Python component compiled by kfp 1; compile the pipeline again with kfp 2")
+    packages, kfp, urls, hosts = _read_installs(" ".join(command[:start]))
+    return Executor(
+        module=module,
+        function=function,
+        packages=packages,
+        index_urls=urls,
+        trusted_hosts=hosts,
+        env={str(entry["name"]): str(entry.get("value", "")) for entry in env},
+        image=image,
+        kfp=kfp,
+        command=tuple(command),
+    )
+
+
+def _option(args: Sequence[str], name: str) -> str:
+    for index, arg in enumerate(args):
+        if arg == name and index + 1 < len(args):
+            return args[index + 1]
+        if arg.startswith(f"{name}="):
+            return arg.partition("=")[2]
+    return ""
+
+
+def _read_installs(script: str) -> tuple[tuple[str, ...], str, tuple[str, ...], tuple[str, ...]]:
+    """The packages, the SDK's own requirement, the index addresses and trusted hosts of every pip line of the script."""
+    packages: list[str] = []
+    urls: dict[str, None] = {}
+    hosts: dict[str, None] = {}
+    kfp = ""
+    for match in _PIP_INSTALL.finditer(script):
+        words = iter(_words(script[match.end() :].partition("\n")[0]))
+        found: list[str] = []
+        for word in words:
+            if word in _VALUE_OPTIONS:
+                (urls if _VALUE_OPTIONS[word] == "urls" else hosts)[next(words, "")] = None
+            elif not word.startswith("-"):
+                found.append(word)
+        sdk = next((word for word in found if _KFP_ITSELF.match(word)), "")
+        kfp = kfp or sdk
+        packages += [word for word in found if word != sdk and not (sdk and word.startswith(_COMPANIONS_OF_KFP))]
+    return tuple(packages), kfp, tuple(urls), tuple(hosts)
+
+
+def _words(line: str) -> list[str]:
+    """The arguments of one pip command of a shell line. The SDK writes each requirement as a Python ``repr``."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="&|;")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    for word in lexer:
+        if set(word) <= set("&|;"):
+            break
+        words.append(word)
+    return words
