@@ -1,0 +1,120 @@
+"""The pools of a configuration: every field by the tables, then what several fields must say together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spotwright.clouds import default_notice
+from spotwright.config.fields import POOL, SIMULATE, read_fields
+from spotwright.config.nodes import Entry, Table
+from spotwright.config.problems import Place
+from spotwright.config.traces import load_trace
+from spotwright.errors import ConfigError
+from spotwright.model.pools import Capacity, Pool, Resources, Simulate
+
+__all__ = ["read_pools"]
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # an RFC 1123 label
+_ONLY_SPOT = ("taken_every", "work", "trace", "start")
+
+
+def read_pools(node: Table, place: Place, folder: Path) -> dict[str, Pool]:
+    """Read all pools in the order of the file. Paths of traces are relative to ``folder``; the traces are looked at.
+
+    Problems are noted at ``place``; a pool that has any is left out.
+    """
+    if not node.entries:
+        place.wrong(node.line, "expected at least one pool, found none")
+    pools = {}
+    for name, entry in node.entries.items():
+        here = place.key(name)
+        if not _NAME.fullmatch(name):
+            here.wrong(
+                entry.line, "expected a name of at most 63 lower-case letters, digits and -, as Kubernetes asks for"
+            )
+        if not isinstance(entry.node, Table):
+            here.expected(entry.node, "a mapping such as {capacity: spot}")
+            continue
+        pool = _pool(name, entry.node, here, folder)
+        if pool is not None:
+            pools[name] = pool
+    return _with_nodes_of_their_machine(pools)
+
+
+def _pool(name: str, node: Table, place: Place, folder: Path) -> Pool | None:
+    before = len(place.problems)
+    values = read_fields(node, place, POOL)
+    simulate = values.get("simulate")
+    values["simulate"] = Simulate()
+    if simulate is not None:
+        values["simulate"] = _simulate(simulate, place.key("simulate"), values.get("capacity"), folder)
+    if len(place.problems) > before:
+        return None
+    if values["notice"] is None:
+        values["notice"] = default_notice(values["provider"])
+    pool = Pool(name=name, **values)
+    _check(pool, node.entries, place)
+    return pool
+
+
+def _check(pool: Pool, entries: Mapping[str, Entry], place: Place) -> None:
+    if pool.min_nodes > pool.max_nodes:
+        place.key("min_nodes").wrong(
+            entries["min_nodes"].line, f"expected at most max_nodes ({pool.max_nodes}), found {pool.min_nodes}"
+        )
+    if pool.max_price is not None and not pool.is_spot:
+        place.key("max_price").wrong(entries["max_price"].line, "only spot pools have a highest price: remove it")
+
+
+def _simulate(node: Table, place: Place, capacity: Capacity | None, folder: Path) -> Simulate | None:
+    values = read_fields(node, place, SIMULATE)
+    entries = node.entries
+    if capacity is Capacity.ON_DEMAND:
+        for name in _ONLY_SPOT:
+            if name in entries:
+                place.key(name).wrong(
+                    entries[name].line, "on-demand nodes are not taken: remove it, or say capacity: spot"
+                )
+    elif "taken_every" in entries and "trace" in entries:
+        line = max(entries["taken_every"].line, entries["trace"].line)
+        place.wrong(line, "expected taken_every or trace, found both: remove one")
+    else:
+        _needs("work", "taken_every", entries, place)
+        _needs("start", "trace", entries, place)
+        _find_trace(values, entries, place, folder)
+    return Simulate(**values)
+
+
+def _needs(name: str, other: str, entries: Mapping[str, Entry], place: Place) -> None:
+    if name in entries and other not in entries:
+        place.key(name).wrong(entries[name].line, f"has a meaning only beside {other}: add that, or remove this")
+
+
+def _find_trace(values: dict[str, Any], entries: Mapping[str, Entry], place: Place, folder: Path) -> None:
+    """Make the trace's path one that holds wherever a run is resumed, and see that it is a trace."""
+    if values.get("trace") is None:
+        return
+    values["trace"] = str(folder / values["trace"])
+    here, line = place.key("trace"), entries["trace"].line
+    try:
+        trace = load_trace(values["trace"])
+    except ConfigError as error:
+        here.wrong(line, str(error))
+        return
+    start = values.get("start") or 0.0
+    if start >= trace.length:
+        place.key("start").wrong(entries["start"].line, f"expected less than the {trace.length:g}s of the trace")
+
+
+def _with_nodes_of_their_machine(pools: Mapping[str, Pool]) -> dict[str, Pool]:
+    nodes: dict[str, Resources] = {}
+    for pool in pools.values():
+        if pool.machine and pool.node is not None:
+            nodes.setdefault(pool.machine, pool.node)
+    return {
+        name: replace(pool, node=nodes.get(pool.machine)) if pool.node is None else pool for name, pool in pools.items()
+    }

@@ -1,0 +1,251 @@
+"""From a node of the document to the value of a field. Each reader notes what is wrong and returns ``None`` then.
+
+The readers are named by the field tables (:mod:`spotwright.config.fields`); the text of what is expected comes from there too, so
+that the reference page and the error messages cannot differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+from spotwright.config.nodes import Entry, Items, Node, Scalar, Table
+from spotwright.config.problems import Place
+from spotwright.model.placing import Taint
+from spotwright.model.quantities import parse_duration, parse_price, parse_quantity, parse_resource
+
+__all__ = [
+    "Reader",
+    "choice",
+    "currency",
+    "duration",
+    "exactly",
+    "labels",
+    "one_of",
+    "positive_duration",
+    "price",
+    "release",
+    "resources",
+    "table",
+    "taints",
+    "texts",
+    "whole",
+    "words",
+]
+
+Reader: TypeAlias = Callable[[Node, Place, str], Any]
+"""Reads a node at a place; the text says what the field expects."""
+
+MOST = 1_000_000  # nodes of a pool; and no price or number in a message grows past reading
+_LARGEST = 2**63 - 1  # the largest amount the Kubernetes API can hold
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_PREFIX = r"(?=.{1,253}/)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*/"
+_KEY = re.compile(rf"(?:{_PREFIX})?{_NAME}")  # Kubernetes: "Labels and Selectors", syntax
+_VALUE = re.compile(rf"(?:{_NAME})?")
+_EXTENDED = re.compile(rf"{_PREFIX}{_NAME}")
+_TAINT = re.compile(r"([^=:]+)(?:=([^=:]*))?:(NoSchedule|PreferNoSchedule|NoExecute)")
+_COUNTED = frozenset({"pods"})  # beside everything with a prefix
+_MEASURED = frozenset({"cpu", "memory", "ephemeral-storage"})
+_LEAST_MEMORY = 2**20  # less is a unit forgotten: "16" is 16 bytes
+_NUMBERS = ("int", "float")
+
+
+def _scalar(convert: Callable[[Scalar], Any]) -> Reader:
+    """A reader of a single value; ``convert`` raises ``ValueError`` where it is not what the field expects."""
+
+    def read(node: Node, place: Place, expects: str) -> Any:
+        if isinstance(node, Scalar) and node.kind not in ("null", "bool"):
+            try:
+                return convert(node)
+            except ValueError:
+                place.expected(node, expects)
+                return None
+        place.expected(node, expects)
+        return None
+
+    return read
+
+
+def _words(node: Scalar) -> str:
+    text = node.text.strip()
+    if not text or not text.isprintable() or len(text) > 1000:
+        raise ValueError("no text")
+    return text
+
+
+def _whole(node: Scalar) -> int:
+    if node.kind != "int" or not 0 <= int(node.text) <= MOST:
+        raise ValueError("no whole number")
+    return int(node.text)
+
+
+def _positive(node: Scalar) -> float:
+    seconds = parse_duration(node.text)
+    if seconds == 0:
+        raise ValueError("no time at all")
+    return seconds
+
+
+def _release(node: Scalar) -> str:
+    if not re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", node.text):
+        raise ValueError("no version")
+    return node.text
+
+
+def _currency(node: Scalar) -> str:
+    if not re.fullmatch(r"[A-Z]{3}", node.text):
+        raise ValueError("no currency")
+    return node.text
+
+
+words = _scalar(_words)
+"""Text on one line."""
+whole = _scalar(_whole)
+"""A whole number, 0 or more."""
+duration = _scalar(lambda node: parse_duration(node.text))
+"""Seconds."""
+positive_duration = _scalar(_positive)
+"""Seconds, more than 0."""
+price = _scalar(lambda node: parse_price(node.text))
+"""An exact amount per node hour."""
+release = _scalar(_release)
+"""A release such as 1.30, as text: as a number it would lose its last digit."""
+currency = _scalar(_currency)
+"""Three capital letters, as in ISO 4217."""
+
+
+def exactly(number: int) -> Reader:
+    """That number and nothing else."""
+
+    def convert(node: Scalar) -> int:
+        if node.kind != "int" or int(node.text) != number:
+            raise ValueError("another number")
+        return number
+
+    return _scalar(convert)
+
+
+def choice(kind: type[StrEnum]) -> Reader:
+    """One of the values of a closed enumeration."""
+    return _scalar(lambda node: kind(node.text))
+
+
+def one_of(*names: str) -> Reader:
+    """One of some words."""
+
+    def convert(node: Scalar) -> str:
+        if node.text not in names:
+            raise ValueError("another word")
+        return node.text
+
+    return _scalar(convert)
+
+
+def table(node: Node, place: Place, expects: str) -> Table | None:
+    """A mapping that another table of fields describes."""
+    if not isinstance(node, Table):
+        place.expected(node, expects)
+        return None
+    return node
+
+
+def texts(node: Node, place: Place, expects: str) -> tuple[str, ...] | None:
+    """A list of texts, none twice."""
+    found: list[str] = []
+    for item, where in _items(node, place, expects):
+        text = words(item, where, "text")
+        if text in found:
+            where.wrong(item.line, f"{text!r} is said twice: remove one")
+        found.append(text)
+    return tuple(found)
+
+
+def labels(node: Node, place: Place, expects: str) -> Mapping[str, str]:
+    """Kubernetes labels: keys with an optional prefix, values that are text."""
+    found: dict[str, str] = {}
+    for key, entry, where in _entries(node, place, expects):
+        if not _KEY.fullmatch(key):
+            where.wrong(
+                entry.line, "expected a label key: letters, digits, - _ . and an optional prefix such as example.com/"
+            )
+        value = entry.node
+        if isinstance(value, Scalar) and value.kind in ("bool", *_NUMBERS):
+            where.wrong(
+                value.line, f'expected text, found {value.text}: labels are text, write "{value.text}" in quotes'
+            )
+        elif not isinstance(value, Scalar) or value.kind == "null":
+            where.expected(value, 'text ("" for an empty value)')
+        elif not _VALUE.fullmatch(value.text):
+            where.expected(
+                value, "a label value of at most 63 letters, digits, - _ . that begins and ends with a letter or digit"
+            )
+        else:
+            found[key] = value.text
+    return found
+
+
+def taints(node: Node, place: Place, expects: str) -> tuple[Taint, ...]:
+    """Kubernetes taints as text: ``key=value:Effect`` or ``key:Effect``."""
+    found: list[Taint] = []
+    for item, where in _items(node, place, expects):
+        match = _TAINT.fullmatch(item.text) if isinstance(item, Scalar) else None
+        if match is None or not _KEY.fullmatch(match[1]) or not _VALUE.fullmatch(match[2] or ""):
+            where.expected(item, 'text such as "sku=gpu:NoSchedule" (or PreferNoSchedule, NoExecute)')
+            continue
+        taint = Taint(match[1], match[2] or "", match[3])
+        if any((taint.key, taint.effect) == (other.key, other.effect) for other in found):
+            where.wrong(
+                item.line, f"a node has one taint of a key and effect, and {taint.key}:{taint.effect} is said twice"
+            )
+        found.append(taint)
+    return tuple(found)
+
+
+def resources(node: Node, place: Place, expects: str) -> Mapping[str, int]:
+    """What a node offers, by resource name."""
+    found: dict[str, int] = {}
+    for name, entry, where in _entries(node, place, expects):
+        amount = _amount(name, entry, where)
+        if amount is not None:
+            found[name] = amount
+    return found
+
+
+def _amount(name: str, entry: Entry, where: Place) -> int | None:
+    counted = name in _COUNTED or _EXTENDED.fullmatch(name) is not None
+    if not counted and name not in _MEASURED and not name.startswith("hugepages-"):
+        known = "cpu, memory, ephemeral-storage or a device such as nvidia.com/gpu"
+        where.wrong(entry.line, f"unknown resource, expected {known}")
+        return None
+
+    def convert(node: Scalar) -> int:
+        exact, amount = parse_quantity(node.text), parse_resource(name, node.text)
+        too_small = (name == "memory" and amount < _LEAST_MEMORY) or (name == "cpu" and amount == 0)
+        if too_small or amount > _LARGEST or (counted and exact.denominator != 1):
+            raise ValueError("out of range")
+        return amount
+
+    amount: int | None = _scalar(convert)(entry.node, where, _expected_amount(name, counted=counted))
+    return amount
+
+
+def _expected_amount(name: str, *, counted: bool) -> str:
+    if counted:
+        return "a whole number such as 1"
+    return "cores such as 6 or 500m" if name == "cpu" else "an amount with its unit such as 112Gi"
+
+
+def _items(node: Node, place: Place, expects: str) -> list[tuple[Node, Place]]:
+    if not isinstance(node, Items):
+        place.expected(node, expects)
+        return []
+    return [(item, place.item(index)) for index, item in enumerate(node.nodes)]
+
+
+def _entries(node: Node, place: Place, expects: str) -> list[tuple[str, Entry, Place]]:
+    if not isinstance(node, Table):
+        place.expected(node, expects)
+        return []
+    return [(key, entry, place.key(key)) for key, entry in node.entries.items()]

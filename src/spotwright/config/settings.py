@@ -1,0 +1,40 @@
+"""A configuration as it was read: what every layer above asks for pools and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spotwright.config.patterns import matches
+from spotwright.model.policy import Layer
+from spotwright.model.pools import Pool
+
+__all__ = ["Config"]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One ``spotwright.yaml``, checked. ``parse(config.text, config.path)`` gives an equal one.
+
+    ``version`` is that of the format; ``pools`` keep the order of the file; ``policy_tasks`` are patterns with their layers,
+    also in the order of the file. ``path`` is the file as an absolute path, or a name where there is no file; ``text`` is what
+    was read, stored with every run. ``note`` is a sentence for the user where the built-in pools are used, else empty.
+    """
+
+    version: int
+    currency: str
+    target: Mapping[str, str]
+    pools: Mapping[str, Pool]
+    policy_default: Layer | None
+    policy_tasks: tuple[tuple[str, Layer], ...]
+    path: str
+    text: str = field(repr=False)
+    note: str = field(default="", compare=False)
+
+    def layers_for(self, task_path: str) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
+        """The layers of ``policy.default`` and those of ``policy.tasks`` that match a task's path, weakest first.
+
+        They are two, because what the pipeline itself says stands between them.
+        """
+        default = () if self.policy_default is None else (self.policy_default,)
+        return default, tuple(layer for pattern, layer in self.policy_tasks if matches(pattern, task_path))
