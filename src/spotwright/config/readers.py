@@ -151,14 +151,14 @@ def table(node: Node, place: Place, expects: str) -> Table | None:
     return node
 
 
-def texts(node: Node, place: Place, expects: str) -> tuple[str, ...] | None:
+def texts(node: Node, place: Place, expects: str) -> tuple[str, ...]:
     """A list of texts, none twice."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     for item, where in _items(node, place, expects):
         text = words(item, where, "text")
         if text in found:
             where.wrong(item.line, f"{text!r} is said twice: remove one")
-        found.append(text)
+        found[text] = None
     return tuple(found)
 
 
@@ -187,20 +187,18 @@ def labels(node: Node, place: Place, expects: str) -> Mapping[str, str]:
 
 
 def taints(node: Node, place: Place, expects: str) -> tuple[Taint, ...]:
-    """Kubernetes taints as text: ``key=value:Effect`` or ``key:Effect``."""
-    found: list[Taint] = []
+    """Kubernetes taints as text: ``key=value:Effect`` or ``key:Effect``; a node has one of a key and effect."""
+    found: dict[tuple[str, str], Taint] = {}
     for item, where in _items(node, place, expects):
         match = _TAINT.fullmatch(item.text) if isinstance(item, Scalar) else None
         if match is None or not _KEY.fullmatch(match[1]) or not _VALUE.fullmatch(match[2] or ""):
             where.expected(item, 'text such as "sku=gpu:NoSchedule" (or PreferNoSchedule, NoExecute)')
             continue
         taint = Taint(match[1], match[2] or "", match[3])
-        if any((taint.key, taint.effect) == (other.key, other.effect) for other in found):
-            where.wrong(
-                item.line, f"a node has one taint of a key and effect, and {taint.key}:{taint.effect} is said twice"
-            )
-        found.append(taint)
-    return tuple(found)
+        if (taint.key, taint.effect) in found:
+            where.wrong(item.line, f"{taint.key}:{taint.effect} is said twice, and a node has one: remove one")
+        found[taint.key, taint.effect] = taint
+    return tuple(found.values())
 
 
 def resources(node: Node, place: Place, expects: str) -> Mapping[str, int]:
