@@ -15,13 +15,11 @@ from spotwright.config import readers
 from spotwright.config.nodes import Table
 from spotwright.config.problems import Place
 from spotwright.config.readers import Reader
-from spotwright.model.policy import BUILT_IN, FIELDS
 from spotwright.model.pools import Capacity, Drain, Provider, Simulate
 from spotwright.model.quantities import format_duration
 
 __all__ = [
     "POLICY",
-    "POLICY_DEFAULTS",
     "POLICY_MEANINGS",
     "POOL",
     "REQUIRED",
@@ -30,6 +28,7 @@ __all__ = [
     "TOP",
     "VERSION",
     "Field",
+    "duration_text",
     "read_fields",
 ]
 
@@ -73,11 +72,16 @@ def read_fields(node: Table, place: Place, fields: tuple[Field, ...]) -> dict[st
     return values
 
 
+def duration_text(seconds: float) -> str:
+    """A duration as the reference page and the file write it: ``5m``, not ``5m00s``."""
+    return format_duration(seconds).replace("m00s", "m")
+
+
 def _notices() -> str:
     by_length: dict[float, list[str]] = {}
     for provider in Provider:
         by_length.setdefault(default_notice(provider), []).append(str(provider))
-    return "; ".join(f"{format_duration(seconds)} ({', '.join(names)})" for seconds, names in by_length.items())
+    return "; ".join(f"{duration_text(seconds)} ({', '.join(names)})" for seconds, names in by_length.items())
 
 
 TOP = (
@@ -215,7 +219,7 @@ SIMULATE = (
         "a duration such as 2s",
         readers.duration,
         _SIMULATE.boot,
-        format_duration(_SIMULATE.boot),
+        duration_text(_SIMULATE.boot),
         "How long a new node takes to be ready.",
     ),
     Field(
@@ -298,17 +302,3 @@ POLICY_MEANINGS: Mapping[str, str] = {
     "image_pull_secrets": "Secrets that the cluster pulls the image with.",
 }
 """What each policy field means."""
-
-POLICY_DEFAULTS: Mapping[str, str] = {
-    field: _shown
-    if isinstance(_shown := BUILT_IN.values.get(field, ""), str)
-    else format_duration(_shown)
-    if "duration" in FIELDS[field]
-    else f"{_shown:g}"
-    for field in FIELDS
-} | {
-    "spot": "nothing",
-    "ladder": "fitting spot pools by price, then on-demand pools by price",
-    "fall_back_after": "`interruptions.max`",
-}
-"""The built-in value of each policy field as the reference page says it."""

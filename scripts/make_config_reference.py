@@ -1,0 +1,123 @@
+"""Writes docs/reference/configuration.md from the field tables that ``spotwright.yaml`` is checked with.
+
+The page cannot differ from the code: a test compares it with what :func:`page` gives. ``make docs`` or running this file
+writes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from spotwright.config import FILE_NAME
+from spotwright.config.fields import POLICY, POLICY_MEANINGS, POOL, SIMULATE, TARGET, TOP, Field, duration_text
+from spotwright.model.policy import BUILT_IN, FIELDS
+
+__all__ = ["PAGE", "page"]
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
+
+_INTRODUCTION = f"""# Configuration: {FILE_NAME}
+
+<!-- Written by scripts/make_config_reference.py from the tables in src/spotwright/config/fields.py; change those. -->
+
+A run uses the file named with `--config`, else `{FILE_NAME}` beside the pipeline. Where there is neither, a built-in pair of
+pools is used with `spot: prefer`, and the run says so. The file is read once when a run starts and stored with it.
+
+```yaml
+version: 1
+currency: USD
+target: {{kubernetes: "1.33", autoscaler: cluster-autoscaler}}
+pools:
+  gpu-spot:
+    capacity: spot
+    provider: aks
+    machine: Standard_NC6s_v3
+    zones: ["1"]
+    node: {{cpu: 6, memory: 112Gi, nvidia.com/gpu: 1}}
+    max_nodes: 4
+    labels: {{gpu: "true"}}
+    taints: ["sku=gpu:NoSchedule"]
+    price: 0.97/h
+    simulate: {{taken_every: 20s}}
+  gpu: {{capacity: on-demand, provider: aks, machine: Standard_NC6s_v3, max_nodes: 2, price: 3.06/h}}
+policy:
+  default:
+    spot: prefer
+    interruptions: {{max: 10, backoff: 1s}}
+    errors: {{retries: 1}}
+  tasks:
+    "**/train*": {{fall_back_after: 3, timeout: 1h, checkpoint: pvc://checkpoints}}
+    "deploy": {{spot: never}}
+```
+
+Durations are written `500ms`, `30s`, `5m`, `1h30m` or `2d`, a bare number is seconds; amounts of cpu and memory as Kubernetes
+writes them. Anchors, aliases and merge keys (`<<`) of YAML may be used, types (`!!`) may not. An unknown key, a key said twice
+and every value that is not what its row says are refused before anything starts, up to ten at once, each with its line.
+"""
+
+_POOLS = """A pool is nodes of one kind: a node pool on AKS and GKE, a node group on EKS. Its name is up to 63 lower-case
+letters, digits and `-`. Where the file has no `pools`, the built-in pair is used, with `spot: prefer` unless `policy.default`
+says something.
+"""
+
+_POLICY = """The same fields stand under `policy.default` and under each pattern of `policy.tasks`. Which value holds is decided
+in this order: command line, `policy.tasks`, what the pipeline says (`spot.prefer` and the like), KFP's own settings
+(`set_retry`, `set_timeout`), `policy.default`, built in. A file with pools and without a `policy` adds no placement at all.
+"""
+
+_PATTERNS = """A pattern is compared with the whole path of a task in its run, such as `train` or `loop/train-3`. `*` stands for
+any characters within one name, `**` for any characters at all, and `**/` also for nothing: `**/train*` matches `train` and
+`loop/train-3`. Write patterns that begin with `*` in quotes. Where several match, the later line wins, key by key.
+"""
+
+
+def page() -> str:
+    """The whole reference page."""
+    sections = [
+        _INTRODUCTION,
+        "## The file\n\n" + _table(TOP),
+        "## `target`\n\nWhat is not said is detected where a cluster is at hand.\n\n" + _table(TARGET),
+        f"## `pools.NAME`\n\n{_POOLS}\n" + _table(POOL),
+        "## `pools.NAME.simulate`\n\nDurations are those of the simulated world.\n\n" + _table(SIMULATE),
+        f"## `policy`\n\n{_POLICY}\n" + _table(POLICY),
+        "### Fields of a policy\n\nA name with a dot is a key within a mapping: `interruptions: {max: 10}`.\n\n"
+        + _policy_table(),
+        f"### Patterns\n\n{_PATTERNS}",
+    ]
+    return "\n".join(sections)
+
+
+def _table(fields: Iterable[Field]) -> str:
+    return _rows((field.name, field.expects, field.shown, field.meaning) for field in fields)
+
+
+def _policy_table() -> str:
+    return _rows((name, expects, _default(name), POLICY_MEANINGS[name]) for name, expects in FIELDS.items())
+
+
+def _default(name: str) -> str:
+    said = {
+        "ladder": "fitting spot pools by price, then on-demand pools by price",
+        "fall_back_after": "`interruptions.max`",
+    }
+    if name not in BUILT_IN.values:
+        return said.get(name, "nothing")
+    value = BUILT_IN.values[name]
+    return duration_text(value) if "duration" in FIELDS[name] else f"{value:g}"
+
+
+def _rows(rows: Iterable[tuple[str, str, str, str]]) -> str:
+    def lines() -> Iterator[str]:
+        yield "| key | value | default | meaning |"
+        yield "|---|---|---|---|"
+        for name, expects, default, meaning in rows:
+            yield f"| `{name}` | {expects} | {default} | {meaning} |"
+
+    return "".join(f"{line}\n" for line in lines())
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(parents=True, exist_ok=True)
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"{PAGE}: written")
