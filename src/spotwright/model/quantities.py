@@ -104,7 +104,7 @@ def parse_duration(value: str | float) -> float:
         if "".join(number + unit for number, unit in parts) != text:
             raise ValueError(f"{text!r} is not a duration: expected for example 30s, 5m, 1h30m or 2d")
         seconds = sum((Fraction(number) * _SECONDS[unit] for number, unit in parts), Fraction(0))
-    if seconds < 0:
+    if "-" in text:  # in any part
         raise ValueError(f"{text!r} is negative: a duration is zero or more")
     if seconds > _LONGEST_DURATION:
         raise ValueError(f"{text!r} is longer than 100 years")
