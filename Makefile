@@ -1,7 +1,8 @@
 # What a developer types. Each target installs what it needs into .venv first; PYTHON=/path/to/python3 names another Python.
 PYTHON ?=
 BIN := .venv/bin
-WORKERS ?= 2# processes of the test suite
+# Processes of the test suite.
+WORKERS ?= 2
 export PYTHON
 
 .DEFAULT_GOAL := help
