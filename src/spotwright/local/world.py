@@ -138,6 +138,11 @@ class World:
             if task.last.bound_at is None:
                 self._submit(state, task)
 
+    def hurry(self) -> None:
+        """Wait for no grace period any more: the user asked a second time."""
+        for key in self._kills:
+            self._kills[key] = 0.0
+
     # -- deeds
 
     def _place(self, state: RunState, event: Event) -> None:

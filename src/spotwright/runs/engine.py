@@ -1,0 +1,162 @@
+"""An engine for one run on this machine: everything that a run needs, put together and taken apart again.
+
+:func:`start` makes a run and drives it; :mod:`spotwright.runs.resume` takes one up again. Both end in :func:`execute`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets as randomness
+import selectors
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spotwright import config as configuration
+from spotwright.config import Config
+from spotwright.engine.events import Event
+from spotwright.engine.loop import Observer, drive
+from spotwright.engine.state import RunState
+from spotwright.local.attempts import Places, steady_clock
+from spotwright.local.identity import Identity, mine, open_process
+from spotwright.local.processes import Processes
+from spotwright.local.watch import Watch
+from spotwright.local.world import Results, World
+from spotwright.pipelines.arguments import bind
+from spotwright.pipelines.compiled import Compiled
+from spotwright.pipelines.secrets import Secrets
+from spotwright.records.cache import Cache
+from spotwright.records.folders import RunFolder, StateFolder
+from spotwright.records.journal import Journal, Lease
+from spotwright.runs.options import RunOptions
+from spotwright.runs.plans import StoredPlan, can_be_taken, save_plan, traces_of
+from spotwright.runs.wakes import Wakes
+from spotwright.supply.nodes import Supply
+
+__all__ = ["Prepared", "execute", "is_alive", "owner", "prepare", "start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run that is checked and ready to start: nothing has been written yet. ``notes`` are to be said to the user."""
+
+    stored: StoredPlan
+    options: RunOptions
+    arguments: Mapping[str, Any]
+    secrets: Secrets
+    notes: tuple[str, ...]
+
+
+def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
+    """Check everything that can be wrong before anything starts. Raises :class:`InputError`."""
+    config = configuration.find(compiled.source or Path.cwd(), options.config)
+    stored = StoredPlan(compiled, config, options.taken_every, traces_of(config, options.taken_every))
+    plan = stored.plan()
+    notes = [*compiled.warnings, *([config.note] if config.note else []), *plan.check()]
+    arguments, secrets = bind(plan.pipeline, options.arguments, textual=options.textual)
+    return Prepared(stored, options, arguments, secrets, tuple(notes))
+
+
+def start(prepared: Prepared, observers: Sequence[Observer] = ()) -> tuple[RunFolder, RunState]:
+    """Make the run and drive it to its end. Returns where it lies and how it ended."""
+    options, compiled = prepared.options, prepared.stored.compiled
+    folder = StateFolder.open(options.state).create(options.name or _new_name(compiled.pipeline))
+    save_plan(folder, 1, prepared.stored)
+    journal = Journal.create(folder.journal)
+    try:
+        epoch = journal.take(owner(), is_alive)
+        clock = steady_clock()
+        meta = {
+            "run": folder.name,
+            "pipeline": compiled.pipeline,
+            "source": compiled.source,
+            "config": prepared.stored.config.path,
+            "explicit_config": str(options.config.absolute()) if options.config is not None else None,
+            "arguments": prepared.secrets.redact(dict(prepared.arguments)),
+            "given": dict(options.arguments),
+            "textual": options.textual,
+            "seed": options.seed if options.seed is not None else randomness.randbelow(2**31),
+            "time_scale": options.time_scale,
+            "cache": options.cache,
+        }
+        facts = [Event("created", clock(), data=meta), Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
+        facts += [Event("note", clock(), data={"text": text}) for text in prepared.notes]
+        state = RunState([prepared.stored.plan()])
+        execute(folder, journal, state, facts, prepared.stored, prepared.secrets, observers)
+    finally:
+        journal.close()
+    return folder, state
+
+
+def execute(
+    folder: RunFolder,
+    journal: Journal,
+    state: RunState,
+    facts: Sequence[Event],
+    stored: StoredPlan,
+    secrets: Secrets,
+    observers: Sequence[Observer],
+) -> None:
+    """Drive a run whose lease is held: open the world, let the loop run, give the lease back."""
+    meta = next((event.data for event in facts if event.kind == "created"), state.meta)
+    clock = steady_clock()
+    with selectors.DefaultSelector() as selector, Wakes(selector, journal, clock) as wakes:
+        pools = state.plan.config.pools
+        state_folder = StateFolder(folder.path.parent.parent)
+        places = Places(
+            folder.name, journal.epoch, lambda task, number: folder.attempt(task, number).absolute(),
+            lambda task: folder.checkpoint(task).absolute(), lambda name: state_folder.volume(name).absolute(), secrets,
+        )  # fmt: skip
+        supply = Supply(pools, seed=meta["seed"], scale=float(meta["time_scale"]), now=clock(), traces=stored.traces)
+        with _processes(selector) as processes:
+            world = World(
+                pools=pools, supply=supply, processes=processes, watch=Watch(selector), selector=selector,
+                places=places, clock=clock, results=_results(meta["cache"], state.plan.config, state_folder),
+                wakes=wakes.facts,
+            )  # fmt: skip
+            wakes.hurry = world.hurry
+            world.begin(state)
+            drive(state, journal, world, clock, facts=facts, observers=observers)
+    journal.give_up()
+
+
+@contextmanager
+def _processes(selector: selectors.BaseSelector) -> Iterator[Processes]:
+    processes = Processes(selector)
+    try:
+        processes.warm()
+        yield processes
+    finally:
+        processes.close()
+
+
+def _results(mode: str, config: Config, state_folder: StateFolder) -> Results | None:
+    if mode == "off" or (mode == "auto" and can_be_taken(config.pools)):
+        return None
+    cache = Cache(state_folder.cache)
+    return Results(cache.find, cache.keep)
+
+
+def owner() -> Lease:
+    """This process, as a lease names it."""
+    return mine()._asdict()
+
+
+def is_alive(lease: Lease) -> bool:
+    """Whether the process that holds a lease still runs."""
+    descriptor = open_process(Identity(lease["pid"], lease["starttime"], lease["boot_id"]))
+    if descriptor is None:
+        return False
+    os.close(descriptor)
+    return True
+
+
+def _new_name(pipeline: str) -> str:
+    """A name that sorts by nothing, reads well and is short to type: the pipeline's with five random letters."""
+    slug = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[:40] or "run"
+    alphabet = "abcdefghjkmnpqrstvwxyz23456789"
+    return f"{slug}-{''.join(randomness.choice(alphabet) for _ in range(5))}"
+

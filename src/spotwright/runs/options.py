@@ -1,0 +1,49 @@
+"""What a user may say when a run starts, in one value that the command line and the Python API share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spotwright.errors import InputError
+
+__all__ = ["CACHE_MODES", "DEFAULT_STATE", "RunOptions"]
+
+DEFAULT_STATE = ".spotwright"
+"""The state folder, in the current folder unless the user says otherwise."""
+
+CACHE_MODES = ("auto", "on", "off")
+"""``auto``: earlier results are used as KFP does, but not in a run whose nodes are taken, because it is there to be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How to run a pipeline. Durations are seconds.
+
+    ``arguments`` are texts as typed on a command line where ``textual`` is set, else Python values; ``@env:VAR`` and
+    ``@file:PATH`` are references in both. ``taken_every`` overrides every spot pool's ``simulate``; ``time_scale`` makes the
+    waits of the simulated world pass that many times faster.
+    """
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    textual: bool = False
+    config: Path | None = None
+    seed: int | None = None
+    taken_every: float | None = None
+    time_scale: float = 1.0
+    cache: str = "auto"
+    state: Path = Path(DEFAULT_STATE)
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can have."""
+        if self.time_scale <= 0:
+            raise InputError(f"--time-scale {self.time_scale:g}: expected a number above 0, for example 60")
+        if self.taken_every is not None and self.taken_every <= 0:
+            raise InputError(f"--taken-every {self.taken_every:g}s: expected a duration above 0, for example 20s")
+        if self.cache not in CACHE_MODES:
+            raise InputError(f"cache {self.cache!r}: expected one of {', '.join(CACHE_MODES)}")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise InputError(f"--seed {self.seed}: expected a whole number from 0")

@@ -1,0 +1,246 @@
+"""Taking a run up again: after a crash, a stop or a failure, also with code that was mended meanwhile.
+
+The lease is taken first, which fences the engine of before. Then every attempt that may still live is settled: its exit
+record counts if there is one, otherwise it is ended and lost. Only then does anything new start. A run that had failed begins
+its unfinished tasks with fresh budgets; where the pipeline or the configuration changed, the next version of the plan counts,
+and tasks whose code changed run again together with what follows them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spotwright import config as configuration
+from spotwright.engine.decide import StillSnapshot, decide
+from spotwright.engine.events import Event
+from spotwright.engine.loop import Clock, Observer
+from spotwright.engine.plan import Plan, Planned
+from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus, fold, replay
+from spotwright.errors import InputError
+from spotwright.local.attempts import Places, Seen, end_data, steady_clock
+from spotwright.local.processes import settle, sweep
+from spotwright.pipelines.arguments import bind
+from spotwright.pipelines.executor import code_fingerprint
+from spotwright.pipelines.secrets import Secrets
+from spotwright.pipelines.source import load
+from spotwright.records.folders import RunFolder, StateFolder
+from spotwright.records.journal import Journal
+from spotwright.runs.engine import execute, is_alive, owner
+from spotwright.runs.plans import StoredPlan, load_plans, save_plan, traces_of
+
+__all__ = ["Resumption", "Say", "cancel_dead", "resume", "settled_attempts"]
+
+Say = Callable[[str], None]
+"""Tells the user something before it happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """How a resumed run ended; ``nothing_to_do`` where it had succeeded already."""
+
+    state: RunState
+    nothing_to_do: bool = False
+
+
+def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, mended: bool = True) -> Resumption:
+    """Take a run up again and drive it to its end.
+
+    ``mended``: look at the pipeline and configuration files again. Raises :class:`RunBusy` while another engine drives the run.
+    """
+    plans = load_plans(folder)
+    journal = Journal.open(folder.journal)
+    try:
+        epoch = journal.take(owner(), is_alive)
+        clock = steady_clock()
+        state = replay([stored.plan() for stored in plans], (event for _, event in journal.events()))
+        newer = _mended(plans[-1], state, say) if mended else None
+        if state.status is RunStatus.SUCCEEDED and newer is None:
+            journal.give_up()
+            return Resumption(state, nothing_to_do=True)
+        secrets = _secrets(state, (newer or plans[-1]).plan())
+        recovery = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
+        recovery += settled_attempts(folder, state, epoch, secrets, clock)
+        _settle_into(state, journal, recovery, clock)
+        facts = _reset(folder, state, newer, len(plans), clock, say)
+        stored = newer or plans[-1]
+        execute(folder, journal, state, facts, stored, secrets, observers)
+    finally:
+        journal.close()
+    return Resumption(state)
+
+
+def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Secrets, clock: Clock) -> list[Event]:
+    """End every attempt that had a node when the last engine went, and say how each ended.
+
+    Nothing that the run had started lives afterwards.
+    """
+    places = _places(folder, epoch, secrets)
+    events = []
+    for path in list(state.under_way):
+        task = state.tasks[path]
+        attempt = task.last
+        if attempt.bound_at is None:
+            continue
+        directory = places.attempt(path, attempt.number)
+        directory.mkdir(parents=True, exist_ok=True)
+        record = settle(directory, epoch)
+        seen = Seen(noticed=attempt.noticed_at is not None, spot=_is_spot(state, attempt.pool))
+        data = end_data(task.plan.spec, directory, record, seen, places)
+        events.append(Event("ended", clock(), path, attempt.number, data))
+    sweep(folder.name)
+    return [*events, *_lost_nodes(state, clock)]
+
+
+def _lost_nodes(state: RunState, clock: Clock) -> list[Event]:
+    """The simulated nodes went with the engine that simulated them."""
+    gone = [node for node in state.nodes.values() if node.gone_at is None]
+    return [
+        Event("node", clock(), data={"node": n.name, "pool": n.pool, "state": "gone", "why": "the engine went"}) for n in gone
+    ]
+
+
+def _is_spot(state: RunState, pool: str | None) -> bool | None:
+    known = state.plan.config.pools.get(pool or "")
+    return known.is_spot if known is not None else None
+
+
+def _places(folder: RunFolder, epoch: int, secrets: Secrets) -> Places:
+    volumes = StateFolder(folder.path.parent.parent)
+    return Places(
+        folder.name, epoch, lambda task, number: folder.attempt(task, number).absolute(), folder.checkpoint, volumes.volume, secrets
+    )
+
+
+def _settle_into(state: RunState, journal: Journal, recovery: Sequence[Event], clock: Clock) -> None:
+    """Fold and commit what became of the old attempts, with the decisions that close them."""
+    was = state.status
+    for event in recovery:
+        fold(state, event)
+    halting = state.cancelling
+    closed = [event for event in decide(state, StillSnapshot(), clock()) if event.kind == "decided"]
+    for event in closed:
+        fold(state, event)
+    journal.append([*recovery, *closed])
+    state.status = was if was is not RunStatus.RUNNING and not halting else state.status
+
+
+def _reset(
+    folder: RunFolder, state: RunState, newer: StoredPlan | None, version: int, clock: Clock, say: Say
+) -> list[Event]:
+    """Begin afresh what did not succeed, where the run had ended or its plan changed."""
+    ended = bool(state.failed) or state.cancelling
+    if newer is None and not ended:
+        return []
+    again: list[str] = []
+    if newer is not None:
+        version += 1
+        save_plan(folder, version, newer)
+        plan = newer.plan()
+        state.plans = [*state.plans, plan]
+        again = list(_again(state, plan, say))
+        if not state.failed and not again and not ended:
+            say("nothing that has succeeded needs to run again")
+    return [Event("reset", clock(), data={"version": version, "again": again})]
+
+
+def _mended(stored: StoredPlan, state: RunState, say: Say) -> StoredPlan | None:
+    """The plan from the user's files as they are now, where it differs from the run's; ``None`` where nothing changed."""
+    source = stored.compiled.source
+    if not source or not Path(source).exists():
+        if source:
+            say(f"{source} is gone: going on with the pipeline as it was compiled")
+        return None
+    compiled = load(Path(source), pipeline=stored.compiled.pipeline)
+    explicit = state.meta.get("explicit_config")
+    config = configuration.find(source, Path(explicit) if explicit else None)
+    same_code = (compiled.ir, compiled.platform) == (stored.compiled.ir, stored.compiled.platform)
+    if same_code and config.text == stored.config.text:
+        return None
+    newer = replace(stored, compiled=compiled, config=config, traces=traces_of(config, stored.taken_every))
+    newer.plan().check()
+    bind(newer.plan().pipeline, state.meta["given"], textual=state.meta["textual"])
+    if config.text != stored.config.text:
+        say(f"{config.path} has changed: its pools and policy count from now on")
+    return newer
+
+
+def _again(state: RunState, plan: Plan, say: Say) -> Iterator[str]:
+    """The tasks that succeeded and must run again: their code changed, or something they follow runs again."""
+    again: set[str] = set()
+    for planned in _walk(plan, ""):
+        before = state.tasks.get(planned.path)
+        if before is None:
+            say(f"task {planned.path} is new")
+            again.add(planned.path)
+            continue
+        if before.status is not TaskStatus.SUCCEEDED:
+            if planned.spec.dag is None and code_fingerprint(planned.spec) != code_fingerprint(before.plan.spec):
+                say(f"task {planned.path} has changed")
+            continue
+        why = _why_again(planned, before, again)
+        if why:
+            say(f"task {planned.path} succeeded before and runs again: {why}")
+            again.add(planned.path)
+            yield planned.path
+    for path in state.tasks.keys() - {planned.path for planned in _walk(plan, "")}:
+        say(f"task {path} is no longer in the pipeline")
+
+
+def _why_again(planned: Planned, before: TaskState, again: set[str]) -> str:
+    if planned.spec.dag is None and code_fingerprint(planned.spec) != code_fingerprint(before.plan.spec):
+        return "its code has changed"
+    scope = f"{before.scope}/" if before.scope else ""
+    changed = [name for name in planned.spec.after if scope + name in again]
+    if before.scope in again:
+        changed.append(before.scope)
+    return f"it follows {', '.join(changed)}" if changed else ""
+
+
+def _walk(plan: Plan, scope: str) -> Iterator[Planned]:
+    for planned in plan.unfold(scope):
+        yield planned
+        if planned.spec.dag is not None:
+            yield from _walk(plan, planned.path)
+
+
+def _secrets(state: RunState, plan: Plan) -> Secrets:
+    """The secrets behind the references of the run's arguments, read again from where they are."""
+    _, secrets = bind(plan.pipeline, state.meta["given"], textual=state.meta["textual"])
+    return secrets
+
+
+def cancel_dead(folder: RunFolder) -> RunState:
+    """Cancel a run that no engine drives: end what may still live, and write that it is cancelled."""
+    plans = load_plans(folder)
+    journal = Journal.open(folder.journal)
+    try:
+        epoch = journal.take(owner(), is_alive)
+        clock = steady_clock()
+        state = replay([stored.plan() for stored in plans], (event for _, event in journal.events()))
+        if state.status in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED):
+            raise InputError(f"run {folder.name} has ended already: it {_word(state.status)}")
+        events = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
+        events += settled_attempts(folder, state, epoch, Secrets({}), clock)
+        events.append(Event("cancel", clock()))
+        for path in state.under_way:
+            task = state.tasks[path]
+            if task.last.bound_at is None:
+                events.append(Event("ended", clock(), path, task.last.number, {"signals": {"cancelled": True}}))
+        for event in events:
+            fold(state, event)
+        while decisions := decide(state, StillSnapshot(), clock()):
+            for event in decisions:
+                fold(state, event)
+            events += decisions
+        journal.append(events)
+        journal.give_up()
+    finally:
+        journal.close()
+    return state
+
+
+def _word(status: RunStatus) -> str:
+    return {RunStatus.SUCCEEDED: "succeeded", RunStatus.FAILED: "failed"}.get(status, "was cancelled")
