@@ -116,7 +116,7 @@ def read_task(
         limits=settings.limits,
         retry=_read_retry(reading, task, settings, path),
         policy=policy,
-        caching=bool(caching.get("enableCache")),
+        caching=bool(caching.get("enableCache")) and not _speaks_of_its_run(parameters),
         cache_key=str(caching.get("cacheKey") or ""),
         constraints=settings.constraints,
         display_name=str((task.get("taskInfo") or {}).get("name") or name),
@@ -136,6 +136,12 @@ def _unsupported(task: Mapping[str, Any]) -> list[str]:
     if trigger.get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED":
         found.append("running after a failure (dsl.ExitHandler, ignore_upstream_failure) is not supported yet")
     return found
+
+
+def _speaks_of_its_run(parameters: Mapping[str, Source]) -> bool:
+    """Whether a constant holds a placeholder that stands for something else in every run: no result can be shared then."""
+    written = [source.value for source in parameters.values() if isinstance(source, Constant)]
+    return "{{$.pipeline_" in json.dumps(written)
 
 
 def _read_executor(

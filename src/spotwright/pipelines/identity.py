@@ -1,0 +1,120 @@
+"""Two identities of a task: of one execution with its inputs (for the cache), and of its code alone (for ``resume``).
+
+What counts for the cache is what the backend counts (``GenerateCacheKey`` in ``backend/src/v2/cacheutils/cache.go``): the
+container with its command, image and environment, the inputs, and the declared outputs. The backend knows an input
+artifact by its record; here it is its address and, for a file or folder on this machine, its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+
+from spotwright.pipelines.settings import PLACEMENT
+from spotwright.pipelines.spec import Source, TaskSpec
+
+__all__ = ["code_fingerprint", "fingerprint"]
+
+_FORMAT = 1  # a new number makes every earlier result unknown
+
+
+def fingerprint(task: TaskSpec, parameters: Mapping[str, Any], artifacts: Mapping[str, Any]) -> str:
+    """The identity of an execution, SHA-256 in hex: equal ones may share their result.
+
+    ``parameters`` and ``artifacts`` are the resolved inputs. A ``cache_key`` of the task's own replaces everything but its
+    declared outputs (the backend uses the key alone; without the same outputs a result could not be used).
+    """
+    outputs = {"parameters": {name: spec.type for name, spec in task.outputs.parameters.items()}}
+    outputs["artifacts"] = {name: spec.schema for name, spec in task.outputs.artifacts.items()}
+    if task.cache_key:
+        return _digest({"key": task.cache_key, "outputs": outputs})
+    return _digest(
+        {
+            "code": _code(task),
+            "parameters": {name: value for name, value in parameters.items() if not name.startswith(PLACEMENT)},
+            "artifacts": {name: [_artifact(item) for item in _listed(given)] for name, given in artifacts.items()},
+            "outputs": outputs,
+        }
+    )
+
+
+def code_fingerprint(task: TaskSpec) -> str:
+    """The identity of everything in a task that is not an input value: SHA-256 in hex.
+
+    Its source, packages, image and environment, the constants and wiring of its inputs, its declared inputs and outputs.
+    Not its resources, placement, retries or policy: they change where and how often it runs, never what comes out.
+    """
+    return _digest(
+        {
+            "code": _code(task),
+            "dag": task.dag,
+            "parameters": _wiring(task.parameters),
+            "artifacts": _wiring(task.artifacts),
+            "parameter_specs": {name: asdict(spec) for name, spec in task.parameter_specs.items()},
+            "artifact_specs": {name: asdict(spec) for name, spec in task.artifact_specs.items()},
+            "outputs": asdict(task.outputs),
+        }
+    )
+
+
+def _code(task: TaskSpec) -> Any:
+    return asdict(task.executor) if task.executor else None
+
+
+def _wiring(sources: Mapping[str, Source]) -> dict[str, Any]:
+    return {
+        name: [type(source).__name__, asdict(source)]
+        for name, source in sources.items()
+        if not name.startswith(PLACEMENT)
+    }
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps([_FORMAT, value], sort_keys=True, separators=(",", ":"), default=dict)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _listed(given: Any) -> list[Mapping[str, Any]]:
+    if given is None:
+        return []
+    return list(given) if isinstance(given, list) else [given]
+
+
+def _artifact(artifact: Mapping[str, Any]) -> list[Any]:
+    uri = str(artifact.get("uri", ""))
+    return [uri, artifact.get("metadata") or {}, "" if "://" in uri else _content(uri)]
+
+
+def _content(path: str) -> str:
+    """A digest of a file, or of every file below a folder; empty when there is nothing."""
+    if os.path.isfile(path):
+        return _file(path)
+    found = hashlib.sha256()
+    empty = True
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        for name in sorted(files):
+            whole = os.path.join(folder, name)
+            found.update(f"{os.path.relpath(whole, path)}\0{_file(whole)}\0".encode())
+            empty = False
+    return "" if empty else found.hexdigest()
+
+
+def _file(path: str) -> str:
+    try:
+        seen = os.stat(path)
+        return _digest_of_file(path, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+    except OSError:
+        return "unreadable"
+
+
+@lru_cache(maxsize=4096)
+def _digest_of_file(path: str, inode: int, size: int, changed: int) -> str:
+    """One large file is often the input of many tasks: its digest is kept as long as the file looks the same."""
+    with open(path, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
