@@ -55,8 +55,10 @@ def built_in() -> Config:
     return replace(config, note=f"no {FILE_NAME}: using the built-in pools {_listed(config.pools)}, spot preferred")
 
 
-def parse(text: str, name: str | Path = FILE_NAME) -> Config:
+def parse(text: str, name: str | Path = FILE_NAME, *, traces_exist: bool = True) -> Config:
     """Read and check the text of a configuration; ``name`` is how messages call it, and traces are looked for beside it.
+
+    A run that stored its traces reads its stored text with ``traces_exist=False``: the files may be gone by then.
 
     Raises :class:`ConfigError`: a line for each problem, ``file:line: field: what was expected, what was found``, at most ten.
     """
@@ -66,7 +68,7 @@ def parse(text: str, name: str | Path = FILE_NAME) -> Config:
     values = read_fields(root, place, TOP)
     path = BUILT_IN_NAME if str(name) == BUILT_IN_NAME else str(Path(name).absolute())
     target = read_fields(values["target"], place.key("target"), TARGET) if values["target"] else {}
-    pools, note = _pools(values["pools"], place.key("pools"), Path(path).parent)
+    pools, note = _pools(values["pools"], place.key("pools"), Path(path).parent, traces_exist=traces_exist)
     policies = read_policies(values["policy"], place.key("policy")) if values["policy"] else Policies()
     problems.raise_any()
     check_policies(policies, values["policy"], pools, place.key("policy"))
@@ -101,10 +103,10 @@ def _refuse_newer(root: Table, place: Place) -> None:
         raise place.problems.stop(entry.line, "version", text)
 
 
-def _pools(node: Table | None, place: Place, folder: Path) -> tuple[Mapping[str, Pool], str]:
+def _pools(node: Table | None, place: Place, folder: Path, *, traces_exist: bool) -> tuple[Mapping[str, Pool], str]:
     """The pools of the file, or the built-in ones with a note."""
     if node is not None:
-        return read_pools(node, place, folder), ""
+        return read_pools(node, place, folder, traces_exist=traces_exist), ""
     pools = built_in_pools()
     return pools, f"{place.problems.name} names no pools: using the built-in ones, {_listed(pools)}"
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from spotwright.clouds import default_notice
 from spotwright.config.fields import POOL, SIMULATE, read_fields
-from spotwright.config.nodes import Entry, Table
+from spotwright.config.nodes import Entry, Node, Table
 from spotwright.config.problems import Place
 from spotwright.config.traces import load_trace
 from spotwright.errors import ConfigError
@@ -22,10 +21,10 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # an RFC 1123 label
 _ONLY_SPOT = ("taken_every", "work", "trace", "start")
 
 
-def read_pools(node: Table, place: Place, folder: Path) -> dict[str, Pool]:
-    """Read all pools in the order of the file. Paths of traces are relative to ``folder``; the traces are looked at.
+def read_pools(node: Table, place: Place, folder: Path, *, traces_exist: bool) -> dict[str, Pool]:
+    """Read all pools in the order of the file. Paths of traces are relative to ``folder``.
 
-    Problems are noted at ``place``; a pool that has any is left out.
+    ``traces_exist`` says whether the traces are looked at. Problems are noted at ``place``; a pool that has any is left out.
     """
     if not node.entries:
         place.wrong(node.line, "expected at least one pool, found none")
@@ -39,29 +38,33 @@ def read_pools(node: Table, place: Place, folder: Path) -> dict[str, Pool]:
         if not isinstance(entry.node, Table):
             here.expected(entry.node, "a mapping such as {capacity: spot}")
             continue
-        pool = _pool(name, entry.node, here, folder)
+        pool = _pool(name, entry.node, here)
+        if pool is not None and pool.simulate.trace is not None:
+            pool = replace(pool, simulate=replace(pool.simulate, trace=str(folder / pool.simulate.trace)))
+            if traces_exist:
+                _check_trace(pool.simulate, entry.node.entries["simulate"].node, here.key("simulate"))
         if pool is not None:
             pools[name] = pool
     return _with_nodes_of_their_machine(pools)
 
 
-def _pool(name: str, node: Table, place: Place, folder: Path) -> Pool | None:
+def _pool(name: str, node: Table, place: Place) -> Pool | None:
     before = len(place.problems)
     values = read_fields(node, place, POOL)
     simulate = values.get("simulate")
     values["simulate"] = Simulate()
     if simulate is not None:
-        values["simulate"] = _simulate(simulate, place.key("simulate"), values.get("capacity"), folder)
+        values["simulate"] = _simulate(simulate, place.key("simulate"), values.get("capacity"))
     if len(place.problems) > before:
         return None
     if values["notice"] is None:
         values["notice"] = default_notice(values["provider"])
     pool = Pool(name=name, **values)
-    _check(pool, node.entries, place)
+    _check_together(pool, node.entries, place)
     return pool
 
 
-def _check(pool: Pool, entries: Mapping[str, Entry], place: Place) -> None:
+def _check_together(pool: Pool, entries: Mapping[str, Entry], place: Place) -> None:
     if pool.min_nodes > pool.max_nodes:
         place.key("min_nodes").wrong(
             entries["min_nodes"].line, f"expected at most max_nodes ({pool.max_nodes}), found {pool.min_nodes}"
@@ -70,8 +73,7 @@ def _check(pool: Pool, entries: Mapping[str, Entry], place: Place) -> None:
         place.key("max_price").wrong(entries["max_price"].line, "only spot pools have a highest price: remove it")
 
 
-def _simulate(node: Table, place: Place, capacity: Capacity | None, folder: Path) -> Simulate | None:
-    values = read_fields(node, place, SIMULATE)
+def _simulate(node: Table, place: Place, capacity: Capacity | None) -> Simulate:
     entries = node.entries
     if capacity is Capacity.ON_DEMAND:
         for name in _ONLY_SPOT:
@@ -85,8 +87,7 @@ def _simulate(node: Table, place: Place, capacity: Capacity | None, folder: Path
     else:
         _needs("work", "taken_every", entries, place)
         _needs("start", "trace", entries, place)
-        _find_trace(values, entries, place, folder)
-    return Simulate(**values)
+    return Simulate(**read_fields(node, place, SIMULATE))
 
 
 def _needs(name: str, other: str, entries: Mapping[str, Entry], place: Place) -> None:
@@ -94,19 +95,15 @@ def _needs(name: str, other: str, entries: Mapping[str, Entry], place: Place) ->
         place.key(name).wrong(entries[name].line, f"has a meaning only beside {other}: add that, or remove this")
 
 
-def _find_trace(values: dict[str, Any], entries: Mapping[str, Entry], place: Place, folder: Path) -> None:
-    """Make the trace's path one that holds wherever a run is resumed, and see that it is a trace."""
-    if values.get("trace") is None:
-        return
-    values["trace"] = str(folder / values["trace"])
-    here, line = place.key("trace"), entries["trace"].line
+def _check_trace(simulate: Simulate, node: Node, place: Place) -> None:
+    """See that there is a trace, and that it is long enough."""
+    entries = node.entries if isinstance(node, Table) else {}
     try:
-        trace = load_trace(values["trace"])
+        trace = load_trace(str(simulate.trace))
     except ConfigError as error:
-        here.wrong(line, str(error))
+        place.key("trace").wrong(entries["trace"].line, str(error))
         return
-    start = values.get("start") or 0.0
-    if start >= trace.length:
+    if simulate.start >= trace.length:
         place.key("start").wrong(entries["start"].line, f"expected less than the {trace.length:g}s of the trace")
 
 
@@ -116,5 +113,6 @@ def _with_nodes_of_their_machine(pools: Mapping[str, Pool]) -> dict[str, Pool]:
         if pool.machine and pool.node is not None:
             nodes.setdefault(pool.machine, pool.node)
     return {
-        name: replace(pool, node=nodes.get(pool.machine)) if pool.node is None else pool for name, pool in pools.items()
+        name: pool if pool.node is not None else replace(pool, node=nodes.get(pool.machine))
+        for name, pool in pools.items()
     }
