@@ -1,1 +1,43 @@
-"""Kubeflow work on spot capacity, as if no node were ever taken away."""
+"""Kubeflow work on spot capacity, as if no node were ever taken away.
+
+``import spotwright as spot`` costs a few milliseconds: everything below is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spotwright.errors import SpotwrightError
+    from spotwright.pipelines.policies import defaults, never, prefer, require
+    from spotwright.runs.api import Run, open_run, run
+
+__all__ = ["Run", "SpotwrightError", "defaults", "never", "open_run", "prefer", "require", "run"]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Run": "spotwright.runs.api",
+    "SpotwrightError": "spotwright.errors",
+    "defaults": "spotwright.pipelines.policies",
+    "never": "spotwright.pipelines.policies",
+    "open_run": "spotwright.runs.api",
+    "prefer": "spotwright.pipelines.policies",
+    "require": "spotwright.pipelines.policies",
+    "run": "spotwright.runs.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'spotwright' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted({*globals(), *__all__})

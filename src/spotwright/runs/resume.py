@@ -116,15 +116,12 @@ def _places(folder: RunFolder, epoch: int, secrets: Secrets) -> Places:
 
 def _settle_into(state: RunState, journal: Journal, recovery: Sequence[Event], clock: Clock) -> None:
     """Fold and commit what became of the old attempts, with the decisions that close them."""
-    was = state.status
     for event in recovery:
         fold(state, event)
-    halting = state.cancelling
     closed = [event for event in decide(state, StillSnapshot(), clock()) if event.kind == "decided"]
     for event in closed:
         fold(state, event)
     journal.append([*recovery, *closed])
-    state.status = was if was is not RunStatus.RUNNING and not halting else state.status
 
 
 def _reset(

@@ -1,0 +1,161 @@
+"""Looking at runs without driving them: the state folded from the journal, and the logs of every attempt."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spotwright.engine.state import RunState, RunStatus, TaskState, replay
+from spotwright.errors import InputError, UnknownRun
+from spotwright.local.identity import Identity, open_process
+from spotwright.local.orders import LOG
+from spotwright.records.folders import RunFolder, StateFolder
+from spotwright.records.journal import Journal
+from spotwright.runs.engine import is_alive
+from spotwright.runs.plans import load_plans
+from spotwright.runs.resume import cancel_dead
+from spotwright.runs.wakes import REQUEST_SIGNAL
+
+__all__ = ["AttemptLog", "cancel", "find_run", "follow", "is_driven", "list_runs", "logs", "read_state"]
+
+_POLL = 0.2  # seconds between two looks at a log that is followed: a person reads along
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """One attempt's log. ``path`` may not exist: an attempt that never started has none."""
+
+    task: str
+    attempt: int
+    path: Path
+    ended: bool
+
+    def text(self) -> str:
+        """What the attempt has written so far; bytes that are no UTF-8 are shown as replacement characters."""
+        try:
+            return self.path.read_bytes().decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+
+
+def find_run(state_path: Path, name: str) -> RunFolder:
+    """A run by name, unique beginning, or ``last``. Raises :class:`UnknownRun`."""
+    return StateFolder.existing(state_path).find(name)
+
+
+def list_runs(state_path: Path) -> list[RunFolder]:
+    """Every run of a state folder, oldest first."""
+    return StateFolder.existing(state_path).runs()
+
+
+def read_state(folder: RunFolder) -> RunState:
+    """Fold a run's journal as it stands; nothing is written."""
+    plans = [stored.plan() for stored in load_plans(folder)]
+    journal = Journal.read(folder.journal)
+    try:
+        return replay(plans, (event for _, event in journal.events()))
+    finally:
+        journal.close()
+
+
+def is_driven(folder: RunFolder) -> bool:
+    """Whether an engine drives the run right now."""
+    journal = Journal.read(folder.journal)
+    try:
+        holder = journal.holder()
+    finally:
+        journal.close()
+    return holder is not None and is_alive(holder)
+
+
+def logs(folder: RunFolder, state: RunState, task: str | None = None, attempt: int | None = None) -> list[AttemptLog]:
+    """The logs of a run, a task or one attempt, in the order in which the attempts were placed.
+
+    A task whose result came from an earlier run has the logs of the attempt that made it. Raises :class:`UnknownRun`.
+    """
+    if task is not None and task not in state.tasks:
+        raise UnknownRun(f"run {folder.name} has no task {task!r}; its tasks are {', '.join(state.tasks) or 'not known yet'}")
+    tasks = [state.tasks[task]] if task is not None else list(state.tasks.values())
+    found = [item for each in tasks for item in _logs_of(folder, each)]
+    if attempt is not None:
+        found = [(at, log) for at, log in found if log.attempt == attempt]
+        if not found:
+            count = len(tasks[0].attempts)
+            raise UnknownRun(f"task {task} of run {folder.name} has {count} attempt{'s' * (count != 1)}, not an attempt {attempt}")
+    return [log for _, log in sorted(found, key=lambda item: item[0])]
+
+
+def _logs_of(folder: RunFolder, task: TaskState) -> Iterator[tuple[float, AttemptLog]]:
+    for attempt in task.attempts:
+        path = folder.attempt(task.path, attempt.number) / LOG
+        yield attempt.placed_at, AttemptLog(task.path, attempt.number, path, not attempt.is_live)
+
+
+def follow(folder: RunFolder, task: str | None, attempt: int | None) -> Iterator[tuple[AttemptLog, str]]:
+    """Pieces of the logs as they are written, until the run (or the attempt) has ended."""
+    shown: dict[tuple[str, int], int] = {}
+    while True:
+        driven = is_driven(folder)
+        state = read_state(folder)
+        try:
+            current = logs(folder, state, task, attempt)
+        except UnknownRun:
+            if not driven:
+                raise
+            current = []
+        for log in current:
+            yield from _new_text(log, shown)
+        over = state.status is not RunStatus.RUNNING or not driven
+        if over or (attempt is not None and current and current[0].ended):
+            return
+        time.sleep(_POLL)
+
+
+def _new_text(log: AttemptLog, shown: dict[tuple[str, int], int]) -> Iterator[tuple[AttemptLog, str]]:
+    key = (log.task, log.attempt)
+    try:
+        with log.path.open("rb") as file:
+            file.seek(shown.get(key, 0))
+            data = file.read()
+    except FileNotFoundError:
+        return
+    if data:
+        shown[key] = shown.get(key, 0) + len(data)
+        yield log, data.decode("utf-8", "replace")
+
+
+def cancel(folder: RunFolder, timeout: float = 60.0) -> RunState:
+    """Cancel a run, whoever drives it, and wait until it has ended.
+
+    Raises :class:`InputError` where it has ended already, or does not end within ``timeout`` seconds.
+    """
+    journal = Journal.open(folder.journal)
+    try:
+        holder = journal.holder()
+        descriptor = None
+        if holder is not None:
+            descriptor = open_process(Identity(holder["pid"], holder["starttime"], holder["boot_id"]))
+        if descriptor is None:
+            return cancel_dead(folder)
+        journal.request("cancel", time.time())
+        try:
+            signal.pidfd_send_signal(descriptor, REQUEST_SIGNAL)
+        finally:
+            os.close(descriptor)
+    finally:
+        journal.close()
+    return _wait_for_end(folder, timeout)
+
+
+def _wait_for_end(folder: RunFolder, timeout: float) -> RunState:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if not is_driven(folder):
+            state = read_state(folder)
+            return state if state.status is not RunStatus.RUNNING else cancel_dead(folder)
+        time.sleep(_POLL)
+    raise InputError(f"run {folder.name} was asked to cancel and has not ended within {timeout:g}s; look at 'spotwright show'")
