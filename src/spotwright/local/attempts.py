@@ -37,6 +37,7 @@ class Places:
 
     run: str
     epoch: int
+    root: str  # the folder of all runs: where artifacts may lie
     attempt: Callable[[str, int], Path]
     checkpoint: Callable[[str], Path]
     volume: Callable[[str], Path]
@@ -154,7 +155,7 @@ def end_data(
             "cpu_seconds": record.cpu_seconds, "max_rss": record.max_rss,
         }  # fmt: skip
         if record.exit_code == 0:
-            outputs = read_outputs(spec, str(folder / OUT))
+            outputs = read_outputs(spec, str(folder / OUT), (places.root,))
             signals["outputs_complete"], signals["missing_outputs"] = not outputs.missing, tuple(outputs.missing)
             data["parameters"] = places.secrets.redact(dict(outputs.parameters))
             data["artifacts"] = places.secrets.redact(dict(outputs.artifacts))

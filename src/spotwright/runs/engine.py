@@ -27,6 +27,7 @@ from spotwright.local.watch import Watch
 from spotwright.local.world import Results, World
 from spotwright.pipelines.arguments import bind
 from spotwright.pipelines.compiled import Compiled
+from spotwright.pipelines.graph import Pipeline
 from spotwright.pipelines.secrets import Secrets
 from spotwright.records.cache import Cache
 from spotwright.records.folders import RunFolder, StateFolder
@@ -36,7 +37,7 @@ from spotwright.runs.plans import StoredPlan, can_be_taken, save_plan, traces_of
 from spotwright.runs.wakes import Wakes
 from spotwright.supply.nodes import Supply
 
-__all__ = ["Prepared", "execute", "is_alive", "owner", "prepare", "start"]
+__all__ = ["Prepared", "bind_arguments", "execute", "is_alive", "owner", "places_of", "prepare", "start"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Prepared:
 
     stored: StoredPlan
     options: RunOptions
-    arguments: Mapping[str, Any]
+    arguments: dict[str, Any]
     secrets: Secrets
     notes: tuple[str, ...]
 
@@ -56,8 +57,18 @@ def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
     stored = StoredPlan(compiled, config, options.taken_every, traces_of(config, options.taken_every))
     plan = stored.plan()
     notes = [*compiled.warnings, *([config.note] if config.note else []), *plan.check()]
-    arguments, secrets = bind(plan.pipeline, options.arguments, textual=options.textual)
+    arguments, secrets = bind_arguments(plan.pipeline, options.arguments, textual=options.textual)
     return Prepared(stored, options, arguments, secrets, tuple(notes))
+
+
+def bind_arguments(pipeline: Pipeline, given: Mapping[str, Any], *, textual: bool) -> tuple[dict[str, Any], Secrets]:
+    """Give every parameter of a pipeline its value, secrets as markers, and the secrets that the markers stand for.
+
+    Raises :class:`InputError` for arguments that are missing, unknown or of the wrong type, and for references to nothing.
+    """
+    bound = bind(pipeline, given, textual=textual)
+    secrets, stored = Secrets.resolve(bound, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+    return stored, secrets
 
 
 def start(prepared: Prepared, observers: Sequence[Observer] = ()) -> tuple[RunFolder, RunState]:
@@ -75,7 +86,7 @@ def start(prepared: Prepared, observers: Sequence[Observer] = ()) -> tuple[RunFo
             "source": compiled.source,
             "config": prepared.stored.config.path,
             "explicit_config": str(options.config.absolute()) if options.config is not None else None,
-            "arguments": prepared.secrets.redact(dict(prepared.arguments)),
+            "arguments": prepared.arguments,
             "given": dict(options.arguments),
             "textual": options.textual,
             "seed": options.seed if options.seed is not None else randomness.randbelow(2**31),
@@ -106,10 +117,7 @@ def execute(
     with selectors.DefaultSelector() as selector, Wakes(selector, journal, clock) as wakes:
         pools = state.plan.config.pools
         state_folder = StateFolder(folder.path.parent.parent)
-        places = Places(
-            folder.name, journal.epoch, lambda task, number: folder.attempt(task, number).absolute(),
-            lambda task: folder.checkpoint(task).absolute(), lambda name: state_folder.volume(name).absolute(), secrets,
-        )  # fmt: skip
+        places = places_of(folder, journal.epoch, secrets)
         supply = Supply(pools, seed=meta["seed"], scale=float(meta["time_scale"]), now=clock(), traces=stored.traces)
         with _processes(selector) as processes:
             world = World(
@@ -121,6 +129,13 @@ def execute(
             world.begin(state)
             drive(state, journal, world, clock, facts=facts, observers=observers)
     journal.give_up()
+
+
+def places_of(folder: RunFolder, epoch: int, secrets: Secrets) -> Places:
+    """Where the attempts of a run find things, as absolute paths."""
+    here = RunFolder(folder.path.absolute())
+    volumes = StateFolder(here.path.parent.parent)
+    return Places(folder.name, epoch, str(here.path.parent), here.attempt, here.checkpoint, volumes.volume, secrets)
 
 
 @contextmanager

@@ -20,15 +20,14 @@ from spotwright.engine.loop import Clock, Observer
 from spotwright.engine.plan import Plan, Planned
 from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus, fold, replay
 from spotwright.errors import InputError
-from spotwright.local.attempts import Places, Seen, end_data, steady_clock
-from spotwright.local.processes import settle, sweep
-from spotwright.pipelines.arguments import bind
+from spotwright.local.attempts import Seen, end_data, steady_clock
+from spotwright.local.recovery import settle_all, sweep
 from spotwright.pipelines.executor import code_fingerprint
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.source import load
-from spotwright.records.folders import RunFolder, StateFolder
+from spotwright.records.folders import RunFolder
 from spotwright.records.journal import Journal
-from spotwright.runs.engine import execute, is_alive, owner
+from spotwright.runs.engine import bind_arguments, execute, is_alive, owner, places_of
 from spotwright.runs.plans import StoredPlan, load_plans, save_plan, traces_of
 
 __all__ = ["Resumption", "Say", "cancel_dead", "resume", "settled_attempts"]
@@ -77,19 +76,19 @@ def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Se
 
     Nothing that the run had started lives afterwards.
     """
-    places = _places(folder, epoch, secrets)
-    events = []
-    for path in list(state.under_way):
-        task = state.tasks[path]
-        attempt = task.last
-        if attempt.bound_at is None:
-            continue
-        directory = places.attempt(path, attempt.number)
+    places = places_of(folder, epoch, secrets)
+    bound = [task for task in map(state.tasks.__getitem__, state.under_way) if task.last.bound_at is not None]
+    directories = [places.attempt(task.path, task.last.number) for task in bound]
+    for directory in directories:
         directory.mkdir(parents=True, exist_ok=True)
-        record = settle(directory, epoch)
+    events = []
+    for task, directory, record in zip(
+        bound, directories, settle_all(directories, run=folder.name, epoch=epoch), strict=True
+    ):
+        attempt = task.last
         seen = Seen(noticed=attempt.noticed_at is not None, spot=_is_spot(state, attempt.pool))
         data = end_data(task.plan.spec, directory, record, seen, places)
-        events.append(Event("ended", clock(), path, attempt.number, data))
+        events.append(Event("ended", clock(), task.path, attempt.number, data))
     sweep(folder.name)
     return [*events, *_lost_nodes(state, clock)]
 
@@ -105,13 +104,6 @@ def _lost_nodes(state: RunState, clock: Clock) -> list[Event]:
 def _is_spot(state: RunState, pool: str | None) -> bool | None:
     known = state.plan.config.pools.get(pool or "")
     return known.is_spot if known is not None else None
-
-
-def _places(folder: RunFolder, epoch: int, secrets: Secrets) -> Places:
-    volumes = StateFolder(folder.path.parent.parent)
-    return Places(
-        folder.name, epoch, lambda task, number: folder.attempt(task, number).absolute(), folder.checkpoint, volumes.volume, secrets
-    )
 
 
 def _settle_into(state: RunState, journal: Journal, recovery: Sequence[Event], clock: Clock) -> None:
@@ -158,7 +150,7 @@ def _mended(stored: StoredPlan, state: RunState, say: Say) -> StoredPlan | None:
         return None
     newer = replace(stored, compiled=compiled, config=config, traces=traces_of(config, stored.taken_every))
     newer.plan().check()
-    bind(newer.plan().pipeline, state.meta["given"], textual=state.meta["textual"])
+    bind_arguments(newer.plan().pipeline, state.meta["given"], textual=state.meta["textual"])
     if config.text != stored.config.text:
         say(f"{config.path} has changed: its pools and policy count from now on")
     return newer
@@ -205,7 +197,7 @@ def _walk(plan: Plan, scope: str) -> Iterator[Planned]:
 
 def _secrets(state: RunState, plan: Plan) -> Secrets:
     """The secrets behind the references of the run's arguments, read again from where they are."""
-    _, secrets = bind(plan.pipeline, state.meta["given"], textual=state.meta["textual"])
+    _, secrets = bind_arguments(plan.pipeline, state.meta["given"], textual=state.meta["textual"])
     return secrets
 
 
@@ -220,7 +212,7 @@ def cancel_dead(folder: RunFolder) -> RunState:
         if state.status in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED):
             raise InputError(f"run {folder.name} has ended already: it {_word(state.status)}")
         events = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
-        events += settled_attempts(folder, state, epoch, Secrets({}), clock)
+        events += settled_attempts(folder, state, epoch, Secrets(), clock)
         events.append(Event("cancel", clock()))
         for path in state.under_way:
             task = state.tasks[path]
