@@ -1,1 +1,81 @@
-"""The command line."""
+"""The ``spotwright`` command: a thin layer that reads options, calls :mod:`spotwright.runs` and prints views.
+
+Commands are imported when they are used, so ``spotwright --help`` reads a table and nothing else. Exit codes: 0 succeeded,
+1 the run failed, 2 wrong usage or input, 130 stopped by the user.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from spotwright.errors import InputError, SpotwrightError
+
+__all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "main"]
+
+SUCCEEDED, FAILED, WRONG, STOPPED = 0, 1, 2, 130
+
+_COMMANDS = {
+    "run": ("spotwright.cli.running", "Run a pipeline on spot pools, on this machine."),
+    "resume": ("spotwright.cli.running", "Go on with a run that stopped or failed."),
+    "runs": ("spotwright.cli.looking", "List the runs."),
+    "show": ("spotwright.cli.looking", "Show a run: every task and attempt, and why each ended."),
+    "logs": ("spotwright.cli.looking", "Print the logs of a run, a task or one attempt."),
+    "report": ("spotwright.cli.looking", "Say what a run cost, what was wasted and what spot saved."),
+    "cancel": ("spotwright.cli.looking", "Cancel a run."),
+}
+
+
+class _LazyGroup(click.Group):
+    """A group that knows its commands' names and one line each, and imports a command when it is called."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+
+
+def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 (click calls it so)
+    if value:
+        import spotwright
+
+        click.echo(f"spotwright {spotwright.__version__}")
+        ctx.exit()
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+def cli() -> None:
+    """Run Kubeflow work on spot capacity as if no node were ever taken away."""
+
+
+def main() -> None:
+    """Run the command line and exit with the code that the outcome has."""
+    sys.exit(_outcome())
+
+
+def _outcome() -> int:
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return WRONG
+    except (click.Abort, KeyboardInterrupt):
+        return STOPPED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output went away: nothing to say, and nobody to say it to
+        return FAILED
+    except SpotwrightError as error:
+        click.echo(f"spotwright: {error}", err=True)
+        return WRONG if isinstance(error, InputError) or not getattr(error, "begun", False) else FAILED
+    return code if isinstance(code, int) else SUCCEEDED

@@ -1,0 +1,55 @@
+"""Options that several commands share, and how their texts become values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spotwright.model.quantities import parse_duration
+from spotwright.runs.options import DEFAULT_STATE
+
+__all__ = ["Duration", "arguments_of", "json_option", "state_option"]
+
+_Command = Callable[..., Any]
+
+
+class Duration(click.ParamType):
+    """A duration such as ``20s`` or ``5m``, as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read the text, or say what is expected."""
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def state_option(command: _Command) -> _Command:
+    """``--state FOLDER``."""
+    return click.option(
+        "--state", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_STATE, show_default=True,
+        envvar="SPOTWRIGHT_STATE", metavar="FOLDER", help="Where runs are kept.",
+    )(command)  # fmt: skip
+
+
+def json_option(command: _Command) -> _Command:
+    """``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="The same facts as JSON on standard output.")(command)
+
+
+def arguments_of(texts: tuple[str, ...]) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping. Refuses a text without a name and a name given twice."""
+    arguments: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r}: expected NAME=VALUE", param_hint="--arg")
+        if name in arguments:
+            raise click.BadParameter(f"{name!r} is given twice", param_hint="--arg")
+        arguments[name] = value
+    return arguments
