@@ -98,7 +98,10 @@ FIELDS: Mapping[str, str] = {
     "errors.ceiling": "a duration such as 5m",
     "fall_back_after": "a whole number from 0 to interruptions.max",
     "pending_timeout": "a duration such as 10m",
-    "deadline": "a duration from the run's start (8h), or a time with its zone (2026-11-21T08:00:00+01:00); add 'best-effort' where it may be missed",
+    "deadline": (
+        "a duration from the run's start (8h), or a time with its zone (2026-11-21T08:00:00+01:00); "
+        "add 'best-effort' where it may be missed"
+    ),
     "work": "a duration: how long the task takes on a node that is never taken",
     "grace_period": "a duration such as 20s",
     "timeout": "a duration such as 1h",

@@ -181,12 +181,12 @@ def _check_deadline(deadline: Deadline, policy: Policy, layers: Sequence[Layer])
             f"deadline {_place('deadline', policy)} cannot be kept beside spot: require {_place('spot', policy)}; "
             "say spot: prefer, or add 'best-effort' to the deadline"
         )
-    for field in ("fall_back_after", "pending_timeout"):
-        if _defies(field, "deadline", policy, layers):
-            problems.append(
-                f"{field} {_place(field, policy)} has no meaning beside a deadline {_place('deadline', policy)}, "
-                "which decides by itself when to leave spot; remove one of them"
-            )
+    problems += [
+        f"{field} {_place(field, policy)} has no meaning beside a deadline {_place('deadline', policy)}, "
+        "which decides by itself when to leave spot; remove one of them"
+        for field in ("fall_back_after", "pending_timeout")
+        if _defies(field, "deadline", policy, layers)
+    ]
     return problems
 
 
