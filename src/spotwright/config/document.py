@@ -109,7 +109,7 @@ class _Builder:
 
     def feed(self, events: Iterable[yaml.Event]) -> None:
         for event in events:
-            line = event.start_mark.line + 1
+            line = event.start_mark.line + 1 if event.start_mark else 0
             if isinstance(event, yaml.ScalarEvent):
                 self._tag(event, line)
                 kind = kind_of(event.value) if event.implicit[0] else "str"
@@ -120,7 +120,7 @@ class _Builder:
             elif isinstance(event, yaml.CollectionEndEvent):
                 self._close()
             elif isinstance(event, yaml.AliasEvent):
-                self._alias(line, event.anchor)
+                self._alias(line, str(event.anchor))
             elif isinstance(event, yaml.DocumentStartEvent):
                 self._documents += 1
                 if self._documents > 1:
@@ -200,6 +200,6 @@ class _Builder:
                 place = place.key(above.parts[-1].text)
         return place
 
-    def _tag(self, event: yaml.NodeEvent, line: int) -> None:
+    def _tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, line: int) -> None:
         if event.tag is not None and not (isinstance(event, yaml.ScalarEvent) and event.tag == "!"):
             self._place().wrong(line, f"expected a value without a YAML type, found {event.tag}: remove it")

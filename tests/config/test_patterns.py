@@ -1,0 +1,61 @@
+"""Which task paths a pattern matches."""
+
+from __future__ import annotations
+
+import pytest
+
+from spotwright.config.patterns import matches, refusal
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("train", "train"),
+        ("*", "train"),
+        ("train*", "train-3"),
+        ("*/train", "loop/train"),
+        ("**", "loop/inner/train"),
+        ("**/train*", "train"),
+        ("**/train*", "loop/train-3"),
+        ("**/train*", "a/b/train"),
+        ("loop/**", "loop/inner/train"),
+        ("loop/**/train", "loop/train"),
+        ("loop/**/train", "loop/a/b/train"),
+        ("lo**in", "loop/train"),
+        ("a.b", "a.b"),
+        ("[x]", "[x]"),
+    ],
+)
+def test_a_pattern_matches(pattern: str, path: str) -> None:
+    assert matches(pattern, path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("train", "loop/train"),
+        ("train", "train-3"),
+        ("*", "loop/train"),
+        ("loop*", "loop/train"),
+        ("*/train", "train"),
+        ("*/train", "a/b/train"),
+        ("**/train", "retrain"),
+        ("loop/**", "loop"),
+        ("loop/**/train", "loop/retrain"),
+        ("a.b", "axb"),
+        ("[x]", "x"),
+        ("train", "train\n"),
+    ],
+)
+def test_a_pattern_does_not_match(pattern: str, path: str) -> None:
+    assert not matches(pattern, path)
+
+
+@pytest.mark.parametrize("pattern", ["", "/train", "train/", "a//b", "***", "*a" * 9, "a\nb"])
+def test_what_can_match_no_path_is_refused(pattern: str) -> None:
+    assert refusal(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["train", "**/train*", "**", "*a" * 8])
+def test_what_can_match_is_not_refused(pattern: str) -> None:
+    assert not refusal(pattern)
