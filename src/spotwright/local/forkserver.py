@@ -1,0 +1,121 @@
+"""The fork server ("zygote"): an interpreter that has imported KFP's runtime and forks a shim for every start order.
+
+Starting an interpreter costs forty milliseconds, a fork less than one. There is one server per Python environment, executed,
+never forked, from the engine, so that it shares neither locks nor threads nor descriptors with it. It stays single-threaded
+and imports nothing but the standard library and KFP's runtime: numpy's generator, forked, would draw the same numbers in every
+task, and OpenMP would hang. It ends at once when the engine ends, without touching what runs.
+
+The conversation is :mod:`.frames` over a UNIX stream socket: orders come in; out go ``{"ready": true}`` once, and for
+every fork ``{"started": key, "pid", "starttime"}`` together with a pidfd.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from . import identity, kernel, taskmain
+from .frames import pack, unpack
+from .shim import FENCED, KILL, Shim
+
+__all__ = ["serve"]
+
+_HELD_BACK = frozenset({signal.SIGTERM, KILL, signal.SIGCHLD})  # from before a shim exists until it listens
+_GONE = select.EPOLLHUP | select.EPOLLRDHUP
+
+
+def serve(descriptor: int) -> None:
+    """Serve forks on a connected socket until the engine closes it or ends."""
+    engine = socket.socket(fileno=descriptor)
+    engine.set_inheritable(False)
+    kernel.become_subreaper()  # what a killed shim leaves comes here
+    taskmain.warm_up()
+    identity.boot_id()
+    gc.collect()
+    gc.freeze()  # nothing that is here now is looked at, and so copied, by a collection in a fork
+    gc.disable()
+    engine.sendall(pack({"ready": True}))
+    _Server(engine).loop()
+
+
+class _Server:
+    """The loop: orders from one socket, the ends of shims from their pidfds."""
+
+    def __init__(self, engine: socket.socket) -> None:
+        self._engine = engine
+        self._buffer = bytearray()
+        self._shims: dict[int, int] = {}  # pidfd: pid
+        self._epoll = select.epoll()
+        self._epoll.register(engine, select.EPOLLIN | select.EPOLLRDHUP)
+
+    def loop(self) -> None:
+        while True:
+            for descriptor, events in self._epoll.poll():
+                if descriptor in self._shims:
+                    self._bury(descriptor)
+                elif events & _GONE or not self._receive():
+                    return
+
+    def _receive(self) -> bool:
+        """Read what has come and start what is complete; ``False`` when the engine is gone."""
+        data = self._engine.recv(1 << 20)
+        self._buffer += data
+        while data and (order := unpack(self._buffer)) is not None:
+            if self._engine_is_gone():  # nobody is left who would watch it
+                return False
+            self._start(order)
+        return bool(data)
+
+    def _engine_is_gone(self) -> bool:
+        return any(events & _GONE for descriptor, events in self._epoll.poll(0) if descriptor == self._engine.fileno())
+
+    def _start(self, order: dict[str, Any]) -> None:
+        taskmain.compiled(order["component"])
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
+        pid = os.fork()
+        if pid == 0:
+            self._become_shim(order)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
+        pidfd = os.pidfd_open(pid)  # it has not been waited for: the pid is still its own
+        self._shims[pidfd] = pid
+        self._epoll.register(pidfd, select.EPOLLIN)
+        seen = identity.stat(pid)
+        message = {"started": order["key"], "pid": pid, "starttime": seen.starttime if seen else 0}
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the loop will see that the engine is gone
+            socket.send_fds(self._engine, [pack(message)], [pidfd])
+
+    def _become_shim(self, order: dict[str, Any]) -> NoReturn:
+        status = 1
+        try:
+            os.closerange(3, max(self._engine.fileno(), self._epoll.fileno(), *self._shims, 3) + 1)
+            status = Shim(order).attend()
+        except BaseException:  # noqa: BLE001 (the top of a process; what is printed here reaches the engine)
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+
+    def _bury(self, pidfd: int) -> None:
+        """Wait for a shim that has ended. One that was killed has left its attempt's processes to us: kill them."""
+        self._epoll.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(self._shims.pop(pidfd), 0)
+        if os.waitstatus_to_exitcode(status) not in (0, FENCED):
+            self._kill_orphans()
+
+    def _kill_orphans(self) -> None:
+        shims = set(self._shims.values())
+        while orphans := [pid for pid in identity.children(os.getpid()) if pid not in shims]:
+            for pid in orphans:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            for pid in orphans:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)

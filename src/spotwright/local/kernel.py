@@ -1,0 +1,52 @@
+"""The few Linux calls that Python's standard library lacks: prctl and inotify, by ctypes.
+
+Read by the fork server too, so it imports nothing outside the standard library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+__all__ = ["become_subreaper", "die_with_parent", "inotify_add_watch", "inotify_init", "inotify_rm_watch"]
+
+# Numbers from linux/prctl.h; ABI, the same on every architecture.
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """From now on orphans among this process's descendants become its children instead of init's."""
+    _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask for SIGKILL when the parent thread ends; die now if ``parent`` has ended already."""
+    _checked(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def inotify_init() -> int:
+    """A new inotify descriptor, non-blocking and closed on exec. Raises ``OSError`` at the user's limit of instances."""
+    return _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def inotify_add_watch(descriptor: int, path: str, mask: int) -> int:
+    """Watch a path. Returns the number events carry; raises ``OSError`` (no such path, the limit of watches)."""
+    return _checked(_libc.inotify_add_watch(descriptor, os.fsencode(path), mask))
+
+
+def inotify_rm_watch(descriptor: int, watch: int) -> None:
+    """Stop watching. Raises ``OSError`` when the watched file went first."""
+    _checked(_libc.inotify_rm_watch(descriptor, watch))
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result

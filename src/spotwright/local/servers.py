@@ -1,0 +1,130 @@
+"""The engine's end of one fork server: its process, its socket, and what it says when it cannot start.
+
+Everything is non-blocking: what cannot be sent yet waits in a buffer, so that an input of many megabytes never holds up the
+loop. No order ever lies on a disk, because inputs can hold secrets.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from spotwright.local.frames import pack, unpack
+
+__all__ = ["ForkServer", "tail"]
+
+_BOOT = Path(__file__).with_name("boot.py")
+_SHOWN = 2000  # bytes of an error message
+_FDS = 64  # pidfds taken with one read
+# They would point a built environment's interpreter at somebody else's packages.
+_NOT_FOR_BUILT = frozenset({"PYTHONPATH", "PYTHONHOME"})
+
+
+class ForkServer:
+    """A running fork server. ``run`` marks the process, so that what is left of it can be found."""
+
+    def __init__(self, python: str, run: str) -> None:
+        self.python = python
+        self.ready = False  # it has said that it can fork
+        ours, theirs = socket.socketpair()
+        ours.settimeout(0)
+        self._socket = ours
+        self._output = os.memfd_create("forkserver")
+        self._incoming = bytearray()
+        self._outgoing: deque[memoryview] = deque()
+        self._descriptors: deque[int] = deque()
+        env = {
+            name: value for name, value in os.environ.items() if python == sys.executable or name not in _NOT_FOR_BUILT
+        }
+        with theirs:
+            self._process = subprocess.Popen(
+                [python, str(_BOOT), "server", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # not the terminal: shims outlive us, and would hold a pipe behind us open
+                stderr=self._output,
+                start_new_session=True,  # Ctrl-C is for the engine alone
+                env=env | {"_KFP_RUNTIME": "true", "SPOTWRIGHT_RUN": run},
+            )
+
+    @property
+    def pid(self) -> int:
+        """The server's process."""
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """The socket, for the selector: always to be read; also to be written while :attr:`wants_to_send`."""
+        return self._socket.fileno()
+
+    @property
+    def wants_to_send(self) -> bool:
+        """Whether something waits until the socket takes more."""
+        return bool(self._outgoing)
+
+    def send(self, message: object) -> None:
+        """Send a message, as much of it as goes now; :meth:`flush` sends the rest."""
+        self._outgoing.append(memoryview(pack(message)))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the socket takes. A server that has gone is noticed when its socket is read."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+            while self._outgoing:
+                sent = self._socket.send(self._outgoing[0])
+                if sent == len(self._outgoing[0]):
+                    self._outgoing.popleft()
+                else:
+                    self._outgoing[0] = self._outgoing[0][sent:]
+
+    def receive(self) -> tuple[list[tuple[dict[str, Any], int]], bool]:
+        """The ``started`` messages that have come, each with the pidfd of its shim; and whether the server still lives."""
+        alive = self._read()
+        messages: list[tuple[dict[str, Any], int]] = []
+        while (message := unpack(self._incoming)) is not None:
+            if "ready" in message:
+                self.ready = True
+            else:
+                messages.append((message, self._descriptors.popleft()))
+        return messages, alive
+
+    def _read(self) -> bool:
+        size = array.array("i").itemsize
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(1 << 16, socket.CMSG_SPACE(_FDS * size))
+        except BlockingIOError:
+            return True
+        except ConnectionResetError:
+            return False
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                self._descriptors.extend(array.array("i", content[: len(content) // size * size]))
+        self._incoming += data
+        return bool(data)
+
+    def close(self, patience: float = 5.0) -> str:
+        """End the server without touching what it has started. Returns the last thing it complained about."""
+        self._socket.close()
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        while self._descriptors:
+            os.close(self._descriptors.popleft())
+        try:
+            return tail(self._output)
+        finally:
+            os.close(self._output)
+
+
+def tail(descriptor: int) -> str:
+    """The end of what was written to a file without a name."""
+    size = os.fstat(descriptor).st_size
+    return os.pread(descriptor, _SHOWN, max(0, size - _SHOWN)).decode(errors="replace").strip()

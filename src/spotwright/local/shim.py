@@ -1,0 +1,215 @@
+"""The shim of one attempt: runs it, outlives the engine, leaves nothing of it behind, and writes how it ended.
+
+A shim is forked by the fork server. It claims the attempt (once and for all: a second claim runs nothing), forks the user's
+code, and waits without using the processor. Whatever the attempt starts stays below the shim, also daemons, because the
+shim is a child subreaper. When the main process has ended, the rest is killed, and only then ``exit.json`` appears, whole: so
+where it is, nothing of the attempt lives. SIGTERM to the shim is passed on to the attempt; SIGUSR1 means its node is gone.
+
+Runs inside the fork server's interpreter, so it imports nothing outside the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from . import cgroups, identity, kernel, taskmain
+from .masking import Masker
+
+__all__ = ["FENCED", "KILL", "Shim"]
+
+FENCED = 3  # exit status of a shim that may not run the attempt
+KILL = signal.SIGUSR1
+_AWAITED = frozenset({signal.SIGCHLD, signal.SIGTERM, KILL})
+_EXIT_SIZE = 2048  # bytes kept for the record beforehand, so that it can be written when the disk is full
+_WALL = 0x40000000  # __WALL of wait(2): also children that were cloned with another signal than SIGCHLD
+_PUMP_PATIENCE = 2.0  # seconds for the last lines of a log when somebody we may not kill holds its pipe open
+
+
+class Shim:
+    """One attempt from claim to record. The order is the JSON object that the engine sent, see :mod:`.servers`."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._order = order
+        self._directory: str = order["directory"]
+        self._group: cgroups.Group | None = None
+        self._main = 0
+        self._status: int | None = None  # of the main process, as wait(2) gives it
+        self._ordered: list[tuple[str, float]] = []
+        self._timed_out = False
+        self._deadline: float | None = None
+        self._pump: threading.Thread | None = None
+
+    def attend(self) -> int:
+        """Run the attempt to its end. Returns the shim's exit status."""
+        os.setsid()
+        kernel.become_subreaper()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+        if not self._claim():
+            return FENCED
+        self._keep_room()
+        oom_before = cgroups.machine_oom_kills()
+        started_at, started = time.time(), time.monotonic()
+        record: dict[str, Any] = {"started_at": started_at, "epoch": self._order["epoch"]}
+        try:
+            self._start()
+        except OSError as error:  # a full disk, no more processes: the attempt never ran
+            record["start_error"] = str(error)
+        else:
+            self._supervise(started)
+        ended = time.monotonic()
+        self._kill_below()
+        if self._pump is not None:
+            self._pump.join(_PUMP_PATIENCE)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        record |= self._how_it_ended() | {
+            "ended_at": time.time(),
+            "seconds": ended - started,
+            "max_rss": used.ru_maxrss * 1024,
+            "cpu_seconds": used.ru_utime + used.ru_stime,
+            "timed_out": self._timed_out,
+            "ordered": self._ordered,
+            "oom_kills": None if self._group is None else self._group.oom_kills(),
+            "machine_oom_kills": cgroups.machine_oom_kills() - oom_before,
+        }
+        self._write(record)
+        if self._group is not None:
+            cgroups.remove(self._group)
+        return 0
+
+    def _claim(self) -> bool:
+        me = identity.mine()
+        content = {name: self._order[name] for name in ("run", "task", "attempt", "epoch")}
+        content |= {"by": "shim", "pid": me.pid, "starttime": me.starttime, "boot_id": me.boot_id}
+        content["group"] = self._order["group"]
+        return identity.claim(self._directory, content)
+
+    def _keep_room(self) -> None:
+        Path(self._directory, "exit.json.tmp").write_bytes(b" " * _EXIT_SIZE)
+
+    def _start(self) -> None:
+        """Fork the main process in its own process group; everything that can fail is done before."""
+        Path(self._directory, "work").mkdir(exist_ok=True)
+        log = os.open(f"{self._directory}/log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._group = self._make_group()
+        reading, output = (None, log) if not self._order["mask"] else os.pipe()
+        shim = os.getpid()
+        self._main = os.fork()
+        if self._main == 0:
+            taskmain.run_forked(self._order, parent=shim, output=output, group=self._group)
+        with contextlib.suppress(OSError):  # it has done so itself, or has ended
+            os.setpgid(self._main, self._main)
+        os.close(output)
+        if reading is not None:
+            masker = Masker(text.encode("latin-1") for text in self._order["mask"])
+            self._pump = threading.Thread(target=_pump, args=(reading, log, masker), daemon=True)
+            self._pump.start()
+
+    def _make_group(self) -> cgroups.Group | None:
+        if self._order["group"] is None:
+            return None
+        with contextlib.suppress(OSError):  # the hierarchy was taken from us since the engine tried: no limit then
+            version, parent, name = self._order["group"]
+            return cgroups.Group(version, parent).create(name, self._order["memory_limit"])
+        return None
+
+    def _supervise(self, started: float) -> None:
+        """Wait until the main process has ended, passing orders on and keeping its time."""
+        if self._order["timeout"] is not None:
+            self._deadline = started + self._order["timeout"]
+        while not self._reap():
+            seen = self._next_signal()
+            if seen is None:
+                self._time_is_up()
+            elif seen == signal.SIGTERM:
+                self._ordered.append(("term", time.time()))
+                self._signal_group(signal.SIGTERM)
+            elif seen == KILL:
+                self._ordered.append(("kill", time.time()))
+                self._signal_group(signal.SIGKILL)
+
+    def _next_signal(self) -> int | None:
+        """The next signal; ``None`` when the deadline passes first."""
+        if self._deadline is None:
+            return signal.sigwaitinfo(_AWAITED).si_signo
+        seen = signal.sigtimedwait(_AWAITED, max(0.0, self._deadline - time.monotonic()))
+        return None if seen is None else seen.si_signo
+
+    def _time_is_up(self) -> None:
+        if self._timed_out:
+            self._deadline = None
+            self._signal_group(signal.SIGKILL)
+        else:
+            self._timed_out = True
+            self._deadline = time.monotonic() + self._order["grace"]
+            self._signal_group(signal.SIGTERM)
+
+    def _signal_group(self, number: int) -> None:
+        # the main process has not been waited for, so its pid, and the group of that number, are still the attempt's
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._main, number)
+        if number == signal.SIGKILL:
+            os.kill(self._main, number)
+
+    def _reap(self) -> bool:
+        """Bury every descendant that has ended; whether the main process was among them."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG | _WALL)
+                if pid == 0:
+                    break
+                if pid == self._main:
+                    self._status = status
+        return self._status is not None
+
+    def _kill_below(self) -> None:
+        """Kill what the attempt left, generation by generation: the children of whoever is killed become ours."""
+        if self._group is not None:
+            self._group.kill()
+        me = os.getpid()
+        while left := identity.children(me):
+            for pid in left:
+                with contextlib.suppress(
+                    ProcessLookupError, PermissionError
+                ):  # one that became another user is waited for
+                    os.kill(pid, signal.SIGKILL)
+            for pid in left:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, _WALL)
+
+    def _how_it_ended(self) -> dict[str, Any]:
+        if self._status is None:
+            return {}
+        if os.WIFSIGNALED(self._status):
+            return {"signal": os.WTERMSIG(self._status)}
+        return {"exit_code": os.WEXITSTATUS(self._status)}
+
+    def _write(self, record: dict[str, Any]) -> None:
+        temporary = Path(self._directory, "exit.json.tmp")
+        with temporary.open("r+b") as file:  # over the room that was kept
+            file.write(json.dumps(record).encode().ljust(_EXIT_SIZE))
+        temporary.rename(Path(self._directory, "exit.json"))
+
+
+def _pump(reading: int, log: int, masker: Masker) -> None:
+    """Carry the attempt's output into its log, without its secrets, until everybody who could write is gone."""
+    while data := os.read(reading, 65536):
+        _write_all(log, masker.feed(data))
+    _write_all(log, masker.flush())
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except (
+            OSError
+        ):  # a full disk: the attempt goes on, as it would with a file that fails; its output is read and lost
+            return
