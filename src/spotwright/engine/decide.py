@@ -188,7 +188,9 @@ def _outlook(
         deadline=limit.moment(state.started_at) - planned.downstream,
         work=planned.policy.work,
         progress=reported,
-        overhead=max((state.plan.config.pools[p].simulate.boot for r in planned.ladder.rungs for p in r.pools), default=0.0)
+        overhead=max(
+            (state.plan.config.pools[p].simulate.boot for r in planned.ladder.rungs for p in r.pools), default=0.0
+        )
         / state.time_scale,
         interruptions=task.spent.interruptions if spent is None else spent,
         max_interruptions=planned.policy.max_interruptions,

@@ -38,7 +38,9 @@ from typing import Any
 
 __all__ = ["DECISIONS", "Event"]
 
-DECISIONS = frozenset({"unfolded", "cached", "placed", "moved", "decided", "failed", "halt", "completed", "finished", "note"})
+DECISIONS = frozenset(
+    {"unfolded", "cached", "placed", "moved", "decided", "failed", "halt", "completed", "finished", "note"}
+)
 """The kinds that :func:`~spotwright.engine.decide.decide` produces."""
 
 

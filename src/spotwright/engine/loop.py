@@ -66,7 +66,9 @@ def drive(
                 break
             moment = next_moment(state)
             if moment is None and not state.under_way and not state.todo:
-                raise SpotwrightError("the run can neither go on nor end: this is a defect; the journal tells how it came")
+                raise SpotwrightError(
+                    "the run can neither go on nor end: this is a defect; the journal tells how it came"
+                )
             batch = world.wait(moment)
     finally:
         last = world.close()

@@ -188,7 +188,9 @@ def fold(state: RunState, event: Event) -> None:
     """Apply one event to the state."""
     handler = _HANDLERS.get(event.kind)
     if handler is None:
-        raise StateError(f"the journal holds an event of the unknown kind {event.kind!r}: it was written by a newer version")
+        raise StateError(
+            f"the journal holds an event of the unknown kind {event.kind!r}: it was written by a newer version"
+        )
     state.events += 1
     state.last_at = event.at
     handler(state, event)

@@ -27,9 +27,7 @@ def inputs_of(state: RunState, task: TaskState) -> Inputs:
     """Resolve the inputs of a task whose upstream tasks have succeeded. Inputs without a source take their default."""
     spec = task.plan.spec
     outer = _scope_inputs(state, task.scope)
-    parameters = {
-        name: declared.default for name, declared in spec.parameter_specs.items() if declared.has_default
-    }
+    parameters = {name: declared.default for name, declared in spec.parameter_specs.items() if declared.has_default}
     for name, source in spec.parameters.items():
         found, value = _parameter(state, task.scope, outer, source)
         if found:

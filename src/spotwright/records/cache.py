@@ -39,7 +39,9 @@ class Cache:
             files = [uri for uri in _local_uris(result.get("artifacts")) if Path(uri).exists()]
             write_atomically(self._folder / f"{fingerprint}.json", {**result, "files": files})
         except OSError as error:
-            raise StateError(f"{self._folder}: cannot be written ({error.strerror}); free some space or use --no-cache") from error
+            raise StateError(
+                f"{self._folder}: cannot be written ({error.strerror}); free some space or use --no-cache"
+            ) from error
 
 
 def _local_uris(artifacts: Any) -> Iterator[str]:

@@ -81,7 +81,9 @@ class StateFolder:
             if not os.access(path / "runs", os.W_OK):
                 raise PermissionError(f"{path / 'runs'} is read-only")
         except OSError as error:
-            raise StateError(f"{path}: cannot be written ({error.strerror or error}); choose another folder with --state") from error
+            raise StateError(
+                f"{path}: cannot be written ({error.strerror or error}); choose another folder with --state"
+            ) from error
         return cls.existing(path)
 
     @classmethod
@@ -92,7 +94,9 @@ class StateFolder:
         except OSError as error:
             raise StateError(f"{path}: cannot be read ({error.strerror})") from error
         if not text.isdigit():
-            raise StateError(f"{path / 'format'}: expected the number of a layout, found {text!r}; choose another folder with --state")
+            raise StateError(
+                f"{path / 'format'}: expected the number of a layout, found {text!r}; choose another folder with --state"
+            )
         if int(text) > LAYOUT:
             raise StateError(
                 f"{path}: written by a newer version of spotwright (layout {text}, this one knows {LAYOUT}): "
@@ -117,7 +121,9 @@ class StateFolder:
         except FileExistsError as error:
             raise InputError(f"run {name} exists already; choose another name") from error
         except OSError as error:
-            raise StateError(f"{folder.path}: cannot be made ({error.strerror}); choose another folder with --state") from error
+            raise StateError(
+                f"{folder.path}: cannot be made ({error.strerror}); choose another folder with --state"
+            ) from error
         return folder
 
     def runs(self) -> list[RunFolder]:

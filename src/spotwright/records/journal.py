@@ -89,7 +89,9 @@ class Journal:
             epoch, held = self._db.execute("SELECT epoch, owner FROM lease").fetchone()
             if held and is_alive(json.loads(held)):
                 pid = json.loads(held).get("pid")
-                raise RunBusy(f"run {self.path.parent.name} is driven by another engine (process {pid}): wait for it or cancel it")
+                raise RunBusy(
+                    f"run {self.path.parent.name} is driven by another engine (process {pid}): wait for it or cancel it"
+                )
             self.epoch = epoch + 1
             self._db.execute("UPDATE lease SET epoch = ?, owner = ?", (self.epoch, json.dumps(dict(owner))))
         return self.epoch
@@ -121,7 +123,9 @@ class Journal:
         """The events after a sequence number, each with its own."""
         loads = json.loads
         with _clear_errors(self.path):
-            rows = self._db.execute("SELECT seq, at, kind, task, attempt, data FROM events WHERE seq > ? ORDER BY seq", (after,))
+            rows = self._db.execute(
+                "SELECT seq, at, kind, task, attempt, data FROM events WHERE seq > ? ORDER BY seq", (after,)
+            )
             for seq, at, kind, task, attempt, data in rows:
                 yield seq, Event(kind, at, task, attempt, loads(data))
 
@@ -162,7 +166,9 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _checked(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > FORMAT:
-        raise StateError(f"{path}: written by a newer version of spotwright (format {version}, this one knows {FORMAT}): upgrade")
+        raise StateError(
+            f"{path}: written by a newer version of spotwright (format {version}, this one knows {FORMAT}): upgrade"
+        )
     if version != FORMAT:
         raise StateError(f"{path}: is not a journal of spotwright")
     return connection
@@ -176,7 +182,9 @@ def _clear_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         text = str(error)
         if "disk is full" in text or "disk I/O" in text:
-            raise StateError(f"{path}: the disk is full or failing ({text}); free some space, then resume the run") from error
+            raise StateError(
+                f"{path}: the disk is full or failing ({text}); free some space, then resume the run"
+            ) from error
         if "readonly" in text or "unable to open" in text:
             raise StateError(f"{path}: cannot be written ({text}); choose another folder with --state") from error
         raise StateError(f"{path}: {text}") from error

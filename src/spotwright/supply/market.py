@@ -20,7 +20,7 @@ import math
 from spotwright.model.pools import Simulate
 from spotwright.model.traces import Trace
 
-__all__ = ["LATEST_SHARE", "Fate", "fate", "nodes_at", "next_change", "uniform"]
+__all__ = ["LATEST_SHARE", "Fate", "fate", "next_change", "nodes_at", "uniform"]
 
 LATEST_SHARE = 0.85
 """The latest share of its work at which a reporting attempt loses its node: so that the end of a fast attempt cannot

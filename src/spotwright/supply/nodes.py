@@ -19,7 +19,18 @@ from spotwright.model.traces import Trace
 from spotwright.supply.binding import Node, Request, choose, new_node, order_of_growth
 from spotwright.supply.market import Fate, fate, next_change, nodes_at, uniform
 
-__all__ = ["IDLE_TIMEOUT", "Bound", "Drained", "Happening", "Key", "NodeBooting", "NodeGone", "NodeReady", "Noticed", "Supply"]
+__all__ = [
+    "IDLE_TIMEOUT",
+    "Bound",
+    "Drained",
+    "Happening",
+    "Key",
+    "NodeBooting",
+    "NodeGone",
+    "NodeReady",
+    "Noticed",
+    "Supply",
+]
 
 IDLE_TIMEOUT = 600.0
 """After how many seconds an empty node above ``min_nodes`` is given back: the cluster autoscaler's default for
@@ -111,7 +122,13 @@ class Supply:
     """The nodes of a run's pools. ``seed`` decides every draw; ``scale`` is the time scale; ``now`` when the run starts."""
 
     def __init__(
-        self, pools: Mapping[str, Pool], *, seed: int, scale: float, now: float, traces: Mapping[str, Trace] | None = None
+        self,
+        pools: Mapping[str, Pool],
+        *,
+        seed: int,
+        scale: float,
+        now: float,
+        traces: Mapping[str, Trace] | None = None,
     ) -> None:
         self._seed, self._scale, self._start = seed, scale, now
         traces = traces or {}
