@@ -276,10 +276,6 @@ POLICIES = {
         TWO + '  tasks: {"a//b": {spot: never}}\n',
         "6: policy.tasks.a//b: expected names between single slashes, such as 'loop/train'",
     ),
-    "a pattern of stars": (
-        TWO + '  tasks: {"***": {spot: never}}\n',
-        "6: policy.tasks.***: expected at most 8 times * or **",
-    ),
     "a pattern without a policy": (
         TWO + "  tasks: {train: never}\n",
         "6: policy.tasks.train: expected a mapping of policy fields such as {spot: never}, found 'never'",
