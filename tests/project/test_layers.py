@@ -1,0 +1,40 @@
+"""What import-linter cannot see of the layers: calls that need no import of their own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PURE = ("errors.py", "model", "clouds", "scheduling", "supply", "engine")
+CLOCKS = {"now", "today", "utcnow"}  # of datetime and date, whose types are welcome
+OUTSIDE = {"open", "print", "input", "exec", "eval", "compile", "__import__", "breakpoint"}
+
+
+def impure_calls(source: str) -> list[str]:
+    """Give the calls in a module that read a clock or touch the outside world."""
+    called = [node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    clocks = [func.attr for func in called if isinstance(func, ast.Attribute) and func.attr in CLOCKS]
+    return clocks + [func.id for func in called if isinstance(func, ast.Name) and func.id in OUTSIDE]
+
+
+def modules() -> list[Path]:
+    """Give the modules of the pure packages."""
+    package = ROOT / "src" / "spotwright"
+    return [
+        path for name in PURE for path in ([package / name] if name.endswith(".py") else (package / name).rglob("*.py"))
+    ]
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_pure_module_reads_no_clock_and_touches_nothing(path: Path) -> None:
+    assert impure_calls(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "call", ["datetime.now()", "date.today()", "datetime.datetime.utcnow()", "open('x')", "print(1)"]
+)
+def test_an_impure_call_would_be_found(call: str) -> None:
+    assert impure_calls(f"def f():\n    return {call}\n")
