@@ -18,14 +18,14 @@ from spotwright.engine.signals import write_signals
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import inputs_of
 from spotwright.errors import StateError
-from spotwright.local.orders import OUT, PROGRESS, WORK, Environment, ExitRecord, StartOrder
+from spotwright.local.orders import LOG, OUT, PROGRESS, WORK, Environment, ExitRecord, StartOrder
 from spotwright.local.watch import read_progress
 from spotwright.model.attempts import Signals
 from spotwright.pipelines.executor import Context, executor_input, read_outputs
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.spec import TaskSpec
 
-__all__ = ["NOTICE", "Places", "Seen", "attempt_key", "end_data", "start_order", "write_notice"]
+__all__ = ["NOTICE", "Places", "Seen", "attempt_key", "end_data", "keep_reason", "start_order", "steady_clock", "write_notice"]
 
 NOTICE = "notice.json"
 """The file of an attempt that appears when its node is about to go: ``SPOTWRIGHT_NOTICE_FILE``."""
@@ -137,6 +137,15 @@ def write_notice(folder: Path, noticed_at: float, goes_at: float, why: str) -> N
     beside = folder / f".{NOTICE}.tmp"
     beside.write_text(json.dumps(content))
     beside.replace(folder / NOTICE)
+
+
+def keep_reason(folder: Path, reason: str) -> str:
+    """Put the whole reason why an attempt could not start into its log, and give the line that says most: the last one."""
+    lines = [line for line in reason.splitlines() if line.strip()] or ["no reason was given"]
+    if len(lines) > 1:
+        with (folder / LOG).open("a", encoding="utf-8") as log:
+            log.write(reason.rstrip("\n") + "\n")
+    return lines[-1].strip()
 
 
 def end_data(

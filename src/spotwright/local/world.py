@@ -19,7 +19,7 @@ from spotwright.engine.loop import Clock
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import inputs_of
 from spotwright.errors import SpotwrightError
-from spotwright.local.attempts import Places, Seen, attempt_key, end_data, start_order, write_notice
+from spotwright.local.attempts import Places, Seen, attempt_key, end_data, keep_reason, start_order, write_notice
 from spotwright.local.orders import Ended, Started, StartFailed
 from spotwright.local.processes import Processes
 from spotwright.local.watch import Watch
@@ -238,7 +238,7 @@ class World:
         elif happened.ours:
             self._end(key, None)
         else:
-            self._end(key, None, start_error=happened.reason)
+            self._end(key, None, start_error=keep_reason(self._places.attempt(*key), happened.reason))
 
     def _end(self, key: Key, ended: Ended | None, *, start_error: str = "") -> None:
         now = self._clock()

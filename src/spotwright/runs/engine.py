@@ -119,7 +119,7 @@ def execute(
         state_folder = StateFolder(folder.path.parent.parent)
         places = places_of(folder, journal.epoch, secrets)
         supply = Supply(pools, seed=meta["seed"], scale=float(meta["time_scale"]), now=clock(), traces=stored.traces)
-        with _processes(selector) as processes:
+        with _processes(selector, folder) as processes:
             world = World(
                 pools=pools, supply=supply, processes=processes, watch=Watch(selector), selector=selector,
                 places=places, clock=clock, results=_results(meta["cache"], state.plan.config, state_folder),
@@ -139,8 +139,8 @@ def places_of(folder: RunFolder, epoch: int, secrets: Secrets) -> Places:
 
 
 @contextmanager
-def _processes(selector: selectors.BaseSelector) -> Iterator[Processes]:
-    processes = Processes(selector)
+def _processes(selector: selectors.BaseSelector, folder: RunFolder) -> Iterator[Processes]:
+    processes = Processes(selector, run=folder.name, folder=folder.path.absolute())
     try:
         processes.warm()
         yield processes
