@@ -1,0 +1,216 @@
+"""The Python API: ``run = spot.run(my_pipeline, ...)`` in scripts and notebooks, with the same engine as the command line.
+
+The engine runs in a process of its own (:mod:`spotwright.runs.child`): a notebook keeps its memory, its threads and its
+Ctrl-C, and a run goes on where its kernel dies. What :class:`Run` shows is read from the journal, so it is the same for a run
+that was started elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from spotwright.engine.state import RunState
+from spotwright.engine.values import run_outputs
+from spotwright.errors import InputError, PipelineError, StateError
+from spotwright.model.quantities import parse_duration
+from spotwright.pipelines.source import compile_function, load
+from spotwright.records.folders import RunFolder
+from spotwright.runs import reading
+from spotwright.runs.options import DEFAULT_STATE
+from spotwright.views.account import Account, account
+from spotwright.views.notebook import Report, TaskTable, run_html
+from spotwright.views.runs import run_view, show_text
+
+__all__ = ["Run", "open_run", "run"]
+
+
+class Run:
+    """A run of a pipeline. Every property looks at the journal when it is read, so it shows how far the run is now."""
+
+    def __init__(self, folder: RunFolder, process: subprocess.Popen[str] | None = None) -> None:
+        self._folder = folder
+        self._process = process
+
+    @property
+    def name(self) -> str:
+        """The run's name, as ``spotwright show`` knows it."""
+        return self._folder.name
+
+    @property
+    def status(self) -> str:
+        """``running``, ``stopped``, ``succeeded``, ``failed`` or ``cancelled``."""
+        return self._state().status.value
+
+    @property
+    def tasks(self) -> TaskTable:
+        """The tasks by path, each with its attempts, as plain data; shown as a table in a notebook."""
+        return TaskTable(self._view()["tasks"])
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The outputs of the pipeline; where it declares none, ``task.output`` of the tasks that nothing follows."""
+        return run_outputs(self._state())
+
+    def logs(self, task: str | None = None, attempt: int | None = None) -> str:
+        """What the attempts wrote: of the whole run, of a task, or of one attempt (the newest is not special).
+
+        Raises :class:`UnknownRun` for a task or attempt that is not there.
+        """
+        found = reading.logs(self._folder, self._state(), task, attempt)
+        if attempt is not None:
+            return found[0].text()
+        return "".join(f"==> {log.task} attempt {log.attempt} <==\n{log.text()}" for log in found)
+
+    def report(self) -> Report:
+        """What the run cost, what was wasted and what spot saved."""
+        return Report(self.account())
+
+    def account(self) -> Account:
+        """The same as exact values."""
+        return account(self._state(), time.time())
+
+    def wait(self) -> Run:
+        """Wait until the run has ended. Interrupted (Ctrl-C, a notebook's stop button), it is stopped cleanly first."""
+        if self._process is None:
+            while reading.is_driven(self._folder):
+                time.sleep(0.2)
+            return self
+        try:
+            self._process.wait()
+        except KeyboardInterrupt:
+            _stop(self._process)
+            raise
+        return self
+
+    def cancel(self) -> Run:
+        """Cancel the run and wait until nothing of it runs any more. Raises :class:`InputError` where it has ended."""
+        reading.cancel(self._folder)
+        return self
+
+    def resume(self, *, progress: bool = True) -> Run:
+        """Go on after a stop, a crash or a failure, with the pipeline's code as it is now. Waits for the end."""
+        process = _spawn({"resume": self.name, "state": str(self._folder.path.parent.parent)})
+        _listen(process, progress=progress)
+        return Run(self._folder, process).wait()
+
+    def _state(self) -> RunState:
+        return reading.read_state(self._folder)
+
+    def _view(self) -> dict[str, Any]:
+        return run_view(self._state(), self.name, time.time())
+
+    def __repr__(self) -> str:
+        return show_text(self._view())
+
+    def _repr_html_(self) -> str:
+        state = self._state()
+        return run_html(run_view(state, self.name, time.time()), account(state, time.time()))
+
+
+def run(  # noqa: PLR0913 (each is an option of its own)
+    pipeline: Callable[..., Any] | str | Path,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    config: str | Path | None = None,
+    seed: int | None = None,
+    taken_every: str | float | None = None,
+    time_scale: float = 1.0,
+    cache: str = "auto",
+    state: str | Path = DEFAULT_STATE,
+    name: str | None = None,
+    wait: bool = True,
+    progress: bool = True,
+) -> Run:
+    """Run a pipeline on this machine and return its :class:`Run`.
+
+    ``pipeline`` is a function with ``@dsl.pipeline``, or the path of a .py or compiled YAML file. ``arguments`` are values of
+    the declared types, or ``"@env:VAR"`` and ``"@file:PATH"``, which keep the value out of every record. ``taken_every`` is a
+    duration (``"20s"``, or seconds). With ``wait=False`` it returns as soon as the run has begun.
+
+    Raises :class:`InputError` for anything wrong before the run begins. A run that fails raises nothing: look at
+    :attr:`Run.status`.
+    """
+    compiled = load(Path(pipeline)) if isinstance(pipeline, str | Path) else compile_function(pipeline)
+    request = {
+        "compiled": json.loads(compiled.to_json()),
+        "arguments": dict(arguments or {}),
+        "config": str(Path(config).absolute()) if config is not None else None,
+        "seed": seed,
+        "taken_every": parse_duration(taken_every) if taken_every is not None else None,
+        "time_scale": time_scale,
+        "cache": cache,
+        "state": str(Path(state).absolute()),
+        "name": name,
+    }
+    process = _spawn(request)
+    begun = _listen(process, progress=progress, until_begun=not wait)
+    folder = reading.find_run(Path(state), begun)
+    started = Run(folder, process)
+    return started.wait() if wait else started
+
+
+def open_run(name: str = "last", state: str | Path = DEFAULT_STATE) -> Run:
+    """A run that was started before, by name, unique beginning, or ``last``. Raises :class:`UnknownRun`."""
+    return Run(reading.find_run(Path(state), name))
+
+
+def _spawn(request: Mapping[str, Any]) -> subprocess.Popen[str]:
+    """Start the engine's process and hand it the request through its standard input, where nobody else can read it."""
+    try:
+        text = json.dumps(request)
+    except TypeError as error:
+        raise InputError(f"arguments: {error}; a parameter is a string, number, boolean, list or mapping") from error
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spotwright.runs.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    stdin = _pipe(process.stdin)
+    stdin.write(text)
+    stdin.close()
+    return process
+
+
+def _listen(process: subprocess.Popen[str], *, progress: bool, until_begun: bool = False) -> str:
+    """Print the progress that the engine's process tells, until it ends or has begun. Returns the run's name.
+
+    Raises the error that it ended with before the run began.
+    """
+    name = ""
+    try:
+        for line in _pipe(process.stdout):
+            said = json.loads(line)
+            if "error" in said:
+                process.wait()
+                raise {"state": StateError, "pipeline": PipelineError}.get(said["kind"], InputError)(said["error"])
+            if "run" in said:
+                name = said["run"]
+                if until_begun:
+                    return name
+            elif progress:
+                print(said["line"])  # noqa: T201 (the user asked to see it)
+    except KeyboardInterrupt:
+        _stop(process)
+        raise
+    if not name:
+        raise StateError(f"the engine's process ended with {process.wait()} before the run began")
+    return name
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGINT)
+    process.wait()
+
+
+def _pipe(stream: IO[str] | None) -> IO[str]:
+    if stream is None:
+        raise ValueError("the process was started without pipes")
+    return stream
+
+

@@ -1,0 +1,93 @@
+"""The engine's process behind the Python API: a request on standard input, one JSON line for everything there is to say.
+
+Lines are ``{"run": NAME}`` once the run has begun, ``{"line": TEXT}`` for progress, and ``{"error": TEXT, "kind": KIND}`` for
+what was wrong before it began. A reader that goes away does not stop the run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spotwright.engine.events import Event
+from spotwright.engine.state import RunState
+from spotwright.errors import PipelineError, SpotwrightError, StateError
+from spotwright.pipelines.compiled import Compiled
+from spotwright.runs.engine import prepare, start
+from spotwright.runs.options import RunOptions
+from spotwright.runs.reading import find_run
+from spotwright.runs.resume import resume
+from spotwright.views.progress import PlainProgress
+
+__all__ = ["main"]
+
+
+class _Lines:
+    """A text stream whose every line becomes a JSON line; closed for good when nobody reads any more."""
+
+    def __init__(self) -> None:
+        self._open = True
+
+    def write(self, text: str) -> int:
+        for line in text.splitlines():
+            self.say(line=line)
+        return len(text)
+
+    def flush(self) -> None:
+        """Every line is flushed when it is said."""
+
+    def say(self, **said: Any) -> None:
+        """Say one thing."""
+        if not self._open:
+            return
+        try:
+            sys.stdout.write(json.dumps(said) + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self._open = False
+
+
+def main() -> int:
+    """Do what the request says. Exit code 0 when the run was driven to an end, whatever the end; 2 for wrong input."""
+    request = json.loads(sys.stdin.read())
+    out = _Lines()
+    begun: list[str] = []
+
+    def tell_name(state: RunState, _events: Sequence[Event]) -> None:
+        if not begun:
+            begun.append(state.meta["run"])
+            out.say(run=begun[0])
+
+    observers = (tell_name, PlainProgress(out))
+    try:
+        if "resume" in request:
+            folder = find_run(Path(request["state"]), request["resume"])
+            out.say(run=folder.name)
+            resume(folder, lambda text: out.say(line=text), observers)
+        else:
+            start(prepare(Compiled.from_json(json.dumps(request["compiled"])), _options(request)), observers)
+    except SpotwrightError as error:
+        kind = "state" if isinstance(error, StateError) else "pipeline" if isinstance(error, PipelineError) else "input"
+        out.say(**({"line": f"the run stopped: {error}"} if begun else {"error": str(error), "kind": kind}))
+        return 1 if begun else 2
+    return 0
+
+
+def _options(request: dict[str, Any]) -> RunOptions:
+    return RunOptions(
+        arguments=request["arguments"],
+        config=Path(request["config"]) if request["config"] else None,
+        seed=request["seed"],
+        taken_every=request["taken_every"],
+        time_scale=request["time_scale"],
+        cache=request["cache"],
+        state=Path(request["state"]),
+        name=request["name"],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
