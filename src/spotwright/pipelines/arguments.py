@@ -61,15 +61,17 @@ def _bind_one(name: str, spec: ParameterSpec, value: Any, *, textual: bool) -> A
     if value is None and spec.optional and not textual:
         return None
     try:
-        if textual:
-            return parse_text(value, spec.type)
-        if spec.type == "STRING" and not isinstance(value, str):
-            raise ValueError(f"{value!r} is not {KINDS['STRING']}")
-        if spec.type == "NUMBER_INTEGER" and isinstance(value, float) and not value.is_integer():
-            raise ValueError(f"{value!r} is not {KINDS['NUMBER_INTEGER']}")
-        json.dumps(value, allow_nan=False)
-        return fit(value, spec.type)
+        return parse_text(value, spec.type) if textual else _typed(value, spec.type)
     except (ValueError, TypeError) as error:
-        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."  # noqa: PLR2004 - one line
+        shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
         kind = "" if textual else f" ({type(value).__name__})"
         raise PipelineError(f"argument {name}: expected {KINDS[spec.type]}, got {shown}{kind}") from error
+
+
+def _typed(value: Any, kind: str) -> Any:
+    """A Python value as JSON has it. It must be of the type already: a number is no text, half a number no whole one."""
+    if kind == "STRING" and not isinstance(value, str):
+        raise ValueError(f"{value!r} is not {KINDS[kind]}")
+    if kind == "NUMBER_INTEGER" and isinstance(value, float) and not value.is_integer():
+        raise ValueError(f"{value!r} is not {KINDS[kind]}")
+    return fit(json.loads(json.dumps(value, allow_nan=False)), kind)

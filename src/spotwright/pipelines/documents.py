@@ -33,7 +33,9 @@ def read_compiled(path: Path) -> Compiled:
     pipelines = [document for document in documents if "platforms" not in document]
     platforms = [document["platforms"] for document in documents if "platforms" in document]
     if not pipelines:
-        raise PipelineError(f"{path}: this is a platform document alone; the pipeline's own document must stand before it")
+        raise PipelineError(
+            f"{path}: this is a platform document alone; the pipeline's own document must stand before it"
+        )
     if len(pipelines) > 1 or len(platforms) > 1 or "platforms" in documents[0]:
         raise PipelineError(f"{path}: expected one pipeline document, then at most one platform document")
     _refuse_strangers(path, pipelines[0])
@@ -67,13 +69,13 @@ def _parse_json(path: Path, text: str) -> list[Any]:
 
 def _parse_yaml(path: Path, text: str) -> list[Any]:
     """The collector is off meanwhile: it would walk the growing document again and again (a quarter of the time is left)."""
-    import yaml  # noqa: PLC0415 - 12 ms that a run of a .py file does not need
+    import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return list(yaml.load_all(text, Loader=loader))  # noqa: S506 - both are safe loaders
+        return list(yaml.load_all(text, Loader=loader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -103,7 +105,7 @@ def _refuse_strangers(path: Path, document: Mapping[str, Any]) -> None:
 
 def _check(path: Path, document: Mapping[str, Any], platforms: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse into the messages and back: what comes out has the right types and the canonical names."""
-    from google.protobuf import json_format  # noqa: PLC0415 - 30 ms and 8 MB that a run of a .py file does not need
+    from google.protobuf import json_format
 
     messages = _load_messages()
 

@@ -80,9 +80,7 @@ def executor_input(
     return {
         "inputs": {"parameterValues": values, "artifacts": _input_artifacts(task, artifacts)},
         "outputs": {
-            "parameters": {
-                name: {"outputFile": f"{out_dir}/{PARAMETERS}/{name}"} for name in task.outputs.parameters
-            },
+            "parameters": {name: {"outputFile": f"{out_dir}/{PARAMETERS}/{name}"} for name in task.outputs.parameters},
             "artifacts": {
                 name: {"artifacts": [_provision(name, spec, out_dir)]} for name, spec in task.outputs.artifacts.items()
             },
@@ -105,16 +103,15 @@ def _values(
 ) -> dict[str, Any]:
     """Values of parameters: those from elsewhere first, because constants may speak of them."""
     visible = {name: value for name, value in parameters.items() if not name.startswith(PLACEMENT)}
-    written = {name for name in visible if isinstance(task.parameters.get(name), Constant)}
+    written = [name for name in visible if isinstance(task.parameters.get(name), Constant)]
     values = {name: _fitting(task, name, value) for name, value in visible.items() if name not in written}
     values = {name: value for name, value in values.items() if value is not None}
 
     def replace(match: re.Match[str]) -> str:
         return _text_of(match, values, artifacts, context)
 
-    for name in visible:
-        if name in written:
-            values[name] = _fitting(task, name, _filled(visible[name], replace))
+    for name in written:
+        values[name] = _fitting(task, name, _filled(visible[name], replace))
     for name, spec in task.parameter_specs.items():
         if name not in values and not spec.optional and not spec.has_default:
             raise PipelineError(f"task {context.task}: its input {name} got no value, and it has no default")
@@ -141,9 +138,7 @@ def _filled(value: Any, replace: Any) -> Any:
     return value
 
 
-def _text_of(
-    match: re.Match[str], values: Mapping[str, Any], artifacts: Mapping[str, Any], context: Context
-) -> str:
+def _text_of(match: re.Match[str], values: Mapping[str, Any], artifacts: Mapping[str, Any], context: Context) -> str:
     """The text that stands for one placeholder; itself when it is not known, as the backend leaves it."""
     parameter, artifact = _PARAMETER.match(match.group(1)), _ARTIFACT.match(match.group(1))
     if parameter is not None:

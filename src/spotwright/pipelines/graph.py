@@ -52,7 +52,12 @@ __all__ = [
 ]
 
 _ROOT = "root"
-_MEANINGLESS_CONFIG = ("resourceTtlOnCompletion", "resourceTtlOnSuccess", "resourceTtlOnFailure", "activeDeadlineSeconds")
+_MEANINGLESS_CONFIG = (
+    "resourceTtlOnCompletion",
+    "resourceTtlOnSuccess",
+    "resourceTtlOnFailure",
+    "activeDeadlineSeconds",
+)
 
 
 def build(compiled: Compiled) -> Pipeline:
@@ -67,7 +72,9 @@ def build(compiled: Compiled) -> Pipeline:
         raise reading.error(_ROOT, "a pipeline has tasks below root.dag")
     root = _read_dag(reading, _ROOT, definition, "")
     for name in root.artifacts:
-        reading.refused.append(f"the pipeline's input {name} is an artifact; pass its address as a text parameter instead")
+        reading.refused.append(
+            f"the pipeline's input {name} is an artifact; pass its address as a text parameter instead"
+        )
     config = (compiled.platform.get("kubernetes") or {}).get("pipelineConfig") or {}
     if reading.refused:
         raise _refusal(reading)
@@ -131,13 +138,13 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _parameter_outputs(
-    reading: Reading, outputs: Mapping[str, Any], path: str
-) -> Iterator[tuple[str, TaskOutput]]:
+def _parameter_outputs(reading: Reading, outputs: Mapping[str, Any], path: str) -> Iterator[tuple[str, TaskOutput]]:
     for name, selection in outputs.items():
         source = selection.get("valueFromParameter")
         if source is None:
-            reading.refuse(path or _ROOT, f"its output {name} is one of several (dsl.OneOf), which is not supported yet")
+            reading.refuse(
+                path or _ROOT, f"its output {name} is one of several (dsl.OneOf), which is not supported yet"
+            )
         else:
             yield name, TaskOutput(source.get("producerSubtask", ""), source.get("outputParameterKey", ""))
 
@@ -146,7 +153,9 @@ def _artifact_outputs(reading: Reading, outputs: Mapping[str, Any], path: str) -
     for name, selection in outputs.items():
         sources = selection.get("artifactSelectors") or []
         if len(sources) != 1:
-            reading.refuse(path or _ROOT, f"its output {name} is one of several (dsl.OneOf), which is not supported yet")
+            reading.refuse(
+                path or _ROOT, f"its output {name} is one of several (dsl.OneOf), which is not supported yet"
+            )
         else:
             yield name, TaskOutput(sources[0].get("producerSubtask", ""), sources[0].get("outputArtifactKey", ""))
 
@@ -156,7 +165,10 @@ def _check_references(reading: Reading, dag: Dag, path: str) -> None:
         place = f"task {path}/{name}" if path else f"task {name}"
         for missing in (other for other in task.after if other not in dag.tasks):
             raise reading.error(place, f"it comes after the task {missing!r}, which does not exist")
-        for inputs, of_dag, kind in ((task.parameters, dag.parameters, "parameters"), (task.artifacts, dag.artifacts, "artifacts")):
+        for inputs, of_dag, kind in (
+            (task.parameters, dag.parameters, "parameters"),
+            (task.artifacts, dag.artifacts, "artifacts"),
+        ):
             for key, source in inputs.items():
                 _check_source(reading, dag, source, of_dag, kind, f"{place}: its input {key}")
         _check_needed(reading, task, place)
@@ -165,9 +177,7 @@ def _check_references(reading: Reading, dag: Dag, path: str) -> None:
             _check_source(reading, dag, source, {}, kind, f"{f'task {path}' if path else _ROOT}: its output {key}")
 
 
-def _check_source(
-    reading: Reading, dag: Dag, source: Source, of_dag: Mapping[str, Any], kind: str, place: str
-) -> None:
+def _check_source(reading: Reading, dag: Dag, source: Source, of_dag: Mapping[str, Any], kind: str, place: str) -> None:
     if isinstance(source, DagInput) and source.name not in of_dag:
         raise reading.error(place, f"it reads the pipeline's input {source.name!r}, which does not exist")
     if isinstance(source, TaskOutput):
@@ -175,7 +185,9 @@ def _check_source(
         if producer is None:
             raise reading.error(place, f"it reads from the task {source.task!r}, which does not exist")
         if source.output not in getattr(producer.outputs, kind):
-            raise reading.error(place, f"it reads {source.output!r} of the task {source.task!r}, which has no such output")
+            raise reading.error(
+                place, f"it reads {source.output!r} of the task {source.task!r}, which has no such output"
+            )
 
 
 def _check_needed(reading: Reading, task: TaskSpec, place: str) -> None:

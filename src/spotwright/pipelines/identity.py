@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from spotwright.pipelines.settings import PLACEMENT
@@ -92,29 +92,26 @@ def _artifact(artifact: Mapping[str, Any]) -> list[Any]:
 
 def _content(path: str) -> str:
     """A digest of a file, or of every file below a folder; empty when there is nothing."""
-    if os.path.isfile(path):
-        return _file(path)
-    found = hashlib.sha256()
-    empty = True
-    for folder, folders, files in os.walk(path):
-        folders.sort()
-        for name in sorted(files):
-            whole = os.path.join(folder, name)
-            found.update(f"{os.path.relpath(whole, path)}\0{_file(whole)}\0".encode())
-            empty = False
-    return "" if empty else found.hexdigest()
+    place = Path(path)
+    if place.is_file():
+        return _file(place)
+    files = sorted(below for below in place.rglob("*") if below.is_file())
+    if not files:
+        return ""
+    listed = [f"{below.relative_to(place)}\0{_file(below)}\0" for below in files]
+    return hashlib.sha256("".join(listed).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _file(path: str) -> str:
+def _file(path: Path) -> str:
     try:
-        seen = os.stat(path)
-        return _digest_of_file(path, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+        seen = path.stat()
+        return _digest_of_file(path, (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns))
     except OSError:
         return "unreadable"
 
 
 @lru_cache(maxsize=4096)
-def _digest_of_file(path: str, inode: int, size: int, changed: int) -> str:
+def _digest_of_file(path: Path, looks: tuple[int, ...]) -> str:  # noqa: ARG001 - ``looks`` is there to tell a changed file
     """One large file is often the input of many tasks: its digest is kept as long as the file looks the same."""
-    with open(path, "rb") as content:
+    with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

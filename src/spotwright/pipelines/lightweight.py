@@ -27,7 +27,7 @@ _COMPANIONS_OF_KFP = ("typing-extensions",)
 _ONLY_PYTHON = "only Python components run here so far"
 
 
-class Unsupported(Exception):  # noqa: N818 - it is an answer, caught by the one caller that knows the task's path
+class Unsupported(Exception):
     """The executor is of a kind that cannot run here; the text says which, and what to do."""
 
 

@@ -116,7 +116,9 @@ def _read_artifacts(
             continue
         uri = found.get("uri") if isinstance(found.get("uri"), str) and found.get("uri") else place
         if not any(_is_within(str(uri), root) for root in roots):
-            notes.append(f"{name}: its address {uri} leaves the run's folder; use a remote address, or write below its path")
+            notes.append(
+                f"{name}: its address {uri} leaves the run's folder; use a remote address, or write below its path"
+            )
             continue
         artifacts[name] = _artifact(name, spec, str(uri), found.get("metadata"))
     return artifacts

@@ -69,7 +69,7 @@ class Secrets:
     def __init__(self, values: Mapping[str, Any] | None = None) -> None:
         self._values = dict(values or {})
         texts = {_ESCAPE: _OPEN, **dict(self._texts())} if self._values else {}
-        self._by_length = sorted(texts.items(), key=lambda item: len(item[1]), reverse=True)
+        self._by_length = dict(sorted(texts.items(), key=lambda item: len(item[1]), reverse=True))
         self._whole = {name: value for name, value in self._values.items() if not isinstance(value, bool)}
 
     @classmethod
@@ -112,7 +112,7 @@ class Secrets:
     def _redact_text(self, text: str) -> str:
         """The longest secrets first, and never inside a marker that was just put."""
         pieces: list[tuple[str, bool]] = [(text, False)]
-        for name, secret in self._by_length:
+        for name, secret in self._by_length.items():
             if secret in text:
                 pieces = [part for piece in pieces for part in _split(piece, secret, marker(name))]
         return "".join(piece for piece, _ in pieces)
@@ -135,7 +135,7 @@ class Secrets:
         return _MARKER.sub(self._put_back, key) if isinstance(key, str) else key
 
     def _put_back(self, match: re.Match[str]) -> str:
-        return dict(self._by_length).get(_unescape(match.group(1)), match.group(0))
+        return self._by_length.get(_unescape(match.group(1)), match.group(0))
 
     def mentioned(self, value: Any) -> bool:
         """Whether a stored JSON value stands for a secret somewhere."""
@@ -143,12 +143,10 @@ class Secrets:
 
     def patterns(self) -> tuple[bytes, ...]:
         """The byte strings to mask in logs: each secret as it is, as JSON writes it and as Python's ``repr`` does."""
-        texts = [text for name, text in self._by_length if name != _ESCAPE]
-        texts += [str(value) for value in self._whole.values() if isinstance(value, int | float)]
+        texts = [text for name, text in self._by_length.items() if name != _ESCAPE]
         forms = {
             form
             for text in texts
-            if len(text) >= _SHORTEST
             for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1])
         }
         encoded = {form.encode("utf-8", "surrogateescape") for form in forms}
@@ -162,8 +160,11 @@ class Secrets:
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Texts in a value with their places. A number has a text too, which must not be taken for the number itself."""
     if isinstance(value, str):
         yield place, value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield f"{place}:text", str(value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _leaves(item, f"{place}/{key}")

@@ -44,8 +44,9 @@ _UNDERSTOOD = {"tolerations", "nodeSelector", "nodeAffinity", "podMetadata", "ac
 class Settings:
     """The settings of one task, in the words of :class:`~spotwright.pipelines.spec.TaskSpec`.
 
-    ``sources`` are inputs that only the placement needs, ``inputs`` those of the code that its resources read; ``needed`` names what the code cannot run without and this
-    version cannot give; ``ignored`` what means nothing on one machine; ``timeout`` is seconds.
+    ``sources`` are inputs that only the placement needs, ``inputs`` those of the code that its resources read. ``needed``
+    names what the code cannot run without and this version cannot give, ``ignored`` what means nothing on one machine.
+    ``timeout`` is seconds.
     """
 
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -215,8 +216,8 @@ def _read_affinity(entry: Mapping[str, Any], required: list[Term], preferred: li
         whole = entry["nodeAffinityJson"] or {}
         demands = whole.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
         required += [_read_term(term) for term in demands.get("nodeSelectorTerms") or ()]
-        for wish in whole.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
-            preferred.append(Preference(int(wish["weight"]), _read_term(wish["preference"])))
+        wishes = whole.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        preferred += [Preference(int(wish["weight"]), _read_term(wish["preference"])) for wish in wishes]
     elif entry.get("weight"):
         preferred.append(Preference(int(entry["weight"]), _read_term(entry)))
     else:

@@ -59,8 +59,11 @@ Source = Constant | DagInput | TaskOutput
 
 @dataclass(frozen=True, slots=True)
 class ParameterSpec:
-    """A declared parameter. ``type`` is KFP's word: ``STRING``, ``NUMBER_INTEGER``, ``NUMBER_DOUBLE``, ``BOOLEAN``, ``LIST``
-    or ``STRUCT``. ``default`` counts only where ``has_default`` says so, because ``None`` is a value."""
+    """A declared parameter.
+
+    ``type`` is KFP's word: ``STRING``, ``NUMBER_INTEGER``, ``NUMBER_DOUBLE``, ``BOOLEAN``, ``LIST`` or ``STRUCT``.
+    ``default`` counts only where ``has_default`` says so, because ``None`` is a value.
+    """
 
     type: str
     optional: bool = False

@@ -9,6 +9,7 @@ kubeflow/pipelines.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -111,7 +112,7 @@ def fit(value: Any, kind: str) -> Any:
     if kind == "STRING":
         return to_text(value)
     if kind in ("NUMBER_INTEGER", "NUMBER_DOUBLE"):
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ValueError(f"{value!r} is not {KINDS[kind]}")
         return whole_numbers(value) if kind == "NUMBER_INTEGER" else value
     wanted = {"BOOLEAN": bool, "LIST": list | tuple, "STRUCT": Mapping}.get(kind)

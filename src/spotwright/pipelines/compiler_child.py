@@ -1,0 +1,168 @@
+"""The compiler's own process: imports the user's file and ``kfp``, so that the engine never has to.
+
+Started as ``python -m spotwright.pipelines.compiler_child FILE RESULT [PIPELINE]``. The answer is one JSON object in the
+file RESULT, so that nothing the user's code prints or closes can spoil it; without that file the process died.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import inspect
+import json
+import re
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from spotwright.pipelines import sdk
+from spotwright.pipelines.labels import merged_executors
+from spotwright.pipelines.legacy import advise
+
+__all__ = ["main"]
+
+_UNEXPECTED = re.compile(r"(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+_LONGEST = 300
+
+
+class _Refused(Exception):
+    """The file cannot be compiled; the text is for the user."""
+
+
+def main(arguments: list[str]) -> int:
+    """Compile and write the answer: ``{"compiled": text, "merged": [...]}`` or ``{"error": text}``."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this process without a word; the parent has its own
+    file, result = Path(arguments[0]), Path(arguments[1])
+    wanted = arguments[2] if len(arguments) > 2 else None
+    answer: dict[str, Any]
+    try:
+        answer = _compile(file, wanted)
+    except _Refused as refusal:
+        answer = {"error": str(refusal)}
+    result.write_text(json.dumps(answer))
+    return 0
+
+
+def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
+    try:
+        import kfp.compiler  # noqa: F401 - before the user's file, which may be called kfp.py
+    except ImportError as error:
+        fix = "pip install 'kfp[kubernetes]>=2.17,<3'"
+        raise _Refused(f"{file}: compiling needs kfp 2.17 or later beside Spotwright ({error}): {fix}") from error
+    with warnings.catch_warnings(record=True) as heard, sdk.mended():
+        warnings.simplefilter("default")
+        module = _import(file)
+    pipeline = _choose(file, module, wanted)
+    said = tuple(dict.fromkeys(_said(warning, file) for warning in heard if _concerns(warning)))
+    compiled = sdk.to_compiled(pipeline, str(file), said)
+    return {"compiled": compiled.to_json(), "merged": merged_executors(compiled.ir)}
+
+
+def _import(file: Path) -> ModuleType:
+    """Import the file as a module of its own name, with its folder first on the path, as ``python FILE`` would have it."""
+    name = file.stem if file.stem not in sys.modules else f"{file.stem}_pipeline"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise _Refused(f"{file}: this is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(file.parent))
+    sys.argv = [str(file)]
+    sys.dont_write_bytecode = True  # reading a user's file leaves nothing beside it
+    try:
+        spec.loader.exec_module(module)
+    except SystemExit as end:
+        place = f"{file}:{_line_of(end, file)}"
+        raise _Refused(
+            f"{place}: the file ends itself with sys.exit; put that under if __name__ == '__main__'"
+        ) from end
+    except BaseException as error:
+        raise _Refused(_explain(file, error)) from error
+    return module
+
+
+def _choose(file: Path, module: ModuleType, wanted: str | None) -> Any:
+    found = sdk.candidates(module)
+    if not found:
+        raise _Refused(
+            f"{file}: no pipeline here: expected a function under @dsl.pipeline at the top level of the file"
+        )
+    if wanted is not None:
+        matching = [p for name, p in found.items() if wanted in (name, p.pipeline_func.__name__, _name(p))]
+        if not matching:
+            raise _Refused(f"{file}: no pipeline {wanted!r} here; it has {_list(found)}")
+        return matching[0]
+    if len(found) > 1:
+        raise _Refused(f"{file}: {len(found)} pipelines here: {_list(found)}; say which with --pipeline NAME")
+    return next(iter(found.values()))
+
+
+def _name(pipeline: Any) -> str:
+    return str(pipeline.pipeline_spec.pipeline_info.name)
+
+
+def _list(found: Mapping[str, Any]) -> str:
+    names = []
+    for name, pipeline in found.items():
+        own = _name(pipeline)
+        names.append(name if own.replace("-", "_") == name else f"{name} ({own})")
+    return ", ".join(names)
+
+
+def _explain(file: Path, error: BaseException) -> str:
+    """One or two lines: the place in the user's file, the error, and what to write instead where that is known."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {error.msg}"
+    line = _line_of(error, file)
+    text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"[:_LONGEST].removesuffix(": ")
+    finding = advise(file.read_text(encoding="utf-8", errors="replace"), line, str(error))
+    if finding is not None:
+        return f"{file}:{finding.line}: {finding.what} is kfp 1; write {finding.instead}\n({text})"
+    return f"{_place_of(error, file)}: {text}{_hint(error)}"
+
+
+def _hint(error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"; install {error.name} beside kfp, or import it inside the component"
+    if "Missing type annotation for argument" in str(error):
+        return "; kfp 2 wants a type for every argument, such as url: str"
+    match = _UNEXPECTED.search(str(error))
+    if match is None:
+        return ""
+    from kfp import dsl
+
+    function = getattr(getattr(dsl, match.group(1) or "", dsl), match.group(2), None)
+    names = list(inspect.signature(function).parameters) if callable(function) else []
+    close = difflib.get_close_matches(match.group(3), names, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _line_of(error: BaseException, file: Path) -> int:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return (lines[-1] if lines else None) or 1
+
+
+def _place_of(error: BaseException, file: Path) -> str:
+    """The innermost line of the user's own code: in the file itself or in a module beside it."""
+    own = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(file.parent)]
+    own = [frame for frame in own if "site-packages" not in frame.filename]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else f"{file}:1"
+
+
+def _concerns(warning: warnings.WarningMessage) -> bool:
+    """Warnings about the pipeline; not what kfp says about its own future at every import."""
+    return not issubclass(warning.category, FutureWarning | ImportWarning | PendingDeprecationWarning)
+
+
+def _said(warning: warnings.WarningMessage, file: Path) -> str:
+    place = f"{warning.filename}:{warning.lineno}" if warning.filename == str(file) else str(file)
+    return f"{place}: {(str(warning.message).splitlines() or [''])[0]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

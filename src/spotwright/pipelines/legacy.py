@@ -1,0 +1,98 @@
+"""Pipelines written for kfp 1: which line is meant, and what to write today instead.
+
+It is looked at only when loading a file has failed, because some of these names still work, or mean something of the
+user's own. Source of the advice: the KFP documentation, "Migrate to Kubeflow Pipelines v2".
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["Finding", "advise", "find"]
+
+_SPOT = "spot.prefer(task)  (import spotwright as spot)"
+_MODULES = {
+    "kfp.v2": "from kfp import dsl, compiler",
+    "kfp.gcp": f"{_SPOT} for preemptible nodes, kfp.kubernetes for secrets and volumes",
+    "kfp.aws": "kfp.kubernetes.use_secret_as_env(task, ...)",
+    "kfp.azure": "kfp.kubernetes.use_secret_as_env(task, ...)",
+    "kfp.onprem": "kfp.kubernetes.mount_pvc(task, ...)",
+    "kfp.containers": "@dsl.component(target_image=...)",
+}
+_NAMES = {
+    "use_preemptible_nodepool": _SPOT,
+    "use_gcp_secret": "kfp.kubernetes.use_secret_as_volume(task, secret_name=..., mount_path=...)",
+    "use_k8s_secret": "kfp.kubernetes.use_secret_as_env(task, secret_name=..., secret_key_to_env={...})",
+    "use_aws_secret": "kfp.kubernetes.use_secret_as_env(task, secret_name=..., secret_key_to_env={...})",
+    "mount_pvc": "kfp.kubernetes.mount_pvc(task, pvc_name=..., mount_path=...)",
+    "add_toleration": "kfp.kubernetes.add_toleration(task, key=..., operator=..., value=..., effect=...)",
+    "add_affinity": "kfp.kubernetes.add_node_affinity(task, match_expressions=[{'key': ..., 'operator': ..., 'values': [...]}])",
+    "add_pod_label": "kfp.kubernetes.add_pod_label(task, key, value)",
+    "add_pod_annotation": "kfp.kubernetes.add_pod_annotation(task, key, value)",
+    "add_volume": "kfp.kubernetes.mount_pvc(task, pvc_name=..., mount_path=...)",
+    "add_volume_mount": "kfp.kubernetes.mount_pvc(task, pvc_name=..., mount_path=...)",
+    "add_pvolumes": "kfp.kubernetes.mount_pvc(task, pvc_name=..., mount_path=...)",
+    "add_env_variable": "task.set_env_variable(name, value)",
+    "add_resource_limit": "task.set_cpu_limit(...), task.set_memory_limit(...) or task.set_accelerator_limit(...)",
+    "add_resource_request": "task.set_cpu_request(...) or task.set_memory_request(...)",
+    "set_image_pull_policy": "kfp.kubernetes.set_image_pull_policy(task, policy)",
+    "set_gpu_limit": "task.set_accelerator_type('nvidia.com/gpu').set_accelerator_limit(n), or spot.prefer(task, gpus=n)",
+    "add_node_selector_constraint": "kfp.kubernetes.add_node_selector(task, label_key, label_value)",
+    "execution_options": "task.set_caching_options(False)",
+    "ContainerOp": "a function under @dsl.component",
+    "VolumeOp": "kfp.kubernetes.CreatePVC(...)",
+    "ResourceOp": "a function under @dsl.component that calls the Kubernetes API",
+    "func_to_container_op": "@dsl.component above the function",
+    "create_component_from_func": "@dsl.component above the function",
+    "create_component_from_func_v2": "@dsl.component above the function",
+    "get_pipeline_conf": "spot.defaults(...) above @dsl.pipeline, or settings of each task",
+    "apply": "kfp.kubernetes functions that take the task, or spot.prefer(task) for preemptible nodes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A line of kfp 1: the name that gives it away, and what stands in its place today."""
+
+    line: int
+    what: str
+    instead: str
+
+
+def find(source: str) -> list[Finding]:
+    """Every use of kfp 1 in a file, in the order of its lines; on one line the most telling name comes first."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return []
+    order = [*_MODULES, *_NAMES]
+    found = {finding for node in ast.walk(tree) for finding in _findings(node)}
+    return sorted(found, key=lambda finding: (finding.line, order.index(finding.what)))
+
+
+def _findings(node: ast.AST) -> Iterator[Finding]:
+    if isinstance(node, ast.Import):
+        modules = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        modules = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for alias in node.names:
+            if alias.name in _NAMES and (node.module or "").startswith("kfp"):
+                yield Finding(node.lineno, alias.name, _NAMES[alias.name])
+    else:
+        if isinstance(node, ast.Attribute) and node.attr in _NAMES:
+            yield Finding(node.end_lineno or node.lineno, node.attr, _NAMES[node.attr])
+        return
+    for module in modules:
+        for name, instead in _MODULES.items():
+            if module == name or module.startswith(f"{name}."):
+                yield Finding(node.lineno, name, instead)
+
+
+def advise(source: str, line: int, error: str) -> Finding | None:
+    """The use of kfp 1 that explains an error on a line: on that line, or else one that the error's text names."""
+    findings = find(source)
+    here = [finding for finding in findings if finding.line == line]
+    named = [finding for finding in findings if finding.what in error]
+    return next(iter([*here, *named]), None)

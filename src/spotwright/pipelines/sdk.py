@@ -1,0 +1,115 @@
+"""The half that talks to the KFP SDK: from a ``@dsl.pipeline`` function to a compiled pipeline.
+
+It runs where ``kfp`` may be imported: in the compiler's own process, and in a notebook that has imported it already. Every
+import of ``kfp`` stands inside a function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from spotwright.pipelines.compiled import Compiled, sorted_json
+
+__all__ = ["candidates", "mended", "rebuilt", "to_compiled"]
+
+_MERGE_PARAMETERS = ("main_deployment_config", "sub_pipeline_spec", "main_platform_spec", "sub_platform_spec")
+
+
+def candidates(module: ModuleType) -> dict[str, Any]:
+    """The pipelines of a module by the names of their functions: its own, or where it has none, those it imported."""
+    from kfp.dsl.graph_component import GraphComponent
+
+    found: dict[str, Any] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, GraphComponent) and not any(value is known for known in found.values()):
+            found[name] = value
+    own = {name: p for name, p in found.items() if getattr(p.pipeline_func, "__module__", None) == module.__name__}
+    return own or found
+
+
+def to_compiled(pipeline: Any, source: str, warnings: tuple[str, ...] = ()) -> Compiled:
+    """The compiled form of an SDK pipeline object, without a detour over YAML."""
+    from google.protobuf import json_format
+
+    spec = json_format.MessageToDict(pipeline.pipeline_spec)
+    platform = json_format.MessageToDict(pipeline.platform_spec)
+    return Compiled(
+        ir=sorted_json(spec),
+        platform=sorted_json(platform.get("platforms") or {}),
+        source=source,
+        pipeline=spec["pipelineInfo"]["name"],
+        warnings=warnings,
+    )
+
+
+def rebuilt(pipeline: Any) -> Any:
+    """Run a pipeline's function once more, so that the pipelines inside it are folded in again by :func:`mended`."""
+    from kfp.dsl.component_factory import create_graph_component_from_func
+
+    info = pipeline.pipeline_spec.pipeline_info
+    again = create_graph_component_from_func(
+        pipeline.pipeline_func,
+        name=info.name,
+        description=info.description or None,
+        display_name=info.display_name or None,
+        pipeline_config=getattr(pipeline, "pipeline_config", None),
+    )
+    for name, platform in pipeline.platform_spec.platforms.items():
+        again.platform_spec.platforms[name].config.CopyFrom(platform.config)
+    return again
+
+
+@contextmanager
+def mended() -> Iterator[None]:
+    """Fold nested pipelines together without giving two tasks one executor, while the block runs.
+
+    The SDK renames executors one after another, in the random order of a protobuf map, and copies settings of executors
+    that it has not renamed yet (``_merge_deployment_spec`` in ``pipeline_spec_builder.py``, SDK 2.0 to 2.17): see
+    :mod:`spotwright.pipelines.labels`. Here all new names are chosen first. An SDK that has another function in that place
+    is left alone; the result is checked in any case.
+    """
+    from kfp.compiler import pipeline_spec_builder as builder
+
+    original = getattr(builder, "_merge_deployment_spec", None)
+    if original is None or tuple(inspect.signature(original).parameters) != _MERGE_PARAMETERS:
+        yield
+        return
+    builder._merge_deployment_spec = _merge_at_once  # noqa: SLF001 - there is no public place to mend it
+    try:
+        yield
+    finally:
+        builder._merge_deployment_spec = original  # noqa: SLF001
+
+
+def _merge_at_once(
+    main_deployment_config: Any, sub_pipeline_spec: Any, main_platform_spec: Any, sub_platform_spec: Any
+) -> None:
+    from google.protobuf import json_format
+
+    executors = json_format.MessageToDict(sub_pipeline_spec.deployment_spec).get("executors") or {}
+    labels = _fresh_labels(executors, set(main_deployment_config.executors))
+    for component in sub_pipeline_spec.components.values():
+        if component.executor_label:
+            component.executor_label = labels[component.executor_label]
+    for old, executor in executors.items():
+        json_format.ParseDict(executor, main_deployment_config.executors[labels[old]])
+    for name, platform in sub_platform_spec.platforms.items():
+        settings = main_platform_spec.platforms[name].deployment_spec.executors
+        for old, setting in platform.deployment_spec.executors.items():
+            settings[labels[old]].CopyFrom(setting)
+
+
+def _fresh_labels(executors: Mapping[str, Any], taken: set[str]) -> dict[str, str]:
+    """New names for executors, by the old ones, numbered as the SDK numbers them."""
+    labels = {}
+    for old in sorted(executors):
+        new, number = old, 2
+        while new in taken:
+            new, number = f"{old}-{number}", number + 1
+        taken.add(new)
+        labels[old] = new
+    return labels
