@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.config.test_values import DESIGN
 
 from spotwright import config
 from spotwright.config.fields import POLICY, POOL, SIMULATE, TARGET, TOP
@@ -75,6 +76,11 @@ FILES = st.fixed_dictionaries(
 YAML_TEXT = st.text(st.sampled_from("ab1:-?*&!<>|'\"%@`#{}[], \n\r\t~=/.é\ufeff\x85\u2028\ud800\x00"), max_size=60)
 
 POOL_WITH = "version: 1\npools: {{a: {{capacity: spot, {}}}}}"
+FRAGMENTS = (
+    "&a |*a|<<: |- |!!str |? |{|}|[|]|{a: 1}|[[a]]|\n|\t|\"|'|#|:|,|---\n|...\n|0x1f|1e99|-1|.inf|~|true|é|\x00".split(
+        "|"
+    )
+)
 COSTLY = {
     "brackets": "[" * 900_000,
     "braces": "{" * 900_000,
@@ -122,6 +128,15 @@ def test_any_unquoted_word_in_a_pool_is_read_or_an_error(pool: dict[str, str]) -
         "version: 1\npools:\n  a:\n    capacity: spot\n"
         + "".join(f"    {key}: {value}\n" for key, value in pool.items())
     )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(DESIGN)), st.sampled_from(FRAGMENTS)), max_size=4))
+def test_a_right_file_with_anything_put_into_it_is_read_or_an_error(edits: list[tuple[int, str]]) -> None:
+    text = DESIGN
+    for index, fragment in edits:
+        text = text[:index] + fragment + text[index:]
+    read(text)
 
 
 @pytest.mark.parametrize("name", COSTLY)

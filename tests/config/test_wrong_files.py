@@ -261,6 +261,10 @@ POLICIES = {
         TWO + "  default: {ladder: [s, s]}\n",
         "6: policy.default.ladder[1]: 's' is said twice: remove one",
     ),
+    "a rung that is a mapping": (
+        TWO + "  default: {ladder: [{s: 1}]}\n",
+        "6: policy.default.ladder[0]: expected a name (in quotes where it looks like a number), found a mapping",
+    ),
     "a rung that is no pool": (
         TWO + "  default: {ladder: [s, gpu]}\n",
         "6: policy.default.ladder[1]: 'gpu' is no pool, known here: d, s",

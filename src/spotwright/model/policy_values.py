@@ -97,7 +97,7 @@ def _positive_duration(value: Any) -> float:
 
 def _names(value: Any) -> tuple[str, ...]:
     names = tuple(value) if isinstance(value, list | tuple) else ()
-    if not names or len(set(names)) < len(names) or not all(isinstance(name, str) and name for name in names):
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise ValueError(f"{value!r} is not a list of different names")
     return names
 
