@@ -29,7 +29,7 @@ _FIELD_OF = {"interruptions": ("interruptions", "max"), "retries": ("errors", "r
 _ARGUMENT_OF = {".".join(field): argument for argument, field in _FIELD_OF.items()}
 
 
-def prefer(
+def prefer(  # noqa: PLR0913 - each is a field of the policy, by keyword only
     task: _Task,
     *,
     interruptions: int | None = None,
@@ -62,7 +62,7 @@ def prefer(
     return _say("prefer", task, said, gpus)
 
 
-def require(
+def require(  # noqa: PLR0913 - as prefer
     task: _Task,
     *,
     interruptions: int | None = None,
@@ -105,7 +105,7 @@ def never(
     return _say("never", task, said, gpus)
 
 
-def defaults(
+def defaults(  # noqa: PLR0913 - as prefer
     *,
     spot: str | None = None,
     interruptions: int | None = None,
@@ -117,7 +117,9 @@ def defaults(
     grace_period: str | float | None = None,
     deadline: str | float | None = None,
 ) -> Callable[[_Decorated], _Decorated]:
-    """Give every task of a pipeline a policy, where the task has none of its own. It stands above ``@dsl.pipeline``::
+    """Give every task of a pipeline a policy, where the task has none of its own.
+
+    It stands above ``@dsl.pipeline``::
 
         @spot.defaults(spot="prefer", interruptions=5)
         @dsl.pipeline
@@ -144,13 +146,14 @@ def defaults(
     return decorate
 
 
-def _say(spot: str, task: Any, said: dict[str, Any], gpus: int | None) -> Any:
+def _say(spot: str, task: _Task, said: dict[str, Any], gpus: int | None) -> _Task:
     _refuse_others(spot, task)
+    target: Any = task
     text = _policy_text({"spot": spot, **said})
     if gpus is not None:
-        _ask_for_gpus(task, gpus)
-    task.platform_config["spotwright"] = {"policy": text}
-    metadata = task.platform_config.setdefault("kubernetes", {}).setdefault("podMetadata", {})
+        _ask_for_gpus(target, gpus)
+    target.platform_config["spotwright"] = {"policy": text}
+    metadata = target.platform_config.setdefault("kubernetes", {}).setdefault("podMetadata", {})
     metadata.setdefault("labels", {})[_LABEL] = spot
     metadata.setdefault("annotations", {})[_ANNOTATION] = text
     return task
@@ -192,7 +195,7 @@ def _policy_text(said: dict[str, Any]) -> str:
     return text
 
 
-def _ask_for_gpus(task: Any, gpus: int) -> None:
+def _ask_for_gpus(task: Any, gpus: Any) -> None:
     if isinstance(gpus, bool) or not isinstance(gpus, int) or gpus < 1:
         raise PolicyValueError("gpus", "a whole number, 1 or more", gpus)
     resources = task.container_spec.resources
