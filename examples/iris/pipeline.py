@@ -1,0 +1,96 @@
+"""The download-and-merge pipeline of the Kubeflow spot tutorials, followed by a training step that checkpoints by hand.
+
+The first two steps are what tutorials run on spot: a download, and a merge of the CSV files in the archive. They are short
+and simply run again when their node is taken. The third trains a classifier, one epoch after another, and goes on where the
+attempt before it was interrupted.
+"""
+
+from kfp import dsl
+
+PACKAGES: list[str] = []  # scikit-learn and pandas come with `make demo`; on a cluster: ["scikit-learn", "pandas"]
+
+
+@dsl.component(packages_to_install=PACKAGES)
+def download(url: str, data: dsl.Output[dsl.Artifact]) -> int:
+    """Fetch the archive; return its size in bytes."""
+    import shutil
+    import urllib.request
+
+    with urllib.request.urlopen(url) as response, open(data.path, "wb") as file:
+        shutil.copyfileobj(response, file)
+        size = file.tell()
+    print(f"fetched {size} bytes")
+    return size
+
+
+@dsl.component(packages_to_install=PACKAGES)
+def merge_csv(archive: dsl.Input[dsl.Artifact], table: dsl.Output[dsl.Dataset]) -> int:
+    """Merge the CSV files of a tar.gz into one; return the number of rows."""
+    import tarfile
+
+    import pandas
+
+    with tarfile.open(archive.path) as tar:
+        frames = [pandas.read_csv(tar.extractfile(member)) for member in tar.getmembers() if member.name.endswith(".csv")]
+    merged = pandas.concat(frames, ignore_index=True)
+    merged.to_csv(table.path, index=False)
+    print(f"merged {len(frames)} files, {len(merged)} rows")
+    return len(merged)
+
+
+@dsl.component(packages_to_install=PACKAGES)
+def train(table: dsl.Input[dsl.Dataset], epochs: int, seconds_per_epoch: float, model: dsl.Output[dsl.Model]) -> float:
+    """Train a linear classifier; return its accuracy on the table. Saves after each epoch, goes on after the last one saved."""
+    import os
+    import time
+    from pathlib import Path
+
+    place = Path(os.environ["SPOTWRIGHT_CHECKPOINT"])
+    place.mkdir(parents=True, exist_ok=True)
+
+    def report(done: int) -> None:
+        Path(os.environ["SPOTWRIGHT_PROGRESS_FILE"]).write_text(str(done / epochs))
+
+    saved = sorted(place.glob("epoch-*.npz"))
+    done = int(saved[-1].stem.split("-")[1]) if saved else 0
+    report(done)
+
+    import numpy
+    import pandas
+    from sklearn.linear_model import SGDClassifier
+
+    data = pandas.read_csv(table.path)
+    features, labels = data.drop(columns="species").to_numpy(), data["species"].to_numpy()
+    features = (features - features.mean(axis=0)) / features.std(axis=0)
+    classes = numpy.unique(labels)
+    classifier = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=0.01, shuffle=False)
+    if saved:
+        state = numpy.load(saved[-1])
+        classifier.partial_fit(features[:1], labels[:1], classes)  # gives the model its shape; the values follow
+        classifier.coef_, classifier.intercept_ = state["coef"], state["intercept"]
+        print(f"goes on after epoch {done}")
+
+    for epoch in range(done, epochs):
+        order = numpy.random.default_rng(epoch).permutation(len(features))  # the same order whenever the epoch is run
+        classifier.partial_fit(features[order], labels[order], classes)
+        time.sleep(seconds_per_epoch)  # stands for the hours that real data takes
+        beside = place / "next.npz"
+        numpy.savez(beside, coef=classifier.coef_, intercept=classifier.intercept_)
+        beside.rename(place / f"epoch-{epoch + 1:04d}.npz")  # in one step: whole or absent
+        report(epoch + 1)
+        print(f"epoch {epoch + 1} of {epochs}: accuracy {classifier.score(features, labels):.3f}")
+
+    numpy.savez(model.path + ".npz", coef=classifier.coef_, intercept=classifier.intercept_, classes=classes.astype(str))
+    model.uri += ".npz"
+    model.metadata["epochs"] = epochs
+    return round(float(classifier.score(features, labels)), 3)
+
+
+@dsl.pipeline(name="iris")
+def iris(url: str, epochs: int = 40, seconds_per_epoch: float = 0.1) -> float:
+    """Download the archive, merge its files, train on them."""
+    archive = download(url=url)
+    merged = merge_csv(archive=archive.outputs["data"])
+    training = train(table=merged.outputs["table"], epochs=epochs, seconds_per_epoch=seconds_per_epoch)
+    training.set_cpu_request("2").set_memory_request("4Gi")
+    return training.outputs["Output"]
