@@ -27,7 +27,12 @@ __all__ = [
 
 
 class SpotwrightError(Exception):
-    """Base of every error this package raises on purpose; ``str()`` is one or two lines for the user."""
+    """Base of every error this package raises on purpose; ``str()`` is one or two lines for the user.
+
+    ``begun`` is set by whoever drives a run: the error came after its first event, so the command line ends with 1, not 2.
+    """
+
+    begun: bool = False
 
 
 class InputError(SpotwrightError):

@@ -11,7 +11,7 @@ from importlib import import_module
 
 import click
 
-from spotwright.errors import InputError, SpotwrightError
+from spotwright.errors import SpotwrightError
 
 __all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "main"]
 
@@ -45,7 +45,7 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
 
-def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 (click calls it so)
+def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value:
         import spotwright
 
@@ -54,7 +54,9 @@ def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> No
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
 def cli() -> None:
     """Run Kubeflow work on spot capacity as if no node were ever taken away."""
 
@@ -77,5 +79,5 @@ def _outcome() -> int:
         return FAILED
     except SpotwrightError as error:
         click.echo(f"spotwright: {error}", err=True)
-        return WRONG if isinstance(error, InputError) or not getattr(error, "begun", False) else FAILED
+        return FAILED if error.begun else WRONG
     return code if isinstance(code, int) else SUCCEEDED

@@ -11,6 +11,7 @@ import click
 
 from spotwright.cli import SUCCEEDED
 from spotwright.cli.options import json_option, state_option
+from spotwright.records.folders import RunFolder
 from spotwright.runs import reading
 from spotwright.runs.reading import AttemptLog, find_run, list_runs, read_state
 from spotwright.views.account import account
@@ -22,7 +23,7 @@ __all__ = ["cancel", "logs", "report", "runs", "show"]
 @click.command()
 @state_option
 @json_option
-def runs(state: Path, as_json: bool) -> int:  # noqa: FBT001
+def runs(state: Path, as_json: bool) -> int:
     """List the runs of the state folder, newest last."""
     summaries = [summary(read_state(folder), folder.name, time.time()) for folder in list_runs(state)]
     click.echo(json.dumps(summaries) if as_json else runs_text(summaries))
@@ -33,7 +34,7 @@ def runs(state: Path, as_json: bool) -> int:  # noqa: FBT001
 @click.argument("name", metavar="RUN")
 @state_option
 @json_option
-def show(name: str, state: Path, as_json: bool) -> int:  # noqa: FBT001
+def show(name: str, state: Path, as_json: bool) -> int:
     """Show RUN: every task and attempt, where it ran, why it ended and what followed."""
     folder = find_run(state, name)
     view = run_view(read_state(folder), folder.name, time.time())
@@ -48,7 +49,7 @@ def show(name: str, state: Path, as_json: bool) -> int:  # noqa: FBT001
 @click.option("--follow", is_flag=True, help="Go on as the attempts write, until they have ended.")
 @state_option
 @json_option
-def logs(name: str, task: str | None, attempt: int | None, follow: bool, state: Path, as_json: bool) -> int:  # noqa: FBT001
+def logs(name: str, task: str | None, attempt: int | None, follow: bool, state: Path, as_json: bool) -> int:
     """Print the logs of RUN, of one TASK, or of one ATTEMPT of it; also those of attempts whose node was taken."""
     folder = find_run(state, name)
     if follow:
@@ -69,7 +70,7 @@ def logs(name: str, task: str | None, attempt: int | None, follow: bool, state: 
 @click.argument("name", metavar="RUN")
 @state_option
 @json_option
-def report(name: str, state: Path, as_json: bool) -> int:  # noqa: FBT001
+def report(name: str, state: Path, as_json: bool) -> int:
     """Say what RUN cost, what was wasted and what spot saved."""
     folder = find_run(state, name)
     counted = account(read_state(folder), time.time())
@@ -81,7 +82,7 @@ def report(name: str, state: Path, as_json: bool) -> int:  # noqa: FBT001
 @click.argument("name", metavar="RUN")
 @state_option
 @json_option
-def cancel(name: str, state: Path, as_json: bool) -> int:  # noqa: FBT001
+def cancel(name: str, state: Path, as_json: bool) -> int:
     """Cancel RUN, whoever drives it, and wait until nothing of it runs any more."""
     folder = find_run(state, name)
     ended = reading.cancel(folder)
@@ -92,7 +93,7 @@ def cancel(name: str, state: Path, as_json: bool) -> int:  # noqa: FBT001
     return SUCCEEDED
 
 
-def _follow(folder: reading.RunFolder, task: str | None, attempt: int | None, *, as_json: bool) -> None:
+def _follow(folder: RunFolder, task: str | None, attempt: int | None, *, as_json: bool) -> None:
     last: AttemptLog | None = None
     for log, text in reading.follow(folder, task, attempt):
         if as_json:

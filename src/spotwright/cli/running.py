@@ -29,23 +29,51 @@ from spotwright.views.runs import run_view, summary_text
 
 __all__ = ["resume", "run"]
 
-_CODES = {RunStatus.SUCCEEDED: SUCCEEDED, RunStatus.FAILED: FAILED, RunStatus.CANCELLED: STOPPED, RunStatus.STOPPED: STOPPED}
+_CODES = {
+    RunStatus.SUCCEEDED: SUCCEEDED,
+    RunStatus.FAILED: FAILED,
+    RunStatus.CANCELLED: STOPPED,
+    RunStatus.STOPPED: STOPPED,
+}
 
 
 @click.command()
 @click.argument("pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path))
 @click.option("--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline, where the file has several.")
-@click.option("--arg", "texts", metavar="NAME=VALUE", multiple=True, help="An argument; @env:VAR and @file:PATH keep it out of every record.")  # fmt: skip
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Instead of spotwright.yaml beside the pipeline.")  # fmt: skip
+@click.option(
+    "--arg",
+    "texts",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An argument; @env:VAR and @file:PATH keep the value out of every record.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Instead of spotwright.yaml beside the pipeline.",
+)
 @click.option("--seed", type=int, help="Decides every simulated interruption.  [default: drawn, and said]")
-@click.option("--taken-every", type=Duration(), metavar="DURATION", help="Take spot nodes away, on average this often.")
-@click.option("--time-scale", type=float, default=1.0, show_default=True, help="Waits of the simulated world pass this many times faster.")  # fmt: skip
-@click.option("--cache", type=click.Choice(CACHE_MODES), default="auto", show_default=True, help="Use earlier results; auto: unless nodes are taken.")  # fmt: skip
+@click.option("--taken-every", type=Duration(), help="Take spot nodes away, on average this often.")
+@click.option(
+    "--time-scale",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Waits of the simulated world pass this many times faster; work does not.",
+)
+@click.option(
+    "--cache",
+    type=click.Choice(CACHE_MODES),
+    default="auto",
+    show_default=True,
+    help="Use earlier results; auto: unless nodes are taken.",
+)
 @click.option("--no-cache", is_flag=True, help="The same as --cache off.")
 @click.option("--name", help="The run's name.  [default: the pipeline's with five letters]")
 @state_option
 @json_option
-def run(  # noqa: PLR0913 (one parameter an option)
+def run(
     pipeline_file: Path,
     pipeline_name: str | None,
     texts: tuple[str, ...],
@@ -54,10 +82,10 @@ def run(  # noqa: PLR0913 (one parameter an option)
     taken_every: float | None,
     time_scale: float,
     cache: str,
-    no_cache: bool,  # noqa: FBT001
+    no_cache: bool,
     name: str | None,
     state: Path,
-    as_json: bool,  # noqa: FBT001
+    as_json: bool,
 ) -> int:
     """Run PIPELINE (a .py with @dsl.pipeline, or compiled KFP YAML) on spot pools, on this machine.
 
@@ -84,7 +112,7 @@ def drive_prepared(prepared: Prepared, *, as_json: bool) -> int:
 @click.option("--as-compiled", is_flag=True, help="Do not look at the pipeline and configuration files again.")
 @state_option
 @json_option
-def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:  # noqa: FBT001
+def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
     """Go on with RUN after a crash, a stop or a failure; what succeeded is not run again.
 
     Where the pipeline's code changed since, what changed and what follows it runs again. A run that failed starts its
@@ -124,5 +152,3 @@ def _finish(folder: RunFolder, state: RunState, *, as_json: bool) -> int:
     if state.status is RunStatus.STOPPED:
         click.echo(f"stopped; go on with: spotwright resume {folder.name}", err=True)
     return _CODES.get(state.status, FAILED)
-
-

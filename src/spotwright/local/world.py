@@ -28,7 +28,7 @@ from spotwright.pipelines.executor import fingerprint
 from spotwright.supply.binding import Request
 from spotwright.supply.nodes import Bound, Drained, Happening, Key, NodeBooting, NodeGone, NodeReady, Noticed, Supply
 
-__all__ = ["Results", "World"]
+__all__ = ["Machine", "Results", "World"]
 
 PROGRESS_STEP = 0.05
 """How much progress must change before it is written to the journal again."""
@@ -45,25 +45,32 @@ class Results:
     keep: Callable[[str, Mapping[str, Any]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What of this machine a run uses: its processes, the watch over their progress, and the selector both wait in."""
+
+    selector: selectors.BaseSelector
+    processes: Processes
+    watch: Watch
+
+
 class World:
-    """The local world of one run. ``requests`` is asked for what other processes want (``cancel``) when it is woken."""
+    """The local world of one run. ``wakes`` tells what was asked for from outside (a stop, a cancel) since the last call."""
 
     def __init__(
         self,
-        *,
-        pools: Mapping[str, Pool],
+        machine: Machine,
         supply: Supply,
-        processes: Processes,
-        watch: Watch,
-        selector: selectors.BaseSelector,
         places: Places,
         clock: Clock,
+        *,
+        pools: Mapping[str, Pool],
         results: Results | None = None,
         wakes: Callable[[], list[Event]] = list,
     ) -> None:
-        self._pools, self._supply, self._processes, self._watch = pools, supply, processes, watch
-        self._selector, self._places, self._clock = selector, places, clock
-        self._results, self._wakes = results, wakes
+        self._selector, self._processes, self._watch = machine.selector, machine.processes, machine.watch
+        self._supply, self._places, self._clock = supply, places, clock
+        self._pools, self._results, self._wakes = pools, results, wakes
         self._facts: list[Event] = []
         self._requests: dict[str, Request] = {}
         self._seen: dict[Key, Seen] = {}
@@ -155,7 +162,9 @@ class World:
     def _submit(self, state: RunState, task: TaskState) -> None:
         planned = effective(state, task)
         rung = planned.ladder.rungs[task.last.rung]
-        constraints = replace(planned.work.constraints, tolerations=planned.work.constraints.tolerations + rung.tolerations)
+        constraints = replace(
+            planned.work.constraints, tolerations=planned.work.constraints.tolerations + rung.tolerations
+        )
         request = Request(rung.pools, planned.work.requests, constraints, planned.policy.grace_period)
         same = repr((request.pools, sorted(request.requests.items()), constraints, request.grace))
         self._supply.submit((task.path, task.last.number), self._requests.setdefault(same, request))
@@ -187,7 +196,12 @@ class World:
         known = self._fingerprints.pop(event.task, None)
         if known is not None and self._results is not None:
             task = state.tasks[event.task]
-            result = {"parameters": task.parameters, "artifacts": task.artifacts, "run": self._places.run, "task": task.path}
+            result = {
+                "parameters": task.parameters,
+                "artifacts": task.artifacts,
+                "run": self._places.run,
+                "task": task.path,
+            }
             self._results.keep(known, result)
 
     def _halt(self, state: RunState, event: Event) -> None:
@@ -322,4 +336,3 @@ class World:
         Drained: _on_drained,
         NodeGone: _on_gone,
     }
-

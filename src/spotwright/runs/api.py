@@ -96,8 +96,8 @@ class Run:
 
     def resume(self, *, progress: bool = True) -> Run:
         """Go on after a stop, a crash or a failure, with the pipeline's code as it is now. Waits for the end."""
-        process = _spawn({"resume": self.name, "state": str(self._folder.path.parent.parent)})
-        _listen(process, progress=progress)
+        process = _spawn({"resume": self.name, "state": str(self._folder.path.parent.parent), "progress": progress})
+        _listen(process)
         return Run(self._folder, process).wait()
 
     def _state(self) -> RunState:
@@ -148,9 +148,10 @@ def run(  # noqa: PLR0913 (each is an option of its own)
         "cache": cache,
         "state": str(Path(state).absolute()),
         "name": name,
+        "progress": progress and wait,
     }
     process = _spawn(request)
-    begun = _listen(process, progress=progress, until_begun=not wait)
+    begun = _listen(process, until_begun=not wait)
     folder = reading.find_run(Path(state), begun)
     started = Run(folder, process)
     return started.wait() if wait else started
@@ -177,7 +178,7 @@ def _spawn(request: Mapping[str, Any]) -> subprocess.Popen[str]:
     return process
 
 
-def _listen(process: subprocess.Popen[str], *, progress: bool, until_begun: bool = False) -> str:
+def _listen(process: subprocess.Popen[str], *, until_begun: bool = False) -> str:
     """Print the progress that the engine's process tells, until it ends or has begun. Returns the run's name.
 
     Raises the error that it ended with before the run began.
@@ -193,7 +194,7 @@ def _listen(process: subprocess.Popen[str], *, progress: bool, until_begun: bool
                 name = said["run"]
                 if until_begun:
                     return name
-            elif progress:
+            else:
                 print(said["line"])  # noqa: T201 (the user asked to see it)
     except KeyboardInterrupt:
         _stop(process)
@@ -212,5 +213,3 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
     if stream is None:
         raise ValueError("the process was started without pipes")
     return stream
-
-

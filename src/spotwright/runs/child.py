@@ -1,7 +1,7 @@
 """The engine's process behind the Python API: a request on standard input, one JSON line for everything there is to say.
 
-Lines are ``{"run": NAME}`` once the run has begun, ``{"line": TEXT}`` for progress, and ``{"error": TEXT, "kind": KIND}`` for
-what was wrong before it began. A reader that goes away does not stop the run.
+Lines are ``{"run": NAME}`` once the run has begun, ``{"line": TEXT}`` for progress where the request asks for it, and
+``{"error": TEXT, "kind": KIND}`` for what was wrong before it began. A reader that goes away does not stop the run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> int:
             begun.append(state.meta["run"])
             out.say(run=begun[0])
 
-    observers = (tell_name, PlainProgress(out))
+    observers = (tell_name, PlainProgress(out)) if request["progress"] else (tell_name,)
     try:
         if "resume" in request:
             folder = find_run(Path(request["state"]), request["resume"])

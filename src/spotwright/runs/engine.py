@@ -24,7 +24,7 @@ from spotwright.local.attempts import Places, steady_clock
 from spotwright.local.identity import Identity, mine, open_process
 from spotwright.local.processes import Processes
 from spotwright.local.watch import Watch
-from spotwright.local.world import Results, World
+from spotwright.local.world import Machine, Results, World
 from spotwright.pipelines.arguments import bind
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.graph import Pipeline
@@ -93,7 +93,10 @@ def start(prepared: Prepared, observers: Sequence[Observer] = ()) -> tuple[RunFo
             "time_scale": options.time_scale,
             "cache": options.cache,
         }
-        facts = [Event("created", clock(), data=meta), Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
+        facts = [
+            Event("created", clock(), data=meta),
+            Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}),
+        ]
         facts += [Event("note", clock(), data={"text": text}) for text in prepared.notes]
         state = RunState([prepared.stored.plan()])
         execute(folder, journal, state, facts, prepared.stored, prepared.secrets, observers)
@@ -120,11 +123,9 @@ def execute(
         places = places_of(folder, journal.epoch, secrets)
         supply = Supply(pools, seed=meta["seed"], scale=float(meta["time_scale"]), now=clock(), traces=stored.traces)
         with _processes(selector, folder) as processes:
-            world = World(
-                pools=pools, supply=supply, processes=processes, watch=Watch(selector), selector=selector,
-                places=places, clock=clock, results=_results(meta["cache"], state.plan.config, state_folder),
-                wakes=wakes.facts,
-            )  # fmt: skip
+            results = _results(meta["cache"], state.plan.config, state_folder)
+            machine = Machine(selector, processes, Watch(selector))
+            world = World(machine, supply, places, clock, pools=pools, results=results, wakes=wakes.facts)
             wakes.hurry = world.hurry
             world.begin(state)
             drive(state, journal, world, clock, facts=facts, observers=observers)
@@ -174,4 +175,3 @@ def _new_name(pipeline: str) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[:40] or "run"
     alphabet = "abcdefghjkmnpqrstvwxyz23456789"
     return f"{slug}-{''.join(randomness.choice(alphabet) for _ in range(5))}"
-

@@ -75,7 +75,9 @@ def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
     try:
         write_atomically(folder.plan(version), document)
     except OSError as error:
-        raise StateError(f"{folder.path}: cannot be written ({error.strerror}); free some space or use --state") from error
+        raise StateError(
+            f"{folder.path}: cannot be written ({error.strerror}); free some space or use --state"
+        ) from error
 
 
 def load_plans(folder: RunFolder) -> list[StoredPlan]:
@@ -88,7 +90,9 @@ def load_plans(folder: RunFolder) -> list[StoredPlan]:
             text, name = document["config"]["text"], document["config"]["path"]
             traces = {pool: Trace(gap, tuple(counts)) for pool, (gap, counts) in document["traces"].items()}
         except (OSError, ValueError, KeyError) as error:
-            raise StateError(f"{path}: cannot be read ({error}); the run cannot be shown or resumed without it") from error
+            raise StateError(
+                f"{path}: cannot be read ({error}); the run cannot be shown or resumed without it"
+            ) from error
         config = configuration.parse(text, name, traces_exist=False)
         plans.append(StoredPlan(compiled, config, document["taken_every"], traces))
     if not plans:

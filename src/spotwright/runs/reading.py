@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from spotwright.engine.state import RunState, RunStatus, TaskState, replay
+from spotwright.engine.fold import replay
+from spotwright.engine.state import RunState, RunStatus, TaskState
 from spotwright.errors import InputError, UnknownRun
 from spotwright.local.identity import Identity, open_process
 from spotwright.local.orders import LOG
@@ -78,14 +79,18 @@ def logs(folder: RunFolder, state: RunState, task: str | None = None, attempt: i
     A task whose result came from an earlier run has the logs of the attempt that made it. Raises :class:`UnknownRun`.
     """
     if task is not None and task not in state.tasks:
-        raise UnknownRun(f"run {folder.name} has no task {task!r}; its tasks are {', '.join(state.tasks) or 'not known yet'}")
+        raise UnknownRun(
+            f"run {folder.name} has no task {task!r}; its tasks are {', '.join(state.tasks) or 'not known yet'}"
+        )
     tasks = [state.tasks[task]] if task is not None else list(state.tasks.values())
     found = [item for each in tasks for item in _logs_of(folder, each)]
     if attempt is not None:
         found = [(at, log) for at, log in found if log.attempt == attempt]
         if not found:
             count = len(tasks[0].attempts)
-            raise UnknownRun(f"task {task} of run {folder.name} has {count} attempt{'s' * (count != 1)}, not an attempt {attempt}")
+            raise UnknownRun(
+                f"task {task} of run {folder.name} has {count} attempt{'s' * (count != 1)}, not an attempt {attempt}"
+            )
     return [log for _, log in sorted(found, key=lambda item: item[0])]
 
 
@@ -158,4 +163,6 @@ def _wait_for_end(folder: RunFolder, timeout: float) -> RunState:
             state = read_state(folder)
             return state if state.status is not RunStatus.RUNNING else cancel_dead(folder)
         time.sleep(_POLL)
-    raise InputError(f"run {folder.name} was asked to cancel and has not ended within {timeout:g}s; look at 'spotwright show'")
+    raise InputError(
+        f"run {folder.name} was asked to cancel and has not ended within {timeout:g}s; look at 'spotwright show'"
+    )

@@ -18,7 +18,8 @@ from spotwright.engine.decide import StillSnapshot, decide
 from spotwright.engine.events import Event
 from spotwright.engine.loop import Clock, Observer
 from spotwright.engine.plan import Plan, Planned
-from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus, fold, replay
+from spotwright.engine.fold import fold, replay
+from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus
 from spotwright.errors import InputError
 from spotwright.local.attempts import Seen, end_data, steady_clock
 from spotwright.local.recovery import settle_all, sweep
@@ -97,7 +98,8 @@ def _lost_nodes(state: RunState, clock: Clock) -> list[Event]:
     """The simulated nodes went with the engine that simulated them."""
     gone = [node for node in state.nodes.values() if node.gone_at is None]
     return [
-        Event("node", clock(), data={"node": n.name, "pool": n.pool, "state": "gone", "why": "the engine went"}) for n in gone
+        Event("node", clock(), data={"node": n.name, "pool": n.pool, "state": "gone", "why": "the engine went"})
+        for n in gone
     ]
 
 
