@@ -34,7 +34,7 @@ bench: ## measure speed and size, ours beside kfp.local
 
 docs: ## write the generated pages again
 	@scripts/bootstrap dev
-	@$(BIN)/python scripts/make_docs.py
+	@set -e; for script in scripts/make_*.py; do $(BIN)/python $$script; done
 
 lock: ## pin every dependency again; ARGS=--upgrade for the newest versions
 	@scripts/lock $(ARGS)
