@@ -1,0 +1,146 @@
+"""The order of the rules, one hard case at a time. The recorded endings stand in test_cause_corpus.py."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spotwright.model.attempts import Cause, Condition, ContainerEnd, Signals
+from spotwright.scheduling.cause import classify
+
+DRAINED = Condition("DisruptionTarget", reason="EvictionByEvictionAPI")
+ALIVE = Condition("Ready")
+
+
+def cause(**signals: object) -> Cause:
+    return classify(Signals(**signals)).cause  # type: ignore[arg-type]
+
+
+def test_cancelled_stands_above_success() -> None:
+    assert cause(cancelled=True, exit_code=0, outputs_complete=True) is Cause.CANCELLED
+
+
+def test_outputs_that_nobody_looked_for_are_no_success() -> None:
+    assert cause(exit_code=0) is Cause.FAILED
+
+
+def test_a_missing_output_is_no_success_whatever_else_is_said() -> None:
+    assert cause(exit_code=0, outputs_complete=True, missing_outputs=("model",)) is Cause.FAILED
+
+
+def test_a_signal_is_no_exit_0() -> None:
+    assert cause(exit_code=0, signal=9, outputs_complete=True) is Cause.FAILED
+
+
+def test_the_exit_code_of_the_container_main_counts_where_there_is_no_exit_record() -> None:
+    containers = (ContainerEnd("wait", exit_code=1), ContainerEnd("main", exit_code=0))
+
+    assert cause(containers=containers, outputs_complete=True) is Cause.SUCCEEDED
+
+
+def test_a_single_container_is_the_main_one_under_any_name() -> None:
+    assert cause(containers=(ContainerEnd("pytorch", exit_code=0),), outputs_complete=True) is Cause.SUCCEEDED
+
+
+def test_a_failure_after_a_notice_is_an_interruption() -> None:
+    assert cause(noticed=True, exit_code=1) is Cause.INTERRUPTED
+
+
+def test_a_drain_that_a_notice_caused_is_an_interruption() -> None:
+    assert cause(noticed=True, moved="drained", exit_code=143) is Cause.INTERRUPTED
+
+
+def test_a_node_that_is_gone_because_we_moved_the_work_is_a_disruption() -> None:
+    assert cause(moved="consolidated", node_gone=True, exit_code=143) is Cause.DISRUPTED
+
+
+def test_an_eviction_through_the_api_is_a_disruption_while_the_node_lives() -> None:
+    assert cause(conditions=(DRAINED,), node_conditions=(ALIVE,), exit_code=143, spot=True) is Cause.DISRUPTED
+
+
+def test_an_eviction_through_the_api_is_an_interruption_where_the_node_is_gone() -> None:
+    assert cause(conditions=(DRAINED,), node_gone=True, exit_code=143, spot=True) is Cause.INTERRUPTED
+
+
+def test_a_preemption_by_priority_stays_one_although_the_node_is_gone_by_now() -> None:
+    preempted = Condition("DisruptionTarget", reason="PreemptionByScheduler")
+
+    assert cause(conditions=(preempted,), node_gone=True) is Cause.DISRUPTED
+
+
+def test_a_condition_that_is_no_longer_true_says_nothing() -> None:
+    withdrawn = Condition("DisruptionTarget", "False", "EvictionByEvictionAPI")
+
+    assert cause(conditions=(withdrawn,), exit_code=1) is Cause.FAILED
+
+
+def test_a_preemption_that_is_not_scheduled_any_more_says_nothing() -> None:
+    assert cause(node_conditions=(Condition("PreemptionScheduled", "False"),), exit_code=1) is Cause.FAILED
+
+
+@pytest.mark.parametrize(
+    ("spot", "expected"), [(True, Cause.INTERRUPTED), (None, Cause.INTERRUPTED), (False, Cause.DISRUPTED)]
+)
+def test_a_node_shutdown_is_the_providers_unless_the_node_is_known_not_to_be_spot(
+    spot: bool | None, expected: Cause
+) -> None:
+    assert cause(phase="Failed", reason="Terminated", spot=spot) is expected
+
+
+def test_an_exit_code_that_came_before_the_node_fell_silent_counts() -> None:
+    assert cause(exit_code=1, node_taints=("node.kubernetes.io/unreachable",)) is Cause.FAILED
+
+
+def test_an_eviction_for_storage_is_a_disruption_where_kubernetes_calls_it_one() -> None:
+    by_kubelet = Condition("DisruptionTarget", reason="TerminationByKubelet")
+    message = "Container main was using 2Gi, exceeds the local ephemeral storage limit"
+
+    assert cause(reason="Evicted", message=message, conditions=(by_kubelet,)) is Cause.DISRUPTED
+    assert cause(reason="Evicted", message=message) is Cause.FAILED
+
+
+def test_a_pod_that_was_deleted_on_a_living_node_was_moved_whatever_its_exit_code() -> None:
+    assert cause(pod_deleted=True, node_conditions=(ALIVE,), exit_code=1) is Cause.DISRUPTED
+
+
+def test_memory_counted_by_the_kernel_does_not_outweigh_our_own_time_limit() -> None:
+    assert cause(timed_out=True, oom_kills=1, signal=9) is Cause.TIMED_OUT
+
+
+def test_memory_counted_by_the_kernel_does_not_outweigh_an_environment_that_was_never_there() -> None:
+    assert cause(start_error="no such package", oom_kills=1) is Cause.START_UP
+
+
+def test_a_container_that_waits_beside_one_that_ended_is_no_start_up_error() -> None:
+    containers = (ContainerEnd("main", exit_code=1), ContainerEnd("proxy", waiting="ImagePullBackOff"))
+
+    assert cause(containers=containers) is Cause.FAILED
+
+
+def test_no_signal_at_all_means_lost() -> None:
+    assert classify(Signals()).cause is Cause.LOST
+
+
+def test_the_sentence_names_the_signal_that_no_one_can_explain() -> None:
+    assert classify(Signals(exit_code=143)).why == "it was ended by SIGTERM, and nothing says that its node was to go"
+
+
+def test_the_sentence_names_the_outputs_that_are_missing() -> None:
+    ending = classify(Signals(exit_code=0, outputs_complete=False, missing_outputs=("model", "metrics")))
+
+    assert ending.why == "it exited with 0 without its output model, metrics"
+    assert ending.evidence == {"exit_code": 0, "missing_outputs": ["model", "metrics"]}
+
+
+def test_an_unknown_exit_code_above_128_is_told_as_it_is() -> None:
+    assert classify(Signals(exit_code=255)).why == "it exited with 255"
+
+
+def test_the_evidence_holds_what_decided_as_plain_data() -> None:
+    signals = Signals(exit_code=143, node_taints=("aws-node-termination-handler/spot-itn",), spot=True)
+
+    assert json.loads(json.dumps(classify(signals).evidence)) == {
+        "exit_code": 143,
+        "sign": "aws-node-termination-handler/spot-itn",
+    }
