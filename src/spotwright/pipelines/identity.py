@@ -52,7 +52,7 @@ def code_fingerprint(task: TaskSpec) -> str:
     return _digest(
         {
             "code": _code(task),
-            "dag": task.dag,
+            "pipeline": task.dag is not None,
             "parameters": _wiring(task.parameters),
             "artifacts": _wiring(task.artifacts),
             "parameter_specs": {name: asdict(spec) for name, spec in task.parameter_specs.items()},

@@ -7,7 +7,7 @@ import of ``kfp`` stands inside a function.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -15,8 +15,6 @@ from typing import Any
 from spotwright.pipelines.compiled import Compiled, sorted_json
 
 __all__ = ["candidates", "mended", "rebuilt", "to_compiled"]
-
-_MERGE_PARAMETERS = ("main_deployment_config", "sub_pipeline_spec", "main_platform_spec", "sub_platform_spec")
 
 
 def candidates(module: ModuleType) -> dict[str, Any]:
@@ -65,33 +63,38 @@ def rebuilt(pipeline: Any) -> Any:
 
 @contextmanager
 def mended() -> Iterator[None]:
-    """Fold nested pipelines together without giving two tasks one executor, while the block runs.
+    """Fold nested pipelines together soundly, and every time with the same names, while the block runs.
 
-    The SDK renames executors one after another, in the random order of a protobuf map, and copies settings of executors
-    that it has not renamed yet (``_merge_deployment_spec`` in ``pipeline_spec_builder.py``, SDK 2.0 to 2.17): see
-    :mod:`spotwright.pipelines.labels`. Here all new names are chosen first. An SDK that has another function in that place
-    is left alone; the result is checked in any case.
+    The SDK renames executors one after another, in the random order of a protobuf map, so that two tasks may end up with
+    one; and it copies settings of executors that it has not renamed yet (``_merge_deployment_spec`` in
+    ``pipeline_spec_builder.py``, SDK 2.0 to 2.17; see :mod:`spotwright.pipelines.labels`). Here all new names are chosen
+    first, in the order of the old ones. An SDK with other functions in that place is left alone; the result is checked in
+    any case.
     """
     from kfp.compiler import pipeline_spec_builder as builder
 
-    original = getattr(builder, "_merge_deployment_spec", None)
-    if original is None or tuple(inspect.signature(original).parameters) != _MERGE_PARAMETERS:
-        yield
-        return
-    builder._merge_deployment_spec = _merge_at_once  # noqa: SLF001 - there is no public place to mend it
+    theirs = {name: getattr(builder, name, None) for name in _MENDED}
+    fits = all(function is not None and _takes_the_same(function, _MENDED[name]) for name, function in theirs.items())
     try:
+        for name, function in _MENDED.items() if fits else ():
+            setattr(builder, name, function)
         yield
     finally:
-        builder._merge_deployment_spec = original  # noqa: SLF001
+        for name, original in theirs.items() if fits else ():
+            setattr(builder, name, original)
 
 
-def _merge_at_once(
+def _takes_the_same(theirs: Any, ours: Any) -> bool:
+    return list(inspect.signature(theirs).parameters) == list(inspect.signature(ours).parameters)
+
+
+def _merge_executors(
     main_deployment_config: Any, sub_pipeline_spec: Any, main_platform_spec: Any, sub_platform_spec: Any
 ) -> None:
     from google.protobuf import json_format
 
     executors = json_format.MessageToDict(sub_pipeline_spec.deployment_spec).get("executors") or {}
-    labels = _fresh_labels(executors, set(main_deployment_config.executors))
+    labels = _fresh_names(executors, set(main_deployment_config.executors))
     for component in sub_pipeline_spec.components.values():
         if component.executor_label:
             component.executor_label = labels[component.executor_label]
@@ -103,13 +106,25 @@ def _merge_at_once(
             settings[labels[old]].CopyFrom(setting)
 
 
-def _fresh_labels(executors: Mapping[str, Any], taken: set[str]) -> dict[str, str]:
-    """New names for executors, by the old ones, numbered as the SDK numbers them."""
-    labels = {}
-    for old in sorted(executors):
+def _merge_components(main_pipeline_spec: Any, sub_pipeline_spec: Any) -> None:
+    names = _fresh_names(sub_pipeline_spec.components, set(main_pipeline_spec.components))
+    for component in (*sub_pipeline_spec.components.values(), sub_pipeline_spec.root):
+        for task in component.dag.tasks.values():
+            task.component_ref.name = names[task.component_ref.name]
+    for old, component in sub_pipeline_spec.components.items():
+        main_pipeline_spec.components[names[old]].CopyFrom(component)
+
+
+_MENDED = {"_merge_deployment_spec": _merge_executors, "_merge_component_spec": _merge_components}
+
+
+def _fresh_names(old_names: Iterable[str], taken: set[str]) -> dict[str, str]:
+    """New names by the old ones, numbered as the SDK numbers them."""
+    names = {}
+    for old in sorted(old_names):
         new, number = old, 2
         while new in taken:
             new, number = f"{old}-{number}", number + 1
         taken.add(new)
-        labels[old] = new
-    return labels
+        names[old] = new
+    return names
