@@ -16,9 +16,9 @@ from pathlib import Path
 from spotwright import config as configuration
 from spotwright.engine.decide import StillSnapshot, decide
 from spotwright.engine.events import Event
+from spotwright.engine.fold import fold, replay
 from spotwright.engine.loop import Clock, Observer
 from spotwright.engine.plan import Plan, Planned
-from spotwright.engine.fold import fold, replay
 from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus
 from spotwright.errors import InputError
 from spotwright.local.attempts import Seen, end_data, steady_clock
