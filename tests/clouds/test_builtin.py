@@ -1,0 +1,82 @@
+"""The built-in pair of pools places what the guides of the providers write."""
+
+from __future__ import annotations
+
+import pytest
+
+from spotwright import clouds
+from spotwright.model.placing import Constraints, Expression, Term
+from spotwright.model.pools import Pool
+
+
+def lands_on(constraints: Constraints) -> list[str]:
+    pools = clouds.built_in_pools().values()
+    return [pool.name for pool in pools if not constraints.refusal(clouds.labels(pool), clouds.taints(pool))]
+
+
+def affinity(key: str, operator: str, *values: str) -> Constraints:
+    return Constraints(required=(Term((Expression(key, operator, values),)),))
+
+
+def test_the_pair_is_one_spot_and_one_on_demand_pool_in_this_order() -> None:
+    assert [(pool.name, pool.is_spot) for pool in clouds.built_in_pools().values()] == [
+        ("spot", True),
+        ("on-demand", False),
+    ]
+
+
+def test_work_that_says_nothing_may_go_to_both() -> None:
+    assert lands_on(Constraints()) == ["spot", "on-demand"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kubernetes.azure.com/scalesetpriority", "spot"),
+        ("cloud.google.com/gke-spot", "true"),
+        ("cloud.google.com/gke-provisioning", "spot"),
+        ("cloud.google.com/gke-preemptible", "true"),
+        ("eks.amazonaws.com/capacityType", "SPOT"),
+        ("karpenter.sh/capacity-type", "spot"),
+    ],
+)
+def test_required_affinity_on_a_spot_label_lands_on_spot(key: str, value: str) -> None:
+    assert lands_on(affinity(key, "In", value)) == ["spot"]
+    assert lands_on(Constraints(selector={key: value})) == ["spot"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("cloud.google.com/gke-provisioning", "standard"),
+        ("eks.amazonaws.com/capacityType", "ON_DEMAND"),
+        ("karpenter.sh/capacity-type", "on-demand"),
+    ],
+)
+def test_required_affinity_on_an_on_demand_label_lands_on_on_demand(key: str, value: str) -> None:
+    assert lands_on(affinity(key, "In", value)) == ["on-demand"]
+
+
+@pytest.mark.parametrize("key", ["kubernetes.azure.com/scalesetpriority", "cloud.google.com/gke-spot"])
+def test_where_on_demand_nodes_carry_no_label_its_absence_keeps_off_spot(key: str) -> None:
+    assert lands_on(affinity(key, "DoesNotExist")) == ["on-demand"]
+
+
+@pytest.fixture(params=["spot", "on-demand"])
+def built_in(request: pytest.FixtureRequest) -> Pool:
+    return clouds.built_in_pools()[request.param]
+
+
+def test_a_node_has_room_for_the_four_gpus_of_the_guide(built_in: Pool) -> None:
+    assert built_in.node == {"cpu": 8_000, "memory": 32 * 2**30, "nvidia.com/gpu": 4}
+
+
+def test_nothing_is_taken_unless_asked_for(built_in: Pool) -> None:
+    assert built_in.simulate.taken_every is None
+    assert built_in.simulate.trace is None
+    assert built_in.lifetime is None
+
+
+def test_waits_are_short_and_nothing_has_a_price(built_in: Pool) -> None:
+    assert (built_in.notice, built_in.simulate.boot, built_in.max_nodes) == (2.0, 0.5, 10)
+    assert built_in.price is None

@@ -1,0 +1,172 @@
+"""What the providers set by themselves, and how it meets what the configuration says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spotwright import clouds
+from spotwright.model.placing import Taint
+from spotwright.model.pools import Capacity, Pool, Provider
+
+AKS_SPOT = Taint("kubernetes.azure.com/scalesetpriority", "spot")
+GPU = Taint("nvidia.com/gpu", "present")
+GKE_SPOT = Taint("cloud.google.com/gke-spot", "true")
+
+
+def pool(provider: Provider, capacity: Capacity = Capacity.SPOT, **fields: object) -> Pool:
+    return replace(Pool(name="workers", capacity=capacity, provider=provider), **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("provider", "key", "spot", "on_demand"),
+    [
+        (Provider.AKS, "kubernetes.azure.com/scalesetpriority", "spot", None),
+        (Provider.GKE, "cloud.google.com/gke-spot", "true", None),
+        (Provider.GKE, "cloud.google.com/gke-provisioning", "spot", "standard"),
+        (Provider.EKS, "eks.amazonaws.com/capacityType", "SPOT", "ON_DEMAND"),
+        (Provider.KARPENTER, "karpenter.sh/capacity-type", "spot", "on-demand"),
+    ],
+)
+def test_the_capacity_label_says_how_the_node_is_sold(
+    provider: Provider, key: str, spot: str, on_demand: str | None
+) -> None:
+    assert clouds.labels(pool(provider)).get(key) == spot
+    assert clouds.labels(pool(provider, Capacity.ON_DEMAND)).get(key) == on_demand
+
+
+@pytest.mark.parametrize(
+    ("provider", "key"),
+    [
+        (Provider.AKS, "kubernetes.azure.com/agentpool"),
+        (Provider.GKE, "cloud.google.com/gke-nodepool"),
+        (Provider.EKS, "eks.amazonaws.com/nodegroup"),
+        (Provider.KARPENTER, "karpenter.sh/nodepool"),
+    ],
+)
+def test_the_pool_label_is_the_pools_name(provider: Provider, key: str) -> None:
+    assert clouds.labels(pool(provider))[key] == "workers"
+
+
+def test_a_generic_pool_has_no_label_but_its_own() -> None:
+    assert clouds.labels(pool(Provider.GENERIC, labels={"gpu": "true"})) == {"gpu": "true"}
+
+
+def test_the_machine_and_the_only_zone_are_labels_everywhere() -> None:
+    seen = clouds.labels(pool(Provider.GENERIC, machine="e2-standard-4", zones=("europe-west1-b",)))
+
+    assert seen == {
+        "node.kubernetes.io/instance-type": "e2-standard-4",
+        "topology.kubernetes.io/zone": "europe-west1-b",
+    }
+
+
+def test_several_zones_are_no_label_of_the_pool() -> None:
+    assert "topology.kubernetes.io/zone" not in clouds.labels(pool(Provider.GKE, zones=("a", "b")))
+
+
+def test_a_label_of_the_configuration_stands_above_the_providers() -> None:
+    named = pool(Provider.AKS, labels={"kubernetes.azure.com/agentpool": "spotgpu"})
+
+    assert clouds.labels(named)["kubernetes.azure.com/agentpool"] == "spotgpu"
+
+
+def test_aks_labels_gpu_nodes() -> None:
+    assert clouds.labels(pool(Provider.AKS, node={"nvidia.com/gpu": 1}))["kubernetes.azure.com/accelerator"] == "nvidia"
+    assert "kubernetes.azure.com/accelerator" not in clouds.labels(pool(Provider.AKS, node={"cpu": 1000}))
+
+
+def test_aks_taints_spot_nodes_by_itself_and_no_others() -> None:
+    assert clouds.taints(pool(Provider.AKS)) == (AKS_SPOT,)
+    assert clouds.taints(pool(Provider.AKS, Capacity.ON_DEMAND)) == ()
+
+
+def test_gke_taints_gpu_nodes_of_either_kind_by_itself() -> None:
+    assert clouds.taints(pool(Provider.GKE, node={"nvidia.com/gpu": 4})) == (GPU,)
+    assert clouds.taints(pool(Provider.GKE, Capacity.ON_DEMAND, node={"nvidia.com/gpu": 4})) == (GPU,)
+
+
+def test_gke_does_not_taint_spot_pools_made_by_hand() -> None:
+    assert clouds.taints(pool(Provider.GKE)) == ()
+    assert clouds.taints(pool(Provider.GKE, taints=(GKE_SPOT,))) == (GKE_SPOT,)
+
+
+@pytest.mark.parametrize("provider", [Provider.EKS, Provider.KARPENTER, Provider.GENERIC])
+def test_the_others_add_no_taint(provider: Provider) -> None:
+    own = Taint("team", "a")
+
+    assert clouds.taints(pool(provider, taints=(own,), node={"nvidia.com/gpu": 1})) == (own,)
+
+
+def test_no_taint_is_there_twice() -> None:
+    assert clouds.taints(pool(Provider.AKS, taints=(AKS_SPOT, AKS_SPOT))) == (AKS_SPOT,)
+
+
+def test_a_taint_said_with_another_value_stays_the_only_one_of_its_key_and_effect() -> None:
+    own = Taint("nvidia.com/gpu", "a100")
+
+    assert clouds.taints(pool(Provider.GKE, taints=(own,), node={"nvidia.com/gpu": 1})) == (own,)
+
+
+@pytest.mark.parametrize(
+    "taint", [AKS_SPOT, GKE_SPOT, Taint("preemptible", "true"), Taint("karpenter.sh/capacity-type", "spot")]
+)
+def test_known_keys_mean_spot_with_every_provider(taint: Taint) -> None:
+    assert all(clouds.is_spot_taint(pool(provider), taint) for provider in Provider)
+
+
+@pytest.mark.parametrize(
+    ("provider", "capacity", "expected"),
+    [
+        (Provider.GENERIC, Capacity.SPOT, True),
+        (Provider.GENERIC, Capacity.ON_DEMAND, False),
+        (Provider.AKS, Capacity.SPOT, False),
+        (Provider.EKS, Capacity.SPOT, False),
+    ],
+)
+def test_an_unknown_taint_means_spot_on_generic_spot_pools_only(
+    provider: Provider, capacity: Capacity, expected: bool
+) -> None:
+    assert clouds.is_spot_taint(pool(provider, capacity), Taint("cheap")) is expected
+
+
+def test_a_gpu_taint_never_means_spot() -> None:
+    assert not clouds.is_spot_taint(pool(Provider.GENERIC), GPU)
+
+
+@pytest.mark.parametrize(
+    ("taint", "expected"),
+    [
+        (GPU, True),
+        (Taint("amd.com/gpu"), True),
+        (Taint("sku", "gpu"), True),
+        (Taint("sku", "large"), False),
+        (AKS_SPOT, False),
+    ],
+)
+def test_gpu_taints_are_known_by_resource_or_by_the_sku_of_aks(taint: Taint, expected: bool) -> None:
+    assert clouds.is_gpu_taint(taint) is expected
+
+
+def test_the_notice_is_what_each_provider_promises_at_best() -> None:
+    assert {provider: clouds.default_notice(provider) for provider in Provider} == {
+        Provider.AKS: 30.0,
+        Provider.GKE: 30.0,
+        Provider.EKS: 120.0,
+        Provider.KARPENTER: 120.0,
+        Provider.GENERIC: 30.0,
+    }
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(clouds.__all__) == {
+        "GPU_TAINT_KEYS",
+        "SPOT_TAINT_KEYS",
+        "built_in_pools",
+        "default_notice",
+        "is_gpu_taint",
+        "is_spot_taint",
+        "labels",
+        "taints",
+    }
