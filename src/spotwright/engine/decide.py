@@ -3,13 +3,16 @@
 It looks only at what needs a decision: the tasks in ``state.todo`` and the timers that are due. The loop folds the answer,
 asks again until there is nothing more to say, commits everything in one transaction and then performs it. What follows an
 attempt is the design's table (:mod:`spotwright.scheduling.budgets`); this module only puts it into events.
+
+Attempts that have ended are closed before anything else is decided, and alone: so an engine that takes a run up can close
+what it found and look again before something new starts.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from spotwright.engine.events import Event
@@ -17,12 +20,14 @@ from spotwright.engine.plan import Planned
 from spotwright.engine.signals import read_signals
 from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState, TaskStatus
 from spotwright.engine.values import dag_outputs, inputs_of
+from spotwright.errors import InputError
 from spotwright.model.attempts import Cause, Ending
-from spotwright.scheduling import deadline
-from spotwright.scheduling.budgets import Next, Then, after_attempt, first_rung, next_rung_while_pending
+from spotwright.scheduling import budgets, deadline
+from spotwright.scheduling.budgets import Next, Then
 from spotwright.scheduling.cause import classify
+from spotwright.scheduling.deadline import Choice
 
-__all__ = ["Snapshot", "StillSnapshot", "decide", "next_moment"]
+__all__ = ["Snapshot", "StillSnapshot", "decide", "effective", "next_moment"]
 
 
 class Snapshot(Protocol):
@@ -45,7 +50,7 @@ class StillSnapshot:
     reasons: Mapping[str, str] = field(default_factory=dict)
     full: frozenset[str] = frozenset()
 
-    def cached(self, task: TaskState) -> Mapping[str, Any] | None:
+    def cached(self, task: TaskState) -> Mapping[str, Any] | None:  # noqa: ARG002  # a port's method takes what it takes
         """No earlier results."""
         return None
 
@@ -62,28 +67,45 @@ def decide(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
     """Everything that can be decided from this state at ``now`` (Unix seconds). Empty: nothing to do but wait."""
     if state.status is not RunStatus.RUNNING:
         return []
+    todo = [state.tasks[path] for path in state.todo]
+    closed = [_close(state, task, snapshot, now) for task in todo if task.is_unjudged]
+    if closed:
+        return closed
     if state.halting:
         return _halt(state, now)
     if not state.unfolded:
         return [Event("unfolded", now)]
-    decisions = [event for path in state.todo for event in _decide_task(state, state.tasks[path], snapshot, now)]
+    decisions = [event for task in todo for event in _decide_task(state, task, snapshot, now)]
     decisions += _due(state, snapshot, now)
     return decisions or _finish(state, now)
 
 
 def next_moment(state: RunState) -> float | None:
     """When the next timer is due (Unix seconds); ``None`` where no decision waits for time to pass."""
+    if state.halting:
+        return None
     while state.timers and not _is_current(state, *state.timers[0]):
         heapq.heappop(state.timers)  # entries are left behind when a task moves on
     return state.timers[0][0] if state.timers else None
 
 
+def effective(state: RunState, task: TaskState) -> Planned:
+    """The task's plan, with the settings that depend on its inputs filled in once they are known.
+
+    Raises :class:`InputError` where they cannot be filled in.
+    """
+    if not task.plan.spec.deferred:
+        return task.plan
+    return state.plan.settle(task.plan, inputs_of(state, task).parameters)
+
+
+# A task may start
+
+
 def _decide_task(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Iterator[Event]:
-    if _is_open_end(task):
-        yield _after(state, task, now)
-    elif task.status is TaskStatus.OPEN:
+    if task.status is TaskStatus.OPEN:
         yield Event("completed", now, task.path, data=dag_outputs(state, task))
-    elif task.status is TaskStatus.READY and not state.failed:
+    elif task.status is TaskStatus.READY:
         yield _start(state, task, snapshot, now)
 
 
@@ -97,60 +119,57 @@ def _start(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
 
 
 def _place(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
-    planned = effective(state, task)
-    if not planned.ladder.rungs:
-        reasons = "; ".join(f"{pool}: {why}" for pool, why in planned.ladder.refusals.items())
-        return Event("failed", now, task.path, data={"why": f"it fits no pool: {reasons}"})
-    number = len(task.attempts) + 1
-    if planned.policy.deadline is not None:
-        choice = deadline.choose(_outlook(state, task, planned, now), planned.ladder, snapshot.has_room)
-        return _placed(state, task, planned, number, choice.rung, choice.why, now, until=choice.until)
-    rung = task.next_rung
-    if rung is None:
-        rung = first_rung(task.spent, planned.policy, planned.ladder)
-    until = now + planned.policy.pending_timeout / state.time_scale
-    return _placed(state, task, planned, number, rung, "", now, until=until)
+    try:
+        planned = effective(state, task)
+    except InputError as error:  # a value that came out of an upstream task asks for what cannot be
+        return Event("failed", now, task.path, data={"why": str(error)})
+    if planned.policy.deadline is None:
+        choice = _patient(state, planned, _rung(task, planned), now)
+    else:
+        outlook = _outlook(state, task, planned, task.spent.interruptions, now)
+        choice = deadline.choose(outlook, planned.ladder, snapshot.has_room, _kept_rung(task))
+    return _placed("placed", task, len(task.attempts) + 1, planned, choice, now)
 
 
-def _placed(
-    state: RunState,
-    task: TaskState,
-    planned: Planned,
-    number: int,
-    rung: int,
-    why: str,
-    now: float,
-    *,
-    until: float | None,
-    kind: str = "placed",
-) -> Event:
-    data = {"rung": rung, "pools": list(planned.ladder.rungs[rung].pools), "until": until}
-    if why:
-        data["why"] = why
+def _rung(task: TaskState, planned: Planned) -> int:
+    if task.next_rung is not None:
+        return task.next_rung
+    return budgets.first_rung(task.spent, planned.policy, planned.ladder)
+
+
+def _kept_rung(task: TaskState) -> int | None:
+    """The rung that rows 4 and 5 keep the task on, also under a deadline."""
+    cause = task.last.cause if task.attempts else None
+    return task.next_rung if cause is Cause.DISRUPTED or (cause is not None and cause.is_error) else None
+
+
+def _patient(state: RunState, planned: Planned, rung: int, now: float) -> Choice:
+    return Choice(rung, "", now + planned.policy.pending_timeout / state.time_scale)
+
+
+def _placed(kind: str, task: TaskState, number: int, planned: Planned, choice: Choice, now: float) -> Event:
+    data = {"rung": choice.rung, "pools": list(planned.ladder.rungs[choice.rung].pools), "until": choice.until}
+    if choice.why:
+        data["why"] = choice.why
     return Event(kind, now, task.path, number, data)
 
 
-def effective(state: RunState, task: TaskState) -> Planned:
-    """The task's plan, with the settings that depend on its inputs filled in once they are known."""
-    if not task.plan.spec.deferred:
-        return task.plan
-    return state.plan.settle(task.plan, inputs_of(state, task).parameters)
+# An attempt has ended
 
 
-def _after(state: RunState, task: TaskState, now: float) -> Event:
+def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
     """Close an ended attempt: its one cause, and what follows by the table."""
     attempt = task.last
     ending = classify(read_signals(attempt.ended or {}))
     planned = effective(state, task)
-    following = after_attempt(ending.cause, task.spent, attempt.place, planned.policy, planned.ladder)
+    following = budgets.after_attempt(ending.cause, task.spent, attempt.place, planned.policy, planned.ladder)
     if following.then is Then.RETRY and planned.policy.deadline is not None:
-        following = _under_deadline(state, task, planned, ending, following, now)
-    due = now + following.wait / state.time_scale if following.wait else None
-    return _decided(task, attempt, ending, following, due, now)
+        following = _under_deadline(state, task, planned, ending.cause, following, snapshot, now)
+    return _decided(state, task, attempt, ending, following, now)
 
 
 def _decided(
-    task: TaskState, attempt: AttemptState, ending: Ending, following: Next, due: float | None, now: float
+    state: RunState, task: TaskState, attempt: AttemptState, ending: Ending, following: Next, now: float
 ) -> Event:
     data: dict[str, Any] = {
         "cause": ending.cause.value,
@@ -160,75 +179,96 @@ def _decided(
     }
     if following.then is Then.RETRY:
         data["rung"] = following.rung
-    if due is not None:
-        data["due"], data["wait"] = due, following.wait
+    if following.wait:
+        data["due"], data["wait"] = now + following.wait / state.time_scale, following.wait
     if ending.evidence:
         data["evidence"] = dict(ending.evidence)
     return Event("decided", now, task.path, attempt.number, data)
 
 
 def _under_deadline(
-    state: RunState, task: TaskState, planned: Planned, ending: Ending, following: Next, now: float
+    state: RunState, task: TaskState, planned: Planned, cause: Cause, following: Next, snapshot: Snapshot, now: float
 ) -> Next:
-    """Row 8: no backoff once only on-demand can still finish; the rung is chosen when the attempt is placed."""
-    outlook = _outlook(state, task, planned, now, spent=task.spent.after(ending.cause).interruptions)
-    wait = 0.0 if outlook.only_on_demand else following.wait
-    return Next(following.then, following.why, following.rung, wait)
+    """Row 8 in place of row 6: the rung by the deadline, and a backoff that never passes the last moment."""
+    spent = task.spent.after(cause)
+    outlook = _outlook(state, task, planned, spent.interruptions, now)
+    ladder, wait, rung = planned.ladder, following.wait, following.rung
+    if cause.is_interruption:
+        rung = deadline.choose(outlook, ladder, snapshot.has_room).rung
+        wait = budgets.backoff(spent, task.last.place, ladder.rungs[rung].pools, planned.policy)
+    if ladder.on_demand and outlook.last_moment is not None:
+        wait = max(0.0, min(wait, (outlook.last_moment - now) * state.time_scale))
+    if ladder.on_demand and outlook.only_on_demand:
+        wait = 0.0
+    return Next(following.then, following.why, rung, wait)
 
 
-def _outlook(
-    state: RunState, task: TaskState, planned: Planned, now: float, *, spent: int | None = None
-) -> deadline.Outlook:
-    limit = planned.policy.deadline
-    if limit is None:
+def _outlook(state: RunState, task: TaskState, planned: Planned, interruptions: int, now: float) -> deadline.Outlook:
+    policy = planned.policy
+    if policy.deadline is None:
         raise ValueError(f"task {task.path} has no deadline")
-    reported = max((a.progress or 0.0 for a in task.attempts), default=0.0)
+    pools = [state.plan.config.pools[name] for rung in planned.ladder.rungs for name in rung.pools]
     return deadline.Outlook(
         now=now,
-        deadline=limit.moment(state.started_at) - planned.downstream,
-        work=planned.policy.work,
-        progress=reported,
-        overhead=max(
-            (state.plan.config.pools[p].simulate.boot for r in planned.ladder.rungs for p in r.pools), default=0.0
-        )
-        / state.time_scale,
-        interruptions=task.spent.interruptions if spent is None else spent,
-        max_interruptions=planned.policy.max_interruptions,
+        deadline=policy.deadline.moment(state.started_at) - planned.downstream,
+        work=policy.work,
+        progress=_saved(task, planned),
+        overhead=max(pool.simulate.boot for pool in pools) / state.time_scale,
+        interruptions=interruptions,
+        max_interruptions=policy.max_interruptions,
+        patience=policy.pending_timeout / state.time_scale,
     )
 
 
-def _due(state: RunState, snapshot: Snapshot, now: float) -> Iterator[Event]:
-    """Timers that have come: the end of a backoff, or of the patience with a rung."""
-    seen: set[str] = set()
-    for at, path in _timers_until(state, now):
-        if path in seen or not _is_current(state, at, path):
-            continue
-        seen.add(path)
-        task = state.tasks[path]
-        if task.status is TaskStatus.BACKOFF:
-            if not state.failed:
-                yield _place(state, task, snapshot, now)
-        else:
-            yield _climb(state, task, snapshot, now)
+def _saved(task: TaskState, planned: Planned) -> float:
+    """The share of the work that the next attempt need not do again.
+
+    What was reported counts as saved only where the policy names a checkpoint or an earlier attempt did go on from one.
+    """
+    goes_on = planned.policy.checkpoint is not None or any(attempt.first_progress for attempt in task.attempts[1:])
+    reported = (attempt.progress for attempt in reversed(task.attempts) if attempt.progress is not None)
+    return next(reported, 0.0) if goes_on else 0.0
+
+
+# Time has passed
+
+
+def _due(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
+    """Timers that have come: the end of a backoff, or of the patience with a rung; in the order of their moments."""
+    paths = dict.fromkeys(path for at, path in sorted(_timers_until(state, now)) if _is_current(state, at, path))
+    tasks = [state.tasks[path] for path in paths]
+    return [(_place if t.status is TaskStatus.BACKOFF else _climb)(state, t, snapshot, now) for t in tasks]
 
 
 def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
-    """Row 7: no node on this rung for ``pending_timeout``: the next allowed rung, after the last one unschedulable."""
+    """Row 7: no node on this rung for ``pending_timeout``: the next allowed rung, after the last one unschedulable.
+
+    Where nodes of its pools are held by this run's own attempts it only waits its turn: then it begins at the top again.
+    """
     planned, attempt = effective(state, task), task.last
     why = f"no node on {', '.join(attempt.pools)} for {now - attempt.rung_at:.3g}s: {snapshot.why_pending(task)}"
-    rung: int | None
+    choice = _choice_while_pending(state, task, planned, snapshot, now)
+    if choice is not None:
+        return _placed("moved", task, attempt.number, planned, replace(choice, why=why), now)
+    why = "; ".join([*attempt.tried, why])
+    following = budgets.after_attempt(Cause.UNSCHEDULABLE, task.spent, attempt.place, planned.policy, planned.ladder)
+    ending = Ending(Cause.UNSCHEDULABLE, why)
+    return _decided(state, task, attempt, ending, Next(following.then, f"unschedulable: {why}"), now)
+
+
+def _choice_while_pending(
+    state: RunState, task: TaskState, planned: Planned, snapshot: Snapshot, now: float
+) -> Choice | None:
+    ladder, rung = planned.ladder, task.last.rung
+    waits_its_turn = any(state.holding.get(pool) for step in ladder.rungs for pool in step.pools)
     if planned.policy.deadline is not None:
-        rung = next(iter(planned.ladder.on_demand), None)
-        until = None
-    else:
-        rung = next_rung_while_pending(attempt.rung, task.spent, planned.policy, planned.ladder)
-        until = now + planned.policy.pending_timeout / state.time_scale
-    if rung is not None and rung != attempt.rung:
-        return _placed(state, task, planned, attempt.number, rung, why, now, until=until, kind="moved")
-    reasons = [*attempt.tried, why]
-    following = after_attempt(Cause.UNSCHEDULABLE, task.spent, attempt.place, planned.policy, planned.ladder)
-    ending = Ending(Cause.UNSCHEDULABLE, "; ".join(reasons))
-    return _decided(task, attempt, ending, Next(following.then, f"unschedulable: {'; '.join(reasons)}"), None, now)
+        outlook = _outlook(state, task, planned, task.spent.interruptions, now)
+        choice = deadline.choose_while_pending(outlook, ladder, snapshot.has_room, rung)
+        return deadline.choose(outlook, ladder, snapshot.has_room) if choice is None and waits_its_turn else choice
+    below = budgets.next_rung_while_pending(rung, task.spent, planned.policy, ladder)
+    if below is None and waits_its_turn:
+        below = budgets.first_rung(task.spent, planned.policy, ladder)
+    return None if below is None else _patient(state, planned, below, now)
 
 
 def _timers_until(state: RunState, now: float) -> Iterator[tuple[float, str]]:
@@ -247,41 +287,36 @@ def _is_current(state: RunState, at: float, path: str) -> bool:
     if task is None:
         return False
     if task.status is TaskStatus.BACKOFF:
-        return task.due == at
-    return task.status is TaskStatus.PENDING and task.last.until == at
+        return task.due == at and not state.failed
+    return task.status is TaskStatus.PENDING and task.last.until == at and not task.last.halted
+
+
+# The end of a run
 
 
 def _halt(state: RunState, now: float) -> list[Event]:
-    """Stop everything: close what has ended, ask what is live to end, finish when nothing is."""
+    """Stop everything: ask what is live to end, finish when nothing is."""
     why = "the run was cancelled" if state.cancelling else state.stopping
-    decisions = [_after(state, task, now) for task in map(state.tasks.__getitem__, state.todo) if _is_open_end(task)]
-    decisions += [event for path in state.under_way for event in _halt_attempt(state.tasks[path], why, now)]
-    if decisions or state.under_way:
-        return decisions
+    if state.under_way:
+        return [_halt_attempt(task, why, now) for task in _not_halted(state)]
     status = RunStatus.CANCELLED if state.cancelling else RunStatus.STOPPED
     return [Event("finished", now, data={"status": status.value, "why": why})]
 
 
-def _halt_attempt(task: TaskState, why: str, now: float) -> Iterator[Event]:
-    if not task.last.halted:
-        yield Event("halt", now, task.path, task.last.number, {"why": why})
-
-
-def _is_open_end(task: TaskState) -> bool:
-    """Whether the newest attempt has ended and nobody has said why yet."""
-    return bool(task.attempts) and task.last.ended is not None and task.last.cause is None
-
-
 def _finish(state: RunState, now: float) -> list[Event]:
     """The end of the run, once nothing is under way and nothing more can start."""
-    if state.failed:
-        waiting = [state.tasks[path] for path in state.under_way]
-        why = "another task failed"
-        halts = [e for t in waiting if t.status is TaskStatus.PENDING for e in _halt_attempt(t, why, now)]
-        if halts or state.under_way:
-            return halts
-        first = state.tasks[state.failed[0]]
-        return [Event("finished", now, data={"status": "failed", "why": f"task {first.path} failed: {first.why}"})]
-    if state.unfinished == 0:
-        return [Event("finished", now, data={"status": "succeeded"})]
-    return []
+    if not state.failed:
+        return [Event("finished", now, data={"status": "succeeded"})] if state.unfinished == 0 else []
+    if state.under_way:
+        waiting = [task for task in _not_halted(state) if task.status is TaskStatus.PENDING]
+        return [_halt_attempt(task, "another task failed", now) for task in waiting]
+    first = state.tasks[state.failed[0]]
+    return [Event("finished", now, data={"status": "failed", "why": f"task {first.path} failed: {first.why}"})]
+
+
+def _not_halted(state: RunState) -> Iterator[TaskState]:
+    return (task for task in map(state.tasks.__getitem__, state.under_way) if not task.last.halted)
+
+
+def _halt_attempt(task: TaskState, why: str, now: float) -> Event:
+    return Event("halt", now, task.path, task.last.number, {"why": why})

@@ -13,7 +13,8 @@ from typing import Protocol
 
 from spotwright.engine.decide import Snapshot, decide, next_moment
 from spotwright.engine.events import Event
-from spotwright.engine.state import RunState, RunStatus, fold
+from spotwright.engine.fold import fold
+from spotwright.engine.state import RunState, RunStatus
 from spotwright.errors import SpotwrightError
 
 __all__ = ["Clock", "Journal", "Observer", "World", "drive"]

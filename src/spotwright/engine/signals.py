@@ -37,4 +37,5 @@ def read_signals(data: Mapping[str, Any]) -> Signals:
     unknown = given.keys() - _LOCAL.keys()
     if unknown:
         raise StateError(f"the journal holds signals of a newer version: {', '.join(sorted(unknown))}")
-    return Signals(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return Signals(**values)

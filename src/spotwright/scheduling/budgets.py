@@ -7,14 +7,25 @@ has failed and why. Row 8 (a deadline) is decided in :mod:`spotwright.scheduling
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy
 from spotwright.scheduling.ladder import Ladder
 
-__all__ = ["MAX_MOVES", "Next", "Place", "Spent", "Then", "after_attempt", "first_rung", "next_rung_while_pending"]
+__all__ = [
+    "MAX_MOVES",
+    "Next",
+    "Place",
+    "Spent",
+    "Then",
+    "after_attempt",
+    "backoff",
+    "first_rung",
+    "next_rung_while_pending",
+]
 
 MAX_MOVES = 20
 """How many disruptions one task survives: they spend no budget, but nothing may go on for ever."""
@@ -30,13 +41,11 @@ class Spent:
 
     def after(self, cause: Cause) -> Spent:
         """The counts with one more ending of this cause; causes without a budget change nothing."""
-        if cause.is_interruption:
-            return replace(self, interruptions=self.interruptions + 1)
-        if cause.is_error:
-            return replace(self, errors=self.errors + 1)
-        if cause is Cause.DISRUPTED:
-            return replace(self, moves=self.moves + 1)
-        return self
+        return Spent(
+            self.interruptions + cause.is_interruption,
+            self.errors + cause.is_error,
+            self.moves + (cause is Cause.DISRUPTED),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,11 @@ def after_attempt(cause: Cause, before: Spent, place: Place, policy: Policy, lad
     return _after_error(cause, spent, place, policy, ladder)
 
 
+def backoff(spent: Spent, place: Place, pools: Sequence[str], policy: Policy) -> float:
+    """The wait after an interruption (row 3), ``spent`` with it: none unless it may return to the pool it was taken from."""
+    return policy.interruption_backoff.wait(spent.interruptions) if place.pool in pools else 0.0
+
+
 def first_rung(spent: Spent, policy: Policy, ladder: Ladder) -> int:
     """The rung of an attempt with no predecessor to learn from: the top of what is allowed."""
     return _allowed(spent, policy, ladder)[0]
@@ -96,8 +110,8 @@ def next_rung_while_pending(rung: int, spent: Spent, policy: Policy, ladder: Lad
 
 
 def _allowed(spent: Spent, policy: Policy, ladder: Ladder) -> tuple[int, ...]:
-    """Row 6: after ``fall_back_after`` interruptions only on-demand, where there is any and the policy does not require spot."""
-    return ladder.allowed(only_on_demand=spent.interruptions >= policy.fall_back_after and policy.spot is not None)
+    """Row 6: after ``fall_back_after`` interruptions only on-demand, where there is any."""
+    return ladder.allowed(only_on_demand=spent.interruptions >= policy.fall_back_after)
 
 
 def _after_interruption(spent: Spent, place: Place, policy: Policy, ladder: Ladder) -> Next:
@@ -107,7 +121,7 @@ def _after_interruption(spent: Spent, place: Place, policy: Policy, ladder: Ladd
     allowed = _allowed(spent, policy, ladder)
     rung = _rung_after_interruption(place, allowed, ladder)
     pools = ladder.rungs[rung].pools
-    wait = policy.interruption_backoff.wait(spent.interruptions) if place.pool in pools else 0.0
+    wait = backoff(spent, place, pools, policy)
     count = f"interruption {spent.interruptions} of {policy.max_interruptions}"
     if spent.interruptions == policy.fall_back_after and ladder.rungs[rung].spot is False:
         return Next(Then.RETRY, f"{count}: falls back to {pools[0]}", rung, wait)

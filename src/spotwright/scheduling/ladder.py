@@ -75,12 +75,12 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
             refusals[name] = why
         else:
             fitting.append((pool, added))
-    if not named:
-        fitting = _without_wasted_gpus(fitting, work, refusals)
     if policy.spot is None and not named:
+        fitting.sort(key=lambda item: _wastes_gpus(item[0], work))  # only a preference: nobody asked for more
         names = tuple(pool.name for pool, _ in fitting)
         return Ladder((Rung(names, None),) if names else (), refusals)
     if not named:
+        fitting = _without_wasted_gpus(fitting, work, refusals)
         fitting.sort(key=lambda item: (not item[0].is_spot, *_price_order(item[0])))
     elif policy.spot is not None:
         fitting.sort(key=lambda item: not item[0].is_spot)  # the named order, spot rungs first
@@ -167,15 +167,19 @@ def _without_wasted_gpus(
     fitting: list[tuple[Pool, tuple[Toleration, ...]]], work: Work, refusals: dict[str, str]
 ) -> list[tuple[Pool, tuple[Toleration, ...]]]:
     """Keep work without GPUs off GPU pools, unless it asks for such a node itself or nothing else is left."""
-    if _asks_for_gpu(work.requests) or work.constraints.selector or work.constraints.required:
+    if work.constraints.selector or work.constraints.required:
         return fitting
-    plain = [item for item in fitting if not _asks_for_gpu(item[0].node or {})]
+    plain = [item for item in fitting if not _wastes_gpus(item[0], work)]
     if not plain:
         return fitting
     for pool, _ in fitting:
-        if _asks_for_gpu(pool.node or {}):
+        if _wastes_gpus(pool, work):
             refusals[pool.name] = "its GPUs would stand idle: the task asks for none"
     return plain
+
+
+def _wastes_gpus(pool: Pool, work: Work) -> bool:
+    return _asks_for_gpu(pool.node or {}) and not _asks_for_gpu(work.requests)
 
 
 def _price_order(pool: Pool) -> tuple[bool, Fraction]:

@@ -1,0 +1,376 @@
+"""From events to state: one function that applies one event, incrementally, so that a decision never scans all tasks.
+
+:func:`fold` is total: an event that does not fit what came before it (an unknown kind, an attempt that nobody placed) raises
+:class:`StateError` instead of being guessed at. Nothing here reads a clock or does IO; what only the graph and the
+configuration know comes from the :class:`~spotwright.engine.plan.Plan` that the state was made with.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from spotwright.engine.events import Event
+from spotwright.engine.plan import Plan
+from spotwright.engine.state import AttemptState, NodeState, RunState, RunStatus, TaskState, TaskStatus
+from spotwright.errors import StateError
+from spotwright.model.attempts import Cause
+
+__all__ = ["fold", "replay"]
+
+
+def replay(plans: Sequence[Plan], events: Iterable[Event]) -> RunState:
+    """Fold a whole journal from the start. ``plans`` are the versions of the run's plan, oldest first."""
+    state = RunState(plans)
+    for event in events:
+        fold(state, event)
+    return state
+
+
+def fold(state: RunState, event: Event) -> None:
+    """Apply one event to the state. Raises :class:`StateError` for one that does not fit."""
+    handler = _HANDLERS.get(event.kind)
+    if handler is None:
+        raise StateError(
+            f"the journal holds an event of the unknown kind {event.kind!r}: it was written by a newer version"
+        )
+    try:
+        handler(state, event)
+    except (KeyError, IndexError, ValueError) as error:
+        about = f"{event.kind} of {event.task or 'the run'}" + (f", attempt {event.attempt}" if event.attempt else "")
+        raise StateError(
+            f"event {state.events + 1} of the journal ({about}) does not fit what came before it: {error!r}"
+        ) from error
+    state.events += 1
+    state.last_at = event.at
+
+
+def _attempt(state: RunState, event: Event) -> tuple[TaskState, AttemptState]:
+    task = state.tasks[event.task]
+    return task, task.attempts[event.attempt - 1]
+
+
+# The run
+
+
+def _created(state: RunState, event: Event) -> None:
+    state.meta = event.data
+    state.started_at = event.at
+
+
+def _engine(state: RunState, event: Event) -> None:
+    """An engine takes the run. What waits for a node is as patient as before: nobody looked for one in the meantime."""
+    gap = max(0.0, event.at - state.last_at) if state.epoch else 0.0
+    state.epoch = event.data["epoch"]
+    state.status, state.finished_at, state.stopping = RunStatus.RUNNING, None, ""
+    for path in state.under_way:
+        task = state.tasks[path]
+        task.last.halted = False
+        if task.last.bound_at is None and task.last.until is not None and task.plan.policy.deadline is None:
+            task.last.rung_at += gap
+            _wait_until(state, task, task.last.until + gap)
+
+
+def _cancel(state: RunState, _event: Event) -> None:
+    state.cancelling = True
+
+
+def _stop(state: RunState, event: Event) -> None:
+    state.stopping = event.data["why"]
+
+
+def _finished(state: RunState, event: Event) -> None:
+    state.status, state.why, state.finished_at = RunStatus(event.data["status"]), event.data.get("why", ""), event.at
+
+
+def _reset(state: RunState, event: Event) -> None:
+    """Start again what did not succeed, with fresh budgets; ``again`` names what succeeded and must run again all the same.
+
+    ``version`` is the plan from now on: the tasks are those of the new graph. Attempts must have been settled and closed
+    before; one that only waited for a node is withdrawn.
+    """
+    for path in (*state.under_way, *state.todo):
+        _close_for_reset(state.tasks[path], event.at)
+    state.version = event.data.get("version", state.version)
+    if "time_scale" in event.data:
+        state.meta = {**state.meta, "time_scale": event.data["time_scale"]}
+    again = frozenset(event.data.get("again", ()))
+    counting = {path: task for path, task in state.tasks.items() if path not in again}
+    state.retired.update(state.tasks)
+    state.tasks, state.todo, state.under_way, state.holding, state.timers, state.failed = {}, {}, {}, {}, [], []
+    state.cancelling, state.status, state.finished_at, state.why = False, RunStatus.RUNNING, None, ""
+    if state.unfolded:
+        state.unfinished = _add_tasks(state, "", counting)
+
+
+def _close_for_reset(task: TaskState, at: float) -> None:
+    if task.is_unjudged or (task.attempts and task.last.is_live and task.last.bound_at is not None):
+        raise ValueError(f"attempt {task.last.number} of {task.path} has not been closed")
+    if task.attempts and task.last.is_live:
+        task.last.ended_at, task.last.cause = at, Cause.CANCELLED
+        task.last.cause_why = "it was withdrawn before it had a node: the run began afresh"
+
+
+def _note(state: RunState, event: Event) -> None:
+    state.notes.append(event.data["text"])
+
+
+# The graph
+
+
+def _unfolded(state: RunState, event: Event) -> None:
+    scope = event.task
+    if not scope:
+        state.unfolded = True
+        state.unfinished = _add_tasks(state, "", {})
+        return
+    state.todo.pop(scope, None)
+    _open(state, state.tasks[scope], {})
+
+
+def _open(state: RunState, task: TaskState, counting: Mapping[str, TaskState]) -> None:
+    """Make the tasks of a pipeline known. It needs a decision at once where all of them have succeeded already."""
+    task.status = TaskStatus.OPEN
+    task.open_tasks = _add_tasks(state, task.path, counting)
+    if task.open_tasks == 0:
+        state.todo[task.path] = None
+
+
+def _add_tasks(state: RunState, scope: str, counting: Mapping[str, TaskState]) -> int:
+    """Add the tasks of a pipeline; the number of those that have not succeeded. ``counting``: what an earlier try came to.
+
+    Attempts of an earlier try stay with the task whatever becomes of it: their numbers, logs and costs go on. Its success
+    counts only where that of every task before it does, so what follows a task that runs again runs again too.
+    """
+    unfinished = 0
+    for planned in state.plan.unfold(scope):
+        task = state.tasks[planned.path] = TaskState(planned.path, scope, planned, missing=len(planned.spec.after))
+        for name in planned.spec.after:
+            upstream = state.tasks[f"{scope}/{name}" if scope else name]
+            upstream.consumers.append(task)
+            task.missing -= upstream.status is TaskStatus.SUCCEEDED
+        retired, before = state.retired.pop(planned.path, None), counting.get(planned.path)
+        if retired is not None:
+            task.attempts = retired.attempts
+        if before is not None and not task.missing:
+            _carry_over(state, task, before, counting)
+        if task.status is TaskStatus.WAITING and not task.missing:
+            _make_ready(state, task)
+        unfinished += task.status is not TaskStatus.SUCCEEDED
+    return unfinished
+
+
+def _carry_over(state: RunState, task: TaskState, before: TaskState, counting: Mapping[str, TaskState]) -> None:
+    if task.plan.spec.dag is not None and before.status in (TaskStatus.OPEN, TaskStatus.SUCCEEDED):
+        _open(state, task, counting)
+        if task.open_tasks:
+            return
+    if before.status is TaskStatus.SUCCEEDED:
+        task.status, task.cached_from = before.status, before.cached_from
+        task.parameters, task.artifacts = before.parameters, before.artifacts
+        state.todo.pop(task.path, None)
+
+
+def _make_ready(state: RunState, task: TaskState) -> None:
+    """The task may start; after a failure nothing new does, so there is nothing to decide about it."""
+    task.status = TaskStatus.READY
+    if not state.failed:
+        state.todo[task.path] = None
+
+
+def _succeed(state: RunState, task: TaskState, data: Mapping[str, Any]) -> None:
+    task.status, task.why = TaskStatus.SUCCEEDED, ""
+    task.parameters, task.artifacts = data.get("parameters", {}), data.get("artifacts", {})
+    state.todo.pop(task.path, None)
+    for consumer in task.consumers:
+        consumer.missing -= 1
+        if consumer.missing == 0 and consumer.status is TaskStatus.WAITING:
+            _make_ready(state, consumer)
+    if not task.scope:
+        state.unfinished -= 1
+        return
+    parent = state.tasks[task.scope]
+    parent.open_tasks -= 1
+    if parent.open_tasks == 0:
+        state.todo[parent.path] = None
+
+
+def _fail(state: RunState, task: TaskState, why: str) -> None:
+    task.status, task.why = TaskStatus.FAILED, why
+    if not state.failed:
+        state.todo = {path: None for path in state.todo if state.tasks[path].status is not TaskStatus.READY}
+    state.failed.append(task.path)
+
+
+def _cached(state: RunState, event: Event) -> None:
+    task = state.tasks[event.task]
+    task.cached_from = (event.data["run"], event.data["task"])
+    _succeed(state, task, event.data)
+
+
+def _completed(state: RunState, event: Event) -> None:
+    _succeed(state, state.tasks[event.task], event.data)
+
+
+def _failed(state: RunState, event: Event) -> None:
+    task = state.tasks[event.task]
+    state.todo.pop(task.path, None)
+    _fail(state, task, event.data["why"])
+
+
+# Attempts
+
+
+def _placed(state: RunState, event: Event) -> None:
+    task, data = state.tasks[event.task], event.data
+    if event.attempt != len(task.attempts) + 1 or (task.attempts and task.last.is_live):
+        raise ValueError(f"{task.path} has {len(task.attempts)} attempts, the last of which may live")
+    attempt = AttemptState(event.attempt, data["rung"], data["rung"], tuple(data["pools"]), event.at, event.at)
+    attempt.why = data.get("why", "")
+    task.attempts.append(attempt)
+    task.status = TaskStatus.PENDING
+    task.due = None
+    state.under_way[task.path] = None
+    state.todo.pop(task.path, None)
+    _wait_until(state, task, data["until"])
+
+
+def _moved(state: RunState, event: Event) -> None:
+    task, attempt = _attempt(state, event)
+    rung = event.data["rung"]
+    if rung > attempt.rung:
+        attempt.tried.append(event.data["why"])
+    else:  # it begins at the top again
+        attempt.tried.clear()
+    attempt.rung, attempt.pools, attempt.rung_at = rung, tuple(event.data["pools"]), event.at
+    _wait_until(state, task, event.data["until"])
+
+
+def _wait_until(state: RunState, task: TaskState, until: float | None) -> None:
+    task.last.until = until
+    if until is not None:
+        heapq.heappush(state.timers, (until, task.path))
+
+
+def _bound(state: RunState, event: Event) -> None:
+    task, attempt = _attempt(state, event)
+    attempt.node, attempt.pool, attempt.bound_at = event.data["node"], event.data["pool"], event.at
+    state.holding[event.data["pool"]] = state.holding.get(event.data["pool"], 0) + 1
+    task.status = TaskStatus.RUNNING
+
+
+def _progress(state: RunState, event: Event) -> None:
+    _, attempt = _attempt(state, event)
+    attempt.progress = event.data["value"]
+    if attempt.first_progress is None:
+        attempt.first_progress = attempt.progress
+
+
+def _notice(state: RunState, event: Event) -> None:
+    node = state.nodes[event.data["node"]]
+    node.noticed_at = event.at
+    for path, number in event.data["attempts"]:
+        attempt = state.tasks[path].attempts[number - 1]
+        attempt.noticed_at, attempt.goes_at = event.at, event.data["goes_at"]
+
+
+def _node(state: RunState, event: Event) -> None:
+    data = event.data
+    node = state.nodes.get(data["node"])
+    if node is None:
+        node = state.nodes[data["node"]] = NodeState(data["node"], data["pool"], "booting", event.at)
+    node.state = data["state"]
+    node.why = data.get("why", "")
+    if node.state == "ready":
+        node.ready_at = event.at
+    elif node.state == "gone":
+        node.gone_at = event.at
+
+
+def _ended(state: RunState, event: Event) -> None:
+    task, attempt = _attempt(state, event)
+    if not attempt.is_live:
+        raise ValueError("it has ended before")
+    attempt.ended_at, attempt.ended = event.at, event.data
+    attempt.progress = event.data.get("progress", attempt.progress)
+    if attempt.first_progress is None:
+        attempt.first_progress = event.data.get("first_progress", attempt.progress)
+    if attempt.pool is not None:
+        state.holding[attempt.pool] -= 1
+    state.under_way.pop(task.path, None)
+    state.todo[task.path] = None
+
+
+def _decided(state: RunState, event: Event) -> None:
+    task, attempt = _attempt(state, event)
+    data = event.data
+    if attempt.is_live:  # it never had a node: nothing ended but the waiting
+        attempt.ended_at = event.at
+        state.under_way.pop(task.path, None)
+    attempt.cause, attempt.cause_why = Cause(data["cause"]), data["why"]
+    attempt.then, attempt.next_why = data["then"], data["next"]
+    task.spent = task.spent.after(attempt.cause)
+    state.todo.pop(task.path, None)
+    _FOLLOW[data["then"]](state, task, event)
+
+
+def _follow_succeed(state: RunState, task: TaskState, _event: Event) -> None:
+    _succeed(state, task, task.last.ended or {})
+
+
+def _follow_retry(state: RunState, task: TaskState, event: Event) -> None:
+    task.next_rung = event.data["rung"]
+    task.due = event.data.get("due")
+    if task.due is None:
+        _make_ready(state, task)
+        return
+    task.status = TaskStatus.BACKOFF
+    heapq.heappush(state.timers, (task.due, task.path))
+
+
+def _follow_fail(state: RunState, task: TaskState, event: Event) -> None:
+    _fail(state, task, event.data["next"])
+
+
+def _follow_cancel(state: RunState, task: TaskState, event: Event) -> None:
+    if state.cancelling:
+        task.status = TaskStatus.CANCELLED
+        task.why = event.data["next"]
+    else:  # the engine was told to stop, or another task failed: this one starts again when the run is resumed
+        _make_ready(state, task)
+
+
+def _halt(state: RunState, event: Event) -> None:
+    _, attempt = _attempt(state, event)
+    attempt.halted = True
+
+
+_FOLLOW: Mapping[str, Callable[[RunState, TaskState, Event], None]] = {
+    "succeed": _follow_succeed,
+    "retry": _follow_retry,
+    "fail": _follow_fail,
+    "cancel": _follow_cancel,
+}
+_HANDLERS: Mapping[str, Callable[[RunState, Event], None]] = {
+    "created": _created,
+    "engine": _engine,
+    "unfolded": _unfolded,
+    "cached": _cached,
+    "placed": _placed,
+    "moved": _moved,
+    "bound": _bound,
+    "progress": _progress,
+    "notice": _notice,
+    "node": _node,
+    "ended": _ended,
+    "decided": _decided,
+    "failed": _failed,
+    "halt": _halt,
+    "completed": _completed,
+    "cancel": _cancel,
+    "stop": _stop,
+    "finished": _finished,
+    "reset": _reset,
+    "note": _note,
+}
