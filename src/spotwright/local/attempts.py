@@ -25,7 +25,17 @@ from spotwright.pipelines.executor import Context, executor_input, read_outputs
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.spec import TaskSpec
 
-__all__ = ["NOTICE", "Places", "Seen", "attempt_key", "end_data", "keep_reason", "start_order", "steady_clock", "write_notice"]
+__all__ = [
+    "NOTICE",
+    "Places",
+    "Seen",
+    "attempt_key",
+    "end_data",
+    "keep_reason",
+    "start_order",
+    "steady_clock",
+    "write_notice",
+]
 
 NOTICE = "notice.json"
 """The file of an attempt that appears when its node is about to go: ``SPOTWRIGHT_NOTICE_FILE``."""
@@ -128,7 +138,9 @@ def _make_folders(*folders: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StateError(f"{folder}: cannot be made ({error.strerror}); free some space, then resume the run") from error
+            raise StateError(
+                f"{folder}: cannot be made ({error.strerror}); free some space, then resume the run"
+            ) from error
 
 
 def write_notice(folder: Path, noticed_at: float, goes_at: float, why: str) -> None:
@@ -158,6 +170,8 @@ def end_data(
         "start_error": start_error, "heard": record is not None or bool(start_error),
     }  # fmt: skip
     if record is not None:
+        if record.exit_code is not None and not any(order.what == "kill" for order in record.ordered):
+            signals["node_gone"] = False  # it had ended by itself before its node went
         signals |= _record_signals(record, seen)
         data |= {
             "started_at": record.started_at, "ended_at": record.ended_at, "seconds": record.seconds,
