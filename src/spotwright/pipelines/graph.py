@@ -163,18 +163,18 @@ def _artifact_outputs(reading: Reading, outputs: Mapping[str, Any], path: str) -
 def _check_references(reading: Reading, dag: Dag, path: str) -> None:
     for name, task in dag.tasks.items():
         place = f"task {path}/{name}" if path else f"task {name}"
+        for key, source in task.parameters.items():
+            _check_source(reading, dag, source, dag.parameters, "parameters", f"{place}: its input {key}")
+        for key, source in task.artifacts.items():
+            _check_source(reading, dag, source, dag.artifacts, "artifacts", f"{place}: its input {key}")
         for missing in (other for other in task.after if other not in dag.tasks):
             raise reading.error(place, f"it comes after the task {missing!r}, which does not exist")
-        for inputs, of_dag, kind in (
-            (task.parameters, dag.parameters, "parameters"),
-            (task.artifacts, dag.artifacts, "artifacts"),
-        ):
-            for key, source in inputs.items():
-                _check_source(reading, dag, source, of_dag, kind, f"{place}: its input {key}")
         _check_needed(reading, task, place)
-    for kind, outputs in (("parameters", dag.parameter_outputs), ("artifacts", dag.artifact_outputs)):
-        for key, source in outputs.items():
-            _check_source(reading, dag, source, {}, kind, f"{f'task {path}' if path else _ROOT}: its output {key}")
+    place = f"task {path}" if path else _ROOT
+    for key, source in dag.parameter_outputs.items():
+        _check_source(reading, dag, source, {}, "parameters", f"{place}: its output {key}")
+    for key, source in dag.artifact_outputs.items():
+        _check_source(reading, dag, source, {}, "artifacts", f"{place}: its output {key}")
 
 
 def _check_source(reading: Reading, dag: Dag, source: Source, of_dag: Mapping[str, Any], kind: str, place: str) -> None:

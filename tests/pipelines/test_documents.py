@@ -1,0 +1,163 @@
+"""Compiled pipeline files, good and bad."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from spotwright.errors import PipelineError
+from spotwright.pipelines.compiled import Compiled
+from spotwright.pipelines.source import load
+from tests.pipelines.builders import component, ir, kubernetes, task
+
+SPEC = ir({"a": task("a")}, {"comp-a": component("a", inputs={"parameters": {"n": {"parameterType": "NUMBER_INTEGER"}}})})
+
+
+def write(path: Path, *documents: Any) -> Path:
+    path.write_text(yaml.safe_dump_all(documents))
+    return path
+
+
+def test_yaml_of_the_sdk_is_the_same_pipeline_as_its_py_file(training: Compiled, training_yaml: Path) -> None:
+    loaded = load(training_yaml)
+    assert loaded.ir == training.ir
+    assert loaded.platform == training.platform
+
+
+def test_the_platform_document_survives_a_round_through_the_sdk(training: Compiled, training_yaml: Path) -> None:
+    assert load(f"{training_yaml}.again.yaml").platform == training.platform
+
+
+def test_json_is_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(SPEC))
+    assert load(path).pipeline == "built"
+
+
+def test_a_compiled_pipeline_is_stored_and_read_back_equal(training: Compiled) -> None:
+    assert Compiled.from_json(training.to_json()) == training
+
+
+def test_mappings_are_sorted_whatever_order_the_file_has(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(dict(reversed(SPEC.items()))))
+    assert load(path).to_json() == load(write(tmp_path / "p.yaml", SPEC)).to_json().replace("p.yaml", "p.json")
+
+
+def test_loading_never_imports_kfp(training_yaml: Path) -> None:
+    script = (
+        "import sys; from spotwright.pipelines.source import load; load(sys.argv[1])\n"
+        "assert 'kfp' not in sys.modules and 'kfp.dsl' not in sys.modules\n"
+        "import kfp.dsl; from kfp.pipeline_spec import pipeline_spec_pb2\n"  # a notebook's own import still works
+        "assert pipeline_spec_pb2.PipelineSpec and kfp.Client\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script, str(training_yaml)], check=True)
+
+
+def test_importing_what_the_engine_needs_is_light() -> None:
+    script = (
+        "import sys; import spotwright.pipelines.graph, spotwright.pipelines.source, spotwright.pipelines.executor\n"
+        "import spotwright.pipelines.policies\n"
+        "heavy = {'kfp', 'google.protobuf', 'yaml', 'asyncio', 'rich'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    return {key: value for key, value in {**copy.deepcopy(SPEC), **fields}.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("documents", "words"),
+    [
+        ([], "no compiled pipeline"),
+        ([[1]], "no compiled pipeline"),
+        (["text"], "no compiled pipeline"),
+        ([{}], "schemaVersion is None"),
+        ([changed(schemaVersion="9.0")], "schemaVersion is '9.0'; expected 2.0.0 or 2.1.0"),
+        ([changed(sdkVersion="kfp-1.8.22")], "compiled by kfp-1.8.22"),
+        ([changed(odd=1)], 'no field named "odd"'),
+        ([changed(components=[1])], "components"),
+        ([changed(pipelineInfo=None)], "pipelineInfo.name is missing"),
+        ([changed(deploymentSpec={"executors": {"x": {"nothing": 1}}})], 'deploymentSpec.executors.x: .*"nothing"'),
+        ([SPEC, SPEC], "expected one pipeline document"),
+        ([{"platforms": {}}, SPEC], "expected one pipeline document"),
+        ([{"platforms": {"kubernetes": {}}}], "a platform document alone"),
+        ([SPEC, {"platforms": {"kubernetes": {"odd": 1}}}], 'no field named "odd"'),
+        ([{"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow"}], "Argo Workflow, as kfp 1 compiled them"),
+        ([{"apiVersion": "v1", "kind": "Pod"}], "a Kubernetes object"),
+        ([{"pipelineSpec": SPEC, "runtimeConfig": {}}], "kfp 1.8"),
+        ([{"name": "c", "implementation": {"container": {"image": "x"}}}], "a component, not a pipeline"),
+    ],
+)
+def test_a_wrong_file_is_named_with_what_was_expected(tmp_path: Path, documents: list[Any], words: str) -> None:
+    path = write(tmp_path / "p.yaml", *documents)
+    with pytest.raises(PipelineError, match=words) as error:
+        load(path)
+    assert str(error.value).startswith(str(path))
+    assert str(error.value).count("\n") == 0
+
+
+def test_broken_yaml_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("a: 1\nb: [\nc: {]\n")
+    with pytest.raises(PipelineError, match=r"p.yaml:3: this is no YAML"):
+        load(path)
+
+
+def test_broken_json_and_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text("{")
+    with pytest.raises(PipelineError, match="this is no JSON"):
+        load(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PipelineError, match="cannot be read"):
+        load(path)
+
+
+def test_python_objects_in_yaml_are_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("!!python/object/apply:os.system ['true']\n")
+    with pytest.raises(PipelineError, match="this is no YAML"):
+        load(path)
+
+
+def test_deep_nesting_is_refused_and_not_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(changed())[:-1] + ', "x": ' + "[" * 900 + "]" * 900 + "}")
+    with pytest.raises(PipelineError):
+        load(path)
+
+
+def test_two_components_with_one_executor_and_one_left_over_are_refused(tmp_path: Path) -> None:
+    merged = ir({"a": task("a"), "b": task("b")}, {"comp-b": component("a")})
+    merged["deploymentSpec"]["executors"]["exec-b"] = merged["deploymentSpec"]["executors"]["exec-a"]
+    with pytest.raises(PipelineError, match="the components comp-a and comp-b share one executor"):
+        load(write(tmp_path / "p.yaml", merged))
+
+
+def test_components_that_share_an_executor_on_purpose_are_kept(tmp_path: Path) -> None:
+    shared = ir({"a": task("a"), "b": task("b")}, {"comp-b": component("a")})
+    assert load(write(tmp_path / "p.yaml", shared)).pipeline == "built"
+
+
+def test_a_pipeline_name_that_is_not_in_a_compiled_file_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.yaml", SPEC, {"platforms": kubernetes("exec-a")})
+    assert load(path, pipeline="built").pipeline == "built"
+    with pytest.raises(PipelineError, match="no pipeline 'other' here; it holds built"):
+        load(path, pipeline="other")
+
+
+@pytest.mark.parametrize(("name", "words"), [("none.yaml", "no such file"), (".", "a folder"), ("x.ipynb", "expected a .py")])
+def test_a_path_that_is_no_pipeline_is_refused(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "x.ipynb").touch()
+    with pytest.raises(PipelineError, match=words):
+        load(tmp_path / name)

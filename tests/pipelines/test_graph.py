@@ -1,0 +1,252 @@
+"""The graph of a compiled pipeline."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from spotwright.errors import PipelineError
+from spotwright.model.placing import Expression, Preference, Term, Toleration
+from spotwright.model.policy import Spot
+from spotwright.pipelines.compiled import Compiled
+from spotwright.pipelines.graph import Constant, DagInput, Pipeline, TaskOutput, build
+from tests.pipelines.builders import compiled, component, graph, ir, kubernetes, one, python_container, task
+
+TEXT = {"parameterType": "STRING"}
+
+
+@pytest.fixture(scope="module")
+def pipeline(training: Compiled) -> Pipeline:
+    return build(training)
+
+
+def test_tasks_stand_in_an_order_in_which_they_can_run(pipeline: Pipeline) -> None:
+    assert list(pipeline.root.tasks) == ["get", "inner", "size", "train", "train-2"]
+
+
+def test_sources_say_where_each_value_comes_from(pipeline: Pipeline) -> None:
+    train = pipeline.root.tasks["train"]
+    assert train.artifacts == {"data": TaskOutput("get", "data")}
+    assert train.parameters["steps"] == Constant(7)
+    assert train.parameters["pipelinechannel--url"] == DagInput("url")
+    assert pipeline.root.parameter_outputs == {"Output": TaskOutput("inner", "Output")}
+
+
+def test_a_task_comes_after_those_it_names_and_those_it_reads_from(pipeline: Pipeline) -> None:
+    assert pipeline.root.tasks["train"].after == ("get", "inner")
+    assert pipeline.root.tasks["train-2"].after == ("get", "size")  # the SDK leaves out what only a resource reads
+
+
+def test_a_nested_pipeline_is_a_dag_of_its_own(pipeline: Pipeline) -> None:
+    nested = pipeline.root.tasks["inner"]
+    dag = pipeline.dags[str(nested.dag)]
+    assert nested.executor is None
+    assert dag.tasks["train"].parameters["steps"] == DagInput("steps")
+    assert dag.parameter_outputs == {"Output": TaskOutput("train", "Output")}
+    assert nested.retry is not None
+    assert nested.retry.values == {"errors.retries": 1}
+
+
+def test_whole_numbers_stay_whole(pipeline: Pipeline) -> None:
+    train = pipeline.root.tasks["train-2"]
+    assert json.dumps(train.parameters["options"].value) == '{"layers": [3]}'  # type: ignore[union-attr]
+    assert json.dumps(train.parameter_specs["options"].default) == '{"layers": [1, 2]}'
+    assert json.dumps(pipeline.root.parameters["steps"].default) == "3"
+    assert json.dumps(train.parameter_specs["rate"].default) == "0.5"
+
+
+def test_declared_outputs_are_known(pipeline: Pipeline) -> None:
+    outputs = pipeline.root.tasks["train"].outputs
+    assert {name: spec.type for name, spec in outputs.parameters.items()} == {"Output": "NUMBER_DOUBLE", "log": "STRING"}
+    assert outputs.artifacts["model"].schema == "system.Model"
+
+
+def test_settings_of_a_task_are_read(pipeline: Pipeline) -> None:
+    train = pipeline.root.tasks["train"]
+    assert train.requests == {"cpu": 500, "nvidia.com/gpu": 2}
+    assert train.constraints.tolerations == (Toleration("sku", "Equal", "gpu", "NoSchedule"),)
+    assert train.constraints.required == (Term((Expression("z", "Exists"),)),)
+    assert train.constraints.preferred == (Preference(5, Term((Expression("a", "In", ("b",)),))),)
+    assert pipeline.root.tasks["train-2"].constraints.selector == {"disk": "ssd"}
+    assert pipeline.root.tasks["get"].display_name == "Get it"
+
+
+def test_set_retry_and_set_timeout_are_one_layer(pipeline: Pipeline) -> None:
+    retry = pipeline.root.tasks["train"].retry
+    assert retry is not None
+    assert retry.source == "set_retry and set_timeout"
+    assert retry.values == {
+        "errors.retries": 2,
+        "errors.backoff": 30.0,
+        "errors.factor": 3.0,
+        "errors.ceiling": 600.0,
+        "timeout": 600.0,
+    }
+
+
+def test_policies_come_back_as_layers(pipeline: Pipeline) -> None:
+    policy = pipeline.root.tasks["train"].policy
+    assert policy is not None
+    assert (policy.source, policy.values) == ("the pipeline", {"spot": Spot.PREFER, "interruptions.max": 5})
+    assert pipeline.policy is not None
+    assert pipeline.policy.values["interruptions.max"] == 3
+
+
+def test_caching_is_off_where_a_constant_speaks_of_its_run(pipeline: Pipeline) -> None:
+    assert not pipeline.root.tasks["train"].caching
+    assert pipeline.root.tasks["train-2"].caching
+    assert pipeline.root.tasks["train-2"].cache_key == "mine"
+
+
+def test_platform_settings_without_a_meaning_here_are_named(pipeline: Pipeline) -> None:
+    assert pipeline.ignored == ("imagePullSecret",)
+
+
+def test_the_order_of_tasks_depends_on_names_alone() -> None:
+    tasks = {f"t-{number}": task(f"t-{number}") for number in (10, 9, 1)}
+    assert list(graph(tasks).root.tasks) == ["t-1", "t-9", "t-10"]
+    assert list(graph(dict(reversed(tasks.items()))).root.tasks) == ["t-1", "t-9", "t-10"]
+
+
+def reads(name: str, key: str = "out") -> dict[str, Any]:
+    return {"inputs": {"parameters": {"x": {"taskOutputParameter": {"producerTask": name, "outputParameterKey": key}}}}}
+
+
+PRODUCER = component("a", outputs={"parameters": {"out": TEXT}})
+CONSUMER = component("b", inputs={"parameters": {"x": TEXT}})
+BOTH = {"comp-a": PRODUCER, "comp-b": CONSUMER}
+
+
+def test_an_output_that_is_read_makes_the_reader_wait() -> None:
+    assert graph({"a": task("a"), "b": task("b", **reads("a"))}, BOTH).root.tasks["b"].after == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "components", "words"),
+    [
+        ({"a": task("a", dependentTasks=["b"]), "b": task("b", dependentTasks=["a"])}, {}, "in a circle: a, b"),
+        ({"a": task("a", dependentTasks=["gone"])}, {}, "task a: it comes after the task 'gone'"),
+        ({"b": task("b", **reads("gone"))}, {"comp-b": CONSUMER}, "its input x: it reads from the task 'gone'"),
+        ({"a": task("a"), "b": task("b", **reads("a", "no"))}, BOTH, "'no' of the task 'a', which has no such output"),
+        ({"b": task("b", inputs={"parameters": {"x": {"componentInputParameter": "no"}}})}, BOTH, "pipeline's input 'no'"),
+        ({"b": task("b")}, {"comp-b": CONSUMER}, "task b: its input x is given no value"),
+        ({"a": task("a")}, {"comp-a": {**component("a"), "executorLabel": "gone"}}, None),
+        ({"a/b": task("a")}, {}, "slash"),
+        ({"a": task("a")}, {"comp-a": component("a", outputs={"parameters": {"../x": TEXT}})}, "no plain name"),
+        ({"a": task("a")}, {"comp-a": component("a", inputs={"parameters": {"x": {"parameterType": "ODD"}}})}, "'ODD'"),
+        (
+            {"b": task("b", inputs={"parameters": {"x": {"runtimeValue": {"constant": [1]}}}})},
+            {"comp-b": component("b", inputs={"parameters": {"x": {"parameterType": "NUMBER_INTEGER"}}})},
+            "task b: its input x: .* not a whole number",
+        ),
+    ],
+)
+def test_a_document_that_contradicts_itself_is_refused_with_the_place(
+    tasks: dict[str, Any], components: dict[str, Any], words: str | None
+) -> None:
+    spec = ir(tasks, components)
+    if words is None:
+        del spec["deploymentSpec"]["executors"]["gone"]
+        words = "task a: its executor 'gone' is not in deploymentSpec.executors"
+    with pytest.raises(PipelineError, match=words) as error:
+        build(compiled(spec))
+    assert str(error.value).startswith("/pipelines/built.yaml: ")
+
+
+def test_a_missing_component_and_a_pipeline_inside_itself_are_refused() -> None:
+    spec = ir({"a": task("a")})
+    del spec["components"]["comp-a"]
+    with pytest.raises(PipelineError, match="'comp-a' is not in components"):
+        build(compiled(spec))
+    looped = ir({"a": task("a")}, {"comp-a": {"dag": {"tasks": {"again": task("a")}}}})
+    with pytest.raises(PipelineError, match="task a/again: the pipeline comp-a contains itself"):
+        build(compiled(looped))
+
+
+def test_an_output_of_a_pipeline_that_leads_nowhere_is_refused() -> None:
+    outputs = {"parameters": {"o": {"valueFromParameter": {"producerSubtask": "no", "outputParameterKey": "x"}}}}
+    spec = ir({"a": task("a")})
+    spec["root"]["dag"]["outputs"] = outputs
+    with pytest.raises(PipelineError, match="root: its output o: it reads from the task 'no'"):
+        build(compiled(spec))
+
+
+LOOP = {"parameterIterator": {"itemInput": "i", "items": {"raw": "[1]"}}}
+STATUS = {"inputs": {"parameters": {"s": {"taskFinalStatus": {"producerTask": "x"}}}}}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (LOOP, "a loop"),
+        ({"triggerPolicy": {"condition": "true"}}, "a condition"),
+        ({"triggerPolicy": {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}}, "after a failure"),
+        (STATUS, "final status"),
+        ({"inputs": {"parameters": {"x": {"runtimeValue": {"constant": "{{$.workspace_path}}/a"}}}}}, "workspace"),
+        (
+            {"inputs": {"parameters": {"x": {"componentInputParameter": "i", "parameterExpressionSelector": "s"}}}},
+            "field of a loop's item",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_named_with_the_path_of_its_task(more: dict[str, Any], words: str) -> None:
+    nested = {"comp-inner": {"dag": {"tasks": {"bad": task("a", **more)}}}, "comp-a": component("a")}
+    with pytest.raises(PipelineError, match=f"task inner/bad: .*{words}"):
+        graph({"inner": task("inner")}, nested)
+
+
+def test_everything_that_is_not_supported_is_named_at_once() -> None:
+    containers = {"exec-c": {"image": "alpine", "command": ["echo"]}}
+    with pytest.raises(PipelineError, match="task a: a loop") as error:
+        graph({"a": task("a", **LOOP), "c": task("c")}, containers=containers)
+    assert "and 1 more: task c: a container component with the image alpine" in str(error.value)
+    assert str(error.value).count("\n") == 1
+
+
+def test_several_possible_outputs_are_not_supported() -> None:
+    spec = ir({"a": task("a")}, {"comp-a": PRODUCER})
+    spec["root"]["dag"]["outputs"] = {"parameters": {"o": {"valueFromOneof": {"parameterSelectors": []}}}}
+    with pytest.raises(PipelineError, match="dsl.OneOf"):
+        build(compiled(spec))
+
+
+def test_an_artifact_as_the_input_of_the_whole_pipeline_is_refused() -> None:
+    root = {"inputDefinitions": {"artifacts": {"d": {"artifactType": {"schemaTitle": "system.Dataset"}}}}}
+    with pytest.raises(PipelineError, match="the pipeline's input d is an artifact"):
+        graph({"a": task("a")}, root=root)
+
+
+def test_secrets_and_volumes_are_refused_with_the_task() -> None:
+    platform = kubernetes("exec-step", secretAsEnv=[{"secretName": "s"}], pvcMount=[{"mountPath": "/d"}])
+    with pytest.raises(PipelineError, match="task step: it needs a secret as environment variables") as error:
+        graph({"step": task("step")}, platform=platform)
+    assert "a persistent volume" in str(error.value)
+
+
+def test_own_labels_are_no_reason_to_speak_of_ignored_settings() -> None:
+    own = {"labels": {"spotwright.dev/spot": "never"}}
+    assert graph({"step": task("step")}, platform=kubernetes("exec-step", podMetadata=own)).ignored == ()
+    other = {"labels": {"team": "a"}}
+    pipeline = graph({"step": task("step")}, platform=kubernetes("exec-step", podMetadata=other))
+    assert pipeline.ignored == ("podMetadata",)
+    assert one(pipeline).labels == {"team": "a"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"spot": "maybe"}', 3])
+def test_a_policy_in_the_file_that_cannot_be_read_names_its_task(text: Any) -> None:
+    platform = {"spotwright": {"deploymentSpec": {"executors": {"exec-step": {"policy": text}}}}}
+    with pytest.raises(PipelineError, match="task step: platforms.spotwright"):
+        graph({"step": task("step")}, platform=platform)
+
+
+def test_components_may_share_an_executor() -> None:
+    shared = {"comp-a": component("x"), "comp-b": component("x")}
+    pipeline = graph({"a": task("a"), "b": task("b")}, shared, {"exec-x": python_container("both")})
+    assert {entry.executor.function for entry in pipeline.root.tasks.values() if entry.executor} == {"both"}
+
+
+def test_a_graph_of_many_tasks_is_read_in_time() -> None:
+    tasks = {f"t-{n}": task("a", dependentTasks=[f"t-{n - 1}"] if n else []) for n in range(2000)}
+    assert list(graph(tasks).root.tasks)[-1] == "t-1999"

@@ -1,0 +1,88 @@
+"""Recognising Python components that SDKs of every 2.x version compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spotwright.pipelines.lightweight import Unsupported, recognise
+from tests.pipelines.builders import RUN_COMPONENT, python_container
+
+PIP = '\nif ! [ -x "$(command -v pip)" ]; then\n    python3 -m ensurepip || apt-get install python3-pip\nfi\n\n'
+ONE_LINE = PIP + (  # SDK 2.0: packages and the SDK in one pip command
+    "PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet     --no-warn-script-location "
+    "'pandas' \"x; python_version<'3.9'\" 'kfp==2.0.1' && \"$0\" \"$@\"\n"
+)
+SDK_FIRST = PIP + (  # SDK 2.4 to 2.11: the SDK, then the packages, with the index repeated
+    "PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet --no-warn-script-location "
+    "--index-url https://a/simple --extra-index-url https://b/simple --trusted-host a 'kfp==2.7.0' '--no-deps' "
+    "'typing-extensions>=3.7.4,<5; python_version<\"3.9\"'  &&  python3 -m pip install --quiet "
+    "--no-warn-script-location --index-url https://a/simple --extra-index-url https://b/simple --trusted-host a "
+    '\'yapf\' \'kfp-kubernetes==1.0\' && "$0" "$@"\n'
+)
+SDK_LAST = PIP + (  # SDK 2.12 and later, here with use_venv
+    "PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet --no-warn-script-location 'pandas>=2'  &&  \n"
+    'export PIP_DISABLE_PIP_VERSION_CHECK=1\ntmp=$(mktemp -d)\npython3 -m venv "$tmp/venv" --system-site-packages\n'
+    '. "$tmp/venv/bin/activate"\n python3 -m pip install --quiet --no-warn-script-location \'kfp==2.17.0\' '
+    "'--no-deps' 'typing-extensions>=3.7.4,<5; python_version<\"3.9\"' && \"$0\" \"$@\"\n"
+)
+
+
+def executor(**container: Any) -> dict[str, Any]:
+    return {"container": python_container(**container)}
+
+
+def test_source_function_image_and_environment_are_found() -> None:
+    found = recognise(executor(function="train", source="def train(): ...", env=[{"name": "A", "value": "b"}, {"name": "C"}]))
+    assert (found.module, found.function, found.image) == ("def train(): ...", "train", "python:3.11")
+    assert found.env == {"A": "b", "C": ""}
+    assert (found.packages, found.kfp) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("install", "packages", "kfp", "urls", "hosts"),
+    [
+        (ONE_LINE, ("pandas", "x; python_version<'3.9'"), "kfp==2.0.1", (), ()),
+        (SDK_FIRST, ("yapf", "kfp-kubernetes==1.0"), "kfp==2.7.0", ("https://a/simple", "https://b/simple"), ("a",)),
+        (SDK_LAST, ("pandas>=2",), "kfp==2.17.0", (), ()),
+    ],
+)
+def test_packages_are_read_from_the_pip_commands_of_every_version(
+    install: str, packages: tuple[str, ...], kfp: str, urls: tuple[str, ...], hosts: tuple[str, ...]
+) -> None:
+    found = recognise(executor(install=install))
+    assert found.packages == packages
+    assert (found.kfp, found.index_urls, found.trusted_hosts) == (kfp, urls, hosts)
+
+
+def test_the_executor_of_early_versions_is_known() -> None:
+    container = python_container()
+    container["command"][2] = RUN_COMPONENT.replace("_KFP_RUNTIME=true ", "").replace("kfp.dsl", "kfp.components")
+    assert recognise({"container": container}).function == "step"
+
+
+def test_a_real_component_keeps_quoted_requirements_whole(training: Any) -> None:
+    found = recognise(training.ir["deploymentSpec"]["executors"]["exec-get"])
+    assert found.packages == ("pandas>=2", "x; python_version<'3.9'")
+    assert found.kfp.startswith("kfp==2.")
+    assert recognise(training.ir["deploymentSpec"]["executors"]["exec-train"]).kfp == ""
+
+
+def test_every_other_kind_of_executor_is_named() -> None:
+    kfp1 = python_container()
+    kfp1["command"][2] = RUN_COMPONENT.replace("kfp.dsl", "kfp.v2.components")
+    wrong = {
+        "an importer": {"importer": {"artifactUri": {}}},
+        "container component with the image alpine": {"container": {"image": "alpine", "command": ["echo"]}},
+        "lives in its own image mine": {
+            "container": {"image": "mine", "command": ["python3", "-m", "kfp.dsl.executor_main"], "args": []}
+        },
+        "compiled by kfp 1": {"container": kfp1},
+        "a notebook component": executor(source="__KFP_NOTEBOOK_REL_PATH = 'a.ipynb'"),
+        "source or function is missing": {"container": {"command": ["sh", "-ec", RUN_COMPONENT]}},
+        "the kind resolver": {"resolver": {}},
+    }
+    for words, given in wrong.items():
+        with pytest.raises(Unsupported, match=words):
+            recognise(given)
