@@ -119,7 +119,7 @@ class Plan:
         if self.flags is not None:
             layers.append(self.flags)
         policy = resolve(layers, spec.retry)
-        problems = check(policy)
+        problems = check(policy, layers)
         if problems:
             raise ConfigError(f"policy of task {path}: {problems[0]}")
         for name in policy.ladder or ():
