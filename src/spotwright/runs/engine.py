@@ -9,6 +9,7 @@ import os
 import re
 import secrets as randomness
 import selectors
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,7 +122,14 @@ def execute(
         pools = state.plan.config.pools
         state_folder = StateFolder(folder.path.parent.parent)
         places = places_of(folder, journal.epoch, secrets)
-        supply = Supply(pools, seed=meta["seed"], scale=float(meta["time_scale"]), now=clock(), traces=stored.traces)
+        supply = Supply(
+            pools,
+            seed=meta["seed"],
+            scale=float(meta["time_scale"]),
+            now=clock(),
+            traces=stored.traces,
+            made=Counter(node.pool for node in state.nodes.values()),
+        )
         with _processes(selector, folder) as processes:
             results = _results(meta["cache"], state.plan.config, state_folder)
             machine = Machine(selector, processes, Watch(selector))

@@ -18,7 +18,7 @@ from spotwright.model.placing import Constraints, Taint
 from spotwright.model.pools import Pool, Resources
 from spotwright.scheduling.ladder import node_labels
 
-__all__ = ["PODS", "Node", "Request", "choose", "new_node", "order_of_growth"]
+__all__ = ["PODS", "Growth", "Node", "Request", "choose", "growth", "new_node"]
 
 PODS = 110
 """How many attempts a node holds whatever they ask for: the kubelet's default ``maxPods``."""
@@ -36,12 +36,18 @@ class Request:
     requests: Resources = field(default_factory=dict)
     constraints: Constraints = field(default_factory=Constraints)
     grace: float = 30.0
-    _suits: dict[tuple[str, str], int | None] = field(default_factory=dict)
+    _suits: dict[tuple[str, str], int | None] = field(default_factory=dict, init=False)
+    _by_name: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", _names_nodes(self.constraints))
 
     def score_of(self, node: Node) -> int | None:
         """How well a node's kind suits, higher is better; ``None`` where it is refused. Remembered per pool and zone."""
+        if self._by_name:
+            return _suit(self.constraints, node)
         kind = (node.pool.name, node.zone or "")
-        if kind not in self._suits or _names_nodes(self.constraints):
+        if kind not in self._suits:
             self._suits[kind] = _suit(self.constraints, node)
         return self._suits[kind]
 
@@ -62,6 +68,7 @@ class Node:
     made_at: float = 0.0
     goes_at: float | None = None
     empty_since: float = 0.0
+    watched: bool = False  # a timer will look whether it is still empty
     keys: dict[tuple[str, int], None] = field(default_factory=dict)
 
     def has_room_for(self, requests: Resources) -> bool:
@@ -69,6 +76,14 @@ class Node:
         if self.room is None:
             return not self.keys
         return self.pods > 0 and all(amount <= self.room.get(name, 0) for name, amount in requests.items())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether something that it offers is used up."""
+        if self.room is None:
+            return bool(self.keys)
+        offered = self.pool.node or {}
+        return self.pods <= 0 or any(left <= 0 < offered.get(name, 0) for name, left in self.room.items())
 
     def take_in(self, key: tuple[str, int], request: Request) -> None:
         """Put an attempt on the node."""
@@ -114,15 +129,21 @@ def choose(request: Request, nodes: Iterable[Node]) -> Node | None:
     return best
 
 
-def order_of_growth(request: Request, pools: Mapping[str, Pool]) -> list[str]:
-    """The pools that could grow for this request, best first; those whose nodes would be refused are left out."""
-    scores: dict[str, int] = {}
+Growth = tuple[tuple[str, tuple[str | None, ...]], ...]
+"""The pools that could grow for a request, best first, each with the zones whose nodes suit it best."""
+
+
+def growth(request: Request, pools: Mapping[str, Pool]) -> Growth:
+    """Where a node could be added for this request; pools whose nodes would be refused are left out."""
+    found: list[tuple[int, str, tuple[str | None, ...]]] = []
     for name, pool in pools.items():
-        found = [request.score_of(new_node("", pool, zone)) for zone in pool.zones or (None,)]
-        suiting = [score for score in found if score is not None]
+        scores = {zone: request.score_of(new_node("", pool, zone)) for zone in pool.zones or (None,)}
+        suiting = [score for score in scores.values() if score is not None]
         if suiting:
-            scores[name] = max(suiting)
-    return sorted(scores, key=lambda name: -scores[name])
+            best = max(suiting)
+            found.append((best, name, tuple(zone for zone, score in scores.items() if score == best)))
+    found.sort(key=lambda item: -item[0])
+    return tuple((name, zones) for _, name, zones in found)
 
 
 def _suit(constraints: Constraints, node: Node) -> int | None:

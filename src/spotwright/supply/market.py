@@ -60,15 +60,20 @@ def fate(simulate: Simulate, seed: int, task: str, attempt: int) -> Fate | None:
 
 def nodes_at(trace: Trace, moment: float) -> int:
     """How many nodes could be had ``moment`` seconds into the trace."""
-    return trace.counts[int(moment // trace.gap) % len(trace.counts)]
+    return trace.counts[_tick(trace, moment) % len(trace.counts)]
 
 
 def next_change(trace: Trace, moment: float) -> float | None:
     """When the number changes next, in seconds into the trace; ``None`` for a trace that never changes."""
-    tick = int(moment // trace.gap)
+    tick = _tick(trace, moment)
     size = len(trace.counts)
     now = trace.counts[tick % size]
     for ahead in range(1, size + 1):
         if trace.counts[(tick + ahead) % size] != now:
             return (tick + ahead) * trace.gap
     return None
+
+
+def _tick(trace: Trace, moment: float) -> int:
+    """The tick that a moment lies in. The moment of a tick itself is in it, whatever its float was rounded to."""
+    return math.floor(moment / trace.gap + 1e-9)

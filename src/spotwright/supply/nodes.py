@@ -1,23 +1,26 @@
-"""Simulated pools: nodes that boot, fill up and are taken away, and the scheduler that puts attempts on them.
+"""Simulated pools: nodes that boot, fill up and are taken away, and the attempts that are put on them.
 
 The supply is a state machine without clock, threads or processes: every call is given ``now``, and :meth:`Supply.advance`
 answers with what happened. The local world turns that into signals to real processes, the simulation into events on virtual
 time. Attempts are bound as the Kubernetes scheduler does it (:mod:`spotwright.supply.binding`); nodes are added one at a time
 for what is pending, as the cluster autoscaler does it, and go when they have been empty for ten minutes.
 
-All moments are in the caller's seconds; the waits of the simulated world are divided by ``scale``.
+All moments are in the caller's seconds; the waits of the simulated world are divided by ``scale``. The age at which the
+seeded model takes a node is not: it is a share of real work.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from spotwright.model.pools import Drain, Pool
 from spotwright.model.traces import Trace
-from spotwright.supply.binding import Node, Request, choose, new_node, order_of_growth
+from spotwright.supply.binding import Growth, Node, Request, choose, growth, new_node
+from spotwright.supply.happenings import Bound, Drained, Happening, Key, NodeBooting, NodeGone, NodeReady, Noticed
 from spotwright.supply.market import Fate, fate, next_change, nodes_at, uniform
+from spotwright.supply.queue import Queue
 
 __all__ = [
     "IDLE_TIMEOUT",
@@ -36,65 +39,6 @@ IDLE_TIMEOUT = 600.0
 """After how many seconds an empty node above ``min_nodes`` is given back: the cluster autoscaler's default for
 ``--scale-down-unneeded-time``."""
 
-Key = tuple[str, int]
-"""An attempt: the task's path and the attempt's number."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeBooting:
-    """A node was asked for and is billed from now on."""
-
-    node: str
-    pool: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeReady:
-    """A node takes work."""
-
-    node: str
-    pool: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """An attempt has its node."""
-
-    key: Key
-    node: str
-    pool: str
-
-
-@dataclass(frozen=True, slots=True)
-class Noticed:
-    """The provider says when a node goes; ``keys`` are the attempts on it."""
-
-    node: str
-    pool: str
-    keys: tuple[Key, ...]
-    goes_at: float
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Drained:
-    """An attempt gets SIGTERM, because its node is about to go."""
-
-    key: Key
-
-
-@dataclass(frozen=True, slots=True)
-class NodeGone:
-    """A node is gone. ``keys`` are the attempts that were on it to the end; empty when it was given back."""
-
-    node: str
-    pool: str
-    keys: tuple[Key, ...]
-    why: str
-
-
-Happening = NodeBooting | NodeReady | Bound | Noticed | Drained | NodeGone
-
 
 @dataclass(slots=True)
 class _Running:
@@ -109,17 +53,20 @@ class _Running:
 
 @dataclass(slots=True)
 class _PoolState:
-    """One pool at play."""
+    """One pool at play. ``available`` is how many nodes its trace has now; ``None`` without a trace."""
 
     pool: Pool
     trace: Trace | None
+    made: int
+    available: int | None = None
     nodes: dict[str, Node] = field(default_factory=dict)
-    made: int = 0
-    zone: int = 0
 
 
 class Supply:
-    """The nodes of a run's pools. ``seed`` decides every draw; ``scale`` is the time scale; ``now`` when the run starts."""
+    """The nodes of a run's pools. ``seed`` decides every draw; ``scale`` is the time scale; ``now`` when the run starts.
+
+    ``made`` counts the nodes that earlier engines of the run had in each pool, so that no name is given twice.
+    """
 
     def __init__(
         self,
@@ -129,13 +76,14 @@ class Supply:
         scale: float,
         now: float,
         traces: Mapping[str, Trace] | None = None,
+        made: Mapping[str, int] | None = None,
     ) -> None:
         self._seed, self._scale, self._start = seed, scale, now
-        traces = traces or {}
-        self._pools = {name: _PoolState(pool, traces.get(name)) for name, pool in pools.items()}
-        self._queues: dict[Request, dict[Key, None]] = {}
-        self._requests: dict[Key, Request] = {}
+        traces, made = traces or {}, made or {}
+        self._pools = {name: _PoolState(pool, traces.get(name), made.get(name, 0)) for name, pool in pools.items()}
+        self._queue = Queue()
         self._running: dict[Key, _Running] = {}
+        self._growth: dict[Request, Growth] = {}
         self._timers: list[tuple[float, int, Callable[[float], None]]] = []
         self._count = 0
         self._out: list[Happening] = []
@@ -146,21 +94,13 @@ class Supply:
     # -- what the world tells the supply
 
     def submit(self, key: Key, request: Request) -> None:
-        """An attempt waits for a node."""
-        self._requests[key] = request
-        self._queues.setdefault(request, {})[key] = None
+        """An attempt waits for a node. Attempts of one kind should share one ``request``: it is what they queue for."""
+        self._queue.add(key, request)
         self._dirty = True
 
     def withdraw(self, key: Key) -> bool:
         """Take back an attempt that waits. False: it does not wait (any more)."""
-        request = self._requests.pop(key, None)
-        if request is None:
-            return False
-        queue = self._queues[request]
-        del queue[key]
-        if not queue:
-            del self._queues[request]
-        return True
+        return self._queue.remove(key)
 
     def release(self, key: Key, now: float) -> None:
         """An attempt has ended: its room is free again."""
@@ -200,57 +140,54 @@ class Supply:
         """When something happens next by itself."""
         return self._timers[0][0] if self._timers else None
 
-    def close(self, now: float) -> list[Happening]:
-        """Give every node back at the end of the run."""
+    def close(self, now: float) -> list[Happening]:  # noqa: ARG002  # every other call takes it too
+        """Give every node back at the end of the run. What still waits gets none."""
+        self._timers.clear()
         for state in self._pools.values():
             for node in list(state.nodes.values()):
                 self._remove(node, "given back at the end of the run")
-        self._timers.clear()
-        return self.advance(now)
+        happened, self._out, self._dirty = self._out, [], False
+        return happened
 
-    def has_room(self, pool: str, now: float) -> bool:
-        """Whether a node of the pool is there, or could be had now."""
+    def has_room(self, pool: str, now: float) -> bool:  # noqa: ARG002  # the present is what advance() has seen
+        """Whether a node of the pool is there and not full, or could be had now."""
         state = self._pools[pool]
-        return any(node.goes_at is None for node in state.nodes.values()) or not self._limit(state, now)
+        return not _limit(state) or any(node.goes_at is None and not node.is_full for node in state.nodes.values())
 
-    def why_pending(self, key: Key, now: float) -> str:
+    def why_pending(self, key: Key, now: float) -> str:  # noqa: ARG002  # the present is what advance() has seen
         """Why an attempt has no node yet, pool by pool."""
-        request = self._requests.get(key)
+        request = self._queue.request_of(key)
         if request is None:
             return "it does not wait"
-        return "; ".join(f"{name}: {self._pool_reason(self._pools[name], request, now)}" for name in request.pools)
+        return "; ".join(f"{name}: {_reason(self._pools[name])}" for name in request.pools)
 
     # -- nodes
 
     def _open(self, state: _PoolState, now: float) -> None:
         """The nodes that are there before the run begins, and the pool's first look at its trace."""
         if state.trace is not None:
-            self._tick(state, now)
-        for _ in range(state.pool.min_nodes):
-            if self._limit(state, now):
-                break
-            node = self._add_node(state, now)
-            self._out.append(NodeBooting(node.name, state.pool.name))
-            self._become_ready(node, now)
+            self._tick(state, state.pool.simulate.start, now)
+        while len(state.nodes) < state.pool.min_nodes and not _limit(state):
+            self._become_ready(self._add_node(state, state.pool.zones or (None,), now), now)
 
-    def _add_node(self, state: _PoolState, now: float) -> Node:
+    def _add_node(self, state: _PoolState, zones: tuple[str | None, ...], now: float) -> Node:
+        """A new node in the next of these zones, in the pool's turn."""
+        turn = state.pool.zones or (None,)
+        zone = next(z for z in (turn[(state.made + ahead) % len(turn)] for ahead in range(len(turn))) if z in zones)
         state.made += 1
-        zones = state.pool.zones
-        zone = zones[state.zone % len(zones)] if zones else None
-        state.zone += 1
         node = new_node(f"{state.pool.name}-{state.made}", state.pool, zone)
         state.nodes[node.name] = node
         node.made_at = now
+        self._out.append(NodeBooting(node.name, state.pool.name))
         return node
 
-    def _boot(self, state: _PoolState, now: float) -> Node:
-        node = self._add_node(state, now)
-        self._out.append(NodeBooting(node.name, state.pool.name))
+    def _boot(self, state: _PoolState, zones: tuple[str | None, ...], now: float) -> Node:
+        node = self._add_node(state, zones, now)
         self._at(now + state.pool.simulate.boot / self._scale, lambda at: self._become_ready(node, at))
         return node
 
     def _become_ready(self, node: Node, now: float) -> None:
-        if node.gone or node.ready:
+        if node.gone:
             return
         node.ready, self._dirty = True, True
         self._out.append(NodeReady(node.name, node.pool.name))
@@ -261,13 +198,20 @@ class Supply:
 
     def _watch_idle(self, node: Node, now: float) -> None:
         node.empty_since = now
-        self._at(now + IDLE_TIMEOUT / self._scale, lambda at: self._give_back(node, now, at))
+        if not node.watched:
+            node.watched = True
+            self._at(now + IDLE_TIMEOUT / self._scale, lambda at: self._look_idle(node, at))
 
-    def _give_back(self, node: Node, since: float, now: float) -> None:
-        state = self._pools[node.pool.name]
-        if node.gone or node.keys or node.empty_since != since or len(state.nodes) <= state.pool.min_nodes:
+    def _look_idle(self, node: Node, now: float) -> None:
+        node.watched = False
+        if node.gone or node.keys or node.goes_at is not None:
             return
-        self._remove(node, f"empty for {now - since:.3g}s")
+        due = node.empty_since + IDLE_TIMEOUT / self._scale
+        if now < due:
+            node.watched = True
+            self._at(due, lambda at: self._look_idle(node, at))
+        elif len(self._pools[node.pool.name].nodes) > node.pool.min_nodes:
+            self._remove(node, f"empty for {(now - node.empty_since) * self._scale:.3g}s")
 
     def _take(self, node: Node, why: str, now: float) -> None:
         """The provider takes a node: notice, SIGTERM, gone."""
@@ -290,77 +234,55 @@ class Supply:
             self._out.append(Drained(key))
 
     def _remove(self, node: Node, why: str) -> None:
-        state = self._pools[node.pool.name]
         if node.gone:
             return
-        node.gone = True
-        del state.nodes[node.name]
+        node.gone, self._dirty = True, True
+        del self._pools[node.pool.name].nodes[node.name]
         self._out.append(NodeGone(node.name, node.pool.name, tuple(node.keys), why))
         for key in node.keys:
-            self._running.pop(key, None)
-        self._dirty = True
+            del self._running[key]
 
     # -- the market
 
-    def _moment(self, state: _PoolState, now: float) -> float:
-        return (now - self._start) * self._scale + state.pool.simulate.start
-
-    def _tick(self, state: _PoolState, now: float) -> None:
-        """The trace changes: nodes beyond what can be had go, the newest or the oldest as the seed says."""
-        trace = state.trace
-        if trace is None:
+    def _tick(self, state: _PoolState, moment: float, now: float) -> None:
+        """The trace changes at ``moment`` of its own time: nodes beyond what can be had go, in an order that the seed draws."""
+        if state.trace is None:
             return
-        moment = self._moment(state, now) + 1e-6  # the tick itself, not the float just before it
-        available = nodes_at(trace, moment)
+        state.available = nodes_at(state.trace, moment)
         staying = [node for node in state.nodes.values() if node.goes_at is None]
         staying.sort(key=lambda node: uniform(self._seed, "taken", node.name))
-        for node in staying[available:]:
-            self._take(node, f"the trace has {available} nodes left", now)
-        change = next_change(trace, moment)
+        for node in staying[state.available :]:
+            self._take(node, f"the trace has {_nodes(state.available)} left", now)
+        change = next_change(state.trace, moment)
         if change is not None:
             at = self._start + (change - state.pool.simulate.start) / self._scale
-            self._at(at, lambda at: self._tick(state, at))
+            self._at(at, lambda at: self._tick(state, change, at))
         self._dirty = True
-
-    def _limit(self, state: _PoolState, now: float) -> str:
-        """Why no node can be added to the pool now; empty when one can."""
-        if len(state.nodes) >= state.pool.max_nodes:
-            return f"all {state.pool.max_nodes} nodes are in use (max_nodes)"
-        if state.trace is not None:
-            available = nodes_at(state.trace, self._moment(state, now) + 1e-6)
-            if len(state.nodes) >= available:
-                return f"no capacity: the trace has {available} nodes now"
-        return ""
-
-    def _pool_reason(self, state: _PoolState, request: Request, now: float) -> str:
-        booting = sum(not node.ready for node in state.nodes.values())
-        if booting:
-            return f"{booting} node{'s' if booting > 1 else ''} booting"
-        return self._limit(state, now) or "a node was just asked for"
 
     # -- the scheduler
 
     def _bind(self, now: float) -> None:
-        """Bind what fits on ready nodes, in the order of submission; for the rest, count on booting nodes or add one."""
-        planned: dict[str, Node] = {}
-        for request, queue in list(self._queues.items()):
-            while queue:
-                node = choose(request, self._candidates(request))
-                if node is None:
-                    break
-                self._bind_to(next(iter(queue)), request, node, now)
-            for _ in queue:
-                if not self._plan(request, planned, now):
-                    break
+        """Bind what fits on ready nodes; for the rest, count on booting nodes or add some."""
+        for key, request, node in self._queue.bind(lambda request: choose(request, self._ready_nodes(request))):
+            self._bind_to(key, request, node, now)
+        for state in self._pools.values():
+            while len(state.nodes) < state.pool.min_nodes and not _limit(state):
+                self._boot(state, state.pool.zones or (None,), now)
+        planned = [
+            node.copy()
+            for state in self._pools.values()
+            for node in state.nodes.values()
+            if not node.ready and node.goes_at is None
+        ]
+        self._queue.plan(lambda request: self._plan(request, planned, now))
 
-    def _candidates(self, request: Request) -> Iterable[Node]:
+    def _ready_nodes(self, request: Request) -> Iterator[Node]:
         for name in request.pools:
             for node in self._pools[name].nodes.values():
                 if node.ready and node.goes_at is None:
                     yield node
 
     def _bind_to(self, key: Key, request: Request, node: Node, now: float) -> None:
-        self.withdraw(key)
         node.take_in(key, request)
         drawn = fate(node.pool.simulate, self._seed, *key) if node.pool.is_spot else None
         self._running[key] = _Running(node, request, drawn)
@@ -373,27 +295,49 @@ class Supply:
         if running is not None and running.node is node and not running.reported:
             self._take(node, f"after {running.fate.age if running.fate else 0.0:.3g}s of {key[0]}", now)
 
-    def _plan(self, request: Request, planned: dict[str, Node], now: float) -> bool:
+    def _plan(self, request: Request, planned: list[Node], now: float) -> bool:
         """Make sure that a node is on its way for one more attempt; False when none can be had.
 
         ``planned`` holds copies of the booting nodes, filled with the attempts that wait for them.
         """
-        for name in request.pools:
-            for node in self._pools[name].nodes.values():
-                if not node.ready and node.name not in planned and node.goes_at is None:
-                    planned[node.name] = node.copy()
-        node_for_it = choose(request, planned.values())
-        if node_for_it is None:
-            for name in order_of_growth(request, {name: self._pools[name].pool for name in request.pools}):
-                state = self._pools[name]
-                if not self._limit(state, now):
-                    node_for_it = planned.setdefault((booted := self._boot(state, now)).name, booted.copy())
-                    break
-        if node_for_it is None:
-            return False
-        node_for_it.take_in(("", len(node_for_it.keys)), request)
+        node = choose(request, (node for node in planned if node.pool.name in request.pools))
+        if node is None:
+            booted = self._grow(request, now)
+            if booted is None:
+                return False
+            node = booted.copy()
+            planned.append(node)
+        node.take_in(("", len(node.keys)), request)
         return True
+
+    def _grow(self, request: Request, now: float) -> Node | None:
+        """Add a node for a request, in the best pool that can grow."""
+        where = self._growth.get(request)
+        if where is None:
+            where = self._growth[request] = growth(request, {name: self._pools[name].pool for name in request.pools})
+        found = next(((name, zones) for name, zones in where if not _limit(self._pools[name])), None)
+        return None if found is None else self._boot(self._pools[found[0]], found[1], now)
 
     def _at(self, moment: float, action: Callable[[float], None]) -> None:
         self._count += 1
         heapq.heappush(self._timers, (moment, self._count, action))
+
+
+def _limit(state: _PoolState) -> str:
+    """Why no node can be added to the pool now; empty when one can."""
+    if state.available is not None and len(state.nodes) >= state.available:
+        return f"no capacity: the trace has {_nodes(state.available)} now"
+    if len(state.nodes) >= state.pool.max_nodes:
+        return (
+            f"all {_nodes(state.pool.max_nodes)} are in use (max_nodes)" if state.pool.max_nodes else "max_nodes is 0"
+        )
+    return ""
+
+
+def _reason(state: _PoolState) -> str:
+    booting = sum(not node.ready and node.goes_at is None for node in state.nodes.values())
+    return f"{_nodes(booting)} booting" if booting else _limit(state) or "a node was just asked for"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'' if count == 1 else 's'}"
