@@ -64,9 +64,8 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
         recovery = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
         recovery += settled_attempts(folder, state, epoch, secrets, clock)
         _settle_into(state, journal, recovery, clock)
-        facts = _reset(folder, state, newer, len(plans), clock, say)
-        stored = newer or plans[-1]
-        execute(folder, journal, state, facts, stored, secrets, observers)
+        _commit(state, journal, _reset(folder, state, newer, len(plans), clock, say))  # before the world looks at the state
+        execute(folder, journal, state, (), newer or plans[-1], secrets, observers)
     finally:
         journal.close()
     return Resumption(state)
@@ -116,6 +115,13 @@ def _settle_into(state: RunState, journal: Journal, recovery: Sequence[Event], c
     for event in closed:
         fold(state, event)
     journal.append([*recovery, *closed])
+
+
+def _commit(state: RunState, journal: Journal, events: Sequence[Event]) -> None:
+    for event in events:
+        fold(state, event)
+    if events:
+        journal.append(events)
 
 
 def _reset(
