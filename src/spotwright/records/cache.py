@@ -15,6 +15,8 @@ from spotwright.records.folders import write_atomically
 
 __all__ = ["Cache"]
 
+_PARTS = {"parameters", "artifacts", "run", "task"}
+
 
 class Cache:
     """Results by fingerprint below one folder. Safe between runs at the same time: the last writer of equal results wins."""
@@ -26,11 +28,10 @@ class Cache:
         """The result (``parameters``, ``artifacts``, ``run``, ``task``) for a fingerprint, where there is a whole one."""
         try:
             result = json.loads((self._folder / f"{fingerprint}.json").read_bytes())
-        except (OSError, ValueError):
+            whole = result.keys() >= _PARTS and all(Path(file).exists() for file in result["files"])
+        except (OSError, ValueError, AttributeError, TypeError, KeyError):
             return None
-        if not isinstance(result, dict) or not all(Path(file).exists() for file in result.get("files", ())):
-            return None
-        return result
+        return result if whole else None
 
     def keep(self, fingerprint: str, result: Mapping[str, Any]) -> None:
         """Keep a result. Raises :class:`StateError` where it cannot be written."""
@@ -40,7 +41,7 @@ class Cache:
             write_atomically(self._folder / f"{fingerprint}.json", {**result, "files": files})
         except OSError as error:
             raise StateError(
-                f"{self._folder}: cannot be written ({error.strerror}); free some space or use --no-cache"
+                f"{self._folder}: cannot be written ({error.strerror}); free some space or use --cache off"
             ) from error
 
 

@@ -17,8 +17,10 @@ A folder written by a newer layout is refused, so that an older program cannot d
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,9 @@ __all__ = ["LAYOUT", "RunFolder", "StateFolder", "write_atomically"]
 
 LAYOUT = 1
 """The version of the layout, in the file ``format``."""
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LONGEST = 200  # bytes of a file name made from a task's path; file systems allow 255
 
 
 class RunFolder:
@@ -50,7 +55,7 @@ class RunFolder:
 
     def plans(self) -> list[Path]:
         """The versions that are there, oldest first."""
-        versions = []
+        versions: list[Path] = []
         while self.plan(len(versions) + 1).exists():
             versions.append(self.plan(len(versions) + 1))
         return versions
@@ -73,10 +78,13 @@ class StateFolder:
     @classmethod
     def open(cls, path: Path) -> StateFolder:
         """Open for writing. Raises :class:`StateError` for a folder that is read-only, full or of a newer version."""
+        folder = cls.existing(path)
         try:
+            ours = not path.exists() or not any(path.iterdir())
             (path / "runs").mkdir(parents=True, exist_ok=True)
-            if not (path / "format").exists():
+            if ours:  # never in a folder that holds something of the user's
                 write_atomically(path / ".gitignore", "*\n")
+            if not (path / "format").exists():
                 write_atomically(path / "format", f"{LAYOUT}\n")
             if not os.access(path / "runs", os.W_OK):
                 raise PermissionError(f"{path / 'runs'} is read-only")
@@ -84,18 +92,23 @@ class StateFolder:
             raise StateError(
                 f"{path}: cannot be written ({error.strerror or error}); choose another folder with --state"
             ) from error
-        return cls.existing(path)
+        return folder
 
     @classmethod
     def existing(cls, path: Path) -> StateFolder:
         """Open for reading. Raises :class:`StateError` for a folder of a newer version."""
+        file = path / "format"
         try:
-            text = (path / "format").read_text().strip() if (path / "format").exists() else str(LAYOUT)
+            text = file.read_text(encoding="ascii", errors="replace").strip()
+        except FileNotFoundError:
+            text = str(LAYOUT)
         except OSError as error:
-            raise StateError(f"{path}: cannot be read ({error.strerror})") from error
-        if not text.isdigit():
             raise StateError(
-                f"{path / 'format'}: expected the number of a layout, found {text!r}; choose another folder with --state"
+                f"{path}: cannot be read ({error.strerror}); choose another folder with --state"
+            ) from error
+        if not text.isdecimal():
+            raise StateError(
+                f"{file}: expected the number of a layout, found {text[:20]!r}; choose another folder with --state"
             )
         if int(text) > LAYOUT:
             raise StateError(
@@ -114,7 +127,12 @@ class StateFolder:
         return self.path / "volumes" / _file_name(name)
 
     def create(self, name: str) -> RunFolder:
-        """Make the folder of a new run. Raises :class:`InputError` where a run of that name exists."""
+        """Make the folder of a new run. Raises :class:`InputError` where a run of that name exists, or it can be no name."""
+        if not _RUN_NAME.fullmatch(name) or name == "last":
+            raise InputError(
+                f"{name!r} cannot be the name of a run: expected up to 100 letters, digits, dots, dashes or underscores, "
+                "beginning with a letter or digit, and not 'last'"
+            )
         folder = RunFolder(self.path / "runs" / name)
         try:
             folder.path.mkdir()
@@ -130,9 +148,11 @@ class StateFolder:
         """The runs that have a journal, oldest first."""
         try:
             paths = [path for path in (self.path / "runs").iterdir() if (path / "journal.db").exists()]
+            return [RunFolder(path) for path in sorted(paths, key=_made_at)]
         except FileNotFoundError:
             return []
-        return [RunFolder(path) for path in sorted(paths, key=lambda path: (path / "plan-1.json").stat().st_mtime_ns)]
+        except OSError as error:
+            raise StateError(f"{self.path}: cannot be read ({error.strerror})") from error
 
     def find(self, name: str) -> RunFolder:
         """The run of this name, with this unique beginning, or the newest for ``last``."""
@@ -156,14 +176,31 @@ def write_atomically(path: Path, content: str | bytes | Mapping[str, Any]) -> No
         content = json.dumps(content, separators=(",", ":"))
     data = content.encode() if isinstance(content, str) else content
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name too survives power loss
+    finally:
+        os.close(folder)
+
+
+def _made_at(run: Path) -> tuple[int, str]:
+    """When a run was made: its first plan is written once and never touched again."""
+    first = run / "plan-1.json"
+    return (first if first.exists() else run / "journal.db").stat().st_mtime_ns, run.name
 
 
 def _file_name(task: str) -> str:
     """A task's path as one file name: readable for the names KFP gives, never a path of its own."""
     name = quote(task, safe="").replace("%2F", "+")
+    if len(name) > _LONGEST:
+        name = f"{name[: _LONGEST - 17]}~{hashlib.blake2b(task.encode(), digest_size=8).hexdigest()}"
     return f"%2E{name[1:]}" if name.startswith(".") else name

@@ -2,14 +2,16 @@
 
 WAL with ``synchronous=FULL``: what :meth:`Journal.append` returned from survives ``kill -9`` and power loss, and a torn tail
 is noticed by SQLite instead of read as a shorter history. Every append checks the lease's epoch in the same transaction, so
-an engine that lost its run writes nothing more. Readers never block the engine; a folder that cannot be written is read as
-an immutable file.
+an engine that lost its run writes nothing more. Readers never block the engine; where the folder cannot be written they read
+an immutable file, or a copy of one that a killed engine left with an unfinished log.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,41 +44,62 @@ class Journal:
 
     def __init__(self, connection: sqlite3.Connection, path: Path, epoch: int = 0) -> None:
         self._db = connection
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
         self.path = path
         self.epoch = epoch
 
     @classmethod
     def create(cls, path: Path) -> Journal:
-        """Make a new journal. Raises :class:`StateError` where the folder cannot be written or the disk is full."""
+        """Make a new journal. Raises :class:`StateError` where there is one, or the folder is read-only or full."""
+        if path.exists():
+            raise StateError(f"{path}: exists already; choose another name for the run")
         with _clear_errors(path):
-            connection = _connect(path)
-            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+            connection = _connect(path, "rwc")
+            try:
+                connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+            except sqlite3.Error:
+                connection.close()
+                raise
             return cls(connection, path)
 
     @classmethod
     def open(cls, path: Path) -> Journal:
         """Open for writing; :meth:`take` the lease before the first append."""
         with _clear_errors(path):
-            return cls(_checked(_connect(path), path), path)
+            return cls(_checked(_connect(path, "rw"), path), path)
 
     @classmethod
     def read(cls, path: Path) -> Journal:
         """Open for reading only, also where the folder is read-only or belongs to somebody else."""
         with _clear_errors(path):
-            name = quote(str(path.resolve()))
-            for options in ("mode=ro", "mode=ro&immutable=1"):
-                connection = sqlite3.connect(f"file:{name}?{options}", uri=True, isolation_level=None, timeout=10)
-                try:
-                    return cls(_checked(connection, path), path)
-                except sqlite3.OperationalError:
-                    connection.close()
-                    if options != "mode=ro":
-                        raise
-            raise StateError(f"{path}: cannot be read")
+            try:
+                return cls(_checked(_open(path, "mode=ro"), path), path)
+            except sqlite3.OperationalError:  # SQLite cannot make the files beside it that a reader needs
+                wal = path.with_name(f"{path.name}-wal")
+                if wal.exists() and wal.stat().st_size:
+                    return cls._read_copy(path, wal)
+                return cls(_checked(_open(path, "mode=ro&immutable=1"), path), path)
+
+    @classmethod
+    def _read_copy(cls, path: Path, wal: Path) -> Journal:
+        """Read a copy together with its log: an immutable file alone would be a shorter history."""
+        folder = tempfile.TemporaryDirectory(prefix="spotwright-")
+        copy = Path(folder.name) / path.name
+        try:
+            shutil.copyfile(path, copy)
+            shutil.copyfile(wal, copy.with_name(wal.name))
+            journal = cls(_checked(_open(copy, "mode=rw"), path), path)
+        except OSError as error:
+            folder.cleanup()
+            raise StateError(f"{path}: cannot be read ({error.strerror})") from error
+        journal._copy = folder
+        return journal
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     # -- the lease
 
@@ -103,7 +126,8 @@ class Journal:
 
     def holder(self) -> Lease | None:
         """Who holds the lease; whether that process is still alive is the caller's question."""
-        held = self._db.execute("SELECT owner FROM lease").fetchone()[0]
+        with _clear_errors(self.path):
+            held = self._db.execute("SELECT owner FROM lease").fetchone()[0]
         return json.loads(held) if held else None
 
     # -- events
@@ -156,22 +180,35 @@ class Journal:
             raise
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=30)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
+def _open(path: Path, options: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(path.resolve()))}?{options}", uri=True, isolation_level=None, timeout=30)
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    connection = _open(path, f"mode={mode}")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
 def _checked(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.Error:
+        connection.close()
+        raise
+    if version == FORMAT:
+        return connection
+    connection.close()
     if version > FORMAT:
         raise StateError(
             f"{path}: written by a newer version of spotwright (format {version}, this one knows {FORMAT}): upgrade"
         )
-    if version != FORMAT:
-        raise StateError(f"{path}: is not a journal of spotwright")
-    return connection
+    raise StateError(f"{path}: is not a journal of spotwright")
 
 
 @contextmanager
@@ -181,6 +218,8 @@ def _clear_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         text = str(error)
+        if not path.exists():
+            raise StateError(f"{path}: is not there ({text})") from error
         if "disk is full" in text or "disk I/O" in text:
             raise StateError(
                 f"{path}: the disk is full or failing ({text}); free some space, then resume the run"
