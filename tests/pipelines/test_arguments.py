@@ -1,0 +1,111 @@
+"""The arguments of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spotwright.errors import PipelineError
+from spotwright.pipelines.arguments import bind
+from spotwright.pipelines.secrets import Reference
+from spotwright.pipelines.spec import Dag, ParameterSpec, Pipeline
+
+
+def pipeline(**specs: ParameterSpec) -> Pipeline:
+    return Pipeline("p", Dag("root", specs), {})
+
+
+ALL = pipeline(
+    text=ParameterSpec("STRING", optional=True, has_default=True, default="d"),
+    whole=ParameterSpec("NUMBER_INTEGER", optional=True, has_default=True, default=1),
+    number=ParameterSpec("NUMBER_DOUBLE", optional=True, has_default=True, default=0.5),
+    flag=ParameterSpec("BOOLEAN", optional=True, has_default=True, default=False),
+    items=ParameterSpec("LIST", optional=True),
+    table=ParameterSpec("STRUCT", optional=True),
+)
+
+
+def given(textual: bool, **arguments: Any) -> dict[str, Any]:
+    return {name: value for name, value in bind(ALL, arguments, textual=textual).items() if name in arguments}
+
+
+def test_what_is_left_out_gets_its_default_or_nothing() -> None:
+    assert bind(ALL, {}, textual=True) == {
+        "text": "d", "whole": 1, "number": 0.5, "flag": False, "items": None, "table": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("text", "12", "12"),
+        ("text", "@alice", "@alice"),
+        ("text", "@@env:X", "@env:X"),
+        ("text", "@@", "@"),
+        ("whole", "12", 12),
+        ("number", "1e-3", 0.001),
+        ("flag", "true", True),
+        ("items", "[1, 2.0]", [1, 2]),
+        ("table", '{"a": {"b": 1.5}}', {"a": {"b": 1.5}}),
+    ],
+)
+def test_texts_of_a_command_line_are_read_by_the_declared_type(name: str, text: str, value: Any) -> None:
+    assert given(True, **{name: text}) == {name: value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bound"),
+    [("whole", 3.0, 3), ("number", 3, 3), ("items", (1, 2), [1, 2]), ("table", {1: "a"}, {"1": "a"}), ("items", None, None)],
+)
+def test_python_values_take_the_form_of_json(name: str, value: Any, bound: Any) -> None:
+    assert given(False, **{name: value}) == {name: bound}
+
+
+@pytest.mark.parametrize("textual", [True, False])
+def test_references_stay_references_and_learn_their_type(textual: bool) -> None:
+    assert given(textual, whole="@env:PIN", text="@file:a:b") == {
+        "whole": Reference("env", "PIN", "NUMBER_INTEGER"),
+        "text": Reference("file", "a:b"),
+    }
+    assert given(False, flag=Reference("env", "F")) == {"flag": Reference("env", "F", "BOOLEAN")}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "textual", "words"),
+    [
+        ("whole", "1.5", True, "argument whole: expected a whole number, got '1.5'$"),
+        ("flag", "yes", True, "argument flag: expected true or false, got 'yes'$"),
+        ("items", "1,2", True, "argument items: expected a list, got '1,2'$"),
+        ("table", "[1]", True, "argument table: expected a mapping"),
+        ("whole", "1", False, r"argument whole: expected a whole number, got '1' \(str\)$"),
+        ("whole", 1.5, False, r"got 1.5 \(float\)$"),
+        ("whole", True, False, r"got True \(bool\)$"),
+        ("text", 1, False, r"argument text: expected a text, got 1 \(int\)$"),
+        ("text", None, False, None),
+        ("number", float("nan"), False, "argument number: expected a number"),
+        ("table", {"a": object()}, False, "argument table: expected a mapping"),
+        ("items", "x" * 500, True, r"got 'x{56}\.\.\.$"),
+    ],
+)
+def test_a_value_of_another_type_says_what_was_expected_and_given(name: str, value: Any, textual: bool, words: str | None) -> None:
+    if words is None:
+        assert given(textual, **{name: value}) == {name: None}
+        return
+    with pytest.raises(PipelineError, match=words):
+        given(textual, **{name: value})
+
+
+def test_an_unknown_argument_names_the_one_that_was_meant() -> None:
+    with pytest.raises(PipelineError, match="pipeline p has no parameter 'tetx'; did you mean 'text'?"):
+        bind(ALL, {"tetx": "a"}, textual=True)
+    with pytest.raises(PipelineError, match="it has text, whole, number, flag, items, table"):
+        bind(ALL, {"zzz": "a"}, textual=True)
+    with pytest.raises(PipelineError, match="it has no parameters at all"):
+        bind(pipeline(), {"a": "a"}, textual=True)
+
+
+def test_every_missing_argument_is_named_with_its_type() -> None:
+    wanted = pipeline(url=ParameterSpec("STRING"), n=ParameterSpec("NUMBER_INTEGER"))
+    with pytest.raises(PipelineError, match=r"needs a value for url \(a text\), n \(a whole number\): give --arg url=VALUE"):
+        bind(wanted, {}, textual=True)

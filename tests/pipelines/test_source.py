@@ -1,0 +1,208 @@
+"""Loading .py files in a process of their own, and functions in a notebook."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spotwright.errors import PipelineError
+from spotwright.pipelines.compiled import Compiled
+from spotwright.pipelines.graph import build
+from spotwright.pipelines.source import load
+
+HEAD = """\
+from kfp import dsl
+
+@dsl.component(base_image="python:3.11")
+def step(x: str) -> str:
+    return x
+
+"""
+ONE = HEAD + "@dsl.pipeline\ndef only(u: str):\n    task = step(x=u)\n"
+WRONG = {  # name: (content, what the message says; {file} is the file)
+    "syntax": ("x = 1\ndef (:\n", "{file}:2: "),
+    "import_error": ("import json\nimport no_such_module_at_all\n", "{file}:2: ModuleNotFoundError: .*install no_such_module"),
+    "raises": ("def f():\n    raise ValueError('own words\\nmore')\nf()\n", "{file}:2: ValueError: own words$"),
+    "exits": ("import sys\nsys.exit(3)\n", "{file}:2: the file ends itself with sys.exit"),
+    "none": (HEAD, "{file}: no pipeline here: expected a function under @dsl.pipeline"),
+    "two": (ONE + ONE.replace("only", "other_one")[len(HEAD) :], "{file}: 2 pipelines here: only, other_one; .*--pipeline"),
+    "typo": (ONE + "    task.set_retry(num_retries=5, backoff_dureation='5m')\n", "{file}:10: .*did you mean backoff_duration?"),
+    "no_types": (ONE.replace("u: str", "u"), "{file}:7: TypeError: .*wants a type for every argument"),
+    "toleration": (ONE + "    task.add_toleration(None)\n", "{file}:10: add_toleration is kfp 1; write kfp.kubernetes.add_tol"),
+    "preemptible": (
+        ONE + "    task.set_gpu_limit(4).apply(gcp.use_preemptible_nodepool()).set_retry(5)\n",
+        r"{file}:10: use_preemptible_nodepool is kfp 1; write spot.prefer\(task\)",
+    ),
+    "gcp": ("import kfp.gcp as gcp\n" + ONE, "{file}:1: kfp.gcp is kfp 1; write spot.prefer"),
+    "container_op": (HEAD + "op = dsl.ContainerOp(name='a', image='b')\n", "{file}:7: ContainerOp is kfp 1; write a function"),
+    "policy": (
+        ONE + "    import spotwright as spot\n    spot.prefer(task, interruptions=-1)\n",
+        "{file}:11: PolicyValueError: interruptions: -1 is wrong; expected a whole number",
+    ),
+    "wrong_argument": (ONE.replace("x=u", "x=[1]"), "{file}:9: .*InconsistentTypeException"),
+    "prints": ("import os\nos.write(1, b'{}'); print('{\"compiled\": 1}')\n" + HEAD, "{file}: no pipeline here"),
+    "named_kfp/kfp": ("raise ValueError('mine')\n", "{file}:1: ValueError: mine"),
+}
+
+
+@pytest.fixture(scope="session")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the compiler's process answers to each wrong file; one process for all, because importing kfp takes most of it."""
+    folder = tmp_path_factory.mktemp("wrong")
+    for name, (content, _) in WRONG.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / f"{name}.py").write_text(content)
+    script = (
+        "import sys, warnings; warnings.simplefilter('ignore')\n"
+        "from spotwright.pipelines.compiler_child import main\n"
+        "for name in sys.argv[1:]: main([name + '.py', name + '.json'])\n"
+    )
+    paths = [str(folder / name) for name in WRONG]
+    subprocess.run([sys.executable, "-c", script, *paths], check=True, stdout=subprocess.DEVNULL)
+    return {name: (f"{path}.py", json.loads(Path(f"{path}.json").read_text())) for name, path in zip(WRONG, paths, strict=True)}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_file_is_told_its_line_and_the_fix(answers: dict[str, Any], name: str) -> None:
+    file, answer = answers[name]
+    with pytest.raises(PipelineError, match=WRONG[name][1].format(file=file).replace(".py", r"\.py")):
+        raise PipelineError(answer["error"])
+    assert answer["error"].count("\n") <= 1
+    assert "Traceback" not in answer["error"]
+
+
+def write(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+def test_a_file_is_compiled_without_a_trace_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    write(tmp_path / "folder" / "helper.py", "NAME = 'from a module beside it'\n")
+    file = write(tmp_path / "folder" / "p.py", "import helper\n" + HEAD + "@dsl.pipeline(name=helper.NAME.replace(' ', '-'))\n" + ONE[len(HEAD) + 14 :])
+    monkeypatch.chdir(tmp_path)
+    compiled = load("folder/p.py")
+    assert (compiled.pipeline, compiled.source) == ("from-a-module-beside-it", str(file))
+    assert sorted(os.listdir(tmp_path / "folder")) == ["helper.py", "p.py"]
+
+
+def test_the_pipeline_that_is_meant_can_be_named(training_file: Path, training: Compiled) -> None:
+    assert load(training_file, pipeline="inner").pipeline == "inner"
+    with pytest.raises(PipelineError, match="no pipeline 'outer' here; it has inner, training"):
+        load(training_file, pipeline="outer")
+
+
+def test_a_warning_of_the_sdk_about_the_pipeline_is_kept(tmp_path: Path) -> None:
+    file = write(tmp_path / "p.py", ONE + "    task.set_accelerator_type('nvidia.com/gpu').set_gpu_limit(4)\n")
+    (warning,) = load(file).warnings
+    assert "set_gpu_limit" in warning
+    assert "set_accelerator_limit" in warning
+
+
+def test_a_file_that_kills_its_process_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "p.py", "import os\nos._exit(0)\n")
+    with pytest.raises(PipelineError, match="p.py: the process that compiles it ended with code 0 before it was done"):
+        load(file)
+
+
+def test_an_interpreter_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="/no/python: cannot be started to compile"):
+        load(write(tmp_path / "p.py", ONE), python="/no/python")
+
+
+NESTED = """\
+from kfp import dsl, kubernetes
+
+@dsl.component(base_image="python:3.11")
+def f(x: int) -> int:
+    return x
+
+@dsl.pipeline
+def inner(x: int):
+    for number in (1, 2, 3):
+        task = f(x=number).set_cpu_limit(str(number)).set_env_variable("WHO", f"inner-{number}")
+        kubernetes.add_node_selector(task, "for", f"inner-{number}")
+
+@dsl.pipeline
+def outer(x: int = 1):
+    f(x=10).set_cpu_limit("10")
+    f(x=11).set_cpu_limit("11")
+    inner(x=x)
+    inner(x=x)
+"""
+ASKED = {
+    "f": (10, "", ""),
+    "f-2": (11, "", ""),
+    **{f"{dag}/f{'' if n == 1 else f'-{n}'}": (n, f"inner-{n}", f"inner-{n}") for dag in ("inner", "inner-2") for n in (1, 2, 3)},
+}
+
+
+def settings(compiled: Compiled) -> dict[str, tuple[int, str, str]]:
+    """CPU, environment and selector of every task by its path."""
+    pipeline = build(compiled)
+    found = {}
+    for name, task in pipeline.root.tasks.items():
+        inside = pipeline.dags[task.dag].tasks if task.dag else {}
+        for path, step in {f"{name}/{key}": value for key, value in inside.items()}.items() if inside else [(name, task)]:
+            assert step.executor is not None
+            who, place = step.executor.env.get("WHO", ""), step.constraints.selector.get("for", "")
+            found[path] = (step.limits["cpu"] // 1000, who, place)
+    return found
+
+
+def test_tasks_of_nested_pipelines_get_what_they_asked_for_every_time(tmp_path: Path) -> None:
+    """The SDK alone gives a wrong result in most processes, and other names in each."""
+    file = write(tmp_path / "nested.py", NESTED)
+    compiled = [load(file, pipeline="outer") for _ in range(3)]
+    assert settings(compiled[0]) == ASKED
+    assert {one.to_json() for one in compiled} == {compiled[0].to_json()}
+
+
+RAW = """\
+import sys, warnings; warnings.simplefilter("ignore")
+sys.path.insert(0, sys.argv[1])
+import nested
+from spotwright.pipelines import sdk
+print(sdk.to_compiled(nested.outer, "nested.py").to_json())
+"""
+NOTEBOOK = RAW.replace("from spotwright.pipelines import sdk", "from spotwright.pipelines.source import compile_function")
+NOTEBOOK = NOTEBOOK.replace('sdk.to_compiled(nested.outer, "nested.py")', "compile_function(nested.outer)")
+
+
+def in_processes(script: str, folder: Path, count: int) -> list[Compiled]:
+    command = [sys.executable, "-c", script, str(folder)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    outputs = [process.communicate()[0] for process in running]
+    return [Compiled.from_json(output) for output in outputs]
+
+
+def test_what_the_sdk_merged_by_mistake_is_always_noticed(tmp_path: Path) -> None:
+    from spotwright.pipelines.labels import merged_executors
+
+    write(tmp_path / "nested.py", NESTED)
+    seen = set()
+    for compiled in in_processes(RAW, tmp_path, 6):
+        found = settings(compiled)
+        wrong = any(found[path][:2] != asked[:2] for path, asked in ASKED.items())
+        assert bool(merged_executors(compiled.ir)) == wrong
+        seen.add(wrong)
+    assert True in seen  # six processes without one mistake: one in a thousand
+
+
+def test_in_a_notebook_tasks_get_what_they_asked_for_too(tmp_path: Path) -> None:
+    write(tmp_path / "nested.py", NESTED)
+    for compiled in in_processes(NOTEBOOK, tmp_path, 2):
+        assert settings(compiled) == ASKED
+
+
+def test_a_function_without_the_decorator_is_refused() -> None:
+    from spotwright.pipelines.source import compile_function
+
+    with pytest.raises(PipelineError, match="len: expected a function under @dsl.pipeline"):
+        compile_function(len)
