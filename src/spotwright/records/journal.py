@@ -64,13 +64,15 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path) -> Journal:
-        """Open for writing; :meth:`take` the lease before the first append."""
+        """Open for writing; :meth:`take` the lease before the first append. Raises :class:`StateError` where it cannot be."""
+        _there(path)
         with _clear_errors(path):
             return cls(_checked(_connect(path, "rw"), path), path)
 
     @classmethod
     def read(cls, path: Path) -> Journal:
         """Open for reading only, also where the folder is read-only or belongs to somebody else."""
+        _there(path)
         with _clear_errors(path):
             try:
                 return cls(_checked(_open(path, "mode=ro"), path), path)
@@ -180,6 +182,11 @@ class Journal:
             raise
 
 
+def _there(path: Path) -> None:
+    if not path.exists():
+        raise StateError(f"{path}: there is no journal")
+
+
 def _open(path: Path, options: str) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quote(str(path.resolve()))}?{options}", uri=True, isolation_level=None, timeout=30)
 
@@ -218,8 +225,6 @@ def _clear_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         text = str(error)
-        if not path.exists():
-            raise StateError(f"{path}: is not there ({text})") from error
         if "disk is full" in text or "disk I/O" in text:
             raise StateError(
                 f"{path}: the disk is full or failing ({text}); free some space, then resume the run"
