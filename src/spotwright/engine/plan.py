@@ -7,18 +7,20 @@ A run that is resumed with mended code has a second version of its plan; earlier
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
-from spotwright.model.policy import Layer, Policy, Spot, resolve
+from spotwright.model.policy import BUILT_IN, Layer, Policy, Spot, resolve
 from spotwright.model.policy_values import check
 from spotwright.pipelines.graph import Dag, Pipeline, TaskSpec
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 __all__ = ["Plan", "Planned"]
+
+_NOT_SAID = (None, BUILT_IN.source, "interruptions.max")  # sources of values that nobody chose
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +43,19 @@ class Plan:
     config: Config
     flags: Layer | None = None
     _settled: dict[str, Planned] = field(default_factory=dict)
+    _planned: dict[str, list[Planned]] = field(default_factory=dict)
+    _unfolded: dict[str, list[Planned]] = field(default_factory=dict)
 
     def unfold(self, scope: str) -> list[Planned]:
         """The tasks of a pipeline by its path (``""``: the root), upstream before downstream, each with its policy.
 
         Raises :class:`PipelineError` for a task that can run on no pool.
         """
-        dag, retry = self._dag(scope)
-        tasks: list[Planned] = []
-        for spec in dag.tasks.values():
-            path = f"{scope}/{spec.name}" if scope else spec.name
-            tasks.append(self._plan(path, spec if spec.retry or not retry else replace(spec, retry=retry)))
-        return _with_downstream(tasks)
+        if scope not in self._unfolded:
+            above, _, _ = scope.rpartition("/")
+            beyond = next((p.downstream for p in self.unfold(above) if p.path == scope), 0.0) if scope else 0.0
+            self._unfolded[scope] = self._with_downstream(self._tasks(scope), beyond)
+        return self._unfolded[scope]
 
     def dag(self, scope: str) -> Dag:
         """The DAG that a path names; the root for ``""``."""
@@ -100,6 +103,28 @@ class Plan:
                 found.extend(self._walk(planned.path))
         return found
 
+    def _tasks(self, scope: str) -> list[Planned]:
+        if scope not in self._planned:
+            dag, retry = self._dag(scope)
+            specs = (spec if spec.retry or not retry else replace(spec, retry=retry) for spec in dag.tasks.values())
+            self._planned[scope] = [self._plan(f"{scope}/{s.name}" if scope else s.name, s) for s in specs]
+        return self._planned[scope]
+
+    def _with_downstream(self, tasks: list[Planned], beyond: float) -> list[Planned]:
+        """Fill in the longest stated work after each task, ``beyond`` what comes after all of them; last task first."""
+        after = _after_each(tasks, self._stated_work)
+        if not beyond and not any(after.values()):
+            return tasks
+        return [replace(planned, downstream=after.get(planned.spec.name, 0.0) + beyond) for planned in tasks]
+
+    def _stated_work(self, planned: Planned) -> float:
+        """How long a task takes as far as was said; of a pipeline the longest path through it."""
+        if planned.spec.dag is None:
+            return planned.policy.work or 0.0
+        inside = self._tasks(planned.path)
+        after = _after_each(inside, self._stated_work)
+        return max((self._stated_work(each) + after.get(each.spec.name, 0.0) for each in inside), default=0.0)
+
     def _plan(self, path: str, spec: TaskSpec) -> Planned:
         policy = self._policy(path, spec)
         work = Work(spec.requests, spec.constraints)
@@ -118,7 +143,7 @@ class Plan:
         layers += tasks
         if self.flags is not None:
             layers.append(self.flags)
-        policy = resolve(layers, spec.retry)
+        policy = _meant(resolve(layers, spec.retry))
         problems = check(policy, layers)
         if problems:
             raise ConfigError(f"policy of task {path}: {problems[0]}")
@@ -131,16 +156,22 @@ class Plan:
         return policy
 
 
-def _with_downstream(tasks: list[Planned]) -> list[Planned]:
-    """Fill in the longest stated work after each task, last task first."""
+def _after_each(tasks: list[Planned], work: Callable[[Planned], float]) -> dict[str, float]:
+    """The longest work that follows each task of one pipeline, by name."""
     after: dict[str, float] = {}
     for planned in reversed(tasks):
-        tail = after.get(planned.spec.name, 0.0)
+        tail = after.get(planned.spec.name, 0.0) + work(planned)
         for name in planned.spec.after:
-            after[name] = max(after.get(name, 0.0), tail + (planned.policy.work or 0.0))
-    if not any(after.values()):
-        return tasks
-    return [replace(planned, downstream=after.get(planned.spec.name, 0.0)) for planned in tasks]
+            after[name] = max(after.get(name, 0.0), tail)
+    return after
+
+
+def _meant(policy: Policy) -> Policy:
+    """Who sets a deadline or a number of interruptions to fall back after, and says nothing else of spot, prefers it."""
+    said = [name for name in ("deadline", "fall_back_after") if policy.sources.get(name) not in _NOT_SAID]
+    if policy.spot is not None or not said:
+        return policy
+    return replace(policy, spot=Spot.PREFER, sources={**policy.sources, "spot": policy.sources[said[0]]})
 
 
 def _cannot_run(path: str, policy: Policy, ladder: Ladder, config: Config) -> str:
