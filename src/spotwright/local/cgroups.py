@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from . import identity
+
 __all__ = ["Group", "available", "machine_oom_kills", "parent", "remove"]
 
 _PREFIX = "spotwright-"
@@ -156,6 +158,6 @@ def _own_groups() -> dict[int, str]:
 
 def _lines(path: str) -> list[str]:
     try:
-        return Path(path).read_bytes().decode(errors="surrogateescape").splitlines()
+        return identity.read(path).decode(errors="surrogateescape").splitlines()
     except OSError:
         return []

@@ -7,13 +7,15 @@ its claim to ``claim`` in the attempt's directory: a shim that is about to run i
 Read by the fork server too, so it imports nothing outside the standard library.
 """
 
+# System calls as they are: after a fork every page that pathlib touches is copied, a millisecond in all.
+# ruff: noqa: PTH108, PTH110, PTH208
+
 from __future__ import annotations
 
 import functools
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -26,8 +28,10 @@ __all__ = [
     "mine",
     "open_process",
     "pids",
+    "read",
     "read_claim",
     "stat",
+    "write",
 ]
 
 _DEAD = frozenset("ZX")  # a zombie has ended; where pid 1 does not reap, it stays one for ever
@@ -50,16 +54,38 @@ class Stat(NamedTuple):
     starttime: int
 
 
+def read(path: str) -> bytes:
+    """The content of a small file. Raises ``OSError``."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = b""
+        while part := os.read(descriptor, 1 << 16):
+            content += part
+        return content
+    finally:
+        os.close(descriptor)
+
+
+def write(path: str, content: bytes, *, flags: int = os.O_CREAT | os.O_TRUNC) -> None:
+    """Write a file whole. Raises ``OSError``."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o666)
+    try:
+        while content:
+            content = content[os.write(descriptor, content) :]
+    finally:
+        os.close(descriptor)
+
+
 @functools.cache
 def boot_id() -> str:
     """The id the kernel drew when it booted."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def stat(pid: int) -> Stat | None:
     """What the kernel says of a process; ``None`` when there is none of that pid."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
+        text = read(f"/proc/{pid}/stat")
     except OSError:
         return None
     fields = text[text.rindex(b")") + 2 :].split()  # the name before may hold blanks and parentheses
@@ -91,17 +117,17 @@ def open_process(who: Identity) -> int | None:
 
 def pids() -> Iterator[int]:
     """Every process there is, this moment."""
-    return (int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 (names only, often)
+    return (int(name) for name in os.listdir("/proc") if name.isdecimal())
 
 
 def children(pid: int) -> list[int]:
     """The living and dead children of a process that nobody has waited for."""
     found: list[int] = []
     try:
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            found.extend(map(int, (thread / "children").read_bytes().split()))
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            found.extend(map(int, read(f"/proc/{pid}/task/{thread}/children").split()))
     except FileNotFoundError:
-        if not Path(f"/proc/self/task/{os.getpid()}/children").exists():
+        if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
             return _children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
     return found
 
@@ -116,30 +142,30 @@ def environ(pid: int) -> frozenset[bytes]:
     A process that was forked and never executed shows what its parent was given.
     """
     try:
-        return frozenset(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+        return frozenset(read(f"/proc/{pid}/environ").split(b"\0"))
     except OSError:
         return frozenset()
 
 
-def claim(directory: str | Path, content: dict[str, Any]) -> bool:
+def claim(directory: str | os.PathLike[str], content: dict[str, Any]) -> bool:
     """Take the attempt of a directory for good; ``False`` when somebody has taken it before.
 
     The content appears whole or not at all. Raises ``OSError`` where the directory cannot be written or knows no hard links.
     """
-    temporary = Path(directory, f"claim.{os.getpid()}")
-    temporary.write_text(json.dumps(content), "utf-8")
+    temporary = f"{directory}/claim.{os.getpid()}"
+    write(temporary, json.dumps(content).encode())
     try:
-        Path(directory, "claim").hardlink_to(temporary)
+        os.link(temporary, f"{directory}/claim")
     except FileExistsError:
         return False
     finally:
-        temporary.unlink(missing_ok=True)
+        os.unlink(temporary)
     return True
 
 
-def read_claim(directory: str | Path) -> dict[str, Any]:
+def read_claim(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """Who has taken the attempt; raises ``OSError`` or ``ValueError`` where that cannot be read."""
-    content = json.loads(Path(directory, "claim").read_bytes())
+    content = json.loads(read(f"{directory}/claim"))
     if not isinstance(content, dict):
         raise ValueError(f"{directory}/claim: expected a JSON object")
     return content

@@ -132,7 +132,8 @@ def _guarded(order: dict[str, Any]) -> int:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 (what the interpreter's own top level does)
-        sys.excepthook(type(error), error, _without_ours(error.__traceback__))
+        error.__traceback__ = _without_ours(error.__traceback__)
+        sys.excepthook(type(error), error, error.__traceback__)
         return 1
     return 0
 

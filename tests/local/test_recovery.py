@@ -1,0 +1,220 @@
+"""After an engine was killed: what finished counts, what runs is ended, what has not begun never begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spotwright.errors import StateError
+from spotwright.local import identity
+from spotwright.local.recovery import settle, settle_all, sweep
+from tests.local.lab import Lab, alive, marked, until
+from tests.local.test_shim import LEAVES, LEFT, SLEEP, STUBBORN
+
+# An engine in a process of its own: starts the attempts it is given and waits for ever.
+ENGINE = """
+import json, sys
+from pathlib import Path
+from tests.local.lab import Lab
+lab = Lab(Path(sys.argv[1]))
+lab.run = lab.processes._run = sys.argv[2]
+for name, source, parameters in json.loads(sys.argv[3]):
+    lab.start(source, parameters, name)
+while True:
+    lab.turn(None)
+    if len(lab.processes._servers) == 1:
+        Path(sys.argv[1], "server").write_text(f"{lab.server()}\\n")
+"""
+
+
+class Engine:
+    """An engine that can be killed."""
+
+    def __init__(self, folder: Path, *attempts: tuple[str, str, dict[str, str]]) -> None:
+        self.folder, self.run = folder, f"run-{folder.name}-{time.time_ns()}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ENGINE, str(folder), self.run, json.dumps(attempts)],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            cwd=Path(__file__).parents[2],
+            start_new_session=True,
+        )
+
+    def directory(self, name: str = "task") -> Path:
+        return self.folder / "attempts" / name
+
+    def number(self, file: str, name: str = "task") -> int:
+        path = self.directory(name) / "work" / file
+        return int(until(lambda: path.exists() and path.read_text().endswith("\n") and path.read_text(), file))
+
+    def server(self) -> int:
+        path = self.folder / "server"
+        return int(until(lambda: path.exists() and path.read_text(), "server"))
+
+    def shim(self, name: str = "task") -> int:
+        return int(identity.read_claim(self.directory(name))["pid"])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def settle(self, name: str = "task"):  # noqa: ANN201
+        return settle(self.directory(name), run=self.run, epoch=2)
+
+
+@pytest.fixture
+def engines() -> Iterator[list[Engine]]:
+    made: list[Engine] = []
+    yield made
+    for engine in made:
+        engine.kill()
+        sweep(engine.run)
+        assert marked(engine.run) == []
+
+
+def start(engines: list[Engine], folder: Path, *attempts: tuple[str, str, dict[str, str]]) -> Engine:
+    engines.append(Engine(folder, *attempts))
+    return engines[-1]
+
+
+def test_an_attempt_goes_on_when_its_engine_is_killed(engines: list[Engine], tmp_path: Path) -> None:
+    wait = "import os, time\ndef work() -> str:\n    open('pid', 'w').write(f'{os.getpid()}\\n')\n    while not os.path.exists('go'):\n        time.sleep(0.01)\n    return 'done'\n"  # noqa: E501
+    engine = start(engines, tmp_path, ("task", wait, {}))
+    engine.number("pid")
+    engine.kill()
+    (engine.directory() / "work" / "go").touch()
+    until(lambda: (engine.directory() / "exit.json").exists(), "the record")
+    record = engine.settle()
+    assert record is not None
+    assert record.exit_code == 0
+    assert "done" in (engine.directory() / "out" / "executor_output.json").read_text()
+
+
+def test_the_server_ends_with_its_engine(engines: list[Engine], tmp_path: Path) -> None:
+    engine = start(engines, tmp_path, ("task", SLEEP, {}))
+    engine.number("pid")
+    server = engine.server()
+    engine.kill()
+    until(lambda: not alive(server), "the server's end")
+
+
+def test_what_still_runs_is_ended_and_its_record_says_who_did_it(engines: list[Engine], tmp_path: Path) -> None:
+    engine = start(engines, tmp_path, ("task", LEAVES, {"end": "wait"}))
+    left = [engine.number(name) for name in LEFT]
+    engine.kill()
+    record = engine.settle()
+    assert record is not None
+    assert record.signal == signal.SIGKILL
+    assert [order.what for order in record.ordered] == ["kill"]
+    assert [pid for pid in left if alive(pid)] == []
+
+
+def test_many_attempts_are_ended_at_once(engines: list[Engine], tmp_path: Path) -> None:
+    names = [f"task-{number}" for number in range(8)]
+    engine = start(engines, tmp_path, *((name, STUBBORN, {}) for name in names))
+    pids = [engine.number("pid", name) for name in names]
+    engine.kill()
+    began = time.monotonic()
+    records = settle_all([engine.directory(name) for name in names], run=engine.run, epoch=2)
+    assert [record is not None and record.signal for record in records] == [signal.SIGKILL] * 8
+    assert [pid for pid in pids if alive(pid)] == []
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("killed", [("shim",), ("server",), ("server", "shim"), ("shim", "server")], ids="+".join)
+def test_nothing_is_left_whoever_is_killed_beside_the_engine(
+    engines: list[Engine], tmp_path: Path, killed: tuple[str, ...]
+) -> None:
+    engine = start(engines, tmp_path, ("task", LEAVES, {"end": "wait"}))
+    left = [engine.number(name) for name in LEFT]
+    pids = {"server": engine.server(), "shim": engine.shim()}
+    engine.process.kill()
+    for name in killed:
+        os.kill(pids[name], signal.SIGKILL)
+    engine.process.wait()
+    record = engine.settle()
+    assert (record is None) == ("shim" in killed)
+    sweep(engine.run)
+    assert [pid for pid in left if alive(pid)] == []
+    assert marked(engine.run) == []
+
+
+def test_an_attempt_that_has_not_begun_never_begins(lab: Lab) -> None:
+    order = lab.order("def work():\n    pass\n")
+    assert settle(order.directory, run=lab.run, epoch=2) is None
+    lab.processes.order(order)
+    lab.wait_for(object, order.key)
+    assert not (lab.directory() / "log.txt").exists()
+
+
+def test_settling_twice_gives_the_same(lab: Lab) -> None:
+    record = lab.play("def work():\n    raise SystemExit(4)\n")
+    assert settle(lab.directory(), run=lab.run, epoch=2) == record
+    assert settle(lab.directory(), run=lab.run, epoch=3) == record
+    fresh = lab.folder / "attempts" / "fresh"
+    assert [settle(fresh, run=lab.run, epoch=epoch) for epoch in (2, 3)] == [None, None]
+
+
+def test_a_stopped_shim_is_killed_when_patience_is_at_its_end(engines: list[Engine], tmp_path: Path) -> None:
+    engine = start(engines, tmp_path, ("task", SLEEP, {}))
+    pid = engine.number("pid")
+    engine.kill()
+    os.kill(engine.shim(), signal.SIGSTOP)
+    assert settle(engine.directory(), run=engine.run, epoch=2, patience=0.1) is None
+    assert not alive(pid)
+
+
+def test_a_pid_that_was_given_away_is_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as other:
+        seen = identity.stat(other.pid)
+        assert seen is not None
+        claim = {"by": "shim", "run": "r", "task": "t", "attempt": 1, "epoch": 1, "group": None, "pid": other.pid}
+        identity.claim(tmp_path, claim | {"starttime": seen.starttime - 1, "boot_id": identity.boot_id()})
+        assert settle(tmp_path, run="r", epoch=2) is None
+        assert alive(other.pid)
+        other.kill()
+
+
+def test_a_claim_of_an_earlier_boot_names_nobody(tmp_path: Path) -> None:
+    me = identity.mine()
+    claim = {"by": "shim", "run": "r", "task": "t", "attempt": 1, "epoch": 1, "group": None, "pid": me.pid}
+    identity.claim(tmp_path, claim | {"starttime": me.starttime, "boot_id": "another"})
+    assert settle(tmp_path, run="r", epoch=2) is None
+
+
+@pytest.mark.parametrize("torn", ["", "{", "[]", '{"by": "shim"}'])
+def test_a_record_that_was_torn_by_a_power_cut_is_no_record(tmp_path: Path, torn: str) -> None:
+    (tmp_path / "exit.json").write_text(torn)
+    assert settle(tmp_path, run="r", epoch=2) is None
+
+
+def test_a_claim_that_cannot_be_read_is_said_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "claim").write_text("{")
+    with pytest.raises(StateError, match=f"{tmp_path}/claim"):
+        settle(tmp_path, run="r", epoch=2)
+
+
+def test_sweep_spares_this_process_and_those_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = f"run-{time.time_ns()}"
+    with subprocess.Popen(["sleep", "600"], env={"SPOTWRIGHT_RUN": run}) as below:
+        assert sweep(run) == 0
+        assert alive(below.pid)
+        below.kill()
+
+
+def test_sweep_ends_a_daemon_of_the_run(tmp_path: Path) -> None:
+    run, pid = f"run-{time.time_ns()}", tmp_path / "pid"
+    subprocess.run(
+        ["sh", "-c", f"setsid sleep 600 & echo $! > {pid}"],
+        env={"SPOTWRIGHT_RUN": run, "PATH": os.environ["PATH"]},
+        check=True,
+    )
+    assert sweep(run) == 1
+    assert not alive(int(pid.read_text()))
