@@ -85,14 +85,14 @@ class Lab:
             key.data()
         self.events += self.processes.pump()
 
-    def wait_for(self, kind: type[Any], key: str) -> Any:
+    def wait_for(self, kind: type[Any] | tuple[type[Any], ...], key: str) -> Any:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             for event in self.events:
                 if event.key == key and isinstance(event, kind):
                     return event
             self.turn(0.5)
-        raise AssertionError(f"no {kind.__name__} of {key}; seen: {self.events}; log: {self._any_log()}")
+        raise AssertionError(f"nothing of {key} that is {kind}; seen: {self.events}; log: {self._any_log()}")
 
     def end(self, key: str) -> ExitRecord:
         """The exit record of an attempt that must have one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-
 from tests.local.lab import Lab
 
 ALL = "import os\ndef work() -> dict:\n    return dict(os.environ)\n"

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.local.lab import Lab, alive, marked, until
+from tests.local.test_shim import LEAVES, LEFT, SLEEP, STUBBORN
 
 from spotwright.errors import StateError
 from spotwright.local import identity
+from spotwright.local.orders import ExitRecord
 from spotwright.local.recovery import settle, settle_all, sweep
-from tests.local.lab import Lab, alive, marked, until
-from tests.local.test_shim import LEAVES, LEFT, SLEEP, STUBBORN
 
 # An engine in a process of its own: starts the attempts it is given and waits for ever.
 ENGINE = """
@@ -32,6 +33,16 @@ while True:
     lab.turn(None)
     if len(lab.processes._servers) == 1:
         Path(sys.argv[1], "server").write_text(f"{lab.server()}\\n")
+"""
+
+
+WAITS = """
+import os, time
+def work() -> str:
+    open("pid", "w").write(f"{os.getpid()}\\n")
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    return "done"
 """
 
 
@@ -65,7 +76,7 @@ class Engine:
         self.process.kill()
         self.process.wait()
 
-    def settle(self, name: str = "task"):  # noqa: ANN201
+    def settle(self, name: str = "task") -> ExitRecord | None:
         return settle(self.directory(name), run=self.run, epoch=2)
 
 
@@ -85,12 +96,11 @@ def start(engines: list[Engine], folder: Path, *attempts: tuple[str, str, dict[s
 
 
 def test_an_attempt_goes_on_when_its_engine_is_killed(engines: list[Engine], tmp_path: Path) -> None:
-    wait = "import os, time\ndef work() -> str:\n    open('pid', 'w').write(f'{os.getpid()}\\n')\n    while not os.path.exists('go'):\n        time.sleep(0.01)\n    return 'done'\n"  # noqa: E501
-    engine = start(engines, tmp_path, ("task", wait, {}))
+    engine = start(engines, tmp_path, ("task", WAITS, {}))
     engine.number("pid")
     engine.kill()
     (engine.directory() / "work" / "go").touch()
-    until(lambda: (engine.directory() / "exit.json").exists(), "the record")
+    until((engine.directory() / "exit.json").exists, "the record")
     record = engine.settle()
     assert record is not None
     assert record.exit_code == 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
+from tests.local.lab import Lab, alive, until
 
 from spotwright.local import identity
 from spotwright.local.processes import Ended, Started
-from tests.local.lab import Lab, alive, until
 
 SLEEP = "import os, time\ndef work():\n    open('pid', 'w').write(f'{os.getpid()}\\n')\n    time.sleep(600)\n"
 STUBBORN = """
@@ -25,8 +26,7 @@ def work():
 LEAVES = """
 import os, subprocess, sys, time
 def leave(name, *, session):
-    code = f"import os, time; open('{name}.new', 'w').write(f'{{os.getpid()}}\\\\n'); os.rename('{name}.new', '{name}'); time.sleep(600)"
-    subprocess.Popen([sys.executable, "-c", code], start_new_session=session)
+    subprocess.Popen(["sh", "-c", f"echo $$ > {name}.new; mv {name}.new {name}; sleep 600; true"], start_new_session=session)
 def work(end: str):
     leave("child", session=False)
     leave("daemon", session=True)
@@ -44,6 +44,10 @@ def work(end: str):
         time.sleep(600)
 """
 LEFT = ("child", "daemon", "orphan")
+
+
+def names(lab: Lab) -> list[str]:
+    return sorted(path.name for path in lab.directory().iterdir())
 
 
 def test_the_record_tells_the_exit_code_and_the_times(lab: Lab) -> None:
@@ -158,7 +162,7 @@ def test_an_attempt_that_was_fenced_off_runs_nothing(lab: Lab) -> None:
     identity.claim(order.directory, {"by": "fence"})
     lab.processes.order(order)
     assert lab.wait_for(Ended, order.key).record is None
-    assert sorted(os.listdir(order.directory)) == ["claim"]
+    assert names(lab) == ["claim"]
 
 
 def test_the_claim_names_the_shim_and_the_attempt(lab: Lab) -> None:
@@ -172,7 +176,7 @@ def test_the_claim_names_the_shim_and_the_attempt(lab: Lab) -> None:
 
 def test_a_directory_of_an_attempt_holds_only_what_is_named(lab: Lab) -> None:
     lab.play("def work() -> int:\n    return 1\n")
-    assert sorted(os.listdir(lab.directory())) == ["claim", "exit.json", "log.txt", "out", "work"]
+    assert names(lab) == ["claim", "exit.json", "log.txt", "out", "work"]
 
 
 def test_what_cannot_be_prepared_is_said_in_the_record(lab: Lab) -> None:
@@ -189,18 +193,15 @@ def test_an_idle_attempt_uses_no_processor(lab: Lab) -> None:
     lab.number("pid")
     shim = lab.wait_for(Started, key).pid
 
-    def used() -> int:
-        with open(f"/proc/{shim}/stat", encoding="ascii") as file:
-            return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
-
-    def switches() -> str:
-        with open(f"/proc/{shim}/status", encoding="ascii") as file:
-            return next(line for line in file if line.startswith("voluntary"))
+    def used() -> tuple[list[str], list[str]]:
+        times = Path(f"/proc/{shim}/stat").read_text().rpartition(")")[2].split()[11:13]
+        status = Path(f"/proc/{shim}/status").read_text().splitlines()
+        return times, [line for line in status if "ctxt_switches" in line]
 
     until(lambda: identity.stat(shim).state == "S", "sleep")  # type: ignore[union-attr]
-    before = used(), switches()
+    before = used()
     lab.turn(0.3)
-    assert (used(), switches()) == before
+    assert used() == before
     lab.processes.kill(key)
     lab.end(key)
 
