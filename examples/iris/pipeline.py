@@ -31,7 +31,9 @@ def merge_csv(archive: dsl.Input[dsl.Artifact], table: dsl.Output[dsl.Dataset]) 
     import pandas
 
     with tarfile.open(archive.path) as tar:
-        frames = [pandas.read_csv(tar.extractfile(member)) for member in tar.getmembers() if member.name.endswith(".csv")]
+        frames = [
+            pandas.read_csv(tar.extractfile(member)) for member in tar.getmembers() if member.name.endswith(".csv")
+        ]
     merged = pandas.concat(frames, ignore_index=True)
     merged.to_csv(table.path, index=False)
     print(f"merged {len(frames)} files, {len(merged)} rows")
@@ -39,8 +41,10 @@ def merge_csv(archive: dsl.Input[dsl.Artifact], table: dsl.Output[dsl.Dataset]) 
 
 
 @dsl.component(packages_to_install=PACKAGES)
-def train(table: dsl.Input[dsl.Dataset], epochs: int, seconds_per_epoch: float, model: dsl.Output[dsl.Model]) -> float:
-    """Train a linear classifier; return its accuracy on the table. Saves after each epoch, goes on after the last one saved."""
+def train(
+    table: dsl.Input[dsl.Dataset], epochs: int, save_every: int, seconds_per_epoch: float, model: dsl.Output[dsl.Model]
+) -> float:
+    """Train a linear classifier and return its accuracy. Saves every few epochs, goes on after the last one saved."""
     import os
     import time
     from pathlib import Path
@@ -63,7 +67,7 @@ def train(table: dsl.Input[dsl.Dataset], epochs: int, seconds_per_epoch: float, 
     features, labels = data.drop(columns="species").to_numpy(), data["species"].to_numpy()
     features = (features - features.mean(axis=0)) / features.std(axis=0)
     classes = numpy.unique(labels)
-    classifier = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=0.01, shuffle=False)
+    classifier = SGDClassifier(loss="log_loss", learning_rate="constant", eta0=0.1, shuffle=False)
     if saved:
         state = numpy.load(saved[-1])
         classifier.partial_fit(features[:1], labels[:1], classes)  # gives the model its shape; the values follow
@@ -74,23 +78,26 @@ def train(table: dsl.Input[dsl.Dataset], epochs: int, seconds_per_epoch: float, 
         order = numpy.random.default_rng(epoch).permutation(len(features))  # the same order whenever the epoch is run
         classifier.partial_fit(features[order], labels[order], classes)
         time.sleep(seconds_per_epoch)  # stands for the hours that real data takes
-        beside = place / "next.npz"
-        numpy.savez(beside, coef=classifier.coef_, intercept=classifier.intercept_)
-        beside.rename(place / f"epoch-{epoch + 1:04d}.npz")  # in one step: whole or absent
+        if (epoch + 1) % save_every == 0:
+            beside = place / "next.npz"
+            numpy.savez(beside, coef=classifier.coef_, intercept=classifier.intercept_)
+            beside.rename(place / f"epoch-{epoch + 1:04d}.npz")  # in one step: whole or absent
         report(epoch + 1)
         print(f"epoch {epoch + 1} of {epochs}: accuracy {classifier.score(features, labels):.3f}")
 
-    numpy.savez(model.path + ".npz", coef=classifier.coef_, intercept=classifier.intercept_, classes=classes.astype(str))
-    model.uri += ".npz"
+    with open(model.path, "wb") as file:
+        numpy.savez(file, coef=classifier.coef_, intercept=classifier.intercept_, classes=classes.astype(str))
     model.metadata["epochs"] = epochs
     return round(float(classifier.score(features, labels)), 3)
 
 
 @dsl.pipeline(name="iris")
-def iris(url: str, epochs: int = 40, seconds_per_epoch: float = 0.1) -> float:
+def iris(url: str, epochs: int = 40, save_every: int = 5, seconds_per_epoch: float = 0.1) -> float:
     """Download the archive, merge its files, train on them."""
     archive = download(url=url)
     merged = merge_csv(archive=archive.outputs["data"])
-    training = train(table=merged.outputs["table"], epochs=epochs, seconds_per_epoch=seconds_per_epoch)
+    training = train(
+        table=merged.outputs["table"], epochs=epochs, save_every=save_every, seconds_per_epoch=seconds_per_epoch
+    )
     training.set_cpu_request("2").set_memory_request("4Gi")
     return training.outputs["Output"]
