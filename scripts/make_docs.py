@@ -1,0 +1,228 @@
+"""Writes every generated page of docs/; with --check it writes nothing and says which pages are behind.
+
+A page that repeats what the code says is made from the code: commands from click, the Python API and the JSON from docstrings,
+labels and taints from the providers' facts. The configuration reference and the failure matrix have scripts of their own,
+which are called from here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+import spotwright
+from spotwright import clouds
+from spotwright.cli import cli
+from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.quantities import format_duration
+from spotwright.views import facts, report
+
+__all__ = ["PAGES", "behind", "main", "markdown"]
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+
+_MADE = "<!-- Written by scripts/make_docs.py from the code; change that. -->\n"
+
+_CLI = f"""# Commands
+
+{_MADE}
+`spotwright COMMAND --help` prints the same. `python -m spotwright` is the same command.
+
+Exit codes: 0 the run succeeded, 1 it failed, 2 wrong usage or input, 130 stopped by the user. RUN is a run's name, its unique
+beginning, or `last`. Durations are written `500ms`, `30s`, `5m` or `1h30m`; a bare number is seconds.
+"""
+
+_PYTHON = f"""# Python API
+
+{_MADE}
+```python
+import spotwright as spot
+```
+
+Every error that is raised on purpose is a `spot.SpotwrightError`, whose text is one or two lines for people; wrong input is
+an `InputError` below it. See [Use it from Python and notebooks](../how-to/use-from-python.md).
+"""
+
+_JSON = f"""# JSON
+
+{_MADE}
+With `--json` a command prints one JSON document on standard output; what is said to people goes to standard error. Keys may be added
+in later versions, and none is taken away within a major version.
+
+| command | document |
+|---|---|
+| `run`, `resume`, `show`, `cancel` | [a run](#a-run) |
+| `runs` | a list of [summaries](#a-summary), oldest first |
+| `report` | [an account](#an-account) |
+| `logs` | a list of [logs](#a-log) in the order of the attempts; with `--follow` one object a line, as text comes |
+"""
+
+_LOG = """## A log
+
+`task`, `attempt`, `path` of the log file, `ended`, and `text`, what the attempt wrote so far (with `--follow`: what is new).
+"""
+
+_PROVIDERS = f"""# Providers
+
+{_MADE}
+What this version takes the providers to do by themselves: the labels and taints of a node of a pool, and how long before it takes a
+spot node the provider says so. `NAME` stands for the pool's name, `TYPE` for its machine. Where your cluster differs, say so with
+`labels`, `taints` and `notice` of the pool: [Configure pools](../how-to/configure-pools.md). The sources stand in
+`src/spotwright/clouds/`.
+
+| provider | pool | labels | taints | notice |
+|---|---|---|---|---|
+"""
+
+
+def cli_page() -> str:
+    """Every command with its arguments and options."""
+    context = click.Context(cli, info_name="spotwright")
+    return "\n".join([_CLI, *(_command(name, context) for name in cli.list_commands(context))])
+
+
+def _command(name: str, parent: click.Context) -> str:
+    command = cli.get_command(parent, name)
+    if command is None:
+        raise SystemExit(f"the command {name} is listed and not there")
+    context = click.Context(command, info_name=name, parent=parent)
+    usage = " ".join(command.collect_usage_pieces(context))
+    options = [record for option in command.params if (record := option.get_help_record(context)) is not None]
+    rows = "".join(f"| `{_cell(names)}` | {_cell(help_text)} |\n" for names, help_text in options)
+    text = inspect.cleandoc(command.help or "")
+    return (
+        f"## spotwright {name}\n\n```text\nspotwright {name} {usage}\n```\n\n{text}\n\n| option | meaning |\n|---|---|\n{rows}"
+    )
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def python_page() -> str:
+    """Every public name with its signature and docstring."""
+    return "\n".join([_PYTHON, *(_public(name, getattr(spotwright, name)) for name in spotwright.__all__)])
+
+
+def _public(name: str, value: Any) -> str:
+    if not inspect.isclass(value):
+        return f"## {name}\n\n{_signature(name, value)}\n\n{markdown(value.__doc__)}\n"
+    parts = [f"## {name}\n\n{markdown(value.__doc__)}\n"]
+    for member, found in vars(value).items():
+        if not member.startswith("_") and not issubclass(value, Exception):
+            parts.append(_member(member, found))
+    return "\n".join(parts)
+
+
+def _member(name: str, found: Any) -> str:
+    if isinstance(found, property):
+        return f"### {name}\n\n{markdown(found.__doc__)}\n"
+    return f"### {name}()\n\n{_signature(name, found)}\n\n{markdown(found.__doc__)}\n"
+
+
+def _signature(name: str, function: Callable[..., Any]) -> str:
+    """The signature as Python, one argument a line where it is long. Annotations are text in our modules."""
+    signature = inspect.signature(function)
+    parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
+    result = str(signature.return_annotation).replace("_Task", "task").replace("_Decorated", "pipeline")
+    shown = [str(parameter).replace("_Task", "task").replace("'", "") for parameter in parameters]
+    keyword = next((i for i, p in enumerate(parameters) if p.kind is inspect.Parameter.KEYWORD_ONLY), None)
+    if keyword is not None:
+        shown.insert(keyword, "*")
+    line = f"{name}({', '.join(shown)}) -> {result}"
+    if len(line) > 100:
+        line = "\n".join([f"{name}(", *(f"    {each}," for each in shown), f") -> {result}"])
+    return f"```python\n{line}\n```"
+
+
+def json_page() -> str:
+    """The documents behind --json, from the docstrings of what makes them."""
+    run = markdown(facts.__doc__).partition("\n\n")[2]
+    summary, account = markdown(facts.summary.__doc__), markdown(report.report_json.__doc__)
+    return "\n".join([_JSON, f"## A run\n\n{run}\n", f"## A summary\n\n{summary}\n", f"## An account\n\n{account}\n", _LOG])
+
+
+def providers_page() -> str:
+    """Labels, taints and notices, computed by what the scheduler here uses."""
+    rows = [_provider(provider, capacity, gpu) for provider in Provider for capacity, gpu in _KINDS]
+    return _PROVIDERS + "".join(dict.fromkeys(rows))
+
+
+_KINDS = ((Capacity.SPOT, 0), (Capacity.ON_DEMAND, 0), (Capacity.SPOT, 1))
+
+
+def _provider(provider: Provider, capacity: Capacity, gpu: int) -> str:
+    pool = Pool("NAME", capacity, provider, machine="TYPE", node={"cpu": 1000, **({"nvidia.com/gpu": 1} if gpu else {})})
+    labels = "<br>".join(f"`{key}={value}`" for key, value in clouds.labels(pool).items())
+    taints = "<br>".join(f"`{taint}`" for taint in clouds.taints(pool)) or "none"
+    notice = format_duration(clouds.default_notice(provider)).replace("m00s", "m") if pool.is_spot else ""
+    return f"| {provider} | {capacity}{' with GPUs' if gpu else ''} | {labels} | {taints} | {notice} |\n"
+
+
+def markdown(docstring: str | None) -> str:
+    """A docstring as Markdown: roles and double backticks become code, a paragraph that ends with ``::`` opens a block."""
+    text = inspect.cleandoc(docstring or "")
+    text = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", text).replace("``", "`")
+    return "\n\n".join(_blocks(text.split("\n\n")))
+
+
+def _blocks(paragraphs: list[str]) -> Iterator[str]:
+    """Consecutive indented paragraphs after ``::`` are one block of code."""
+    code: list[str] = []
+    opened = False
+    for paragraph in [*paragraphs, ""]:
+        if opened and paragraph.startswith("    "):
+            code.append(paragraph)
+            continue
+        if code:
+            yield "```python\n" + inspect.cleandoc("\n\n".join(code)) + "\n```"
+            code = []
+        opened = paragraph.endswith("::")
+        if paragraph:
+            yield paragraph[:-1] if opened else paragraph
+
+
+def _made_elsewhere() -> Iterator[tuple[Path, Callable[[], str]]]:
+    """The pages of the scripts beside this one."""
+    sys.path.insert(0, str(ROOT))
+    config, matrix = import_module("scripts.make_config_reference"), import_module("scripts.make_failure_matrix")
+    yield config.PAGE, config.page
+    yield matrix.PAGE, lambda: str(matrix.page(matrix.read()))
+
+
+PAGES: Mapping[Path, Callable[[], str]] = {
+    REFERENCE / "cli.md": cli_page,
+    REFERENCE / "python.md": python_page,
+    REFERENCE / "json.md": json_page,
+    REFERENCE / "providers.md": providers_page,
+    **dict(_made_elsewhere()),
+}
+"""Every generated page with what makes it."""
+
+
+def behind() -> list[Path]:
+    """The pages that differ from what the code says now."""
+    return [path for path, make in PAGES.items() if not path.exists() or path.read_text(encoding="utf-8") != make()]
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages that are behind; with ``--check`` only name them. Exit code 1 where one was behind a check."""
+    found = behind()
+    for path in found:
+        if "--check" not in arguments:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(PAGES[path](), encoding="utf-8")
+        print(f"{path.relative_to(ROOT)}: {'is behind: make docs' if '--check' in arguments else 'written'}")
+    return int(bool(found) and "--check" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
