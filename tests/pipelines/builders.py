@@ -14,7 +14,9 @@ RUN_COMPONENT = (
 )
 
 
-def python_container(function: str = "step", source: str | None = None, install: str = "", **extra: Any) -> dict[str, Any]:
+def python_container(
+    function: str = "step", source: str | None = None, install: str = "", **extra: Any
+) -> dict[str, Any]:
     """A container as the SDK compiles a lightweight component to."""
     module = source or f"\nimport kfp\nfrom kfp import dsl\nfrom kfp.dsl import *\n\ndef {function}(): ...\n"
     first = ["sh", "-c", install] if install else []
@@ -38,7 +40,12 @@ def component(name: str, inputs: dict[str, Any] | None = None, outputs: dict[str
 
 def task(name: str, **more: Any) -> dict[str, Any]:
     """A task of the component ``comp-NAME``."""
-    return {"componentRef": {"name": f"comp-{name}"}, "taskInfo": {"name": name}, "cachingOptions": {"enableCache": True}, **more}
+    return {
+        "componentRef": {"name": f"comp-{name}"},
+        "taskInfo": {"name": name},
+        "cachingOptions": {"enableCache": True},
+        **more,
+    }
 
 
 def ir(

@@ -56,7 +56,13 @@ def test_texts_of_a_command_line_are_read_by_the_declared_type(name: str, text: 
 
 @pytest.mark.parametrize(
     ("name", "value", "bound"),
-    [("whole", 3.0, 3), ("number", 3, 3), ("items", (1, 2), [1, 2]), ("table", {1: "a"}, {"1": "a"}), ("items", None, None)],
+    [
+        ("whole", 3.0, 3),
+        ("number", 3, 3),
+        ("items", (1, 2), [1, 2]),
+        ("table", {1: "a"}, {"1": "a"}),
+        ("items", None, None),
+    ],
 )
 def test_python_values_take_the_form_of_json(name: str, value: Any, bound: Any) -> None:
     assert given(False, **{name: value}) == {name: bound}
@@ -88,7 +94,9 @@ def test_references_stay_references_and_learn_their_type(textual: bool) -> None:
         ("items", "x" * 500, True, r"got 'x{56}\.\.\.$"),
     ],
 )
-def test_a_value_of_another_type_says_what_was_expected_and_given(name: str, value: Any, textual: bool, words: str | None) -> None:
+def test_a_value_of_another_type_says_what_was_expected_and_given(
+    name: str, value: Any, textual: bool, words: str | None
+) -> None:
     if words is None:
         assert given(textual, **{name: value}) == {name: None}
         return
@@ -97,7 +105,7 @@ def test_a_value_of_another_type_says_what_was_expected_and_given(name: str, val
 
 
 def test_an_unknown_argument_names_the_one_that_was_meant() -> None:
-    with pytest.raises(PipelineError, match="pipeline p has no parameter 'tetx'; did you mean 'text'?"):
+    with pytest.raises(PipelineError, match=r"pipeline p has no parameter 'tetx'; did you mean 'text'\?"):
         bind(ALL, {"tetx": "a"}, textual=True)
     with pytest.raises(PipelineError, match="it has text, whole, number, flag, items, table"):
         bind(ALL, {"zzz": "a"}, textual=True)
@@ -107,5 +115,7 @@ def test_an_unknown_argument_names_the_one_that_was_meant() -> None:
 
 def test_every_missing_argument_is_named_with_its_type() -> None:
     wanted = pipeline(url=ParameterSpec("STRING"), n=ParameterSpec("NUMBER_INTEGER"))
-    with pytest.raises(PipelineError, match=r"needs a value for url \(a text\), n \(a whole number\): give --arg url=VALUE"):
+    with pytest.raises(
+        PipelineError, match=r"needs a value for url \(a text\), n \(a whole number\): give --arg url=VALUE"
+    ):
         bind(wanted, {}, textual=True)

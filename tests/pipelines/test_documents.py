@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.pipelines.builders import component, ir, kubernetes, task
 
 from spotwright.errors import PipelineError
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.source import load
-from tests.pipelines.builders import component, ir, kubernetes, task
 
-SPEC = ir({"a": task("a")}, {"comp-a": component("a", inputs={"parameters": {"n": {"parameterType": "NUMBER_INTEGER"}}})})
+SPEC = ir(
+    {"a": task("a")}, {"comp-a": component("a", inputs={"parameters": {"n": {"parameterType": "NUMBER_INTEGER"}}})}
+)
 
 
 def write(path: Path, *documents: Any) -> Path:
@@ -59,6 +61,25 @@ def test_loading_never_imports_kfp(training_yaml: Path) -> None:
         "assert pipeline_spec_pb2.PipelineSpec and kfp.Client\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", script, str(training_yaml)], check=True)
+
+
+def test_a_large_file_is_read_without_its_memory(tmp_path: Path) -> None:
+    """In a process of its own: here it would leave 60 MB behind."""
+    count = 1500
+    spec = ir({f"t-{n}": task(f"t-{n}") for n in range(count)})
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps(spec, indent=2))
+    assert path.stat().st_size > 1_000_000
+    script = (
+        "import resource, sys; from spotwright.pipelines.source import load\n"
+        f"assert len(load(sys.argv[1]).ir['components']) == {count}\n"
+        "assert 'google.protobuf' not in sys.modules\n"
+        "assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 60_000\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    path.write_text(json.dumps({**spec, "schemaVersion": "9"}, indent=2))
+    with pytest.raises(PipelineError, match="schemaVersion is '9'"):
+        load(path)
 
 
 def test_importing_what_the_engine_needs_is_light() -> None:
@@ -156,7 +177,9 @@ def test_a_pipeline_name_that_is_not_in_a_compiled_file_is_refused(tmp_path: Pat
         load(path, pipeline="other")
 
 
-@pytest.mark.parametrize(("name", "words"), [("none.yaml", "no such file"), (".", "a folder"), ("x.ipynb", "expected a .py")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("none.yaml", "no such file"), (".", "a folder"), ("x.ipynb", "expected a .py")]
+)
 def test_a_path_that_is_no_pipeline_is_refused(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "x.ipynb").touch()
     with pytest.raises(PipelineError, match=words):

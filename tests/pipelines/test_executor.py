@@ -18,7 +18,12 @@ from spotwright.pipelines.graph import Constant, DagInput, build
 from spotwright.pipelines.spec import ArtifactSpec, OutputSpecs, ParameterSpec, TaskSpec
 
 CONTEXT = Context(pipeline="training", run="r1", task="inner/train", created_at=0.0, attempt=2)
-DATA = {"name": "d", "type": {"schemaTitle": "system.Dataset", "schemaVersion": "0.0.1"}, "uri": "/in/d", "metadata": {}}
+DATA = {
+    "name": "d",
+    "type": {"schemaTitle": "system.Dataset", "schemaVersion": "0.0.1"},
+    "uri": "/in/d",
+    "metadata": {},
+}
 
 
 def step(parameters: dict[str, Any], **specs: ParameterSpec) -> TaskSpec:
@@ -69,7 +74,9 @@ def test_what_was_left_out_is_left_to_the_components_default() -> None:
 
 
 def test_constants_may_speak_of_other_inputs_and_of_the_run() -> None:
-    written = "{{$.inputs.parameters['pipelinechannel--u']}}/{{$.inputs.parameters['n']}} {{$.pipeline_task_name}} {{$.odd}}"
+    written = (
+        "{{$.inputs.parameters['pipelinechannel--u']}}/{{$.inputs.parameters['n']}} {{$.pipeline_task_name}} {{$.odd}}"
+    )
     task = step(
         {"c": Constant(written), "n": DagInput("n"), "pipelinechannel--u": DagInput("u")},
         c=ParameterSpec("STRING"), n=ParameterSpec("NUMBER_DOUBLE"),
@@ -121,7 +128,10 @@ def test_artifacts_come_as_lists() -> None:
     task = TaskSpec("t", "c", artifact_specs={"d": ArtifactSpec(), "o": ArtifactSpec(optional=True)})
     given = executor_input(task, {}, {"d": DATA, "o": None}, "/out", CONTEXT)
     assert given["inputs"]["artifacts"] == {"d": {"artifacts": [DATA]}}
-    assert executor_input(task, {}, {"d": [DATA, DATA]}, "/out", CONTEXT)["inputs"]["artifacts"]["d"]["artifacts"] == [DATA, DATA]
+    assert executor_input(task, {}, {"d": [DATA, DATA]}, "/out", CONTEXT)["inputs"]["artifacts"]["d"]["artifacts"] == [
+        DATA,
+        DATA,
+    ]
     with pytest.raises(PipelineError, match="its input artifact d got no value"):
         executor_input(task, {}, {}, "/out", CONTEXT)
 
@@ -143,7 +153,9 @@ def test_the_real_executor_runs_a_component_and_its_outputs_are_read_back(traini
     module.write_text(task.executor.module)
     command = [sys.executable, "-m", "kfp.dsl.executor_main", "--component_module_path", str(module)]
     command += ["--function_to_execute", task.executor.function, "--executor_input", json.dumps(given)]
-    done = subprocess.run(command, env={**os.environ, "_KFP_RUNTIME": "true"}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, "_KFP_RUNTIME": "true"}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     outputs = read_outputs(task, str(tmp_path / "out"))
     assert outputs.missing == ()

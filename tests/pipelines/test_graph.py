@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from tests.pipelines.builders import compiled, component, graph, ir, kubernetes, one, python_container, task
 
 from spotwright.errors import PipelineError
 from spotwright.model.placing import Expression, Preference, Term, Toleration
 from spotwright.model.policy import Spot
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.graph import Constant, DagInput, Pipeline, TaskOutput, build
-from tests.pipelines.builders import compiled, component, graph, ir, kubernetes, one, python_container, task
 
 TEXT = {"parameterType": "STRING"}
 
@@ -59,7 +59,10 @@ def test_whole_numbers_stay_whole(pipeline: Pipeline) -> None:
 
 def test_declared_outputs_are_known(pipeline: Pipeline) -> None:
     outputs = pipeline.root.tasks["train"].outputs
-    assert {name: spec.type for name, spec in outputs.parameters.items()} == {"Output": "NUMBER_DOUBLE", "log": "STRING"}
+    assert {name: spec.type for name, spec in outputs.parameters.items()} == {
+        "Output": "NUMBER_DOUBLE",
+        "log": "STRING",
+    }
     assert outputs.artifacts["model"].schema == "system.Model"
 
 
@@ -130,7 +133,11 @@ def test_an_output_that_is_read_makes_the_reader_wait() -> None:
         ({"a": task("a", dependentTasks=["gone"])}, {}, "task a: it comes after the task 'gone'"),
         ({"b": task("b", **reads("gone"))}, {"comp-b": CONSUMER}, "its input x: it reads from the task 'gone'"),
         ({"a": task("a"), "b": task("b", **reads("a", "no"))}, BOTH, "'no' of the task 'a', which has no such output"),
-        ({"b": task("b", inputs={"parameters": {"x": {"componentInputParameter": "no"}}})}, BOTH, "pipeline's input 'no'"),
+        (
+            {"b": task("b", inputs={"parameters": {"x": {"componentInputParameter": "no"}}})},
+            BOTH,
+            "pipeline's input 'no'",
+        ),
         ({"b": task("b")}, {"comp-b": CONSUMER}, "task b: its input x is given no value"),
         ({"a": task("a")}, {"comp-a": {**component("a"), "executorLabel": "gone"}}, None),
         ({"a/b": task("a")}, {}, "slash"),
@@ -208,7 +215,7 @@ def test_everything_that_is_not_supported_is_named_at_once() -> None:
 def test_several_possible_outputs_are_not_supported() -> None:
     spec = ir({"a": task("a")}, {"comp-a": PRODUCER})
     spec["root"]["dag"]["outputs"] = {"parameters": {"o": {"valueFromOneof": {"parameterSelectors": []}}}}
-    with pytest.raises(PipelineError, match="dsl.OneOf"):
+    with pytest.raises(PipelineError, match=r"dsl\.OneOf"):
         build(compiled(spec))
 
 
@@ -237,7 +244,7 @@ def test_own_labels_are_no_reason_to_speak_of_ignored_settings() -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '{"spot": "maybe"}', 3])
 def test_a_policy_in_the_file_that_cannot_be_read_names_its_task(text: Any) -> None:
     platform = {"spotwright": {"deploymentSpec": {"executors": {"exec-step": {"policy": text}}}}}
-    with pytest.raises(PipelineError, match="task step: platforms.spotwright"):
+    with pytest.raises(PipelineError, match=r"task step: platforms\.spotwright"):
         graph({"step": task("step")}, platform=platform)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.pipelines.builders import RUN_COMPONENT, python_container
 
 from spotwright.pipelines.lightweight import Unsupported, recognise
-from tests.pipelines.builders import RUN_COMPONENT, python_container
 
 PIP = '\nif ! [ -x "$(command -v pip)" ]; then\n    python3 -m ensurepip || apt-get install python3-pip\nfi\n\n'
 ONE_LINE = PIP + (  # SDK 2.0: packages and the SDK in one pip command
@@ -19,13 +19,13 @@ SDK_FIRST = PIP + (  # SDK 2.4 to 2.11: the SDK, then the packages, with the ind
     "--index-url https://a/simple --extra-index-url https://b/simple --trusted-host a 'kfp==2.7.0' '--no-deps' "
     "'typing-extensions>=3.7.4,<5; python_version<\"3.9\"'  &&  python3 -m pip install --quiet "
     "--no-warn-script-location --index-url https://a/simple --extra-index-url https://b/simple --trusted-host a "
-    '\'yapf\' \'kfp-kubernetes==1.0\' && "$0" "$@"\n'
+    "'yapf' 'kfp-kubernetes==1.0' && \"$0\" \"$@\"\n"
 )
 SDK_LAST = PIP + (  # SDK 2.12 and later, here with use_venv
     "PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet --no-warn-script-location 'pandas>=2'  &&  \n"
     'export PIP_DISABLE_PIP_VERSION_CHECK=1\ntmp=$(mktemp -d)\npython3 -m venv "$tmp/venv" --system-site-packages\n'
-    '. "$tmp/venv/bin/activate"\n python3 -m pip install --quiet --no-warn-script-location \'kfp==2.17.0\' '
-    "'--no-deps' 'typing-extensions>=3.7.4,<5; python_version<\"3.9\"' && \"$0\" \"$@\"\n"
+    ". \"$tmp/venv/bin/activate\"\n python3 -m pip install --quiet --no-warn-script-location 'kfp==2.17.0' "
+    '\'--no-deps\' \'typing-extensions>=3.7.4,<5; python_version<"3.9"\' && "$0" "$@"\n'
 )
 
 
@@ -34,7 +34,9 @@ def executor(**container: Any) -> dict[str, Any]:
 
 
 def test_source_function_image_and_environment_are_found() -> None:
-    found = recognise(executor(function="train", source="def train(): ...", env=[{"name": "A", "value": "b"}, {"name": "C"}]))
+    found = recognise(
+        executor(function="train", source="def train(): ...", env=[{"name": "A", "value": "b"}, {"name": "C"}])
+    )
     assert (found.module, found.function, found.image) == ("def train(): ...", "train", "python:3.11")
     assert found.env == {"A": "b", "C": ""}
     assert (found.packages, found.kfp) == ((), "")
@@ -72,7 +74,7 @@ def test_a_real_component_keeps_quoted_requirements_whole(training: Any) -> None
 def test_every_other_kind_of_executor_is_named() -> None:
     kfp1 = python_container()
     kfp1["command"][2] = RUN_COMPONENT.replace("kfp.dsl", "kfp.v2.components")
-    wrong = {
+    wrong: dict[str, Any] = {
         "an importer": {"importer": {"artifactUri": {}}},
         "container component with the image alpine": {"container": {"image": "alpine", "command": ["echo"]}},
         "lives in its own image mine": {

@@ -83,7 +83,9 @@ def test_what_the_function_returned_counts_before_a_file(tmp_path: Path) -> None
 WHOLE = json.dumps({**GOOD, **artifact()})
 
 
-@pytest.mark.parametrize("text", [*(WHOLE[:end] for end in range(0, len(WHOLE), 7)), "[]", "null", '{"a": NaN}', "[" * 5000])
+@pytest.mark.parametrize(
+    "text", [*(WHOLE[:end] for end in range(0, len(WHOLE), 7)), "[]", "null", '{"a": NaN}', "[" * 5000]
+)
 def test_a_torn_file_leaves_everything_missing_and_raises_nothing(tmp_path: Path, text: str) -> None:
     outputs = read_outputs(TASK, left(tmp_path, text))
     assert outputs.missing == ("n", "flag", "model")

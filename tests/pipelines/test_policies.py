@@ -116,7 +116,9 @@ def test_a_wrong_value_is_an_error_that_carries_the_arguments_name() -> None:
 def test_a_task_that_is_a_pipeline_is_told_where_to_say_it() -> None:
     task = Task()
     task.pipeline_spec = object()
-    with pytest.raises(PipelineError, match=r'by path in spotwright.yaml: policy: {tasks: {"train/\*\*": {spot: prefer}}}'):
+    with pytest.raises(
+        PipelineError, match=r'by path in spotwright.yaml: policy: {tasks: {"train/\*\*": {spot: prefer}}}'
+    ):
         prefer(task)
 
 
@@ -125,9 +127,9 @@ def test_what_is_no_task_is_refused() -> None:
     importer.container_spec = None
     with pytest.raises(PipelineError, match="train is an importer"):
         never(importer)
-    with pytest.raises(PipelineError, match="spot.never: expected a task, .* got str"):
+    with pytest.raises(PipelineError, match=r"spot\.never: expected a task, .* got str"):
         never("train")
-    with pytest.raises(PipelineError, match="spot.defaults stands above @dsl.pipeline"):
+    with pytest.raises(PipelineError, match=r"spot\.defaults stands above @dsl\.pipeline"):
         defaults(spot="prefer")(len)
 
 
@@ -142,4 +144,7 @@ def test_the_real_compiler_keeps_policy_label_annotation_and_default(training: C
     pod = training.platform["kubernetes"]["deploymentSpec"]["executors"][label]["podMetadata"]
     assert json.loads(text) == {"spot": "prefer", "interruptions": {"max": 5}}
     assert pod == {"labels": {"spotwright.dev/spot": "prefer"}, "annotations": {"spotwright.dev/policy": text}}
-    assert json.loads(training.platform["spotwright"]["config"]["policy"]) == {"spot": "prefer", "interruptions": {"max": 3}}
+    assert json.loads(training.platform["spotwright"]["config"]["policy"]) == {
+        "spot": "prefer",
+        "interruptions": {"max": 3},
+    }

@@ -59,13 +59,29 @@ def test_a_whole_mapping_that_is_a_secret_is_one_marker() -> None:
 
 PIECES = st.one_of(
     st.text(max_size=5),
-    st.sampled_from(["abcd", "abcdefgh", "xy", "123456", "hunter2", "first line\nsecond line", "{{$.secret['", "']}}", "@", "\\", "'"]),
+    st.sampled_from(
+        [
+            "abcd",
+            "abcdefgh",
+            "xy",
+            "123456",
+            "hunter2",
+            "first line\nsecond line",
+            "{{$.secret['",
+            "']}}",
+            "@",
+            "\\",
+            "'",
+        ]
+    ),
     st.sampled_from(["@env:A", "@", "@env:PIN as NUMBER_INTEGER", "nothing"]).map(marker),
 )
 TEXTS = st.lists(PIECES, max_size=6).map("".join)
 SCALARS = st.one_of(TEXTS, st.none(), st.booleans(), st.integers(123450, 123460), st.floats(allow_nan=False))
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)), max_leaves=8
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
+    max_leaves=8,
 )
 
 
@@ -159,7 +175,13 @@ def test_references_are_resolved_to_the_parameters_type() -> None:
         "token": "{{$.secret['@file:token']}}",
         "conf": "{{$.secret['@file:conf as STRUCT']}}",
     }
-    assert secrets.reveal(stored) == {"pin": 4711, "token": "t0ken", "conf": {"a": [1]}, "url": "https://t0ken@host", "plain": 3}
+    assert secrets.reveal(stored) == {
+        "pin": 4711,
+        "token": "t0ken",
+        "conf": {"a": [1]},
+        "url": "https://t0ken@host",
+        "plain": 3,
+    }
 
 
 @pytest.mark.parametrize(

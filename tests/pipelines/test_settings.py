@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.pipelines.builders import component, graph, kubernetes, one, python_container, task
 
 from spotwright.errors import PipelineError
 from spotwright.model.placing import Constraints, Toleration
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.graph import DagInput, TaskOutput, build
 from spotwright.pipelines.settings import read_retry, read_settings, settled
-from tests.pipelines.builders import component, graph, kubernetes, one, python_container, task
 
 
 def test_a_limit_without_a_request_is_the_request() -> None:
@@ -34,7 +34,7 @@ def test_the_fields_of_older_versions_count_where_the_newer_are_missing() -> Non
 
 def test_a_quantity_that_is_none_names_its_task() -> None:
     containers = {"exec-step": python_container(resources={"resourceCpuLimit": "many"})}
-    with pytest.raises(PipelineError, match="task step: its resources .* 'many' is not a quantity"):
+    with pytest.raises(PipelineError, match=r"task step: its resources .* 'many' is not a quantity"):
         graph({"step": task("step")}, containers=containers)
 
 
@@ -76,7 +76,10 @@ def deferred_step() -> Any:
     resources = {"resourceCpuLimit": "1", "resourceMemoryLimit": "{{$.inputs.parameters['m']}}"}
     return one(
         graph(
-            {"first": task("first"), "step": task("step", inputs={"parameters": {"m": {"componentInputParameter": "mem"}}})},
+            {
+                "first": task("first"),
+                "step": task("step", inputs={"parameters": {"m": {"componentInputParameter": "mem"}}}),
+            },
             {"comp-first": component("first", outputs={"parameters": {"out": {"parameterType": "STRUCT"}}})},
             {"exec-step": python_container(resources=resources)},
             root={"inputDefinitions": INPUTS},
@@ -106,7 +109,12 @@ def test_settled_puts_the_values_in() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"m": "much"}, {"placement:tol": "text"}, {"placement:tol": [1]}, {"placement:first.out": {"tolerationSeconds": "x"}}],
+    [
+        {"m": "much"},
+        {"placement:tol": "text"},
+        {"placement:tol": [1]},
+        {"placement:first.out": {"tolerationSeconds": "x"}},
+    ],
 )
 def test_settled_refuses_values_that_are_none(wrong: dict[str, Any]) -> None:
     values = {"m": "2Gi", "placement:tol": None, "placement:first.out": None, **wrong}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,20 +26,35 @@ def step(x: str) -> str:
 ONE = HEAD + "@dsl.pipeline\ndef only(u: str):\n    task = step(x=u)\n"
 WRONG = {  # name: (content, what the message says; {file} is the file)
     "syntax": ("x = 1\ndef (:\n", "{file}:2: "),
-    "import_error": ("import json\nimport no_such_module_at_all\n", "{file}:2: ModuleNotFoundError: .*install no_such_module"),
+    "import_error": (
+        "import json\nimport no_such_module_at_all\n",
+        "{file}:2: ModuleNotFoundError: .*install no_such_module",
+    ),
     "raises": ("def f():\n    raise ValueError('own words\\nmore')\nf()\n", "{file}:2: ValueError: own words$"),
     "exits": ("import sys\nsys.exit(3)\n", "{file}:2: the file ends itself with sys.exit"),
     "none": (HEAD, "{file}: no pipeline here: expected a function under @dsl.pipeline"),
-    "two": (ONE + ONE.replace("only", "other_one")[len(HEAD) :], "{file}: 2 pipelines here: only, other_one; .*--pipeline"),
-    "typo": (ONE + "    task.set_retry(num_retries=5, backoff_dureation='5m')\n", "{file}:10: .*did you mean backoff_duration?"),
+    "two": (
+        ONE + ONE.replace("only", "other_one")[len(HEAD) :],
+        "{file}: 2 pipelines here: only, other_one; .*--pipeline",
+    ),
+    "typo": (
+        ONE + "    task.set_retry(num_retries=5, backoff_dureation='5m')\n",
+        "{file}:10: .*did you mean backoff_duration?",
+    ),
     "no_types": (ONE.replace("u: str", "u"), "{file}:7: TypeError: .*wants a type for every argument"),
-    "toleration": (ONE + "    task.add_toleration(None)\n", "{file}:10: add_toleration is kfp 1; write kfp.kubernetes.add_tol"),
+    "toleration": (
+        ONE + "    task.add_toleration(None)\n",
+        "{file}:10: add_toleration is kfp 1; write kfp.kubernetes.add_tol",
+    ),
     "preemptible": (
         ONE + "    task.set_gpu_limit(4).apply(gcp.use_preemptible_nodepool()).set_retry(5)\n",
         r"{file}:10: use_preemptible_nodepool is kfp 1; write spot.prefer\(task\)",
     ),
     "gcp": ("import kfp.gcp as gcp\n" + ONE, "{file}:1: kfp.gcp is kfp 1; write spot.prefer"),
-    "container_op": (HEAD + "op = dsl.ContainerOp(name='a', image='b')\n", "{file}:7: ContainerOp is kfp 1; write a function"),
+    "container_op": (
+        HEAD + "op = dsl.ContainerOp(name='a', image='b')\n",
+        "{file}:7: ContainerOp is kfp 1; write a function",
+    ),
     "policy": (
         ONE + "    import spotwright as spot\n    spot.prefer(task, interruptions=-1)\n",
         "{file}:11: PolicyValueError: interruptions: -1 is wrong; expected a whole number",
@@ -65,7 +79,10 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     paths = [str(folder / name) for name in WRONG]
     subprocess.run([sys.executable, "-c", script, *paths], check=True, stdout=subprocess.DEVNULL)
-    return {name: (f"{path}.py", json.loads(Path(f"{path}.json").read_text())) for name, path in zip(WRONG, paths, strict=True)}
+    return {
+        name: (f"{path}.py", json.loads(Path(f"{path}.json").read_text()))
+        for name, path in zip(WRONG, paths, strict=True)
+    }
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -85,11 +102,14 @@ def write(path: Path, content: str) -> Path:
 def test_a_file_is_compiled_without_a_trace_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder").mkdir()
     write(tmp_path / "folder" / "helper.py", "NAME = 'from a module beside it'\n")
-    file = write(tmp_path / "folder" / "p.py", "import helper\n" + HEAD + "@dsl.pipeline(name=helper.NAME.replace(' ', '-'))\n" + ONE[len(HEAD) + 14 :])
+    file = write(
+        tmp_path / "folder" / "p.py",
+        "import helper\n" + HEAD + "@dsl.pipeline(name=helper.NAME.replace(' ', '-'))\n" + ONE[len(HEAD) + 14 :],
+    )
     monkeypatch.chdir(tmp_path)
     compiled = load("folder/p.py")
     assert (compiled.pipeline, compiled.source) == ("from-a-module-beside-it", str(file))
-    assert sorted(os.listdir(tmp_path / "folder")) == ["helper.py", "p.py"]
+    assert sorted(path.name for path in (tmp_path / "folder").iterdir()) == ["helper.py", "p.py"]
 
 
 def test_the_pipeline_that_is_meant_can_be_named(training_file: Path, training: Compiled) -> None:
@@ -107,7 +127,9 @@ def test_a_warning_of_the_sdk_about_the_pipeline_is_kept(tmp_path: Path) -> None
 
 def test_a_file_that_kills_its_process_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "p.py", "import os\nos._exit(0)\n")
-    with pytest.raises(PipelineError, match="p.py: the process that compiles it ended with code 0 before it was done"):
+    with pytest.raises(
+        PipelineError, match=r"p\.py: the process that compiles it ended with code 0 before it was done"
+    ):
         load(file)
 
 
@@ -139,7 +161,11 @@ def outer(x: int = 1):
 ASKED = {
     "f": (10, "", ""),
     "f-2": (11, "", ""),
-    **{f"{dag}/f{'' if n == 1 else f'-{n}'}": (n, f"inner-{n}", f"inner-{n}") for dag in ("inner", "inner-2") for n in (1, 2, 3)},
+    **{
+        f"{dag}/f{'' if n == 1 else f'-{n}'}": (n, f"inner-{n}", f"inner-{n}")
+        for dag in ("inner", "inner-2")
+        for n in (1, 2, 3)
+    },
 }
 
 
@@ -149,7 +175,9 @@ def settings(compiled: Compiled) -> dict[str, tuple[int, str, str]]:
     found = {}
     for name, task in pipeline.root.tasks.items():
         inside = pipeline.dags[task.dag].tasks if task.dag else {}
-        for path, step in {f"{name}/{key}": value for key, value in inside.items()}.items() if inside else [(name, task)]:
+        for path, step in (
+            {f"{name}/{key}": value for key, value in inside.items()}.items() if inside else [(name, task)]
+        ):
             assert step.executor is not None
             who, place = step.executor.env.get("WHO", ""), step.constraints.selector.get("for", "")
             found[path] = (step.limits["cpu"] // 1000, who, place)
@@ -171,7 +199,9 @@ import nested
 from spotwright.pipelines import sdk
 print(sdk.to_compiled(nested.outer, "nested.py").to_json())
 """
-NOTEBOOK = RAW.replace("from spotwright.pipelines import sdk", "from spotwright.pipelines.source import compile_function")
+NOTEBOOK = RAW.replace(
+    "from spotwright.pipelines import sdk", "from spotwright.pipelines.source import compile_function"
+)
 NOTEBOOK = NOTEBOOK.replace('sdk.to_compiled(nested.outer, "nested.py")', "compile_function(nested.outer)")
 
 
@@ -204,5 +234,5 @@ def test_in_a_notebook_tasks_get_what_they_asked_for_too(tmp_path: Path) -> None
 def test_a_function_without_the_decorator_is_refused() -> None:
     from spotwright.pipelines.source import compile_function
 
-    with pytest.raises(PipelineError, match="len: expected a function under @dsl.pipeline"):
+    with pytest.raises(PipelineError, match=r"len: expected a function under @dsl\.pipeline"):
         compile_function(len)

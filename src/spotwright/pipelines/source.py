@@ -22,6 +22,7 @@ from spotwright.pipelines.labels import merged_executors
 __all__ = ["Compiled", "compile_function", "load"]
 
 _TRIES = 4  # how often a file is compiled when the SDK gives two tasks one executor, which it does at random
+_LARGE = 1_000_000  # bytes of a compiled file from which on it is read in a process of its own, for its memory
 _HOME = Path(__file__).resolve().parents[2]  # the folder that holds the package
 
 
@@ -43,7 +44,8 @@ def load(path: str | os.PathLike[str], *, pipeline: str | None = None, python: s
         return _compile(file, pipeline, python or sys.executable)
     if file.suffix not in (".yaml", ".yml", ".json"):
         raise PipelineError(f"{file}: expected a .py file with @dsl.pipeline, or a compiled pipeline (.yaml, .json)")
-    compiled = read_compiled(file)
+    large = file.stat().st_size > _LARGE
+    compiled = _compile(file, None, sys.executable) if large else read_compiled(file)
     if pipeline is not None and pipeline != compiled.pipeline:
         raise PipelineError(f"{file}: no pipeline {pipeline!r} here; it holds {compiled.pipeline}")
     return compiled
