@@ -4,8 +4,8 @@
 are seconds; ``cost`` is ``{"seconds", "money"}`` of node time):
 
 - ``run``, ``pipeline``, ``status`` (running, stopped, succeeded, failed, cancelled), ``why``, ``seed``, ``time_scale``,
-  ``engines`` (how many drove it), ``driven`` (one does now), ``started_at``, ``finished_at``, ``seconds``, ``arguments`` (references in the place of
-  secrets), ``notes``, ``currency``, ``prices`` (whose: ``simulated``), ``has_prices``;
+  ``engines`` (how many drove it), ``driven`` (one does now), ``started_at``, ``finished_at``, ``seconds``, ``arguments``
+  (references in the place of secrets), ``notes``, ``currency``, ``prices`` (whose: ``simulated``), ``has_prices``;
 - ``tasks``: a list of ``path``, ``is_pipeline``, ``status``, ``why``, ``waits_for`` (``kind``, ``text``, ``tasks``, ``pools``,
   ``until``; null for what runs or has ended), ``cached_from`` (``run``, ``task``), ``spent`` (``interruptions``, ``errors``,
   ``moves``), ``budgets`` (``interruptions``, ``errors``), ``outputs`` (``parameters``, ``artifacts``), ``attempts``;

@@ -9,46 +9,27 @@ from typing import Any
 from spotwright.model.quantities import format_money
 from spotwright.views.amounts import Amount, Range
 from spotwright.views.lines import Account, AttemptCost, PoolCost, Spent
-from spotwright.views.table import table, wrapped
+from spotwright.views.table import Rows, table, wrapped
 from spotwright.views.words import SPENT, cost, cost_range, figures, heading, plural, span, time_range, with_unit
 
-__all__ = ["amount_json", "money_lines", "report_json", "report_text"]
+__all__ = ["amount_json", "line_rows", "money_lines", "pool_rows", "report_json", "report_text"]
 
 
 def report_text(account: Account, name: str = "") -> str:
     """The account as tables of at most 100 columns."""
     title = f"Account of {name}" if name else "Account"
-    lines = list(wrapped(f"{title} ({figures(account)})"))
-    if not account.pools:
-        return "\n".join([*lines, "", "No node was used.", *_cached_lines(account)])
-    return "\n".join(
-        [
-            *lines,
-            "",
-            *_pool_table(account),
-            "",
-            *_line_table(account),
-            "",
-            *money_lines(account),
-            *_cached_lines(account),
-            "",
-        ]
-    )
-
-
-def _pool_table(account: Account) -> list[str]:
-    headers = [
-        "Pool",
-        "Capacity",
-        "Price/h",
-        "Nodes",
-        "Node time",
-        "Boot",
-        "Idle",
-        "Unfilled",
-        "Attempts",
-        heading(account),
+    parts = [
+        list(wrapped(f"{title} ({figures(account)})")),
+        *([table(pool_rows(account)), table(line_rows(account))] if account.pools else [["no node was used"]]),
+        money_lines(account),
+        _cached_lines(account),
     ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def pool_rows(account: Account) -> Rows:
+    """A line per pool: what its nodes did with their time, and what they cost."""
+    headers = ["Pool", "Capacity", "Price/h", "Nodes", "Node time", "Boot", "Idle", "Unfilled", "Attempts"]
     rows = [
         [
             pool.name, pool.capacity.value, format_money(pool.price) if pool.price is not None else "", str(pool.nodes),
@@ -57,16 +38,17 @@ def _pool_table(account: Account) -> list[str]:
         ]
         for pool in account.pools
     ]  # fmt: skip
-    return table(headers, rows, "ll.rrrrrr.")
+    return Rows([*headers, heading(account)], rows, "ll.rrrrrr.")
 
 
-def _line_table(account: Account) -> list[str]:
+def line_rows(account: Account) -> Rows:
+    """Where the node time went: useful work, what was wasted and why, and what no attempt used."""
     lines = [("useful work", account.useful)]
     lines += [(SPENT[spent], amounts) for spent, amounts in account.spent.items()]
     lines += [(word, Range(amount, amount)) for word, amount in _beside(account)]
     rows = [[word, time_range(amounts), cost_range(amounts), _share(amounts, account.whole)] for word, amounts in lines]
     rows.append(["all node time", span(account.whole.seconds), cost(account.whole), "100%"])
-    return table(["Where it went", "Node time", heading(account), "Part"], rows, "lrrr")
+    return Rows(["Where it went", "Node time", heading(account), "Part"], rows, "lrrr")
 
 
 def _beside(account: Account) -> list[tuple[str, Amount]]:

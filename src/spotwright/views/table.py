@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-__all__ = ["WIDTH", "shorten", "table", "wrapped"]
+__all__ = ["WIDTH", "Rows", "shorten", "table", "wrapped"]
 
 WIDTH = 100
 """How wide text is where no terminal says otherwise."""
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], align: str, *, indent: str = "") -> list[str]:
-    """The lines of a table. ``align`` has a letter for each column: ``l`` left, ``r`` right, ``.`` on the decimal point.
+class Rows(NamedTuple):
+    """A table before it is laid out. ``align`` has a letter per column: ``l`` left, ``r`` right, ``.`` on the decimal point."""
 
-    A column whose cells are all empty is left out, so that an account without boot time has no column for it.
-    """
-    used = [index for index in range(len(headers)) if any(row[index] for row in rows)]
-    columns = [_column(headers[index], [row[index] for row in rows], align[index]) for index in used]
-    return [f"{indent}{'  '.join(cells)}".rstrip() for cells in zip(*columns, strict=True)]
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    align: str
+
+    def used(self) -> Rows:
+        """Without the columns whose cells are all empty."""
+        kept = [index for index in range(len(self.headers)) if any(row[index] for row in self.rows)]
+        return Rows(
+            [self.headers[index] for index in kept],
+            [[row[index] for index in kept] for row in self.rows],
+            "".join(self.align[index] for index in kept),
+        )
+
+
+def table(whole: Rows) -> list[str]:
+    """The lines of a table; none where it has no rows. Empty columns are left out."""
+    headers, rows, align = whole.used()
+    columns = [_column(headers[index], [row[index] for row in rows], align[index]) for index in range(len(headers))]
+    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
 
 
 def _column(header: str, cells: Sequence[str], align: str) -> list[str]:

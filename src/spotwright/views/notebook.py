@@ -1,0 +1,140 @@
+"""Runs in notebooks: HTML that needs nothing beside itself and takes its colours from the notebook, light or dark.
+
+Every text is escaped. Colour is only ever added to a word that says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from spotwright.model.attempts import Cause
+from spotwright.views.lines import Account
+from spotwright.views.report import line_rows, money_lines, pool_rows, report_json, report_text
+from spotwright.views.rows import attempt_rows, output_rows, run_title
+from spotwright.views.table import Rows
+from spotwright.views.words import ended, figures
+
+__all__ = ["Report", "TaskTable", "account_html", "run_html", "tasks_html"]
+
+_TABLE = "border-collapse:collapse;margin:.4em 0;color:inherit;background:none;font-variant-numeric:tabular-nums"
+_CELL = "padding:.2em .7em;border-bottom:1px solid rgba(128,128,128,.35);text-align:{};color:inherit;background:none"
+_DOTS = {  # readable on white and on black
+    "succeeded": "#2fa36b",
+    "running": "#3d8fd1",
+    "failed": "#e0564f",
+    "interrupted": "#d08a1d",
+    "lost": "#d08a1d",
+    "backoff": "#d08a1d",
+}
+_OTHER_DOT = "#8a8a8a"
+
+
+class TaskTable(Mapping[str, Mapping[str, Any]]):
+    """The tasks of a run by path, as plain data (the shape is that of ``run_view``); a table in a notebook."""
+
+    def __init__(self, view: Mapping[str, Any]) -> None:
+        self._view = view
+        self._tasks = {task["path"]: task for task in view["tasks"]}
+
+    def __getitem__(self, path: str) -> Mapping[str, Any]:
+        return self._tasks[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{path}: {task['status']}" for path, task in self._tasks.items())
+
+    def _repr_html_(self) -> str:
+        return tasks_html(self._view)
+
+
+class Report:
+    """The account of a run: a table in a notebook, text when printed, ``json()`` for machines, exact in ``account``."""
+
+    def __init__(self, account: Account, name: str = "") -> None:
+        self.account = account
+        self._name = name
+
+    def json(self) -> dict[str, Any]:
+        """The same facts as ``spotwright report --json``."""
+        return report_json(self.account, self._name)
+
+    def __repr__(self) -> str:
+        return report_text(self.account, self._name)
+
+    def _repr_html_(self) -> str:
+        return account_html(self.account)
+
+
+def run_html(view: Mapping[str, Any], account: Account) -> str:
+    """A run in full: its tasks and attempts, what ended them, its outputs and what it cost."""
+    ends = [f"<li>{escape(text)}</li>" for task in view["tasks"] for text in _ends(task)]
+    outputs = [list(row) for row in output_rows(view)]
+    return _whole(
+        f"<div>{_dot(view['status'])}<b>{escape(run_title(view))}</b></div>",
+        _table(attempt_rows(view)),
+        f"<ul style='margin:.4em 0'>{''.join(ends)}</ul>" if ends else "",
+        _table(Rows(["Output", "Value"], outputs, "ll")),
+        _lines(money_lines(account)),
+    )
+
+
+def tasks_html(view: Mapping[str, Any]) -> str:
+    """The tasks of a run, a line per attempt."""
+    return _whole(_table(attempt_rows(view)))
+
+
+def account_html(account: Account) -> str:
+    """An account: its pools, where the time went, and what spot saved."""
+    tables = [pool_rows(account), line_rows(account)] if account.pools else []
+    return _whole(
+        f"<div><b>Account</b> ({escape(figures(account))})</div>",
+        *(_table(rows) for rows in tables),
+        _lines(money_lines(account)) if tables else "<div>no node was used</div>",
+    )
+
+
+def _ends(task: Mapping[str, Any]) -> Iterator[str]:
+    for attempt in task["attempts"]:
+        if attempt["cause"] is not None and attempt["cause"] != Cause.SUCCEEDED:
+            how = ended(Cause(attempt["cause"]), attempt["why"], attempt["progress"])
+            yield f"{task['path']} attempt {attempt['number']} {how}; {attempt['next']}"
+
+
+def _whole(*parts: str) -> str:
+    return f"<div style='color:inherit;background:none'>{''.join(parts)}</div>"
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return f"<pre style='margin:.4em 0;color:inherit;background:none'>{escape(chr(10).join(lines))}</pre>"
+
+
+def _table(whole: Rows) -> str:
+    headers, rows, align = whole.used()
+    if not rows:
+        return ""
+    sides = ["left" if letter == "l" else "right" for letter in align]
+    head = "".join(
+        f"<th style='{_CELL.format(side)}'>{escape(text)}</th>" for text, side in zip(headers, sides, strict=True)
+    )
+    body = "".join(f"<tr>{_cells(headers, row, sides)}</tr>" for row in rows)
+    return f"<table style='{_TABLE}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cells(headers: Sequence[str], row: Sequence[str], sides: Sequence[str]) -> str:
+    cells = []
+    for header, text, side in zip(headers, row, sides, strict=True):
+        dot = _dot(text) if text and header in ("Status", "Cause") else ""
+        cells.append(f"<td style='{_CELL.format(side)}'>{dot}{escape(text)}</td>")
+    return "".join(cells)
+
+
+def _dot(word: str) -> str:
+    """A coloured dot beside a word that says the same."""
+    return f"<span style='color:{_DOTS.get(word, _OTHER_DOT)}' aria-hidden='true'>&#9679;</span>&nbsp;"
