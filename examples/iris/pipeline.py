@@ -5,6 +5,8 @@ and simply run again when their node is taken. The third trains a classifier, on
 attempt before it was interrupted.
 """
 
+from typing import NamedTuple
+
 from kfp import dsl
 
 PACKAGES: list[str] = []  # scikit-learn and pandas come with `make demo`; on a cluster: ["scikit-learn", "pandas"]
@@ -91,8 +93,15 @@ def train(
     return round(float(classifier.score(features, labels)), 3)
 
 
+class Outputs(NamedTuple):
+    """What the pipeline gives."""
+
+    accuracy: float
+    model: dsl.Model
+
+
 @dsl.pipeline(name="iris")
-def iris(url: str, epochs: int = 40, save_every: int = 5, seconds_per_epoch: float = 0.1) -> float:
+def iris(url: str, epochs: int = 40, save_every: int = 5, seconds_per_epoch: float = 0.1) -> Outputs:
     """Download the archive, merge its files, train on them."""
     archive = download(url=url)
     merged = merge_csv(archive=archive.outputs["data"])
@@ -100,4 +109,4 @@ def iris(url: str, epochs: int = 40, save_every: int = 5, seconds_per_epoch: flo
         table=merged.outputs["table"], epochs=epochs, save_every=save_every, seconds_per_epoch=seconds_per_epoch
     )
     training.set_cpu_request("2").set_memory_request("4Gi")
-    return training.outputs["Output"]
+    return Outputs(training.outputs["Output"], training.outputs["model"])
