@@ -36,7 +36,7 @@ class TaskTable(Mapping[str, Mapping[str, Any]]):
 
     def __init__(self, view: Mapping[str, Any]) -> None:
         self._view = view
-        self._tasks = {task["path"]: task for task in view["tasks"]}
+        self._tasks: dict[str, Mapping[str, Any]] = {task["path"]: task for task in view["tasks"]}
 
     def __getitem__(self, path: str) -> Mapping[str, Any]:
         return self._tasks[path]

@@ -48,7 +48,7 @@ def line_rows(account: Account) -> Rows:
     lines += [(word, Range(amount, amount)) for word, amount in _beside(account)]
     rows = [[word, time_range(amounts), cost_range(amounts), _share(amounts, account.whole)] for word, amounts in lines]
     rows.append(["all node time", span(account.whole.seconds), cost(account.whole), "100%"])
-    return Rows(["Where it went", "Node time", heading(account), "Part"], rows, "lrrr")
+    return Rows(["Where it went", "Node time", heading(account), "Part"], rows, "lr.r")
 
 
 def _beside(account: Account) -> list[tuple[str, Amount]]:

@@ -47,11 +47,11 @@ def attempt_rows(view: Mapping[str, Any], *, by_start: bool = False) -> Rows:
     rows = []
     for task in (*view["tasks"], *view["left_behind"]):
         for index, (began, row) in enumerate(_task_rows(view, task)):
-            if by_start:
-                named = [row[0], "" if row[2] else row[1]]
-            else:
-                named = ["", ""] if index else row[:2]
-            rows.append((began, [*named, *row[2:]]))
+            if by_start and row[2]:
+                row[1] = ""
+            elif index and not by_start:
+                row[:2] = ["", ""]
+            rows.append((began, row))
     if by_start:
         rows.sort(key=lambda row: row[0])
     return Rows(headers, [row for _, row in rows], "llrlllrr.")

@@ -5,15 +5,13 @@ Everything is said from :func:`~spotwright.views.facts.run_view`, so text and JS
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from fractions import Fraction
 from typing import Any
 
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
-from spotwright.model.quantities import format_duration, format_money
+from spotwright.model.quantities import format_duration
 from spotwright.views.account import account
 from spotwright.views.facts import run_view
 from spotwright.views.report import money_lines

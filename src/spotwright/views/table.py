@@ -47,7 +47,7 @@ def _column(header: str, cells: Sequence[str], align: str) -> list[str]:
 
 def _on_the_point(cells: Sequence[str]) -> list[str]:
     """Fill up with blanks on the right, so that right-aligned numbers have their points below each other."""
-    tails = [len(cell) - cell.index(".") if "." in cell else 0 for cell in cells]
+    tails = [len(cell) - cell.rindex(".") if "." in cell else 0 for cell in cells]
     return [cell + " " * (max(tails) - tail) if cell else "" for cell, tail in zip(cells, tails, strict=True)]
 
 
