@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
 from spotwright.model.quantities import parse_duration
 from spotwright.runs.options import DEFAULT_STATE
 
-__all__ = ["Duration", "arguments_of", "json_option", "state_option"]
+__all__ = ["Duration", "arguments_of", "json_option", "policy_of", "state_option"]
 
 _Command = Callable[..., Any]
 
@@ -40,6 +41,27 @@ def state_option(command: _Command) -> _Command:
 def json_option(command: _Command) -> _Command:
     """``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="The same facts as JSON on standard output.")(command)
+
+
+def policy_of(texts: tuple[str, ...]) -> dict[str, Any]:
+    """``FIELD=VALUE`` texts as a policy in the shape of ``spotwright.yaml``: ``interruptions.max=3`` stands one level down."""
+    policy: dict[str, Any] = {}
+    for text in texts:
+        field, equals, value = text.partition("=")
+        if not equals or not field:
+            raise click.BadParameter(f"{text!r}: expected FIELD=VALUE, for example spot=never", param_hint="--policy")
+        try:
+            read = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise click.BadParameter(f"{text!r}: the value is not YAML", param_hint="--policy") from error
+        group, dot, name = field.partition(".")
+        if dot and not isinstance(policy.setdefault(group, {}), dict):
+            raise click.BadParameter(f"{group!r} is given as a whole and by its fields", param_hint="--policy")
+        if dot:
+            policy[group][name] = read
+        else:
+            policy[field] = read
+    return policy
 
 
 def arguments_of(texts: tuple[str, ...]) -> dict[str, str]:

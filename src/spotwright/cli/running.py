@@ -13,7 +13,7 @@ from typing import TextIO
 import click
 
 from spotwright.cli import FAILED, STOPPED, SUCCEEDED
-from spotwright.cli.options import Duration, arguments_of, json_option, state_option
+from spotwright.cli.options import Duration, arguments_of, json_option, policy_of, state_option
 from spotwright.engine.events import Event
 from spotwright.engine.loop import Observer
 from spotwright.engine.state import RunState, RunStatus
@@ -69,6 +69,13 @@ _CODES = {
     show_default=True,
     help="Use earlier results; auto: unless nodes are taken.",
 )
+@click.option(
+    "--policy",
+    "policy_texts",
+    metavar="FIELD=VALUE",
+    multiple=True,
+    help="A policy field for every task, stronger than anything else: spot=never, interruptions.max=3.",
+)
 @click.option("--no-cache", is_flag=True, help="The same as --cache off.")
 @click.option("--name", help="The run's name.  [default: the pipeline's with five letters]")
 @state_option
@@ -82,6 +89,7 @@ def run(
     taken_every: float | None,
     time_scale: float,
     cache: str,
+    policy_texts: tuple[str, ...],
     no_cache: bool,
     name: str | None,
     state: Path,
@@ -95,6 +103,7 @@ def run(
     options = RunOptions(
         arguments=arguments_of(texts), textual=True, config=config, seed=seed, taken_every=taken_every,
         time_scale=time_scale, cache="off" if no_cache else cache, state=state, name=name,
+        policy=policy_of(policy_texts),
     )  # fmt: skip
     prepared = prepare(load(pipeline_file, pipeline=pipeline_name), options)
     return drive_prepared(prepared, as_json=as_json)

@@ -125,6 +125,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
     cache: str = "auto",
     state: str | Path = DEFAULT_STATE,
     name: str | None = None,
+    policy: Mapping[str, Any] | None = None,
     wait: bool = True,
     progress: bool = True,
 ) -> Run:
@@ -132,7 +133,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
 
     ``pipeline`` is a function with ``@dsl.pipeline``, or the path of a .py or compiled YAML file. ``arguments`` are values of
     the declared types, or ``"@env:VAR"`` and ``"@file:PATH"``, which keep the value out of every record. ``taken_every`` is a
-    duration (``"20s"``, or seconds). With ``wait=False`` it returns as soon as the run has begun.
+    duration (``"20s"``, or seconds). ``policy`` holds for every task, in the shape of ``policy.default``. With ``wait=False`` it returns as soon as the run has begun.
 
     Raises :class:`InputError` for anything wrong before the run begins. A run that fails raises nothing: look at
     :attr:`Run.status`.
@@ -148,6 +149,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
         "cache": cache,
         "state": str(Path(state).absolute()),
         "name": name,
+        "policy": dict(policy or {}),
         "progress": progress and wait,
     }
     process = _spawn(request)

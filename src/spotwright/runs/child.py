@@ -86,6 +86,7 @@ def _options(request: dict[str, Any]) -> RunOptions:
         cache=request["cache"],
         state=Path(request["state"]),
         name=request["name"],
+        policy=request["policy"],
     )
 
 

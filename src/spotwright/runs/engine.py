@@ -55,7 +55,8 @@ class Prepared:
 def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
     """Check everything that can be wrong before anything starts. Raises :class:`InputError`."""
     config = configuration.find(compiled.source or Path.cwd(), options.config)
-    stored = StoredPlan(compiled, config, options.taken_every, traces_of(config, options.taken_every))
+    traces = traces_of(config, options.taken_every)
+    stored = StoredPlan(compiled, config, options.taken_every, traces, options.policy)
     plan = stored.plan()
     notes = [*compiled.warnings, *([config.note] if config.note else []), *plan.check()]
     arguments, secrets = bind_arguments(plan.pipeline, options.arguments, textual=options.textual)

@@ -24,7 +24,8 @@ class RunOptions:
 
     ``arguments`` are texts as typed on a command line where ``textual`` is set, else Python values; ``@env:VAR`` and
     ``@file:PATH`` are references in both. ``taken_every`` overrides every spot pool's ``simulate``; ``time_scale`` makes the
-    waits of the simulated world pass that many times faster.
+    waits of the simulated world pass that many times faster. ``policy`` is in the shape of ``policy.default`` and is stronger
+    than anything that the configuration or the pipeline says.
     """
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class RunOptions:
     cache: str = "auto"
     state: Path = Path(DEFAULT_STATE)
     name: str | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""

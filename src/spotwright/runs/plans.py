@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.engine.plan import Plan
-from spotwright.errors import StateError
+from spotwright.errors import InputError, StateError
+from spotwright.model.policy import Layer
+from spotwright.model.policy_values import PolicyValueError, parse_policy
 from spotwright.model.pools import Pool
 from spotwright.model.traces import Trace
 from spotwright.pipelines.compiled import Compiled
@@ -32,11 +34,20 @@ class StoredPlan:
     config: Config
     taken_every: float | None
     traces: Mapping[str, Trace]
+    policy: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what the command line said, in the shape of policy.default
 
     def plan(self) -> Plan:
         """The plan for the engine, with ``--taken-every`` applied to every spot pool."""
         pools = {name: _overridden(pool, self.taken_every) for name, pool in self.config.pools.items()}
-        return Plan(build(self.compiled), replace(self.config, pools=pools))
+        return Plan(build(self.compiled), replace(self.config, pools=pools), self._flags())
+
+    def _flags(self) -> Layer | None:
+        try:
+            return parse_policy(self.policy, "--policy") if self.policy else None
+        except PolicyValueError as error:
+            raise InputError(f"--policy {error}") from error
 
 
 def _overridden(pool: Pool, taken_every: float | None) -> Pool:
@@ -70,6 +81,7 @@ def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
         "compiled": json.loads(stored.compiled.to_json()),
         "config": {"text": stored.config.text, "path": stored.config.path},
         "taken_every": stored.taken_every,
+        "policy": dict(stored.policy),
         "traces": {name: [trace.gap, list(trace.counts)] for name, trace in stored.traces.items()},
     }
     try:
@@ -94,7 +106,7 @@ def load_plans(folder: RunFolder) -> list[StoredPlan]:
                 f"{path}: cannot be read ({error}); the run cannot be shown or resumed without it"
             ) from error
         config = configuration.parse(text, name, traces_exist=False)
-        plans.append(StoredPlan(compiled, config, document["taken_every"], traces))
+        plans.append(StoredPlan(compiled, config, document["taken_every"], traces, document["policy"]))
     if not plans:
         raise StateError(f"{folder.path}: has no plan; the run was never started")
     return plans

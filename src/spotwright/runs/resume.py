@@ -64,7 +64,9 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
         recovery = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
         recovery += settled_attempts(folder, state, epoch, secrets, clock)
         _settle_into(state, journal, recovery, clock)
-        _commit(state, journal, _reset(folder, state, newer, len(plans), clock, say))  # before the world looks at the state
+        _commit(
+            state, journal, _reset(folder, state, newer, len(plans), clock, say)
+        )  # before the world looks at the state
         execute(folder, journal, state, (), newer or plans[-1], secrets, observers)
     finally:
         journal.close()
