@@ -8,7 +8,9 @@ what was done by more than deeds that the next engine finds and settles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from spotwright.engine.decide import Snapshot, decide, next_moment
@@ -60,22 +62,26 @@ def drive(
 ) -> RunState:
     """Drive a run to its end. ``facts`` is what is known at the start (created, engine, settled attempts)."""
     try:
-        batch = list(facts)
-        while True:
-            _turn(state, journal, world, clock, batch, observers)
-            if state.status is not RunStatus.RUNNING:
-                break
-            moment = next_moment(state)
-            if moment is None and not state.under_way and not state.todo:
-                raise SpotwrightError(
-                    "the run can neither go on nor end: this is a defect; the journal tells how it came"
-                )
-            batch = world.wait(moment)
+        with _rare_collections():
+            _until_ended(state, journal, world, clock, list(facts), observers)
     finally:
         last = world.close()
     if last:
         _commit(state, journal, last, observers)
     return state
+
+
+def _until_ended(
+    state: RunState, journal: Journal, world: World, clock: Clock, batch: list[Event], observers: Sequence[Observer]
+) -> None:
+    while True:
+        _turn(state, journal, world, clock, batch, observers)
+        if state.status is not RunStatus.RUNNING:
+            return
+        moment = next_moment(state)
+        if moment is None and not state.under_way and not state.todo:
+            raise SpotwrightError("the run can neither go on nor end: this is a defect; the journal tells how it came")
+        batch = world.wait(moment)
 
 
 def _turn(
@@ -94,6 +100,20 @@ def _turn(
         observe(state, batch)
     for event in batch:
         world.perform(state, event)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Let the garbage collector look less often.
+
+    The state only grows, and going through all of it again and again would be a third of the engine's time at 10,000 tasks.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 20)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _commit(state: RunState, journal: Journal, events: list[Event], observers: Sequence[Observer]) -> None:
