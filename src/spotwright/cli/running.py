@@ -14,10 +14,8 @@ import click
 
 from spotwright.cli import FAILED, STOPPED, SUCCEEDED
 from spotwright.cli.options import Duration, arguments_of, json_option, policy_of, state_option
-from spotwright.engine.events import Event
 from spotwright.engine.loop import Observer
 from spotwright.engine.state import RunState, RunStatus
-from spotwright.errors import SpotwrightError
 from spotwright.pipelines.source import load
 from spotwright.records.folders import RunFolder
 from spotwright.runs.engine import Prepared, prepare, start
@@ -138,19 +136,10 @@ def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
 
 @contextmanager
 def _shown(*, as_json: bool) -> Iterator[Sequence[Observer]]:
-    """The progress display. Errors that come after the first commit are marked: the run had begun."""
+    """The progress display, on the error output where standard output is for JSON."""
     stream: TextIO = sys.stderr if as_json else sys.stdout
-    begun: list[int] = []
-
-    def note_begin(_state: RunState, events: Sequence[Event]) -> None:
-        begun.append(len(events))
-
     with make_progress(stream) as progress:
-        try:
-            yield (note_begin, progress)
-        except SpotwrightError as error:
-            error.begun = bool(begun)
-            raise
+        yield (progress,)
 
 
 def _finish(folder: RunFolder, state: RunState, *, as_json: bool) -> int:

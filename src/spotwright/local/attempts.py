@@ -41,6 +41,10 @@ NOTICE = "notice.json"
 """The file of an attempt that appears when its node is about to go: ``SPOTWRIGHT_NOTICE_FILE``."""
 
 
+_TAIL = 4096  # bytes of a log that are looked at for its last line
+_LONGEST_LINE = 300
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
     """Where the attempts of a run find things. ``volume`` gives the folder that stands for a persistent volume claim."""
@@ -182,11 +186,24 @@ def end_data(
             signals["outputs_complete"], signals["missing_outputs"] = not outputs.missing, tuple(outputs.missing)
             data["parameters"] = places.secrets.redact(dict(outputs.parameters))
             data["artifacts"] = places.secrets.redact(dict(outputs.artifacts))
+        elif record.exit_code is not None:
+            data["last_line"] = places.secrets.redact(_last_line(folder / LOG))
     progress = read_progress(folder / PROGRESS)
     if progress is not None:
         data["progress"] = progress
     data["signals"] = write_signals(Signals(**signals))
     return data
+
+
+def _last_line(log: Path) -> str:
+    """The last line that an attempt wrote: of a Python program that failed, the exception."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL))
+            lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    except OSError:
+        return ""  # it wrote none, or took its own folder away
+    return lines[-1].strip()[:_LONGEST_LINE] if lines else ""
 
 
 def _record_signals(record: ExitRecord, seen: Seen) -> Mapping[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Compiled", "sorted_json"]
+__all__ = ["Compiled", "digests", "sorted_json"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +18,8 @@ class Compiled:
     """KFP's intermediate representation of one pipeline, in the JSON names of its protobuf messages, keys sorted.
 
     ``ir`` is the ``PipelineSpec``; ``platform`` the mapping below ``platforms`` of the platform document (often empty);
-    ``source`` the absolute path of the file it came from; ``pipeline`` its name.
+    ``source`` the absolute path of the file it came from; ``pipeline`` its name. ``files`` are the digests of the files of the
+    user that it was made from, by absolute path: while none of them changes, compiling again would give the same.
     """
 
     ir: dict[str, Any]
@@ -23,6 +27,7 @@ class Compiled:
     source: str = ""
     pipeline: str = ""
     warnings: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Write it as one line of JSON that :meth:`from_json` reads back to an equal value."""
@@ -32,6 +37,7 @@ class Compiled:
             "source": self.source,
             "pipeline": self.pipeline,
             "warnings": list(self.warnings),
+            "files": self.files,
         }
         return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
@@ -45,7 +51,17 @@ class Compiled:
             source=document["source"],
             pipeline=document["pipeline"],
             warnings=tuple(document["warnings"]),
+            files=document["files"],
         )
+
+
+def digests(paths: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of files by path; those that cannot be read are left out."""
+    found = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return found
 
 
 def sorted_json(value: Mapping[str, Any]) -> dict[str, Any]:

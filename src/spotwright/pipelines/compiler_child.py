@@ -12,12 +12,13 @@ import difflib
 import importlib.util
 import inspect
 import json
+import os
 import re
 import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,6 +33,8 @@ __all__ = ["main"]
 
 _UNEXPECTED = re.compile(r"(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 _LONGEST = 300
+_LARGEST = 10_000_000  # bytes of a file that is looked at for changes: data of that size makes no pipeline
+_HOME = Path(__file__).resolve().parents[2]
 
 
 class _Refused(Exception):
@@ -58,13 +61,28 @@ def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
     except ImportError as error:
         fix = "pip install 'kfp[kubernetes]>=2.17,<3'"
         raise _Refused(f"{file}: compiling needs kfp 2.17 or later beside Spotwright ({error}): {fix}") from error
+    opened: list[str] = []
+    sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
     with warnings.catch_warnings(record=True) as heard, sdk.mended():
         warnings.simplefilter("default")
         module = _import(file)
+    files = _files_of_user(opened)
     pipeline = _choose(file, module, wanted)
     said = tuple(dict.fromkeys(_said(warning, file) for warning in heard if _concerns(warning)))
     compiled = sdk.to_compiled(pipeline, str(file), said)
-    return {"compiled": compiled.to_json(), "merged": merged_executors(compiled.ir)}
+    return {"compiled": compiled.to_json(), "merged": merged_executors(compiled.ir), "files": files}
+
+
+def _files_of_user(opened: Iterable[str]) -> list[str]:
+    """What the user's file was made from: modules beside it, component files and whatever else it read while it was imported.
+
+    Not what belongs to the interpreter or to installed packages.
+    """
+    modules = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
+    found = {Path(path).absolute() for path in (*modules, *opened) if path and not path.endswith(".pyc")}
+    installed = (sys.prefix, sys.base_prefix, str(_HOME), "/proc", "/sys", "/dev", "/etc")
+    own = (path for path in sorted(found) if not any(path.is_relative_to(part) for part in installed))
+    return [str(path) for path in own if path.is_file() and path.stat().st_size <= _LARGEST]
 
 
 def _read(file: Path) -> dict[str, Any]:

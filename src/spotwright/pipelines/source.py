@@ -11,11 +11,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.pipelines.compiled import Compiled
+from spotwright.pipelines.compiled import Compiled, digests
 from spotwright.pipelines.documents import read_compiled
 from spotwright.pipelines.labels import merged_executors
 
@@ -46,6 +47,7 @@ def load(path: str | os.PathLike[str], *, pipeline: str | None = None, python: s
         raise PipelineError(f"{file}: expected a .py file with @dsl.pipeline, or a compiled pipeline (.yaml, .json)")
     large = file.stat().st_size > _LARGE
     compiled = _compile(file, None, sys.executable) if large else read_compiled(file)
+    compiled = replace(compiled, files=digests([str(file)]))
     if pipeline is not None and pipeline != compiled.pipeline:
         raise PipelineError(f"{file}: no pipeline {pipeline!r} here; it holds {compiled.pipeline}")
     return compiled
@@ -57,7 +59,8 @@ def _compile(file: Path, pipeline: str | None, python: str) -> Compiled:
         if "error" in answer:
             raise PipelineError(answer["error"])
         if not answer["merged"]:
-            return Compiled.from_json(answer["compiled"])
+            compiled = Compiled.from_json(answer["compiled"])
+            return replace(compiled, files=digests([str(file), *answer.get("files", ())]))
     raise _shared(str(file), answer["merged"][0])
 
 

@@ -133,7 +133,8 @@ def run(  # noqa: PLR0913 (each is an option of its own)
 
     ``pipeline`` is a function with ``@dsl.pipeline``, or the path of a .py or compiled YAML file. ``arguments`` are values of
     the declared types, or ``"@env:VAR"`` and ``"@file:PATH"``, which keep the value out of every record. ``taken_every`` is a
-    duration (``"20s"``, or seconds). ``policy`` holds for every task, in the shape of ``policy.default``. With ``wait=False`` it returns as soon as the run has begun.
+    duration (``"20s"``, or seconds). ``policy`` holds for every task, in the shape of ``policy.default``. With
+    ``wait=False`` it returns as soon as the run has begun.
 
     Raises :class:`InputError` for anything wrong before the run begins. A run that fails raises nothing: look at
     :attr:`Run.status`.

@@ -9,9 +9,10 @@ import os
 import re
 import secrets as randomness
 import selectors
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from typing import Any
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.engine.events import Event
+from spotwright.engine.fold import fold
 from spotwright.engine.loop import Observer, drive
 from spotwright.engine.state import RunState
+from spotwright.errors import SpotwrightError
 from spotwright.local.attempts import Places, steady_clock
 from spotwright.local.identity import Identity, mine, open_process
 from spotwright.local.processes import Processes
@@ -77,34 +80,62 @@ def start(prepared: Prepared, observers: Sequence[Observer] = ()) -> tuple[RunFo
     """Make the run and drive it to its end. Returns where it lies and how it ended."""
     options, compiled = prepared.options, prepared.stored.compiled
     folder = StateFolder.open(options.state).create(options.name or _new_name(compiled.pipeline))
-    save_plan(folder, 1, prepared.stored)
-    journal = Journal.create(folder.journal)
-    try:
+    clock = steady_clock()
+    created = Event("created", clock(), data=_meta(folder.name, prepared))
+    _begin(folder, prepared.stored, created)
+    with begun(), closing(Journal.open(folder.journal)) as journal:
         epoch = journal.take(owner(), is_alive)
-        clock = steady_clock()
-        meta = {
-            "run": folder.name,
-            "pipeline": compiled.pipeline,
-            "source": compiled.source,
-            "config": prepared.stored.config.path,
-            "explicit_config": str(options.config.absolute()) if options.config is not None else None,
-            "arguments": prepared.arguments,
-            "given": dict(options.arguments),
-            "textual": options.textual,
-            "seed": options.seed if options.seed is not None else randomness.randbelow(2**31),
-            "time_scale": options.time_scale,
-            "cache": options.cache,
-        }
-        facts = [
-            Event("created", clock(), data=meta),
-            Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}),
-        ]
-        facts += [Event("note", clock(), data={"text": text}) for text in prepared.notes]
         state = RunState([prepared.stored.plan()])
+        fold(state, created)
+        for observe in observers:
+            observe(state, [created])
+        facts = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
+        facts += [Event("note", clock(), data={"text": text}) for text in prepared.notes]
         execute(folder, journal, state, facts, prepared.stored, prepared.secrets, observers)
-    finally:
-        journal.close()
     return folder, state
+
+
+def _meta(run: str, prepared: Prepared) -> dict[str, Any]:
+    options, compiled = prepared.options, prepared.stored.compiled
+    return {
+        "run": run,
+        "pipeline": compiled.pipeline,
+        "source": compiled.source,
+        "config": prepared.stored.config.path,
+        "explicit_config": str(options.config.absolute()) if options.config is not None else None,
+        "arguments": prepared.arguments,
+        "given": dict(options.arguments),
+        "textual": options.textual,
+        "seed": options.seed if options.seed is not None else randomness.randbelow(2**31),
+        "time_scale": options.time_scale,
+        "cache": options.cache,
+    }
+
+
+def _begin(folder: RunFolder, stored: StoredPlan, created: Event) -> None:
+    """Write the plan and the journal's first event. The journal gets its name last: a run that is there can be resumed.
+
+    Where they cannot be written nothing of the run stays. Raises :class:`StateError`.
+    """
+    beside = folder.journal.with_name("journal.new")
+    try:
+        save_plan(folder, 1, stored)
+        with closing(Journal.create(beside)) as journal:
+            journal.append([created])
+        beside.rename(folder.journal)
+    except SpotwrightError:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def begun() -> Iterator[None]:
+    """Errors that come out of the block came after the run had begun, and say so."""
+    try:
+        yield
+    except SpotwrightError as error:
+        error.begun = True
+        raise
 
 
 def execute(
@@ -117,9 +148,8 @@ def execute(
     observers: Sequence[Observer],
 ) -> None:
     """Drive a run whose lease is held: open the world, let the loop run, give the lease back."""
-    meta = next((event.data for event in facts if event.kind == "created"), state.meta)
-    clock = steady_clock()
-    with selectors.DefaultSelector() as selector, Wakes(selector, journal, clock) as wakes:
+    meta, clock = state.meta, steady_clock()
+    with begun(), selectors.DefaultSelector() as selector, Wakes(selector, journal, clock) as wakes:
         pools = state.plan.config.pools
         state_folder = StateFolder(folder.path.parent.parent)
         places = places_of(folder, journal.epoch, secrets)

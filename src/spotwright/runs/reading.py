@@ -98,6 +98,11 @@ def _logs_of(folder: RunFolder, task: TaskState) -> Iterator[tuple[float, Attemp
     for attempt in task.attempts:
         path = folder.attempt(task.path, attempt.number) / LOG
         yield attempt.placed_at, AttemptLog(task.path, attempt.number, path, not attempt.is_live)
+    if task.cached_from is not None:
+        run, path_there = task.cached_from
+        there = RunFolder(folder.path.parent / run)
+        if there.journal.exists():  # else somebody has deleted that run: its results stay, its logs do not
+            yield from _logs_of(there, read_state(there).tasks[path_there])
 
 
 def follow(folder: RunFolder, task: str | None, attempt: int | None) -> Iterator[tuple[AttemptLog, str]]:

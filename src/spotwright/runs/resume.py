@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spotwright import config as configuration
+from spotwright.config import Config
 from spotwright.engine.decide import StillSnapshot, decide
 from spotwright.engine.events import Event
 from spotwright.engine.fold import fold, replay
@@ -23,6 +24,7 @@ from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus
 from spotwright.errors import InputError
 from spotwright.local.attempts import Seen, end_data, steady_clock
 from spotwright.local.recovery import settle_all, sweep
+from spotwright.pipelines.compiled import Compiled, digests
 from spotwright.pipelines.executor import code_fingerprint
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.source import load
@@ -147,23 +149,37 @@ def _reset(
 
 def _mended(stored: StoredPlan, state: RunState, say: Say) -> StoredPlan | None:
     """The plan from the user's files as they are now, where it differs from the run's; ``None`` where nothing changed."""
-    source = stored.compiled.source
-    if not source or not Path(source).exists():
-        if source:
-            say(f"{source} is gone: going on with the pipeline as it was compiled")
-        return None
-    compiled = load(Path(source), pipeline=stored.compiled.pipeline)
-    explicit = state.meta.get("explicit_config")
-    config = configuration.find(source, Path(explicit) if explicit else None)
+    compiled, config = _compiled_now(stored.compiled, say), _config_now(stored, state, say)
     same_code = (compiled.ir, compiled.platform) == (stored.compiled.ir, stored.compiled.platform)
     if same_code and config.text == stored.config.text:
         return None
     newer = replace(stored, compiled=compiled, config=config, traces=traces_of(config, stored.taken_every))
     newer.plan().check()
     bind_arguments(newer.plan().pipeline, state.meta["given"], textual=state.meta["textual"])
+    return newer
+
+
+def _compiled_now(compiled: Compiled, say: Say) -> Compiled:
+    """The pipeline from its source; as it was while no file that it was made from has changed."""
+    if not compiled.source or (compiled.files and digests(compiled.files) == compiled.files):
+        return compiled
+    if not Path(compiled.source).exists():
+        say(f"{compiled.source} is gone: going on with the pipeline as it was compiled")
+        return compiled
+    return load(Path(compiled.source), pipeline=compiled.pipeline)
+
+
+def _config_now(stored: StoredPlan, state: RunState, say: Say) -> Config:
+    """The configuration from its file, or the built-in one again where there was and is none."""
+    explicit = state.meta.get("explicit_config")
+    path = Path(stored.config.path)
+    if path.is_absolute() and not path.exists():
+        say(f"{path} is gone: going on with the pools and policy that the run was started with")
+        return stored.config
+    config = configuration.find(stored.compiled.source or Path.cwd(), Path(explicit) if explicit else None)
     if config.text != stored.config.text:
         say(f"{config.path} has changed: its pools and policy count from now on")
-    return newer
+    return config
 
 
 def _again(state: RunState, plan: Plan, say: Say) -> Iterator[str]:
