@@ -1,0 +1,146 @@
+"""What every line of the benchmark shares: a folder of its own, a clean environment, the inputs, and processes that end.
+
+Bytecode goes to the benchmark's own folder, so that a first run measures the same as a later one, whatever the environment
+says about writing it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import inputs
+
+__all__ = ["HERE", "Bench", "BenchmarkError", "Done", "wait_until"]
+
+HERE = Path(__file__).resolve().parent
+_PATIENCE = 900.0  # seconds that one process may take
+_ROOM_FOR_20 = """\
+version: 1
+pools:
+  bench: {capacity: on-demand, node: {cpu: 20, memory: 64Gi, pods: 20}, max_nodes: 1, simulate: {boot: 0s}}
+"""
+
+
+class BenchmarkError(Exception):
+    """Something could not be measured; the text says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A process that has ended well: its wall time in seconds and what it wrote to its result file."""
+
+    seconds: float
+    result: Mapping[str, Any]
+
+
+class Bench:
+    """One run of the benchmark. Everything is made below ``folder``."""
+
+    def __init__(self, folder: Path, *, quick: bool, full: bool) -> None:
+        self.folder, self.quick, self.full = folder, quick, full
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "KFP_", "SPOTWRIGHT_"))
+        }
+        self.env = kept | {
+            "PYTHONPATH": str(HERE.parent / "src"),
+            "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "BENCHMARK_WHEEL": str(inputs.write_wheel(folder)),
+        }
+        self._count = 0
+        (folder / "spotwright.yaml").write_text(_ROOM_FOR_20)
+
+    def times(self, usual: int, quick: int = 1) -> int:
+        """How often something is measured."""
+        return quick if self.quick else usual
+
+    @cached_property
+    def compiled(self) -> Path:
+        """The folder that holds every pipeline of ``pipelines.py``, compiled by the SDK, as ``NAME.yaml``."""
+        self.run([sys.executable, HERE / "compile_all.py", self.folder])
+        return self.folder
+
+    def grown(self, count: int, *, chain: bool = False) -> Path:
+        """A compiled pipeline of ``count`` no-op tasks, independent or a chain, as the SDK would have written it."""
+        path = self.folder / f"{'chain' if chain else 'independent'}-{count}.json"
+        if not path.exists():
+            inputs.write_grown(self.compiled / "chain.yaml", path, count, chain=chain)
+        return path
+
+    def new_folder(self, name: str) -> Path:
+        """A folder that nothing has used."""
+        self._count += 1
+        path = self.folder / f"{name}-{self._count}"
+        path.mkdir()
+        return path
+
+    def run(self, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> Done:
+        """Run a process to its end. ``RESULT`` in the command stands for the file that it writes JSON to.
+
+        Raises :class:`BenchmarkError` with the end of what it printed when it fails.
+        """
+        folder = self.new_folder("process")
+        result, log = folder / "result.json", folder / "log.txt"
+        words = [str(result) if word == "RESULT" else str(word) for word in command]
+        with log.open("wb") as output:
+            start = time.perf_counter()
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, start_new_session=True,
+                env=self.env | dict(env or {}),
+            )  # fmt: skip
+            try:
+                code = process.wait(_PATIENCE)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
+            seconds = time.perf_counter() - start
+        if code != 0:
+            said = log.read_text(errors="replace").splitlines()[-12:]
+            raise BenchmarkError(f"{' '.join(words)}: exit code {code}\n" + "\n".join(said))
+        return Done(seconds, json.loads(result.read_text()) if result.exists() else {})
+
+    def start(self, command: Sequence[str | Path]) -> subprocess.Popen[bytes]:
+        """Start a process that the caller ends."""
+        return subprocess.Popen(
+            [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, cwd=self.folder, start_new_session=True, env=self.env,
+        )  # fmt: skip
+
+    def ours(self, pipeline: Path, *options: str) -> Done:
+        """Run a pipeline inside one process that times its parts: see ``ours.py``."""
+        return self.run([sys.executable, HERE / "ours.py", pipeline, self.new_folder("state"), "RESULT", *options])
+
+    def command(self, pipeline: Path, *options: str) -> Done:
+        """The whole ``spotwright run``, as a user types it, without earlier results."""
+        state = self.new_folder("state")
+        return self.run([*SPOTWRIGHT, "run", pipeline, "--state", state, "--no-cache", *options])
+
+    def theirs(self, name: str, *options: str) -> Done:
+        """The same pipeline under ``kfp.local``: see ``theirs.py``."""
+        return self.run([sys.executable, HERE / "theirs.py", name, self.new_folder("kfp-local"), "RESULT", *options])
+
+
+SPOTWRIGHT = (sys.executable, "-m", "spotwright")
+
+
+def wait_until(what: str, condition: Callable[[], Any], patience: float = 60.0) -> Any:
+    """Look until the condition gives something true, and return that. Raises :class:`BenchmarkError` after ``patience``."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.002)
+    raise BenchmarkError(f"{what} did not happen within {patience:g}s")

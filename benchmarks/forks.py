@@ -1,0 +1,33 @@
+"""What a bare fork costs the fork server: ``forks.py COUNT RESULT``. The server's own modules, loaded and frozen as it does.
+
+Each child ends at once and is waited for before the next one: the part of a task's cost that no runner with forks avoids.
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+import types
+from pathlib import Path
+
+from spotwright import local
+
+package = types.ModuleType("_spotwright_local")
+package.__path__ = list(local.__path__)
+sys.modules["_spotwright_local"] = package
+
+from _spotwright_local import forkserver, taskmain  # type: ignore[import-not-found]  # noqa: E402, F401
+
+taskmain.warm_up()
+gc.collect()
+gc.freeze()
+gc.disable()
+count = int(sys.argv[1])
+start = time.perf_counter()
+for _ in range(count):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+Path(sys.argv[2]).write_text(json.dumps({"seconds": (time.perf_counter() - start) / count}))

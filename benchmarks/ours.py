@@ -1,0 +1,35 @@
+"""One compiled pipeline on our engine, in this process and timed: ``ours.py FILE STATE RESULT``.
+
+The same calls as ``spotwright run``, without its interpreter's start and its display. ``peak`` is this process's largest
+resident size in MB, ``spent`` its processor time in seconds while the run went on.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from spotwright.pipelines.source import load
+from spotwright.runs.engine import prepare, start
+from spotwright.runs.options import RunOptions
+
+file, state, result = sys.argv[1:4]
+compiled = load(file)
+begun = time.perf_counter()
+prepared = prepare(compiled, RunOptions(state=Path(state), cache="off"))
+started, spent = time.perf_counter(), time.process_time()
+folder, ended = start(prepared)
+done = time.perf_counter()
+if ended.status.value != "succeeded":
+    sys.exit(f"the run {ended.status.value}: {ended.why}")
+attempts = [task.last for task in ended.tasks.values()]
+peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+timed = {
+    "prepare": started - begun,
+    "run": done - started,
+    "steady": max(a.ended_at for a in attempts) - min(a.ended_at for a in attempts),
+    "spent": time.process_time() - spent,
+    "peak": int(peak.split()[1]) / 1024,
+    "tasks": len(attempts),
+}
+Path(result).write_text(json.dumps(timed))

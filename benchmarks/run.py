@@ -1,0 +1,73 @@
+"""``make bench``: speed and size of this checkout, beside ``kfp.local`` in the same run; exit code 1 if a target is missed.
+
+Every figure is a median of several runs (the smallest, for the start of programs), with the smallest and the largest beside
+it. ``kfp.local`` and ours take turns, so that a machine whose speed wanders is fair to both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import lines_engine
+import lines_start
+import lines_tasks
+from bench import Bench, BenchmarkError
+from results import Row, as_text
+
+_LINES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
+    "start": lines_start.start,
+    "chain": lines_tasks.chain,
+    "independent": lines_tasks.independent,
+    "sleep": lines_tasks.sleep,
+    "fork": lines_tasks.fork,
+    "packages": lines_tasks.packages,
+    "resume": lines_start.resume,
+    "idle": lines_engine.idle,
+    "engine": lines_engine.decisions,
+    "fold": lines_engine.fold,
+    "memory": lines_engine.memory,
+}
+
+
+def main() -> int:
+    """Measure what was asked for. Exit code 1 when a target is missed, 2 when something cannot be measured."""
+    options = _options()
+    out = sys.stderr if options.json else sys.stdout
+    rows: list[Row] = []
+    print(f"Python {platform.python_version()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}", file=out)
+    print("Simulated nodes boot in no time and hold 20 tasks: waiting for them is not overhead.", file=out)
+    with tempfile.TemporaryDirectory(prefix="spotwright-bench-") as folder:
+        bench = Bench(Path(folder), quick=options.quick, full=options.full)
+        try:
+            for name in options.only or _LINES:
+                for row in _LINES[name](bench):
+                    rows.append(row)
+                    print(as_text(row), file=out, flush=True)
+        except BenchmarkError as error:
+            print(f"cannot be measured: {error}", file=sys.stderr)
+            return 2
+    if options.json:
+        print(json.dumps([row.as_json() for row in rows]))
+    missed = sum(not row.passed for row in rows)
+    print(f"{missed} of {len(rows)} lines missed their target" if missed else "every target was reached", file=out)
+    return 1 if missed else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=_LINES, action="append", help="measure this line (may be given again)")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions and smaller runs")
+    parser.add_argument("--full", action="store_true", help="also kfp.local with use_venv=True: minutes, and a network")
+    parser.add_argument("--json", action="store_true", help="every sample as JSON on standard output")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
