@@ -12,7 +12,6 @@ import difflib
 import importlib.util
 import inspect
 import json
-import os
 import re
 import signal
 import sys
