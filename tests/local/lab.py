@@ -110,7 +110,8 @@ class Lab:
         return self.folder / "attempts" / name
 
     def log(self, name: str = "task") -> str:
-        return (self.directory(name) / "log.txt").read_text()
+        file = self.directory(name) / "log.txt"
+        return file.read_text() if file.exists() else ""
 
     def output(self, name: str = "task") -> Any:
         return json.loads((self.directory(name) / "out" / "executor_output.json").read_text())["parameterValues"][

@@ -33,26 +33,19 @@ class ForkServer:
     def __init__(self, python: str, run: str) -> None:
         self.python = python
         self.ready = False  # it has said that it can fork
-        ours, theirs = socket.socketpair()
-        ours.settimeout(0)
-        self._socket = ours
-        self._output = os.memfd_create("forkserver")
         self._incoming = bytearray()
         self._outgoing: deque[memoryview] = deque()
         self._descriptors: deque[int] = deque()
-        env = {
-            name: value for name, value in os.environ.items() if python == sys.executable or name not in _NOT_FOR_BUILT
-        }
-        with theirs:
-            self._process = subprocess.Popen(
-                [python, str(_BOOT), "server", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # not the terminal: shims outlive us, and would hold a pipe behind us open
-                stderr=self._output,
-                start_new_session=True,  # Ctrl-C is for the engine alone
-                env=env | {"_KFP_RUNTIME": "true", "SPOTWRIGHT_RUN": run},
-            )
+        self._output = os.memfd_create("forkserver")
+        self._socket, theirs = socket.socketpair()
+        self._socket.settimeout(0)
+        try:
+            with theirs:
+                self._process = _execute(python, run, theirs.fileno(), self._output)
+        except OSError:  # no such interpreter, no more processes
+            self._socket.close()
+            os.close(self._output)
+            raise
 
     @property
     def pid(self) -> int:
@@ -122,6 +115,20 @@ class ForkServer:
             return tail(self._output)
         finally:
             os.close(self._output)
+
+
+def _execute(python: str, run: str, descriptor: int, output: int) -> subprocess.Popen[bytes]:
+    built = python != sys.executable
+    env = {name: value for name, value in os.environ.items() if not (built and name in _NOT_FOR_BUILT)}
+    return subprocess.Popen(
+        [python, str(_BOOT), "server", str(descriptor)],
+        pass_fds=[descriptor],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,  # not the terminal: shims outlive us, and would hold a pipe behind us open
+        stderr=output,
+        start_new_session=True,  # Ctrl-C is for the engine alone
+        env=env | {"_KFP_RUNTIME": "true", "SPOTWRIGHT_RUN": run},
+    )
 
 
 def tail(descriptor: int) -> str:

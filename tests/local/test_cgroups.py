@@ -1,0 +1,101 @@
+"""Memory limits end one attempt, and say so; where no groups can be made, nothing breaks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.local.lab import Lab, until
+
+from spotwright.local import cgroups
+from spotwright.local.processes import Started
+
+needs_groups = pytest.mark.skipif(cgroups.parent() is None, reason="no control groups can be made here")
+GREEDY = "def work():\n    kept = [bytearray(2**20) for _ in range(512)]\n"
+
+
+def groups() -> list[Path]:
+    parent = cgroups.parent()
+    return [] if parent is None else list(Path(parent.path).glob("spotwright-*"))
+
+
+@needs_groups
+def test_a_component_over_its_limit_is_killed_for_memory(lab: Lab) -> None:
+    record = lab.play(GREEDY, memory_limit=128 * 2**20)
+    assert record.signal == 9
+    assert record.oom_kills is not None
+    assert record.oom_kills >= 1
+    assert record.ordered == ()
+
+
+@needs_groups
+def test_a_component_below_its_limit_is_left_alone(lab: Lab) -> None:
+    record = lab.play("def work():\n    pass\n", memory_limit=256 * 2**20)
+    assert (record.exit_code, record.oom_kills) == (0, 0)
+
+
+@needs_groups
+def test_a_killed_child_of_a_component_counts_too(lab: Lab) -> None:
+    record = lab.play(
+        "import os, sys\ndef work():\n    pid = os.fork()\n    if pid == 0:\n"
+        "        kept = [bytearray(2**20) for _ in range(512)]\n        os._exit(0)\n    os.waitpid(pid, 0)\n    sys.exit(9)\n",
+        memory_limit=128 * 2**20,
+    )
+    assert record.oom_kills is not None
+    assert record.oom_kills >= 1
+
+
+@needs_groups
+def test_a_greedy_component_harms_no_other(lab: Lab) -> None:
+    other = lab.start("import time\ndef work():\n    while True:\n        time.sleep(600)\n", name="other")
+    lab.wait_for(Started, other)
+    assert lab.play(GREEDY, memory_limit=128 * 2**20).signal == 9
+    lab.processes.kill(other)
+    assert lab.end(other).oom_kills is None
+
+
+@needs_groups
+def test_groups_are_removed_at_the_end(lab: Lab) -> None:
+    before = groups()
+    lab.play("def work():\n    pass\n", memory_limit=256 * 2**20)
+    until(lambda: groups() == before, "removal")
+
+
+@needs_groups
+def test_the_group_of_a_killed_shim_is_removed(lab: Lab) -> None:
+    before = groups()
+    key = lab.start(
+        "import time\ndef work():\n    open('pid', 'w').write('1\\n')\n    time.sleep(600)\n", memory_limit=256 * 2**20
+    )
+    lab.number("pid")
+    assert len(groups()) == len(before) + 1
+    os.kill(lab.wait_for(Started, key).pid, 9)
+    lab.wait_for(object, key)
+    until(lambda: lab.turn(0.01) or groups() == before, "removal")
+
+
+def test_without_groups_a_limit_is_only_not_enforced(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "parent", lambda: None)
+    record = lab.play("def work():\n    pass\n", memory_limit=2**20)
+    assert (record.exit_code, record.oom_kills) == (0, None)
+    assert "not enforced" in cgroups.available()
+
+
+def test_without_a_limit_no_group_is_made(lab: Lab) -> None:
+    before = groups()
+    key = lab.start("import time\ndef work():\n    open('pid', 'w').write('1\\n')\n    time.sleep(600)\n")
+    lab.number("pid")
+    assert groups() == before
+    lab.wait_for(Started, key)
+    lab.processes.kill(key)
+    assert lab.end(key).oom_kills is None
+
+
+@needs_groups
+def test_it_is_said_how_limits_are_enforced() -> None:
+    assert cgroups.available().startswith("memory limits are enforced by control groups")
+
+
+def test_the_machines_own_count_is_a_number() -> None:
+    assert cgroups.machine_oom_kills() >= 0
