@@ -194,7 +194,7 @@ def _listen(process: subprocess.Popen[str], *, until_begun: bool = False) -> str
                 process.wait()
                 raise {"state": StateError, "pipeline": PipelineError}.get(said["kind"], InputError)(said["error"])
             if "run" in said:
-                name = said["run"]
+                name = str(said["run"])
                 if until_begun:
                     return name
             else:

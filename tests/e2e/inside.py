@@ -1,0 +1,102 @@
+"""What the components of these tests use; copied in front of every component's source, so it imports only what is everywhere.
+
+``PLAYGROUND`` is a folder outside the run that a test shares with its components: the ledger, locks and files to wait for.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+__all__ = [
+    "PLAYGROUND",
+    "alone",
+    "attempt",
+    "hold",
+    "note",
+    "progress",
+    "raise_file",
+    "the_time_of",
+    "until",
+    "when_told",
+]
+
+PLAYGROUND = Path(os.environ.get("PLAYGROUND", "."))
+PATIENCE = 60.0
+
+
+def attempt() -> int:
+    """The number of the attempt this is."""
+    return int(os.environ["SPOTWRIGHT_ATTEMPT"])
+
+
+def note(what: str, **facts: Any) -> None:
+    """Append a line to the ledger, in one write."""
+    line = {"what": what, "task": os.environ["SPOTWRIGHT_TASK"], "attempt": attempt(), "pid": os.getpid()}
+    ledger = os.open(PLAYGROUND / "ledger", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.write(ledger, (json.dumps({**line, "at": time.monotonic(), **facts}) + "\n").encode())
+    os.close(ledger)
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Hold the task's lock, which only one process at a time can; says so in the ledger and fails where it is taken.
+
+    Whatever this process starts holds it too, so a child that outlives its attempt is found as well.
+    """
+    name = os.environ["SPOTWRIGHT_TASK"].replace("/", "+")
+    lock = os.open(PLAYGROUND / f"lock-{name}", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        note("overlap")
+        sys.exit("another attempt of this task is alive")
+    note("start")
+    yield
+    note("done")
+
+
+def until(name: str) -> None:
+    """Wait until a file of the playground is there."""
+    deadline = time.monotonic() + PATIENCE
+    while not (PLAYGROUND / name).exists():
+        if time.monotonic() > deadline:
+            sys.exit(f"{name} never came")
+        time.sleep(0.005)
+
+
+def raise_file(name: str) -> None:
+    """Make a file of the playground."""
+    (PLAYGROUND / name).touch()
+
+
+def hold() -> NoReturn:
+    """Do nothing until something ends this process."""
+    while True:
+        signal.pause()
+
+
+def progress(value: float) -> None:
+    """Report progress."""
+    Path(os.environ["SPOTWRIGHT_PROGRESS_FILE"]).write_text(str(value))
+
+
+def when_told(code: int) -> None:
+    """End with this code when SIGTERM comes, and note it."""
+
+    def end(_number: int, _frame: object) -> None:
+        note("told")
+        sys.exit(code)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def the_time_of(pid: int) -> int:
+    """When a process started, in clock ticks: with its pid, its identity."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

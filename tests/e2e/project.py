@@ -1,0 +1,263 @@
+"""A user's project in a folder of its own, the real command in it, and everything a test asks about what happened.
+
+Every process that comes of it carries ``PLAYGROUND=<folder>`` in its environment, so that whatever is left is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.building import Step, document
+
+from spotwright.engine.events import Event
+from spotwright.errors import SpotwrightError
+from spotwright.records.journal import Journal
+from spotwright.runs.reading import find_run, read_state
+from spotwright.views.runs import run_view
+
+__all__ = ["PATIENCE", "QUICK", "Done", "Project", "Under", "alive", "eventually"]
+
+_CRASHING = Path(__file__).with_name("crashing.py")
+_KEPT = ("PATH", "PYTHONPATH", "LANG", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+PATIENCE = 60.0
+"""Seconds that anything may take before a test gives up."""
+
+QUICK = """
+pools:
+  spot: {capacity: spot, node: {cpu: 8, memory: 16Gi}, simulate: {boot: 0s}}
+  od: {capacity: on-demand, node: {cpu: 8, memory: 16Gi}, simulate: {boot: 0s}}
+policy:
+  default: {spot: prefer}
+"""
+"""Two pools whose nodes are there at once and are never taken."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def said(self) -> list[str]:
+        """The lines of its error output."""
+        return [line for line in self.err.splitlines() if line.strip()]
+
+    def json(self) -> Any:
+        """What it wrote to its output, as JSON."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Under:
+    """A command that is under way. Its outputs go to files, so that nothing ever blocks on a full pipe."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+
+    @property
+    def pid(self) -> int:
+        """The engine's process."""
+        return self.process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def wait(self, seconds: float = PATIENCE) -> Done:
+        """Wait for its end."""
+        code = self.process.wait(seconds)
+        return Done(code, self.out.read_text(errors="replace"), self.err.read_text(errors="replace"))
+
+    def kill(self) -> Done:
+        """``kill -9``."""
+        self.send(signal.SIGKILL)
+        return self.wait()
+
+
+@dataclass
+class Project:
+    """A folder with a pipeline, its configuration and its runs."""
+
+    folder: Path
+    extra: dict[str, str] = field(default_factory=dict)
+    started: list[Under] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.playground = self.folder / "playground"
+        self.playground.mkdir(parents=True, exist_ok=True)
+        self.state = self.folder / ".spotwright"
+
+    # -- what the user writes
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file of the project."""
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def config(self, text: str) -> Path:
+        """Write ``spotwright.yaml``: the text below ``version: 1``."""
+        return self.write("spotwright.yaml", f"version: 1\n{text}")
+
+    def pipeline(
+        self,
+        steps: Mapping[str, Step],
+        parameters: Mapping[str, str | tuple[str, Any]] | None = None,
+        name: str = "tested",
+    ) -> Path:
+        """Write ``NAME.yaml``, a compiled pipeline of these steps."""
+        return self.write(f"{name}.yaml", document(steps, parameters, name))
+
+    # -- the command
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of every command: nothing of the machine's but what finds programs and packages."""
+        kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
+        return {**kept, "HOME": str(self.folder), "PLAYGROUND": str(self.playground), **self.extra}
+
+    def start(self, *command: str, crash: tuple[str, int] | None = None) -> Under:
+        """Start ``spotwright COMMAND`` in the project's folder, to be ended at a crash point where one is named."""
+        program = ["-m", "spotwright"] if crash is None else [str(_CRASHING), crash[0], str(crash[1])]
+        out, err = (self.folder / f"{len(self.started)}.{kind}" for kind in ("out", "err"))
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, *program, *command],
+                cwd=self.folder,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+            )
+        under = Under(process, out, err)
+        self.started.append(under)
+        return under
+
+    def spotwright(self, *command: str, crash: tuple[str, int] | None = None) -> Done:
+        """Run ``spotwright COMMAND`` to its end."""
+        return self.start(*command, crash=crash).wait()
+
+    def run(self, pipeline: Path, *options: str, name: str = "r", crash: tuple[str, int] | None = None) -> Done:
+        """``spotwright run`` under a name."""
+        return self.spotwright("run", str(pipeline), "--name", name, *options, crash=crash)
+
+    # -- what happened
+
+    def show(self, name: str = "r") -> dict[str, Any]:
+        """What ``spotwright show --json`` says, with the tasks by path; see tests/cli for the command itself."""
+        view = run_view(read_state(find_run(self.state, name)), name)
+        return {**view, "tasks": {task["path"]: task for task in view["tasks"]}}
+
+    def causes(self, task: str, name: str = "r") -> list[str]:
+        """Why each attempt of a task ended, in order."""
+        return [attempt["cause"] for attempt in self.show(name)["tasks"][task]["attempts"]]
+
+    def events(self, name: str = "r") -> list[Event]:
+        """The journal of a run, as far as it goes; nothing where there is none yet."""
+        try:
+            journal = Journal.read(self.state / "runs" / name / "journal.db")
+        except SpotwrightError:
+            return []
+        with contextlib.closing(journal):
+            return [event for _, event in journal.events()]
+
+    def kinds(self, name: str = "r") -> list[str]:
+        """The kinds of the events of a run."""
+        return [event.kind for event in self.events(name)]
+
+    def attempt(self, task: str, number: int = 1, name: str = "r") -> Path:
+        """The folder of an attempt."""
+        return self.state / "runs" / name / "tasks" / task.replace("/", "+") / f"attempt-{number}"
+
+    def ledger(self, *what: str) -> list[dict[str, Any]]:
+        """What the components noted, in order; only notes of these kinds where some are named."""
+        path = self.playground / "ledger"
+        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [line for line in lines if not what or line["what"] in what]
+
+    def noted(self, what: str, task: str | None = None) -> list[int]:
+        """The attempts that noted something."""
+        return [line["attempt"] for line in self.ledger(what) if task in (None, line["task"])]
+
+    def raise_file(self, name: str) -> None:
+        """Let whoever waits for this file of the playground go on."""
+        (self.playground / name).touch()
+
+    # -- what is alive
+
+    def processes(self) -> dict[int, str]:
+        """Every living process that came of this project, with its command."""
+        mark = f"PLAYGROUND={self.playground}".encode()
+        return {pid: _command(pid) for pid in _pids() if mark in _environ(pid) and alive(pid)}
+
+    def fork_servers(self) -> list[int]:
+        """The fork servers that are alive. Shims are leaders of a session too, and carry the same command."""
+        shims = {claim["pid"] for claim in self._claims()}
+        found = [pid for pid, command in self.processes().items() if "boot.py server" in command and pid not in shims]
+        return [pid for pid in found if os.getsid(pid) == pid]
+
+    def shim(self, task: str, number: int = 1, name: str = "r") -> int:
+        """The pid of an attempt's shim."""
+        claim = json.loads((self.attempt(task, number, name) / "claim").read_text())
+        return int(claim["pid"])
+
+    def _claims(self) -> list[dict[str, Any]]:
+        claims = [json.loads(path.read_text()) for path in self.state.glob("runs/*/tasks/*/attempt-*/claim")]
+        return [claim for claim in claims if claim["by"] == "shim"]
+
+    def end_all(self) -> None:
+        """SIGKILL to everything that came of this project."""
+        while left := self.processes():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for under in self.started:
+                under.process.poll()
+
+
+def eventually(what: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    """Wait until something is true, and return it; fails after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"did not come within {seconds:g}s"
+        time.sleep(0.01)
+    return found
+
+
+def alive(pid: int, started: int | None = None) -> bool:
+    """Whether a process lives; with ``started``, whether it is the one that started then. A zombie does not."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in "ZX" and started in (None, int(fields[19]))
+
+
+def _pids() -> Iterator[int]:
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+
+
+def _environ(pid: int) -> list[bytes]:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return []
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""

@@ -1,0 +1,38 @@
+"""What must hold of every run, whatever was done to it: asked of its journal, its attempts' records and the ledger."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.e2e.project import Project
+
+__all__ = ["assert_sound", "attempts_of", "finished_attempts"]
+
+
+def assert_sound(project: Project, name: str = "r") -> None:
+    """Nothing lives, no two attempts of a task ever lived at once, and no task that had finished ran again."""
+    assert project.processes() == {}
+    assert project.ledger("overlap") == []
+    for path, attempts in attempts_of(project, name).items():
+        causes = [attempt["cause"] for attempt in attempts]
+        assert causes.count("succeeded") <= 1, (path, causes)
+        assert "succeeded" not in causes[:-1], (path, causes)
+        finished = finished_attempts(project, path, len(attempts), name)
+        assert finished in ([], [len(attempts)]), (path, causes, finished)
+
+
+def attempts_of(project: Project, name: str = "r") -> dict[str, list[dict[str, Any]]]:
+    """The attempts of every task."""
+    return {path: task["attempts"] for path, task in project.show(name)["tasks"].items()}
+
+
+def finished_attempts(project: Project, path: str, count: int, name: str = "r") -> list[int]:
+    """The attempts whose own record says that they exited with 0 and had returned."""
+    found = []
+    for number in range(1, count + 1):
+        folder = project.attempt(path, number, name)
+        record = folder / "exit.json"
+        if record.exists() and json.loads(record.read_text()).get("exit_code") == 0:
+            found += [number] if (folder / "out" / "executor_output.json").exists() else []
+    return found

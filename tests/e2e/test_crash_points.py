@@ -1,0 +1,63 @@
+"""``kill -9`` of the engine at every point of its loop where something has just been decided, written or done."""
+
+from __future__ import annotations
+
+import pytest
+from tests.e2e.building import Of, step
+from tests.e2e.inside import alone, attempt, hold, progress
+from tests.e2e.project import Project
+from tests.e2e.soundness import assert_sound, attempts_of
+
+TAKEN = """
+pools:
+  spot: {capacity: spot, node: {cpu: 8}, notice: 50ms, simulate: {boot: 10ms, taken_every: 150ms}}
+  od: {capacity: on-demand, node: {cpu: 8}, simulate: {boot: 0s}}
+policy:
+  default: {spot: prefer, fall_back_after: 1, grace_period: 20ms, interruptions: {backoff: 10ms}}
+"""
+KINDS = ["engine", "unfolded", "placed", "node", "bound", "progress", "notice", "ended", "decided", "finished"]
+POINTS = [(moment, kind) for kind in KINDS for moment in ("before", "committed")]
+DEEDS = [("performed", kind) for kind in ("placed", "bound", "decided")]
+
+
+def give(number: int) -> int:
+    with alone():
+        progress(0.5)
+        return number
+
+
+def double(number: int) -> int:
+    with alone():
+        if attempt() == 1:
+            hold()
+        return number * 2
+
+
+def started(project: Project) -> None:
+    project.config(TAKEN)
+    steps = {"give": step(give, {"number": 21}), "double": step(double, {"number": Of("give")})}
+    project.pipeline(steps)
+
+
+@pytest.mark.parametrize(("moment", "kind"), [*POINTS, *DEEDS])
+def test_an_engine_killed_here_is_taken_up_again_and_comes_to_the_same_end(
+    project: Project, moment: str, kind: str
+) -> None:
+    started(project)
+    killed = project.run(project.folder / "tested.yaml", "--seed", "5", crash=(f"{moment}:{kind}", 1))
+    assert killed.code == -9
+    done = project.spotwright("resume", "r")
+    assert done.code == 0, done
+    assert_sound(project)
+    assert project.show()["outputs"] == {"double.Output": {"kind": "parameter", "value": 42}}
+    assert [attempts[-1]["cause"] for attempts in attempts_of(project).values()] == ["succeeded", "succeeded"]
+
+
+@pytest.mark.parametrize("moment", ["before", "committed"])
+def test_a_run_that_had_not_begun_is_not_there(project: Project, moment: str) -> None:
+    started(project)
+    assert project.run(project.folder / "tested.yaml", crash=(f"{moment}:created", 1)).code == -9
+    resumed = project.spotwright("resume", "r")
+    assert resumed.code == 2
+    assert resumed.said == ["spotwright: no run 'r' in .spotwright: there are none yet; --state names another folder"]
+    assert project.spotwright("runs", "--json").json() == []
