@@ -8,14 +8,12 @@ what was done by more than deeds that the next engine finds and settles.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from spotwright.engine.decide import Snapshot, decide, next_moment
 from spotwright.engine.events import Event
-from spotwright.engine.fold import fold
+from spotwright.engine.fold import fold, rare_collections
 from spotwright.engine.state import RunState, RunStatus
 from spotwright.errors import SpotwrightError
 
@@ -62,7 +60,7 @@ def drive(
 ) -> RunState:
     """Drive a run to its end. ``facts`` is what is known at the start (created, engine, settled attempts)."""
     try:
-        with _rare_collections():
+        with rare_collections():
             _until_ended(state, journal, world, clock, list(facts), observers)
     finally:
         last = world.close()
@@ -100,20 +98,6 @@ def _turn(
         observe(state, batch)
     for event in batch:
         world.perform(state, event)
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Let the garbage collector look less often.
-
-    The state only grows, and going through all of it again and again would be a third of the engine's time at 10,000 tasks.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 20)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _commit(state: RunState, journal: Journal, events: list[Event], observers: Sequence[Observer]) -> None:

@@ -147,13 +147,11 @@ class Journal:
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """The events after a sequence number, each with its own."""
-        loads = json.loads
+        read = json.JSONDecoder().raw_decode
+        query = "SELECT seq, at, kind, task, attempt, data FROM events WHERE seq > ? ORDER BY seq"
         with _clear_errors(self.path):
-            rows = self._db.execute(
-                "SELECT seq, at, kind, task, attempt, data FROM events WHERE seq > ? ORDER BY seq", (after,)
-            )
-            for seq, at, kind, task, attempt, data in rows:
-                yield seq, Event(kind, at, task, attempt, loads(data))
+            for seq, at, kind, task, attempt, data in self._db.execute(query, (after,)):
+                yield seq, Event(kind, at, task, attempt, read(data)[0])
 
     # -- requests of other processes to the engine
 
@@ -223,6 +221,8 @@ def _clear_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into one line with the place and the fix."""
     try:
         yield
+    except json.JSONDecodeError as error:
+        raise StateError(f"{path}: is damaged ({error}); nothing can be read from there on") from error
     except sqlite3.Error as error:
         text = str(error)
         if "disk is full" in text or "disk I/O" in text:
