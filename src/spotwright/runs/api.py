@@ -51,7 +51,7 @@ class Run:
     @property
     def tasks(self) -> TaskTable:
         """The tasks by path, each with its attempts, as plain data; shown as a table in a notebook."""
-        return TaskTable(self._view()["tasks"])
+        return TaskTable(self._view())
 
     @property
     def outputs(self) -> dict[str, Any]:
@@ -69,8 +69,8 @@ class Run:
         return "".join(f"==> {log.task} attempt {log.attempt} <==\n{log.text()}" for log in found)
 
     def report(self) -> Report:
-        """What the run cost, what was wasted and what spot saved."""
-        return Report(self.account())
+        """What the run cost, what was wasted and what spot saved: text when printed, a table in a notebook, ``json()``."""
+        return Report(self.account(), self.name)
 
     def account(self) -> Account:
         """The same as exact values."""
