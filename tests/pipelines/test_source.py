@@ -51,6 +51,11 @@ WRONG = {  # name: (content, what the message says; {file} is the file)
         r"{file}:10: use_preemptible_nodepool is kfp 1; write spot.prefer\(task\)",
     ),
     "gcp": ("import kfp.gcp as gcp\n" + ONE, "{file}:1: kfp.gcp is kfp 1; write spot.prefer"),
+    "input_path": (
+        "import kfp.components as c\ndef f(x: c.InputPath('CSV')): ...\n",
+        "{file}:2: InputPath is kfp 1; write dsl.Inp",
+    ),
+    "client": ("import kfp\nc = kfp.Client()\nc.list_runs()\n" + ONE, "{file}:3: left out .*no pipeline before that"),
     "container_op": (
         HEAD + "op = dsl.ContainerOp(name='a', image='b')\n",
         "{file}:7: ContainerOp is kfp 1; write a function",
@@ -118,11 +123,19 @@ def test_the_pipeline_that_is_meant_can_be_named(training_file: Path, training: 
         load(training_file, pipeline="outer")
 
 
-def test_a_warning_of_the_sdk_about_the_pipeline_is_kept(tmp_path: Path) -> None:
-    file = write(tmp_path / "p.py", ONE + "    task.set_accelerator_type('nvidia.com/gpu').set_gpu_limit(4)\n")
+def test_what_still_works_of_kfp_1_is_told_with_its_line(tmp_path: Path) -> None:
+    file = write(tmp_path / "p.py", ONE + "    task.set_gpu_limit(4)\n")
     (warning,) = load(file).warnings
-    assert "set_gpu_limit" in warning
-    assert "set_accelerator_limit" in warning
+    assert warning.startswith(f"{file}:10: set_gpu_limit is kfp 1; write task.set_accelerator_type('nvidia.com/gpu')")
+
+
+def test_a_file_that_submits_its_pipeline_is_read_up_to_there(tmp_path: Path) -> None:
+    """The tutorials end so. Reading the file must neither fail without a cluster nor start a run on one."""
+    client = "import kfp\nclient = kfp.Client(host='http://127.0.0.1:1')\n"
+    submit = "try:\n    client.create_run_from_pipeline_func(only, arguments={})\nexcept Exception:\n    pass\n"
+    compiled = load(write(tmp_path / "p.py", client + ONE + submit + "raise ValueError('never reached')\n"))
+    assert compiled.pipeline == "only"
+    assert compiled.warnings == (f"{tmp_path}/p.py:13: left out from here on, because kfp.Client talks to a cluster",)
 
 
 def test_a_file_that_kills_its_process_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from spotwright.errors import PipelineError
 from spotwright.pipelines import sdk
 from spotwright.pipelines.documents import read_compiled
 from spotwright.pipelines.labels import merged_executors
-from spotwright.pipelines.legacy import advise
+from spotwright.pipelines.legacy import advise, outdated
 
 __all__ = ["main"]
 
@@ -38,6 +38,19 @@ _HOME = Path(__file__).resolve().parents[2]
 
 class _Refused(Exception):
     """The file cannot be compiled; the text is for the user."""
+
+
+class _TalksToCluster(BaseException):
+    """The file uses ``kfp.Client``. No handler of its own catches this."""
+
+
+class _NoClient:
+    """Stands in for ``kfp.Client``: reading a pipeline file must not start a run on somebody's cluster."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __getattr__(self, name: str) -> Any:
+        raise _TalksToCluster(name)
 
 
 def main(arguments: list[str]) -> int:
@@ -56,19 +69,20 @@ def main(arguments: list[str]) -> int:
 
 def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
     try:
-        import kfp.compiler  # noqa: F401 - before the user's file, which may be called kfp.py
+        import kfp.compiler  # before the user's file, which may be called kfp.py
     except ImportError as error:
         fix = "pip install 'kfp[kubernetes]>=2.17,<3'"
         raise _Refused(f"{file}: compiling needs kfp 2.17 or later beside Spotwright ({error}): {fix}") from error
+    kfp.Client = kfp.client.Client = _NoClient
     opened: list[str] = []
     sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
     with warnings.catch_warnings(record=True) as heard, sdk.mended():
         warnings.simplefilter("default")
-        module = _import(file)
+        module, left_out = _import(file)
     files = _files_of_user(opened)
-    pipeline = _choose(file, module, wanted)
-    said = tuple(dict.fromkeys(_said(warning, file) for warning in heard if _concerns(warning)))
-    compiled = sdk.to_compiled(pipeline, str(file), said)
+    pipeline = _choose(file, module, wanted, left_out)
+    said = [*left_out, *_outdated(file), *(_said(warning, file) for warning in heard if _concerns(warning))]
+    compiled = sdk.to_compiled(pipeline, str(file), tuple(dict.fromkeys(said)))
     return {"compiled": compiled.to_json(), "merged": merged_executors(compiled.ir), "files": files}
 
 
@@ -88,8 +102,11 @@ def _read(file: Path) -> dict[str, Any]:
     return {"compiled": read_compiled(file).to_json(), "merged": []}
 
 
-def _import(file: Path) -> ModuleType:
-    """Import the file as a module of its own name, with its folder first on the path, as ``python FILE`` would have it."""
+def _import(file: Path) -> tuple[ModuleType, list[str]]:
+    """Import the file as a module of its own name, with its folder first on the path, as ``python FILE`` would have it.
+
+    Gives the module, and the note that its end was left out where it talks to a cluster.
+    """
     name = file.stem if file.stem not in sys.modules else f"{file.stem}_pipeline"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -101,6 +118,9 @@ def _import(file: Path) -> ModuleType:
     sys.dont_write_bytecode = True  # reading a user's file leaves nothing beside it
     try:
         spec.loader.exec_module(module)
+    except _TalksToCluster as call:
+        place = f"{file}:{_line_of(call, file)}"
+        return module, [f"{place}: left out from here on, because kfp.Client talks to a cluster"]
     except SystemExit as end:
         place = f"{file}:{_line_of(end, file)}"
         raise _Refused(
@@ -108,11 +128,13 @@ def _import(file: Path) -> ModuleType:
         ) from end
     except BaseException as error:
         raise _Refused(_explain(file, error)) from error
-    return module
+    return module, []
 
 
-def _choose(file: Path, module: ModuleType, wanted: str | None) -> Any:
+def _choose(file: Path, module: ModuleType, wanted: str | None, left_out: list[str]) -> Any:
     found = sdk.candidates(module)
+    if not found and left_out:
+        raise _Refused(f"{left_out[0]}; no pipeline before that: put it under if __name__ == '__main__'")
     if not found:
         raise _Refused(
             f"{file}: no pipeline here: expected a function under @dsl.pipeline at the top level of the file"
@@ -179,9 +201,16 @@ def _place_of(error: BaseException, file: Path) -> str:
     return f"{own[-1].filename}:{own[-1].lineno}" if own else f"{file}:1"
 
 
+def _outdated(file: Path) -> list[str]:
+    found = outdated(file.read_text(encoding="utf-8", errors="replace"))
+    return [f"{file}:{finding.line}: {finding.what} is kfp 1; write {finding.instead}" for finding in found]
+
+
 def _concerns(warning: warnings.WarningMessage) -> bool:
-    """Warnings about the pipeline; not what kfp says about its own future at every import."""
-    return not issubclass(warning.category, FutureWarning | ImportWarning | PendingDeprecationWarning)
+    """Warnings about the pipeline; not what kfp says about its own future, nor about what :func:`_outdated` says better."""
+    if issubclass(warning.category, FutureWarning | ImportWarning | PendingDeprecationWarning):
+        return False
+    return not (issubclass(warning.category, DeprecationWarning) and "kfp" in Path(warning.filename).parts)
 
 
 def _said(warning: warnings.WarningMessage, file: Path) -> str:

@@ -57,6 +57,7 @@ _MEANINGLESS_CONFIG = (
     "resourceTtlOnSuccess",
     "resourceTtlOnFailure",
     "activeDeadlineSeconds",
+    "workspace",
 )
 
 

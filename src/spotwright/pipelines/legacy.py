@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Finding", "advise", "find"]
+__all__ = ["Finding", "advise", "find", "outdated"]
 
 _SPOT = "spot.prefer(task)  (import spotwright as spot)"
 _MODULES = {
@@ -50,6 +50,8 @@ _NAMES = {
     "get_pipeline_conf": "spot.defaults(...) above @dsl.pipeline, or settings of each task",
     "apply": "kfp.kubernetes functions that take the task, or spot.prefer(task) for preemptible nodes",
 }
+_MOVED = {name: f"dsl.{name}(...)" for name in ("InputPath", "OutputPath")}  # from kfp.components
+_STILL_THERE = frozenset({"kfp.v2", "set_gpu_limit", "add_node_selector_constraint"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def find(source: str) -> list[Finding]:
         tree = ast.parse(source)
     except SyntaxError:
         return []
-    order = [*_MODULES, *_NAMES]
+    order = [*_MODULES, *_MOVED, *_NAMES]
     found = {finding for node in ast.walk(tree) for finding in _findings(node)}
     return sorted(found, key=lambda finding: (finding.line, order.index(finding.what)))
 
@@ -81,13 +83,24 @@ def _findings(node: ast.AST) -> Iterator[Finding]:
             if alias.name in _NAMES and (node.module or "").startswith("kfp"):
                 yield Finding(node.lineno, alias.name, _NAMES[alias.name])
     else:
-        if isinstance(node, ast.Attribute) and node.attr in _NAMES:
-            yield Finding(node.end_lineno or node.lineno, node.attr, _NAMES[node.attr])
+        yield from _used(node)
         return
     for module in modules:
         for name, instead in _MODULES.items():
             if module == name or module.startswith(f"{name}."):
                 yield Finding(node.lineno, name, instead)
+
+
+def _used(node: ast.AST) -> Iterator[Finding]:
+    if isinstance(node, ast.Attribute) and node.attr in _NAMES:
+        yield Finding(node.end_lineno or node.lineno, node.attr, _NAMES[node.attr])
+    elif isinstance(node, ast.Attribute) and node.attr in _MOVED and ast.unparse(node.value) != "dsl":
+        yield Finding(node.lineno, node.attr, _MOVED[node.attr])
+
+
+def outdated(source: str) -> list[Finding]:
+    """What of kfp 1 in a file still works with kfp 2, though not always as it did: a GPU limit without a type has no effect."""
+    return [finding for finding in find(source) if finding.what in _STILL_THERE]
 
 
 def advise(source: str, line: int, error: str) -> Finding | None:

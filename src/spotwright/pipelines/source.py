@@ -75,13 +75,12 @@ def _run_child(file: Path, pipeline: str | None, python: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="spotwright-compile-") as folder:
         result = Path(folder, "result.json")
         command = [python, "-P", "-m", "spotwright.pipelines.compiler_child", str(file), str(result)]
-        path = os.pathsep.join(part for part in (os.environ.get("PYTHONPATH"), str(_HOME)) if part)
         try:
             done = subprocess.run(
                 [*command, *([pipeline] if pipeline is not None else [])],
                 stdin=subprocess.DEVNULL,
                 stdout=2,  # the user's prints must not mix with our own output
-                env={**os.environ, "PYTHONPATH": path},
+                env=_environment(python),
                 check=False,
             )
         except OSError as error:
@@ -92,6 +91,17 @@ def _run_child(file: Path, pipeline: str | None, python: str) -> dict[str, Any]:
             )
         answer: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return answer
+
+
+def _environment(python: str) -> dict[str, str]:
+    """The child's environment: the running interpreter must find this package again, also where it is not installed.
+
+    Installed packages are never put on the path: there they would come before the standard library.
+    """
+    if python != sys.executable or _HOME.name in ("site-packages", "dist-packages"):
+        return dict(os.environ)
+    path = [os.environ.get("PYTHONPATH"), str(_HOME)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in path if part)}
 
 
 def compile_function(pipeline_func: Any) -> Compiled:
