@@ -1,0 +1,95 @@
+"""Pools, policies, tasks and plans made by hand, so that a test of a decision names only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from spotwright.config import Config
+from spotwright.engine.plan import Plan
+from spotwright.model.policy import Layer, Policy, resolve
+from spotwright.model.policy_values import parse_policy
+from spotwright.model.pools import Capacity, Pool, Simulate
+from spotwright.pipelines.graph import Constant, Dag, DagInput, Executor, Pipeline, TaskOutput, TaskSpec
+from spotwright.scheduling.ladder import Ladder, Work, build
+
+START = 1_800_000_000.0
+NODE = {"cpu": 4000, "memory": 16 * 2**30}
+CODE = Executor("def f(): ...", "f")
+
+
+def a_pool(name: str = "spot", *, spot: bool = True, simulate: Mapping[str, Any] | None = None, **said: Any) -> Pool:
+    """A pool whose nodes boot in 2 s, go 10 s after their notice and are not taken by themselves."""
+    given = {"node": NODE, "max_nodes": 4, "notice": 10.0, **said}
+    return Pool(name, Capacity.SPOT if spot else Capacity.ON_DEMAND, simulate=Simulate(**(simulate or {})), **given)
+
+
+SPOT, SPOT_B, ON_DEMAND = a_pool(), a_pool("spot-b"), a_pool("on-demand", spot=False)
+
+
+def a_policy(**said: Any) -> Policy:
+    """A policy in the words of ``spotwright.yaml``, resolved."""
+    return resolve([parse_policy(said, "test")])
+
+
+def a_ladder(policy: Policy, *pools: Pool, work: Work | None = None) -> Ladder:
+    return build(work or Work(), policy, {pool.name: pool for pool in pools or (SPOT, SPOT_B, ON_DEMAND)})
+
+
+def a_config(
+    *pools: Pool, policy: Mapping[str, Any] | None = None, tasks: Mapping[str, Mapping[str, Any]] | None = None
+) -> Config:
+    """A configuration as if ``spotwright.yaml`` had said it; its pools are one of spot and one of on-demand by default."""
+    default = parse_policy(policy, "default") if policy is not None else None
+    patterns = tuple((pattern, parse_policy(said, pattern)) for pattern, said in (tasks or {}).items())
+    named = {pool.name: pool for pool in pools or (SPOT, ON_DEMAND)}
+    return Config(1, "USD", {}, named, default, patterns, "spotwright.yaml", "")
+
+
+def a_task(name: str, *after: str, dag: str | None = None, **said: Any) -> TaskSpec:
+    """A task; it takes the output ``out`` of each task it follows, as a parameter of that task's name."""
+    given = {"parameters": {upstream: TaskOutput(upstream, "out") for upstream in after}, **said}
+    return TaskSpec(name, name, dag=dag, executor=None if dag else CODE, after=after, **given)
+
+
+def a_dag(*tasks: TaskSpec, out: str = "") -> Dag:
+    """A graph; ``out`` names the task whose output is the graph's own."""
+    outputs = {"out": TaskOutput(out, "out")} if out else {}
+    return Dag("dag", tasks={task.name: task for task in tasks}, parameter_outputs=outputs)
+
+
+def a_pipeline(root: Dag | Sequence[TaskSpec], **dags: Dag) -> Pipeline:
+    dag = root if isinstance(root, Dag) else a_dag(*root)
+    return Pipeline("pipeline", dag, {"root": dag, **dags})
+
+
+def a_plan(
+    root: Dag | Sequence[TaskSpec], config: Config | None = None, flags: Layer | None = None, **dags: Dag
+) -> Plan:
+    return Plan(a_pipeline(root, **dags), config or a_config(policy={"spot": "prefer"}), flags)
+
+
+def a_chain(length: int) -> list[TaskSpec]:
+    """t0 <- t1 <- t2 ..."""
+    return [a_task(f"t{n}", *([f"t{n - 1}"] if n else [])) for n in range(length)]
+
+
+def a_fan(width: int) -> list[TaskSpec]:
+    """Tasks that nothing connects."""
+    return [a_task(f"t{n}") for n in range(width)]
+
+
+def a_diamond() -> list[TaskSpec]:
+    return [a_task("top"), a_task("left", "top"), a_task("right", "top"), a_task("bottom", "left", "right")]
+
+
+def constants(**values: Any) -> dict[str, Constant]:
+    return {name: Constant(value) for name, value in values.items()}
+
+
+def from_outside(*names: str) -> dict[str, DagInput]:
+    return {name: DagInput(name) for name in names}
+
+
+def names(items: Iterable[Any]) -> list[str]:
+    return [item.name for item in items]

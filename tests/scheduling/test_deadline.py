@@ -1,0 +1,218 @@
+"""Row 8 of the design's table: which rung under a deadline, or wait; and the last moment for on-demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine.builders import ON_DEMAND, SPOT, a_ladder, a_policy, a_pool
+
+from spotwright.scheduling.deadline import Choice, Outlook, choose, choose_while_pending
+from spotwright.scheduling.ladder import Ladder
+
+LADDER = a_ladder(a_policy(spot="prefer"))  # spot, spot-b, on-demand
+ONE_SPOT = a_ladder(a_policy(spot="prefer"), SPOT, ON_DEMAND)
+SPOT_ONLY = a_ladder(a_policy(spot="require"))
+TWO_ON_DEMAND = a_ladder(a_policy(spot="prefer"), SPOT, ON_DEMAND, a_pool("on-demand-b", spot=False))
+SLACK = Outlook(
+    now=0.0,
+    deadline=1000.0,
+    work=100.0,
+    progress=0.0,
+    overhead=10.0,
+    interruptions=0,
+    max_interruptions=3,
+    patience=60.0,
+)
+LATE = replace(SLACK, now=900.0)
+
+Room = Callable[[str], bool]
+
+
+def everywhere(_pool: str) -> bool:
+    return True
+
+
+def nowhere(_pool: str) -> bool:
+    return False
+
+
+def only(*pools: str) -> Room:
+    return lambda pool: pool in pools
+
+
+# The last moment
+
+
+def test_the_last_moment_leaves_time_for_the_work_and_a_start() -> None:
+    assert SLACK.last_moment == 890.0
+
+
+def test_saved_progress_moves_the_last_moment() -> None:
+    assert replace(SLACK, progress=0.5).last_moment == 940.0
+
+
+def test_without_stated_work_there_is_no_safe_moment_to_wait_for() -> None:
+    assert replace(SLACK, work=None).last_moment is None
+
+
+# Placing
+
+
+def test_with_slack_the_first_spot_rung_with_room_is_used() -> None:
+    assert choose(SLACK, LADDER, only("spot-b")).rung == 1
+
+
+def test_with_slack_and_no_room_it_waits_on_the_first_spot_rung() -> None:
+    said = choose(SLACK, LADDER, nowhere)
+    assert (said.rung, said.why) == (0, "waits for spot: on-demand can still finish in time later")
+
+
+def test_it_waits_on_the_only_spot_rung_until_the_last_moment() -> None:
+    assert choose(SLACK, ONE_SPOT, nowhere).until == 890.0
+
+
+def test_it_waits_on_one_of_several_spot_rungs_as_long_as_its_patience() -> None:
+    assert choose(SLACK, LADDER, nowhere).until == 60.0
+
+
+def test_patience_ends_at_the_last_moment() -> None:
+    assert choose(replace(SLACK, now=850.0), LADDER, nowhere).until == 890.0
+
+
+def test_from_the_last_moment_only_on_demand_is_used() -> None:
+    assert choose(LATE, LADDER, everywhere).rung == 2
+
+
+def test_the_moment_before_the_last_one_spot_is_still_used() -> None:
+    assert choose(replace(SLACK, now=889.9), LADDER, everywhere).rung == 0
+
+
+def test_with_the_interruption_budget_spent_only_on_demand_is_used() -> None:
+    assert choose(replace(SLACK, interruptions=3), LADDER, everywhere).rung == 2
+
+
+def test_without_stated_work_only_on_demand_is_used() -> None:
+    said = choose(replace(SLACK, work=None), LADDER, everywhere)
+    assert (said.rung, "without a stated 'work'" in said.why) == (2, True)
+
+
+def test_without_an_on_demand_rung_it_waits_for_spot_until_the_deadline() -> None:
+    assert choose(LATE, a_ladder(a_policy(spot="require"), SPOT), nowhere).until == 1000.0
+
+
+def test_after_the_deadline_it_still_waits_its_patience() -> None:
+    assert choose(replace(SLACK, now=2000.0), a_ladder(a_policy(spot="require"), SPOT), nowhere).until == 2060.0
+
+
+def test_without_a_spot_rung_on_demand_is_used_at_once() -> None:
+    said = choose(SLACK, a_ladder(a_policy(spot="never")), everywhere)
+    assert (said.rung, said.why) == (0, "on-demand: there is no spot rung")
+
+
+def test_on_demand_is_waited_for_no_longer_than_its_patience() -> None:
+    assert choose(LATE, LADDER, everywhere).until == 960.0
+
+
+# Rows 4 and 5 stay
+
+
+def test_an_attempt_that_failed_stays_on_its_rung_while_there_is_slack() -> None:
+    assert choose(SLACK, LADDER, everywhere, stay=1).rung == 1
+
+
+def test_an_attempt_that_failed_leaves_spot_at_the_last_moment() -> None:
+    assert choose(LATE, LADDER, everywhere, stay=1).rung == 2
+
+
+def test_an_attempt_that_failed_on_demand_stays_there() -> None:
+    assert choose(SLACK, LADDER, everywhere, stay=2) == Choice(2, "the same rung: there is slack to the deadline", 60.0)
+
+
+# Pending
+
+
+def test_while_there_is_slack_it_waits_on_one_spot_rung_after_another() -> None:
+    turn = [choose_while_pending(SLACK, LADDER, nowhere, rung) for rung in (0, 1)]
+    assert [choice.rung for choice in turn if choice] == [1, 0]
+
+
+def test_while_it_waits_a_spot_rung_with_room_comes_first() -> None:
+    said = choose_while_pending(SLACK, LADDER, only("spot"), 0)
+    assert said is not None
+    assert said.rung == 0
+
+
+def test_at_the_last_moment_a_pending_attempt_goes_to_on_demand() -> None:
+    said = choose_while_pending(LATE, LADDER, everywhere, 0)
+    assert said is not None
+    assert said.rung == 2
+
+
+def test_pending_on_demand_goes_on_to_the_next_on_demand_rung() -> None:
+    said = choose_while_pending(LATE, TWO_ON_DEMAND, everywhere, 1)
+    assert said is not None
+    assert said.rung == 2
+
+
+def test_after_the_last_on_demand_rung_nothing_is_left() -> None:
+    assert choose_while_pending(LATE, TWO_ON_DEMAND, everywhere, 2) is None
+
+
+def test_pending_on_demand_with_slack_left_goes_back_to_spot() -> None:
+    said = choose_while_pending(SLACK, LADDER, everywhere, 2)
+    assert said is not None
+    assert said.rung == 0
+
+
+def test_spot_alone_is_given_up_only_after_the_deadline() -> None:
+    late = replace(SLACK, now=1001.0)
+    assert [choose_while_pending(outlook, SPOT_ONLY, nowhere, 1) is None for outlook in (LATE, late)] == [False, True]
+
+
+# For any outlook
+
+OUTLOOKS = st.builds(
+    Outlook,
+    now=st.floats(0, 2000),
+    deadline=st.floats(0, 2000),
+    work=st.one_of(st.none(), st.floats(0, 1000)),
+    progress=st.floats(0, 1),
+    overhead=st.floats(0, 60),
+    interruptions=st.integers(0, 5),
+    max_interruptions=st.integers(0, 5),
+    patience=st.floats(1, 600),
+)
+LADDERS = st.sampled_from([LADDER, ONE_SPOT, SPOT_ONLY, TWO_ON_DEMAND, a_ladder(a_policy(spot="never"))])
+ROOMS = st.sampled_from([everywhere, nowhere, only("spot-b"), only("on-demand")])
+
+
+@given(OUTLOOKS, LADDERS, ROOMS)
+def test_when_only_on_demand_can_finish_nothing_else_is_chosen(outlook: Outlook, ladder: Ladder, room: Room) -> None:
+    if outlook.only_on_demand and ladder.on_demand:
+        assert choose(outlook, ladder, room).rung in ladder.on_demand
+
+
+@given(OUTLOOKS, LADDERS, ROOMS)
+def test_nothing_waits_for_ever(outlook: Outlook, ladder: Ladder, room: Room) -> None:
+    """Whatever is chosen has an end, and going from wait to wait comes to none before long after the deadline."""
+    choice: Choice | None = choose(outlook, ladder, room)
+    waits = 0
+    while choice is not None:
+        assert choice.until is not None
+        assert choice.until > outlook.now
+        outlook = replace(outlook, now=choice.until)
+        choice = choose_while_pending(outlook, ladder, room, choice.rung)
+        waits += 1
+        assert waits < 5000
+
+
+@given(OUTLOOKS, LADDERS, ROOMS)
+def test_no_wait_for_spot_passes_the_last_moment(outlook: Outlook, ladder: Ladder, room: Room) -> None:
+    choice = choose(outlook, ladder, room)
+    if ladder.rungs[choice.rung].spot and ladder.on_demand:
+        assert outlook.last_moment is not None
+        assert choice.until is not None
+        assert choice.until <= outlook.last_moment

@@ -1,0 +1,223 @@
+"""Which pools a task may go to, in which order, and why not to the others."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine.builders import ON_DEMAND, SPOT, SPOT_B, a_policy, a_pool
+
+from spotwright.model.placing import Constraints, Expression, Taint, Term, Toleration
+from spotwright.model.policy import Policy
+from spotwright.model.pools import Pool, Provider, Resources
+from spotwright.scheduling.ladder import Ladder, Work, build, too_large
+
+GPU = {"cpu": 4000, "nvidia.com/gpu": 1}
+
+
+def ladder(*pools: Pool, work: Work | None = None, policy: Policy | None = None) -> Ladder:
+    return build(work or Work(), policy or a_policy(spot="prefer"), {pool.name: pool for pool in pools})
+
+
+def order(made: Ladder) -> list[str]:
+    return [pool for rung in made.rungs for pool in rung.pools]
+
+
+def priced(name: str, price: float | None, *, spot: bool = True, **said: Any) -> Pool:
+    return a_pool(name, spot=spot, price=None if price is None else Fraction(str(price)), **said)
+
+
+# Order
+
+
+def test_spot_pools_come_before_on_demand_pools_each_by_price() -> None:
+    pools = [priced("d", 2, spot=False), priced("b", 0.3), priced("c", 1, spot=False), priced("a", 0.2)]
+    assert order(ladder(*pools)) == ["a", "b", "c", "d"]
+
+
+def test_a_pool_without_a_price_comes_after_those_with_one() -> None:
+    assert order(ladder(priced("unknown", None), priced("known", 9))) == ["known", "unknown"]
+
+
+def test_pools_of_one_price_keep_the_order_of_the_configuration() -> None:
+    assert order(ladder(priced("z", 1), priced("a", 1))) == ["z", "a"]
+
+
+def test_a_named_ladder_keeps_its_order_spot_first() -> None:
+    policy = a_policy(spot="prefer", ladder=["on-demand", "spot-b", "spot"])
+    assert order(ladder(SPOT, SPOT_B, ON_DEMAND, policy=policy)) == ["spot-b", "spot", "on-demand"]
+
+
+def test_a_named_ladder_without_a_word_on_spot_is_taken_as_it_stands() -> None:
+    policy = a_policy(ladder=["on-demand", "spot"])
+    assert order(ladder(SPOT, ON_DEMAND, policy=policy)) == ["on-demand", "spot"]
+
+
+# What the policy wants
+
+
+def test_required_spot_refuses_on_demand_and_says_so() -> None:
+    made = ladder(SPOT, ON_DEMAND, policy=a_policy(spot="require"))
+    assert (order(made), made.refusals) == (["spot"], {"on-demand": "the policy requires spot"})
+
+
+def test_never_spot_refuses_spot_and_says_so() -> None:
+    made = ladder(SPOT, ON_DEMAND, policy=a_policy(spot="never"))
+    assert (order(made), made.refusals) == (["on-demand"], {"spot": "the policy says never spot"})
+
+
+def test_preferred_spot_without_an_on_demand_pool_is_said() -> None:
+    assert "nothing to fall back to" in ladder(SPOT).note
+
+
+def test_preferred_spot_without_a_spot_pool_is_said() -> None:
+    assert "no spot pool fits" in ladder(ON_DEMAND).note
+
+
+def test_a_price_above_the_most_that_may_be_paid_is_refused() -> None:
+    made = ladder(priced("dear", 2, max_price=Fraction(1)), SPOT)
+    assert made.refusals == {"dear": "its price is above max_price (2/h > 1/h)"}
+
+
+# Taints
+
+
+def test_the_taint_of_a_spot_pool_is_tolerated_by_a_spot_policy() -> None:
+    pool = a_pool("aks", provider=Provider.AKS)
+    added = ladder(pool).rungs[0].tolerations
+    assert any(t.key == "kubernetes.azure.com/scalesetpriority" for t in added)
+
+
+def test_a_taint_that_says_something_else_is_not_tolerated_by_a_spot_policy() -> None:
+    pool = a_pool("team", spot=False, taints=(Taint("team", "data"),))
+    assert "does not tolerate the taint team=data" in ladder(pool, SPOT).refusals["team"]
+
+
+def test_a_pool_that_the_ladder_names_is_wanted_with_all_its_taints() -> None:
+    pool = a_pool("team", spot=False, taints=(Taint("team", "data"),))
+    made = ladder(pool, policy=a_policy(spot="never", ladder=["team"]))
+    assert made.rungs[0].tolerations == (Toleration("team", "Equal", "data", "NoSchedule"),)
+
+
+def test_what_the_task_tolerates_itself_is_not_added_again() -> None:
+    work = Work(constraints=Constraints(tolerations=(Toleration(operator="Exists"),)))
+    made = ladder(a_pool("tainted", taints=(Taint("spot", "true"),)), work=work)
+    assert made.rungs[0].tolerations == ()
+
+
+def test_the_taint_of_a_gpu_pool_is_tolerated_for_work_that_asks_for_gpus() -> None:
+    pool = a_pool("gpu", node=GPU, taints=(Taint("sku", "gpu"),))
+    assert order(ladder(pool, work=Work({"nvidia.com/gpu": 1}))) == ["gpu"]
+
+
+def test_the_taint_of_a_gpu_pool_keeps_other_work_away() -> None:
+    pool = a_pool("gpu", spot=False, node=GPU, taints=(Taint("sku", "gpu"),))
+    assert order(ladder(pool, SPOT)) == ["spot"]
+
+
+# What the task says itself
+
+
+def test_a_selector_refuses_pools_without_the_label() -> None:
+    work = Work(constraints=Constraints(selector={"disk": "ssd"}))
+    made = ladder(a_pool("ssd", labels={"disk": "ssd"}), SPOT, work=work)
+    assert (order(made), made.refusals["spot"]) == (["ssd"], "its node selector asks for disk=ssd")
+
+
+def test_required_affinity_refuses_pools_that_do_not_match() -> None:
+    term = Term((Expression("disk", "In", ("ssd", "nvme")),))
+    made = ladder(a_pool("ssd", labels={"disk": "ssd"}), SPOT, work=Work(constraints=Constraints(required=(term,))))
+    assert order(made) == ["ssd"]
+
+
+def test_a_pool_of_several_zones_fits_where_one_of_them_does() -> None:
+    work = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "b"}))
+    made = ladder(a_pool("two", zones=("a", "b")), a_pool("one", zones=("a",)), work=work)
+    assert order(made) == ["two"]
+
+
+def test_a_task_larger_than_a_node_is_refused_with_both_sizes() -> None:
+    made = ladder(SPOT, work=Work({"cpu": 8000}))
+    assert (made.rungs, made.refusals) == ((), {"spot": "it asks for 8 cpu, a node has 4 cpu"})
+
+
+def test_a_node_of_unknown_size_is_never_too_small() -> None:
+    assert too_large({"cpu": 10**9}, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"memory": 2**34}, "it asks for 16Gi memory, a node has 8Gi memory"),
+        ({"nvidia.com/gpu": 2}, "it asks for 2 nvidia.com/gpu, a node has 0 nvidia.com/gpu"),
+        ({"cpu": 500}, ""),
+    ],
+)
+def test_sizes_are_said_in_their_own_units(asked: Resources, said: str) -> None:
+    assert too_large(asked, {"cpu": 1000, "memory": 2**33}) == said
+
+
+# GPUs that would stand idle
+
+
+def test_work_without_gpus_is_kept_off_gpu_pools_under_a_policy() -> None:
+    made = ladder(a_pool("gpu", node=GPU), SPOT)
+    assert made.refusals == {"gpu": "its GPUs would stand idle: the task asks for none"}
+
+
+def test_work_without_gpus_goes_to_gpu_pools_where_there_is_nothing_else() -> None:
+    assert order(ladder(a_pool("gpu", node=GPU))) == ["gpu"]
+
+
+def test_work_that_selects_a_gpu_node_goes_there() -> None:
+    work = Work(constraints=Constraints(selector={"gpu": "true"}))
+    assert order(ladder(a_pool("gpu", node=GPU, labels={"gpu": "true"}), SPOT, work=work)) == ["gpu"]
+
+
+# No policy at all
+
+
+def test_without_a_policy_one_rung_holds_every_pool_that_fits() -> None:
+    made = ladder(SPOT, ON_DEMAND, policy=Policy())
+    assert [(rung.pools, rung.spot) for rung in made.rungs] == [(("spot", "on-demand"), None)]
+
+
+def test_without_a_policy_no_toleration_is_added() -> None:
+    made = ladder(a_pool("aks", provider=Provider.AKS), ON_DEMAND, policy=Policy())
+    assert order(made) == ["on-demand"]
+
+
+def test_without_a_policy_a_gpu_pool_is_no_rung_less_but_the_last_to_grow() -> None:
+    assert order(ladder(a_pool("gpu", node=GPU), SPOT, policy=Policy())) == ["spot", "gpu"]
+
+
+def test_without_a_policy_and_a_fitting_pool_there_is_no_rung() -> None:
+    made = ladder(SPOT, work=Work({"cpu": 8000}), policy=Policy())
+    assert (made.rungs, list(made.refusals)) == ((), ["spot"])
+
+
+# For any pools and any policy
+
+POOLS = st.lists(
+    st.builds(lambda spot, price: (spot, price), st.booleans(), st.one_of(st.none(), st.integers(0, 9))),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(POOLS, st.sampled_from(["require", "prefer", "never"]))
+def test_every_pool_is_a_rung_or_has_a_reason(kinds: list[tuple[bool, int | None]], spot: str) -> None:
+    pools = [priced(f"p{n}", price, spot=is_spot) for n, (is_spot, price) in enumerate(kinds)]
+    made = ladder(*pools, policy=a_policy(spot=spot))
+    assert sorted([*order(made), *made.refusals]) == sorted(pool.name for pool in pools)
+
+
+@given(POOLS, st.sampled_from(["require", "prefer", "never"]))
+def test_rungs_are_only_of_the_wanted_kind_spot_first(kinds: list[tuple[bool, int | None]], spot: str) -> None:
+    pools = [priced(f"p{n}", price, spot=is_spot) for n, (is_spot, price) in enumerate(kinds)]
+    rungs = [rung.spot for rung in ladder(*pools, policy=a_policy(spot=spot)).rungs]
+    assert set(rungs) <= {"require": {True}, "prefer": {True, False}, "never": {False}}[spot]
+    assert rungs == sorted(rungs, key=lambda is_spot: not is_spot)
