@@ -50,7 +50,7 @@ def test_a_compiled_pipeline_is_stored_and_read_back_equal(training: Compiled) -
 def test_mappings_are_sorted_whatever_order_the_file_has(tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(json.dumps(dict(reversed(SPEC.items()))))
-    assert load(path).to_json() == load(write(tmp_path / "p.yaml", SPEC)).to_json().replace("p.yaml", "p.json")
+    assert json.dumps(load(path).ir) == json.dumps(load(write(tmp_path / "p.yaml", SPEC)).ir)
 
 
 def test_loading_never_imports_kfp(training_yaml: Path) -> None:

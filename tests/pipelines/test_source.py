@@ -249,3 +249,10 @@ def test_a_function_without_the_decorator_is_refused() -> None:
 
     with pytest.raises(PipelineError, match=r"len: expected a function under @dsl\.pipeline"):
         compile_function(len)
+
+
+def test_the_files_a_pipeline_was_made_from_are_known(tmp_path: Path) -> None:
+    helper = write(tmp_path / "helper.py", "NAME = 'a'\n")
+    data = write(tmp_path / "data.txt", "x")
+    file = write(tmp_path / "p.py", f"import helper\nopen({str(data)!r}).close()\n" + ONE)
+    assert {str(file), str(helper), str(data)} <= set(load(file).files)
