@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spotwright.config import Config, parse
-from spotwright.engine.decide import StillSnapshot, decide
+from spotwright.engine.decide import Snapshot, StillSnapshot, decide
 from spotwright.engine.events import Event
 from spotwright.engine.fold import fold
+from spotwright.engine.loop import Observer
 from spotwright.engine.plan import Plan
-from spotwright.engine.state import RunState
+from spotwright.engine.state import RunState, TaskState
 from spotwright.model.policy import Layer
 from spotwright.pipelines.graph import Constant, Dag, Executor, Pipeline, TaskOutput, TaskSpec
 
@@ -48,13 +49,22 @@ def a_plan(*tasks: TaskSpec, config: Config | None = None, policy: dict[str, Any
 class Story:
     """A run that is told fact by fact; after every fact the engine decides. ``now`` is seconds since the start."""
 
-    def __init__(self, plan: Plan, observers: Sequence[Callable[[RunState, Sequence[Event]], None]] = (), **meta: Any) -> None:
+    def __init__(
+        self, plan: Plan, observers: Sequence[Observer] = (), snapshot: Snapshot | None = None, **meta: Any
+    ) -> None:
         self.state = RunState([plan])
         self.events: list[Event] = []
         self.now = 0.0
         self.observers = list(observers)
-        self.snapshot = StillSnapshot()
-        said = {"pipeline": plan.pipeline.name, "run": "iris-x7k2p", "arguments": {}, "seed": 7, "time_scale": 1.0, **meta}
+        self.snapshot = snapshot or StillSnapshot()
+        said = {
+            "pipeline": plan.pipeline.name,
+            "run": "iris-x7k2p",
+            "arguments": {},
+            "seed": 7,
+            "time_scale": 1.0,
+            **meta,
+        }
         self.tell(
             Event("created", self.at, data=said),
             Event("engine", self.at, data={"epoch": 1, "pid": 42}),
@@ -87,8 +97,8 @@ class Story:
         return self.tell(Event(kind, self.at, task, attempt, data))
 
     def node(self, name: str, state: str, why: str = "") -> Story:
-        said = {"why": why} if why else {}
-        return self.fact("node", node=name, pool=name.rpartition("-")[0], state=state, **said)
+        said = {"node": name, "pool": name.rpartition("-")[0], "state": state, **({"why": why} if why else {})}
+        return self.tell(Event("node", self.at, data=said))
 
     def boots(self, name: str, seconds: float = 2.0) -> Story:
         """A node boots and is ready."""
@@ -135,7 +145,24 @@ def tutorial_plan() -> Plan:
     )
 
 
-def tutorial(observers: Sequence[Callable[[RunState, Sequence[Event]], None]] = (), **meta: Any) -> Story:
+class EarlierResults:
+    """A world that has an earlier result of the tasks that are named."""
+
+    def __init__(self, *tasks: str) -> None:
+        self.tasks = tasks
+
+    def cached(self, task: TaskState) -> Mapping[str, Any] | None:
+        found = {"parameters": {"rows": 150}, "artifacts": {}, "run": "iris-before", "task": task.path}
+        return found if task.path in self.tasks else None
+
+    def why_pending(self, task: TaskState) -> str:
+        return "no node"
+
+    def has_room(self, pool: str) -> bool:
+        return True
+
+
+def tutorial(observers: Sequence[Observer] = (), **meta: Any) -> Story:
     """The tutorial's run: one interruption of the training, which goes on from its checkpoint and succeeds."""
     story = Story(tutorial_plan(), observers, **meta)
     story.boots("cpu-spot-1").binds("download", "cpu-spot-1").after(3).ends("download")

@@ -95,9 +95,12 @@ class Board:
             self._take_node(event)
         elif event.kind == "decided":
             self.interruptions += Cause(event.data["cause"]).is_interruption
-        task = state.tasks.get(event.task)
-        if task is None:
-            return
+        about = [path for path, _ in event.data["attempts"]] if event.kind == "notice" else [event.task]
+        for path in about:
+            if path in state.tasks:
+                self._take_task(state, state.tasks[path])
+
+    def _take_task(self, state: RunState, task: TaskState) -> None:
         before = self._known.get(task.path)
         if before is not None:
             self._counts[before] -= 1

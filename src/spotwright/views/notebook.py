@@ -14,7 +14,7 @@ from spotwright.views.lines import Account
 from spotwright.views.report import line_rows, money_lines, pool_rows, report_json, report_text
 from spotwright.views.rows import attempt_rows, output_rows, run_title
 from spotwright.views.table import Rows
-from spotwright.views.words import ended, figures
+from spotwright.views.words import ended, figures, plural
 
 __all__ = ["Report", "TaskTable", "account_html", "run_html", "tasks_html"]
 
@@ -48,7 +48,10 @@ class TaskTable(Mapping[str, Mapping[str, Any]]):
         return len(self._tasks)
 
     def __repr__(self) -> str:
-        return "\n".join(f"{path}: {task['status']}" for path, task in self._tasks.items())
+        return "\n".join(
+            f"{path}: {task['status']}, {plural(len(task['attempts']), 'attempt')}"
+            for path, task in self._tasks.items()
+        )
 
     def _repr_html_(self) -> str:
         return tasks_html(self._view)
@@ -137,4 +140,4 @@ def _cells(headers: Sequence[str], row: Sequence[str], sides: Sequence[str]) -> 
 
 def _dot(word: str) -> str:
     """A coloured dot beside a word that says the same."""
-    return f"<span style='color:{_DOTS.get(word, _OTHER_DOT)}' aria-hidden='true'>&#9679;</span>&nbsp;"
+    return f"<span style='color:{_DOTS.get(word, _OTHER_DOT)}' aria-hidden='true'>\N{BLACK CIRCLE}</span>&nbsp;"

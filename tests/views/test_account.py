@@ -1,0 +1,283 @@
+"""The account of a run: its lines add up, waste has a cause, and spot is compared with on-demand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.views.builders import CPU, POOLS, START, EarlierResults, Story, a_config, a_plan, a_task, tutorial
+
+from spotwright.config import built_in
+from spotwright.errors import StateError
+from spotwright.model.policy import Spot
+from spotwright.model.pools import Pool
+from spotwright.views.account import Account, account
+from spotwright.views.amounts import Amount, total
+from spotwright.views.lines import Spent
+
+HOUR = 3600
+
+
+def lines_of(counted: Account, *, useful_is_low: bool) -> Amount:
+    """Every line once: the low end of useful work belongs to the high end of what was wasted."""
+    useful = counted.useful.low if useful_is_low else counted.useful.high
+    spent = [line.high if useful_is_low else line.low for line in counted.spent.values()]
+    return total([counted.boot, counted.idle, counted.unfilled, useful, *spent])
+
+
+def one_task(config: str = POOLS, *, spot: str = "prefer") -> Story:
+    return Story(
+        a_plan(a_task("train", requests={"cpu": 2 * CPU}), config=a_config(config), policy={"spot": Spot(spot)})
+    )
+
+
+def test_an_attempt_pays_its_share_from_binding_to_end() -> None:
+    story = (
+        one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1").after(HOUR).ends("train").gives_back("cpu-spot-1")
+    )
+    (cost,) = account(story.state).attempts_by_start
+    assert (cost.seconds, cost.share) == (Fraction(HOUR), Fraction(1, 2))
+    assert cost.cost == Amount(Fraction(HOUR, 2), Fraction("0.09"))
+
+
+def test_boot_idle_and_unfilled_time_are_lines_of_their_own() -> None:
+    counted = account(tutorial().state)
+    assert [counted.boot.seconds, counted.idle.seconds, counted.unfilled.seconds] == [6, 19, Fraction(17, 4)]
+
+
+def test_the_lines_of_the_tutorial_add_up_to_node_time_times_price() -> None:
+    counted = account(tutorial().state)
+    assert counted.whole.money == (28 * Fraction("0.18") + 18 * Fraction("0.9")) / HOUR
+    assert lines_of(counted, useful_is_low=True) == lines_of(counted, useful_is_low=False) == counted.whole
+
+
+def test_waste_is_exact_where_the_code_reports_progress() -> None:
+    counted = account(tutorial().state)
+    wasted = counted.spent[Spent.INTERRUPTIONS]
+    assert wasted.is_exact
+    assert wasted.low.seconds == Fraction(6, 4)  # from 0 to 0.4 in 6 seconds, taken up again at 0.3
+
+
+def test_waste_is_a_range_where_the_code_reports_nothing() -> None:
+    story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1").after(8).taken("cpu-spot-1", "train")
+    story.after(1).boots("cpu-spot-2").binds("train", "cpu-spot-2").after(10).ends("train").gives_back("cpu-spot-2")
+    counted = account(story.state)
+    wasted = counted.spent[Spent.INTERRUPTIONS]
+    assert [wasted.low.seconds, wasted.high.seconds] == [0, 4]
+    assert [counted.useful.low.seconds, counted.useful.high.seconds] == [5, 9]
+    assert lines_of(counted, useful_is_low=True) == lines_of(counted, useful_is_low=False) == counted.whole
+
+
+def test_time_spent_on_errors_is_not_said_to_be_wasted_by_interruptions() -> None:
+    story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1").after(8).ends("train", exit_code=1)
+    counted = account(story.gives_back("cpu-spot-1").state)
+    assert counted.spent.keys() == {Spent.ERRORS}
+    assert counted.spent[Spent.ERRORS].low.seconds == counted.spent[Spent.ERRORS].high.seconds == 4
+
+
+def test_a_failed_tasks_time_is_never_useful() -> None:
+    story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1").after(1).reports("train", 0.0).after(7)
+    story.reports("train", 0.5).taken("cpu-spot-1", "train").after(1).boots("cpu-spot-2").binds("train", "cpu-spot-2")
+    counted = account(story.reports("train", 0.5).after(1).ends("train", exit_code=1).gives_back("cpu-spot-2").state)
+    assert counted.useful.high.seconds == 0
+    assert counted.saved is None
+
+
+def test_the_counterfactual_is_the_useful_work_on_the_pool_of_the_fallback() -> None:
+    counted = account(tutorial().state)
+    useful_gpu, useful_cpu = 8 + Fraction(6 * 3, 4), 3 * Fraction(1, 4) + 4 * Fraction(1, 2)
+    assert counted.on_demand is not None
+    assert counted.on_demand.low.money == (useful_gpu * Fraction("3.6") + useful_cpu * Fraction("0.72")) / HOUR
+    assert dict(counted.on_demand_pools) == {"cpu": Fraction("0.72"), "gpu": Fraction("3.6")}
+
+
+def test_saved_is_the_counterfactual_less_what_the_attempts_cost() -> None:
+    counted = account(tutorial().state)
+    assert counted.on_demand is not None
+    assert counted.on_demand.low.money is not None
+    assert counted.attempts.money is not None
+    assert counted.saved == (counted.on_demand.low.money - counted.attempts.money,) * 2
+
+
+def test_spot_that_did_not_pay_is_a_negative_saving() -> None:
+    story = (
+        one_task(POOLS.replace("0.18/h", "0.70/h"))
+        .boots("cpu-spot-1")
+        .binds("train", "cpu-spot-1")
+        .reports("train", 0.0)
+    )
+    story.after(60).reports("train", 0.9).taken("cpu-spot-1", "train").after(1).boots("cpu-spot-2")
+    story.binds("train", "cpu-spot-2").reports("train", 0.0).after(60).ends("train").gives_back("cpu-spot-2")
+    counted = account(story.state)
+    assert counted.saved is not None
+    assert counted.saved[1] < 0
+
+
+def test_work_on_on_demand_alone_is_compared_with_nothing() -> None:
+    story = one_task(spot="never").boots("cpu-1").binds("train", "cpu-1").after(5).ends("train").gives_back("cpu-1")
+    counted = account(story.state)
+    assert (counted.saved, counted.why_no_comparison) == (None, "nothing ran on spot")
+
+
+def test_required_spot_is_compared_with_on_demand_of_the_same_machine() -> None:
+    extra = "  big: {capacity: on-demand, machine: D8, node: {cpu: 8, memory: 32Gi}, price: 0.1/h}\npolicy:"
+    story = one_task(POOLS.replace("policy:", extra), spot="require").boots("cpu-spot-1").binds("train", "cpu-spot-1")
+    counted = account(story.after(5).ends("train").gives_back("cpu-spot-1").state)
+    assert dict(counted.on_demand_pools) == {"cpu": Fraction("0.72")}
+
+
+def test_without_a_pool_that_has_room_there_is_no_comparison_and_the_reason_is_said() -> None:
+    without = "\n".join(line for line in POOLS.splitlines() if "on-demand" not in line)
+    story = one_task(without).boots("cpu-spot-1").binds("train", "cpu-spot-1").after(5).ends("train")
+    assert (
+        account(story.gives_back("cpu-spot-1").state).why_no_comparison
+        == "no on-demand pool has room for it (task train)"
+    )
+
+
+def test_without_prices_there_are_node_hours_and_no_money() -> None:
+    plan = a_plan(a_task("train"), config=built_in())
+    story = Story(plan).boots("spot-1").binds("train", "spot-1").after(HOUR).ends("train").gives_back("spot-1")
+    counted = account(story.state)
+    assert counted.unpriced == ("spot",)
+    assert [counted.attempts.seconds, counted.attempts.money, counted.whole.money] == [HOUR, None, None]
+    assert counted.why_no_comparison == "spot has no price"
+
+
+def test_a_live_run_is_counted_until_now() -> None:
+    story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1")
+    counted = account(story.state, START + 2 + 10)
+    assert counted.under_way
+    assert (counted.whole.seconds, counted.spent[Spent.UNDER_WAY].low.seconds, counted.useful.high.seconds) == (
+        12,
+        5,
+        0,
+    )
+
+
+def test_a_run_whose_engine_is_gone_is_counted_until_its_last_event() -> None:
+    story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1").after(4).reports("train", 0.5)
+    assert account(story.state).whole.seconds == 6
+
+
+def test_an_ended_run_costs_nothing_more() -> None:
+    story = tutorial()
+    assert account(story.state, START + 10**6) == account(story.state)
+
+
+def test_a_run_without_attempts_costs_nothing() -> None:
+    counted = account(Story(a_plan(a_task("train"))).state)
+    assert (counted.whole, counted.pools, counted.why_no_comparison) == (Amount(), (), "nothing ran on spot")
+
+
+def test_a_task_that_used_an_earlier_result_cost_nothing_and_is_named() -> None:
+    counted = account(Story(a_plan(a_task("train")), snapshot=EarlierResults("train")).state)
+    assert counted.cached == (("train", "iris-before", "train"),)
+    assert not counted.whole
+
+
+def test_attempts_of_earlier_tries_and_of_tasks_left_behind_count_too() -> None:
+    story = Story(a_plan(a_task("old"), a_task("train")))
+    story.boots("cpu-spot-1").binds("old", "cpu-spot-1").after(4).ends("old", exit_code=1).ends(
+        "train", cancelled=True
+    ).gives_back("cpu-spot-1")
+    story.state.plans = [*story.state.plans, a_plan(a_task("train"))]
+    story.fact("engine", epoch=2, pid=43).fact("reset", version=2, again=[])
+    counted = account(
+        story.boots("cpu-spot-2").binds("train", "cpu-spot-2").after(6).ends("train").gives_back("cpu-spot-2").state
+    )
+    assert [(cost.task, cost.number) for cost in counted.attempts_by_start] == [("old", 1), ("train", 2)]
+    assert lines_of(counted, useful_is_low=True) == counted.whole
+
+
+def test_an_attempt_whose_end_was_found_late_pays_until_its_exit_record() -> None:
+    story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1").after(100)
+    signals = {"exit_code": 0, "outputs_complete": True}
+    story.fact("ended", "train", 1, signals=signals, ended_at=START + 2 + 8)
+    (cost,) = account(story.gives_back("cpu-spot-1").state).attempts_by_start
+    assert cost.seconds == 8
+
+
+def test_a_pool_that_no_version_knows_is_an_error_with_its_name() -> None:
+    story = one_task()
+    story.state.plans[0].config = a_config(POOLS.replace("cpu-spot:", "other:"))
+    with pytest.raises(StateError, match="'cpu-spot'"):
+        account(story.boots("cpu-spot-1").state)
+
+
+# Any history
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["done", "taken", "failed", "nothing"]), st.floats(0.001, 500), st.floats(0, 1), st.booleans()
+    ),
+    max_size=25,
+)
+requests = st.fixed_dictionaries({}, optional={"cpu": st.integers(0, 4000), "memory": st.integers(0, 16 * 2**30)})
+
+
+@given(steps=steps, asked=st.lists(requests, min_size=1, max_size=5), price=st.fractions(0, 50, max_denominator=1000))
+def test_whatever_happens_the_lines_add_up_to_node_time_times_price(
+    steps: list[tuple[str, float, float, bool]], asked: list[dict[str, int]], price: Fraction
+) -> None:
+    story = any_story(steps, asked, price)
+    counted = account(story.state, story.at)
+    node_time = sum(
+        (Fraction(node.gone_at or story.at) - Fraction(node.booted_at)) * pool_price(story, node.pool)
+        for node in story.state.nodes.values()
+    )
+    assert counted.whole.money == node_time / HOUR
+    assert lines_of(counted, useful_is_low=True) == lines_of(counted, useful_is_low=False) == counted.whole
+    assert (
+        total([counted.boot, counted.idle, counted.unfilled, *(cost.cost for cost in counted.attempts_by_start)])
+        == counted.whole
+    )
+
+
+def pool_price(story: Story, name: str) -> Fraction:
+    pool: Pool = story.state.plan.config.pools[name]
+    assert pool.price is not None
+    return pool.price
+
+
+def any_story(steps: list[tuple[str, float, float, bool]], asked: list[dict[str, int]], price: Fraction) -> Story:
+    """Tasks on nodes that come and go as the steps say; the first task that can does what a step says."""
+    config = a_config()
+    pools = {**config.pools, "cpu-spot": replace(config.pools["cpu-spot"], price=price)}
+    tasks = [a_task(f"task-{index}", requests=each) for index, each in enumerate(asked)]
+    policy = {"spot": Spot.PREFER, "errors.retries": 3}
+    story = Story(a_plan(*tasks, config=replace(config, pools=pools), policy=policy))
+    made = 0
+    for what, seconds, progress, shared in steps:
+        pending = [task for task in story.state.tasks.values() if task.status.value == "pending"]
+        ready = [node.name for node in story.state.nodes.values() if node.state == "ready"]
+        if pending and not (shared and ready):
+            made += 1
+            story.boots(f"cpu-spot-{made}", seconds / 7)
+            ready.append(f"cpu-spot-{made}")
+        for task in pending[: 2 if shared else 1]:
+            story.binds(task.path, ready[-1])
+        story.after(seconds)
+        running = [task.path for task in story.state.tasks.values() if task.status.value == "running"]
+        if running and what != "nothing":
+            do(story, what, running[0], progress)
+        if story.state.status.value != "running":
+            break
+    return story
+
+
+def do(story: Story, what: str, task: str, progress: float) -> None:
+    node = story.state.tasks[task].last.node or ""
+    if progress > 0.3:
+        story.reports(task, progress - 0.3).reports(task, progress)
+    if what == "done":
+        story.ends(task)
+    elif what == "failed":
+        story.ends(task, exit_code=1)
+    else:
+        story.node(node, "gone", "taken")
+        for path in [p for p, t in story.state.tasks.items() if t.status.value == "running" and t.last.node == node]:
+            story.ends(path, signal=9, node_gone=True, spot=True)

@@ -1,0 +1,103 @@
+"""An account as text and JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.views.builders import POOLS, EarlierResults, Story, a_config, a_plan, a_task, tutorial
+
+from spotwright.config import built_in
+from spotwright.views.account import account
+from spotwright.views.runs import report_json, report_text
+
+
+def test_the_account_of_the_tutorial() -> None:
+    assert (
+        report_text(account(tutorial().state), "iris-x7k2p")
+        == """\
+Account of iris-x7k2p (prices are simulated)
+
+Pool      Capacity  Price/h  Nodes  Node time  Boot  Idle  Unfilled  Attempts  Simulated USD
+cpu-spot  spot         0.18      1        28s    2s   19s      4.2s      2.8s         0.0014
+gpu-spot  spot         0.90      2        18s    4s    0s        0s       14s         0.0045
+
+Where it went            Node time  Simulated USD  Part
+useful work                    15s        0.0033    55%
+wasted by interruptions       1.5s        0.00038    6%
+boot                            6s        0.0011    19%
+idle                           19s        0.00095   16%
+unfilled                      4.2s        0.00021    4%
+all node time                  46s        0.0059   100%
+
+Cost (prices are simulated)
+  spent   0.0059 USD: 0.0036 on attempts, 0.0011 boot, 0.00095 idle, 0.00021 unfilled
+  wasted  0.00038 USD by 1 interruption
+  saved   0.0094 USD (72%) against on-demand (cpu and gpu), where the useful work costs 0.013 USD"""
+    )
+
+
+def test_without_prices_the_report_is_in_node_hours() -> None:
+    story = Story(a_plan(a_task("train"), config=built_in()))
+    story.boots("spot-1").binds("train", "spot-1").after(3600).ends("train").gives_back("spot-1")
+    text = report_text(account(story.state))
+    assert "figures are node-hours: spot has no price" in text
+    assert "Node-hours" in text
+    assert "saved   not known: spot has no price" in text
+    assert "simulated" not in text
+
+
+def test_a_range_is_shown_as_one_and_explained() -> None:
+    story = (
+        Story(a_plan(a_task("train")))
+        .boots("cpu-spot-1")
+        .binds("train", "cpu-spot-1")
+        .after(8)
+        .taken("cpu-spot-1", "train")
+    )
+    story.after(1).boots("cpu-spot-2").binds("train", "cpu-spot-2").after(10).ends("train").gives_back("cpu-spot-2")
+    text = report_text(account(story.state))
+    assert "wasted  0.00 to 0.00040 USD by 1 interruption; a range, since only reported progress" in text
+    assert "0s to 8s" in next(line for line in text.splitlines() if line.startswith("wasted by interruptions"))
+
+
+def test_spot_that_did_not_pay_is_said_so() -> None:
+    plan = a_plan(a_task("train"), config=a_config(POOLS.replace("0.18/h", "0.71/h")))
+    story = Story(plan).boots("cpu-spot-1").binds("train", "cpu-spot-1").reports("train", 0.0).after(60)
+    story.reports("train", 0.5).taken("cpu-spot-1", "train").after(1).boots("cpu-spot-2").binds("train", "cpu-spot-2")
+    text = report_text(account(story.reports("train", 0.0).after(60).ends("train").gives_back("cpu-spot-2").state))
+    assert "saved   nothing: spot did not pay here; its attempts cost 0.012 USD more than on-demand (cpu)" in text
+
+
+def test_a_run_that_goes_on_has_saved_so_far() -> None:
+    story = Story(a_plan(a_task("merge"), a_task("train"))).boots("cpu-spot-1").binds("merge", "cpu-spot-1").after(8)
+    story.ends("merge").binds("train", "cpu-spot-1").after(2)
+    text = report_text(account(story.state, story.at))
+    assert "(75%) so far against on-demand" in text
+    assert "under way" in text
+
+
+def test_a_cached_task_is_said_to_cost_nothing() -> None:
+    text = report_text(account(Story(a_plan(a_task("train")), snapshot=EarlierResults("train")).state))
+    assert "no node was used" in text
+    assert "train cost nothing: its result is that of train in run iris-before" in text
+
+
+def test_the_json_report_says_the_same_in_numbers() -> None:
+    counted = account(tutorial(time_scale=60).state)
+    said = json.loads(json.dumps(report_json(counted, "iris-x7k2p")))
+    assert (said["run"], said["currency"], said["prices"], said["time_scale"]) == ("iris-x7k2p", "USD", "simulated", 60)
+    assert said["whole"] == {"seconds": 46, "money": pytest.approx(0.0059)}
+    assert (
+        said["spent"]["interruptions"]["low"]
+        == said["spent"]["interruptions"]["high"]
+        == {"seconds": 1.5, "money": 0.000375}
+    )
+    assert said["saved"]["low"] == pytest.approx(753 / 80000)
+    assert [(each["task"], each["attempt"], each["cause"]) for each in said["attempts_by_start"]] == [
+        ("download", 1, "succeeded"),
+        ("merge", 1, "succeeded"),
+        ("train", 1, "interrupted"),
+        ("train", 2, "succeeded"),
+    ]
+    assert said["attempts_by_start"][2]["kept"] == {"low": 0.75, "high": 0.75}
