@@ -85,6 +85,13 @@ class Lab:
             key.data()
         self.events += self.processes.pump()
 
+    def turn_until(self, condition: Callable[[], Any], what: str) -> None:
+        """Serve what comes until the condition holds."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE} seconds"
+            self.turn(0.01)
+
     def wait_for(self, kind: type[Any] | tuple[type[Any], ...], key: str) -> Any:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:

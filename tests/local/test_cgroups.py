@@ -72,7 +72,7 @@ def test_the_group_of_a_killed_shim_is_removed(lab: Lab) -> None:
     assert len(groups()) == len(before) + 1
     os.kill(lab.wait_for(Started, key).pid, 9)
     lab.wait_for(object, key)
-    until(lambda: lab.turn(0.01) or groups() == before, "removal")
+    lab.turn_until(lambda: groups() == before, "removal")
 
 
 def test_without_groups_a_limit_is_only_not_enforced(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.local.lab import Lab, marked, until
+from tests.local.lab import Lab, marked
 
 from spotwright.local import environments
 from spotwright.local.environments import directory_of, find_python, without_credentials
@@ -72,7 +72,7 @@ def test_orders_share_one_build_and_later_ones_need_none(lab: Lab, little: Envir
     keys = [lab.start(USES, name=f"task-{number}", environment=little) for number in range(3)]
     assert len(lab.processes._builds) == 1
     assert {lab.end(key).exit_code for key in keys} == {0}
-    lab.processes.order(lab.order(USES, name="later", environment=little))
+    lab.start(USES, name="later", environment=little)
     assert lab.processes._builds == {}
     assert lab.end("later#1").exit_code == 0
     assert len(lab.processes._servers) == 1
@@ -151,7 +151,11 @@ def test_a_half_built_environment_is_made_again(lab: Lab, little: Environment, h
     else:
         (directory / "bin" / "python").unlink()
         (directory / "bin" / "python").symlink_to("/nowhere")
-    assert lab.play(USES, name="two", environment=little).exit_code == 0
+    later = Lab(lab.folder / "later", cache=lab.folder / "cache")
+    try:
+        assert later.play(USES, environment=little).exit_code == 0
+    finally:
+        later.close()
 
 
 def test_a_link_to_a_kfp_that_has_moved_is_renewed(lab: Lab, little: Environment) -> None:
@@ -168,7 +172,7 @@ def test_an_attempt_that_is_killed_while_it_waits_for_packages_never_runs(lab: L
     key = lab.start(USES, environment=little)
     lab.processes.kill(key)
     assert lab.wait_for(Ended, key).record is None
-    until(lambda: lab.turn(0.05) or not lab.processes._builds, "the build's end")
+    lab.turn_until(lambda: not lab.processes._builds, "the build's end")
     assert not (lab.directory() / "claim").exists()
 
 

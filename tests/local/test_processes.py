@@ -86,7 +86,7 @@ def test_the_next_order_starts_a_new_fork_server(lab: Lab) -> None:
     lab.end(lab.start(NOTHING, name="one"))
     first = lab.server()
     os.kill(first, signal.SIGKILL)
-    until(lambda: lab.turn(0.01) or not lab.processes._servers, "notice")
+    lab.turn_until(lambda: not lab.processes._servers, "notice")
     assert lab.end(lab.start(NOTHING, name="two")).exit_code == 0
     assert lab.server() != first
 

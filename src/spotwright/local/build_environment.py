@@ -90,6 +90,7 @@ def _installer(directory: Path) -> list[str]:
 def _index(what: dict[str, Any]) -> dict[str, str]:
     """Index options of pip and uv as environment variables; see "Configuration" in pip's documentation."""
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    env["PIP_USER"] = "0"  # a user's own setting would lead out of the environment
     if what["index_urls"]:
         env["PIP_INDEX_URL"] = env["UV_DEFAULT_INDEX"] = what["index_urls"][0]
         env["PIP_EXTRA_INDEX_URL"] = env["UV_INDEX"] = " ".join(what["index_urls"][1:])

@@ -112,10 +112,12 @@ def machine_oom_kills() -> int:
 
 
 def _counter(path: str) -> int:
-    for line in _lines(path):
-        if line.startswith("oom_kill "):
-            return int(line.split()[1])
-    return 0
+    try:
+        text = b"\n" + identity.read(path)
+    except OSError:
+        return 0
+    _, found, rest = text.partition(b"\noom_kill ")
+    return int(rest.split(None, 1)[0]) if found else 0
 
 
 def _works(candidate: Group) -> bool:

@@ -6,6 +6,8 @@ by what was asked for; later tasks and later runs find it ready. KFP's own runti
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import importlib.util
 import json
@@ -17,6 +19,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
 
 from spotwright.errors import StateError
 from spotwright.local.build_environment import interpreter, is_built
@@ -84,15 +87,20 @@ class Build:
             "shown": [without_credentials(package) for package in environment.packages],
         }
         output = os.memfd_create("build")
-        process = subprocess.Popen(
-            [sys.executable, str(_BUILDER), str(directory)],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            env=os.environ | {"SPOTWRIGHT_RUN": run},
-            start_new_session=True,
-        )
-        with process.stdin or open(os.devnull, "wb") as given:  # noqa: PTH123 (it is always a pipe)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, str(_BUILDER), str(directory)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=os.environ | {"SPOTWRIGHT_RUN": run},
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(output)
+            raise
+        # a builder that could not even read will have said why
+        with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", process.stdin) as given:
             given.write(json.dumps(what).encode())
         return cls(environment, directory, process, os.pidfd_open(process.pid), output)
 
@@ -117,6 +125,7 @@ def _python(environment: Environment) -> str:
     return environment.python or sys.executable
 
 
+@functools.cache
 def _kfp() -> str:
     """The installed ``kfp`` package, found without importing it (that would cost 80 MB)."""
     spec = importlib.util.find_spec("kfp")

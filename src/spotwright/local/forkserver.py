@@ -2,11 +2,12 @@
 
 Starting an interpreter costs forty milliseconds, a fork less than one. There is one server per Python environment, executed,
 never forked, from the engine, so that it shares neither locks nor threads nor descriptors with it. It stays single-threaded
-and imports nothing but the standard library and KFP's runtime: numpy's generator, forked, would draw the same numbers in every
-task, and OpenMP would hang. It ends at once when the engine ends, without touching what runs.
+and imports nothing but the standard library and KFP's runtime: numpy's generator, forked, would draw the same numbers in
+every task, and OpenMP would hang. (What stays: ``hash()`` of a text is the same in all attempts of one server.) It ends at
+once when the engine ends, without touching what runs.
 
-The conversation is :mod:`.frames` over a UNIX stream socket: orders come in; out go ``{"ready": true}`` once, and for
-every fork ``{"started": key, "pid", "starttime"}`` together with a pidfd.
+The conversation is JSON in the frames of :mod:`.frames` over a UNIX stream socket: orders come in; out go ``{"ready": true}`` once, and for
+every order ``{"started": key, "pid", "starttime"}`` together with a pidfd, or ``{"failed": key, "why"}``.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class _Server:
     """The loop: orders from one socket, the ends of shims from their pidfds."""
 
     def __init__(self, engine: socket.socket) -> None:
-        self._engine = engine
+        self._engine, self._pid = engine, os.getpid()
         self._buffer = bytearray()
         self._shims: dict[int, int] = {}  # pidfd: pid
         self._epoll = select.epoll()
@@ -79,17 +80,25 @@ class _Server:
     def _start(self, order: dict[str, Any]) -> None:
         taskmain.compiled(order["component"])
         signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # the limit of processes, no memory
+            self._tell({"failed": order["key"], "why": str(error)})
+            return
+        finally:
+            if os.getpid() == self._pid:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
         if pid == 0:
             self._become_shim(order)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
         pidfd = os.pidfd_open(pid)  # it has not been waited for: the pid is still its own
         self._shims[pidfd] = pid
         self._epoll.register(pidfd, select.EPOLLIN)
         seen = identity.stat(pid)
-        message = {"started": order["key"], "pid": pid, "starttime": seen.starttime if seen else 0}
+        self._tell({"started": order["key"], "pid": pid, "starttime": seen.starttime if seen else 0}, pidfd)
+
+    def _tell(self, message: dict[str, Any], *pidfds: int) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the loop will see that the engine is gone
-            socket.send_fds(self._engine, [pack(message)], [pidfd])
+            socket.send_fds(self._engine, [pack(message)], pidfds)
 
     def _become_shim(self, order: dict[str, Any]) -> NoReturn:
         status = 1

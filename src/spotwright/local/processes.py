@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spotwright.errors import StateError
+from spotwright.errors import SpotwrightError, StateError
 from spotwright.local import cgroups, identity, recovery
 from spotwright.local.environments import Build, cache_folder, find_python, without_credentials
 from spotwright.local.orders import (
@@ -87,7 +87,7 @@ class Processes:
         _allow_descriptors()
         self._selector, self._run, self._folder = selector, run, folder
         self._cache = cache or cache_folder()
-        self._servers: dict[str, ForkServer] = {}
+        self._servers: dict[Environment, ForkServer] = {}
         self._builds: dict[Environment, Build] = {}
         self._attempts: dict[str, _Attempt] = {}
         self._components: dict[str, str] = {}
@@ -101,14 +101,8 @@ class Processes:
         """Start an attempt as soon as its environment is ready."""
         if order.key in self._attempts:
             raise ValueError(f"{order.key} runs already")
-        self._attempts[order.key] = _Attempt(order)
-        try:
-            server = self._prepare(order.environment)
-        except OSError as error:
-            self._fail(order.key, str(error))
-            return
-        if server is not None:
-            self._send(self._attempts[order.key], server)
+        attempt = self._attempts[order.key] = _Attempt(order)
+        self._start(attempt)
 
     def terminate(self, key: str) -> None:
         """SIGTERM to the attempt's process group; nothing when it has ended."""
@@ -129,51 +123,55 @@ class Processes:
             self._selector.unregister(build.pidfd)
             build.cancel()
         self._builds.clear()
-        running = [attempt.order for attempt in self._attempts.values() if attempt.server is not None]
-        epoch = max((order.epoch for order in running), default=0)
-        recovery.settle_all([order.directory for order in running], run=self._run, epoch=epoch, patience=patience)
-        for attempt in self._attempts.values():
-            if attempt.pidfd is not None:
-                self._selector.unregister(attempt.pidfd)
-                os.close(attempt.pidfd)
-        self._attempts.clear()
         for server in list(self._servers.values()):
-            self._drop(server)
+            self._lose(server)
+        running = [attempt for attempt in self._attempts.values() if attempt.pidfd is not None]
+        for attempt in running:
+            self._selector.unregister(attempt.pidfd or 0)
+        recovery.end_all([attempt.pidfd for attempt in running if attempt.pidfd is not None], patience)
+        for attempt in running:
+            if attempt.claim is not None and read_exit(attempt.order.directory) is None:
+                recovery.sweep_attempt(attempt.claim)
+        self._attempts.clear()
         self._events.clear()
 
     # -- environments and servers
 
     def _prepare(self, environment: Environment) -> ForkServer | None:
         """The fork server of an environment; ``None`` while the environment is being built."""
+        if environment in self._servers or environment in self._builds:
+            return self._servers.get(environment)
         python = find_python(environment, self._cache)
         if python is None:
-            if environment not in self._builds:
-                build = self._builds[environment] = Build.start(environment, self._cache, self._run)
-                self._selector.register(build.pidfd, selectors.EVENT_READ, partial(self._on_built, build))
+            build = self._builds[environment] = Build.start(environment, self._cache, self._run)
+            self._selector.register(build.pidfd, selectors.EVENT_READ, partial(self._on_built, build))
             return None
-        if python not in self._servers:
-            server = self._servers[python] = ForkServer(python, self._run)
-            self._selector.register(server, selectors.EVENT_READ, partial(self._on_server, server))
-        return self._servers[python]
+        server = self._servers[environment] = ForkServer(python, self._run)
+        self._selector.register(server, selectors.EVENT_READ, partial(self._on_server, server))
+        return server
 
     def _on_built(self, build: Build) -> None:
         self._selector.unregister(build.pidfd)
         del self._builds[build.environment]
         problem = build.finish()
         waiting = [a for a in self._attempts.values() if a.server is None and a.order.environment == build.environment]
-        if problem:
-            for attempt in waiting:
-                self._fail(attempt.order.key, problem)
-            return
-        server = self._prepare(build.environment)
         for attempt in waiting:
-            if server is not None:
-                self._send(attempt, server)
+            if problem:
+                self._fail(attempt.order.key, problem)
+            else:
+                self._start(attempt)
 
-    def _send(self, attempt: _Attempt, server: ForkServer) -> None:
-        attempt.server = server
-        server.send(self._message(attempt.order))
-        self._listen(server)
+    def _start(self, attempt: _Attempt) -> None:
+        """Send the attempt to its fork server, or let it wait for its packages."""
+        try:
+            server = self._prepare(attempt.order.environment)
+            if server is not None:
+                message = self._message(attempt.order)
+                attempt.server = server
+                server.send(message)
+                self._listen(server)
+        except (OSError, SpotwrightError) as error:
+            self._fail(attempt.order.key, str(error))
 
     def _message(self, order: StartOrder) -> dict[str, Any]:
         """The order as the fork server and the shim read it."""
@@ -219,27 +217,38 @@ class Processes:
         server.flush()
         messages, alive = server.receive()
         for message, pidfd in messages:
-            self._started(message, pidfd)
+            self._heard(message, pidfd)
         if alive:
             self._listen(server)
         else:
-            self._lost_server(server)
+            self._lose(server)
 
-    def _lost_server(self, server: ForkServer) -> None:
+    def _heard(self, message: dict[str, Any], pidfd: int | None) -> None:
+        if "failed" in message:
+            self._fail(message["failed"], f"no process could be started: {message['why']}", ours=True)
+        else:
+            self._watch(self._attempts[message["started"]], message["pid"], message["starttime"], pidfd)
+
+    def _lose(self, server: ForkServer) -> None:
         """A server has gone: what it had not started never runs, and the next order starts another one."""
-        was_ready = server.ready
-        said = self._drop(server)
+        self._selector.unregister(server)
+        self._servers = {environment: other for environment, other in self._servers.items() if other is not server}
+        said = server.close()
         for attempt in [a for a in self._attempts.values() if a.server is server and a.pidfd is None]:
-            self._settle_unstarted(attempt, was_ready, said)
+            self._settle_unstarted(attempt, said)
 
-    def _settle_unstarted(self, attempt: _Attempt, was_ready: bool, said: str) -> None:
+    def _settle_unstarted(self, attempt: _Attempt, said: str) -> None:
         """The server may have forked it without being able to say so: then the claim says it, and the attempt goes on."""
         order = attempt.order
-        claim = recovery.fence(Path(order.directory), order.run, order.epoch)
+        try:
+            claim = recovery.fence(Path(order.directory), order.run, order.epoch)
+        except StateError as error:  # then no shim could write its claim either
+            self._fail(order.key, str(error), ours=True)
+            return
         if claim is not None:
             who = identity.Identity(claim["pid"], claim["starttime"], claim["boot_id"])
             self._watch(attempt, who.pid, who.starttime, identity.open_process(who))
-        elif was_ready:
+        elif attempt.server is not None and attempt.server.ready:
             self._fail(
                 order.key, f"the fork server was lost before it started the attempt: {said or 'killed'}", ours=True
             )
@@ -248,19 +257,7 @@ class Processes:
                 order.key, f"the Python environment cannot be used: {without_credentials(said) or 'it did not start'}"
             )
 
-    def _drop(self, server: ForkServer) -> str:
-        self._selector.unregister(server)
-        del self._servers[server.python]
-        return server.close()
-
     # -- attempts
-
-    def _started(self, message: dict[str, Any], pidfd: int) -> None:
-        attempt = self._attempts.get(message["started"])
-        if attempt is None:
-            os.close(pidfd)
-        else:
-            self._watch(attempt, message["pid"], message["starttime"], pidfd)
 
     def _watch(self, attempt: _Attempt, pid: int, starttime: int, pidfd: int | None) -> None:
         order = attempt.order

@@ -13,7 +13,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from spotwright.errors import StateError
 from spotwright.local import cgroups, identity
 from spotwright.local.orders import ExitRecord, read_exit
 
-__all__ = ["KILL", "fence", "settle", "settle_all", "sweep", "sweep_attempt"]
+__all__ = ["KILL", "end_all", "fence", "settle", "settle_all", "sweep", "sweep_attempt"]
 
 KILL = signal.SIGUSR1
 """What tells a shim that its node is gone; see :mod:`spotwright.local.shim`."""
@@ -44,14 +44,25 @@ def settle_all(
     a shim may take to end its attempt before it is killed itself. Raises :class:`StateError` where a directory cannot be
     written.
     """
-    deadline = time.monotonic() + patience
     claims = [fence(Path(directory), run, epoch) for directory in directories]
-    living = [pidfd for pidfd in map(_open, claims) if pidfd is not None]
-    for pidfd in living:
+    end_all([pidfd for pidfd in map(_open, claims) if pidfd is not None], patience)
+    return [_result(Path(directory), claim) for directory, claim in zip(directories, claims, strict=True)]
+
+
+def end_all(shims: Collection[int], patience: float) -> None:
+    """Tell these shims, by pidfd, that their nodes are gone, and wait until all have ended. Closes the pidfds.
+
+    A shim that has not ended after ``patience`` seconds is killed; then :func:`sweep_attempt` is to be called.
+    """
+    for pidfd in shims:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, KILL)
-    _wait_or_kill(living, deadline)
-    return [_result(Path(directory), claim) for directory, claim in zip(directories, claims, strict=True)]
+    left = _wait(shims, time.monotonic() + patience)
+    for pidfd in left:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    for pidfd in _wait(left, time.monotonic() + _PATIENCE):
+        os.close(pidfd)  # in the kernel for good, on a dead disk say: it can do nothing any more
 
 
 def sweep(run: str) -> int:
@@ -114,7 +125,7 @@ def _open(claim: dict[str, Any] | None) -> int | None:
     return identity.open_process(identity.Identity(claim["pid"], claim["starttime"], claim["boot_id"]))
 
 
-def _wait(living: Iterable[int], deadline: float) -> list[int]:
+def _wait(living: Collection[int], deadline: float) -> list[int]:
     """Wait until the processes of these pidfds have ended. Returns those that have not at the deadline; closes the others."""
     poller, left = select.poll(), set(living)
     for pidfd in left:
@@ -125,16 +136,6 @@ def _wait(living: Iterable[int], deadline: float) -> list[int]:
             left.remove(pidfd)
             os.close(pidfd)
     return list(left)
-
-
-def _wait_or_kill(living: Iterable[int], deadline: float) -> None:
-    """The same, and kill what has not ended at the deadline."""
-    left = _wait(living, deadline)
-    for pidfd in left:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    for pidfd in _wait(left, time.monotonic() + _PATIENCE):
-        os.close(pidfd)  # in the kernel for good, on a dead disk say: it can do nothing any more
 
 
 def _result(directory: Path, claim: dict[str, Any] | None) -> ExitRecord | None:

@@ -16,6 +16,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from spotwright.errors import StateError
 from spotwright.local.frames import pack, unpack
 
 __all__ = ["ForkServer", "tail"]
@@ -76,21 +77,23 @@ class ForkServer:
                 else:
                     self._outgoing[0] = self._outgoing[0][sent:]
 
-    def receive(self) -> tuple[list[tuple[dict[str, Any], int]], bool]:
-        """The ``started`` messages that have come, each with the pidfd of its shim; and whether the server still lives."""
+    def receive(self) -> tuple[list[tuple[dict[str, Any], int | None]], bool]:
+        """The messages that have come, ``started`` ones with the pidfd of the shim; and whether the server still lives."""
         alive = self._read()
-        messages: list[tuple[dict[str, Any], int]] = []
+        messages: list[tuple[dict[str, Any], int | None]] = []
         while (message := unpack(self._incoming)) is not None:
             if "ready" in message:
                 self.ready = True
             else:
-                messages.append((message, self._descriptors.popleft()))
+                messages.append((message, self._descriptors.popleft() if "started" in message else None))
         return messages, alive
 
     def _read(self) -> bool:
         size = array.array("i").itemsize
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(1 << 16, socket.CMSG_SPACE(_FDS * size))
+            data, ancillary, flags, _ = self._socket.recvmsg(
+                1 << 16, socket.CMSG_SPACE(_FDS * size), socket.MSG_CMSG_CLOEXEC
+            )
         except BlockingIOError:
             return True
         except ConnectionResetError:
@@ -98,6 +101,8 @@ class ForkServer:
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 self._descriptors.extend(array.array("i", content[: len(content) // size * size]))
+        if flags & socket.MSG_CTRUNC:
+            raise StateError("too many open files: raise the limit (ulimit -n), then resume the run")
         self._incoming += data
         return bool(data)
 

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from . import cgroups, kernel
 
-__all__ = ["compiled", "execute", "run_executed", "run_forked", "warm_up"]
+__all__ = ["compiled", "execute", "pose", "run_executed", "run_forked", "warm_up"]
 
 _COMPONENT = "ephemeral_component"  # the name the compiled command of a lightweight component gives its module
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_")  # by the interpreter, the loader, the C library
@@ -60,7 +60,7 @@ def compiled(path: str) -> None:
 
 def warm_up() -> None:
     """Run an empty component here, so that what the executor loads and caches at its first call is there for every fork."""
-    from kfp.dsl import executor, executor_main  # noqa: F401 (its spec becomes that of __main__)
+    from kfp.dsl import executor
     from kfp.dsl.types import artifact_types
 
     root = artifact_types.CONTAINER_TASK_ROOT
@@ -69,6 +69,19 @@ def warm_up() -> None:
     values = {"parameterValues": {"text": "", "number": 1}}
     executor.Executor({"inputs": values, "outputs": {"outputFile": os.devnull}}, component["empty"]).execute()
     artifact_types.CONTAINER_TASK_ROOT = root
+    pose()
+
+
+def pose() -> None:
+    """Be ``python -m kfp.dsl.executor_main`` to whoever looks: its ``__main__``, its logging."""
+    from kfp.dsl import executor_main
+
+    main = types.ModuleType("__main__")
+    vars(main).update(vars(executor_main) | {"__name__": "__main__"})
+    sys.modules["__main__"] = main  # workers of multiprocessing import this by the name of its spec
+    sys.argv[:] = [str(executor_main.__file__)]
+    log_format = "[KFP Executor %(asctime)s %(levelname)s]: %(message)s"
+    logging.basicConfig(stream=sys.stdout, format=log_format, level=logging.INFO)
 
 
 def run_forked(order: dict[str, Any], *, parent: int, output: int, group: cgroups.Group | None) -> NoReturn:
@@ -103,6 +116,7 @@ def run_executed(descriptor: int) -> NoReturn:
     with open(descriptor, "rb") as file:
         order = json.load(file)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    pose()
     os._exit(execute(order))
 
 
@@ -139,21 +153,10 @@ def _guarded(order: dict[str, Any]) -> int:
 
 
 def _call(order: dict[str, Any]) -> None:
-    from kfp.dsl import executor, executor_main
+    from kfp.dsl import executor
 
     path, function, text = order["component"], order["function"], order["executor_input"]
-    main = types.ModuleType("__main__")
-    main.__dict__.update(vars(executor_main) | {"__name__": "__main__"})
-    sys.modules["__main__"] = main  # workers of multiprocessing import this by the name of its spec
-    sys.argv[:] = [
-        str(executor_main.__file__),
-        *("--component_module_path", path),
-        *("--function_to_execute", function),
-        *("--executor_input", text),
-    ]
-    logging.basicConfig(
-        stream=sys.stdout, format="[KFP Executor %(asctime)s %(levelname)s]: %(message)s", level=logging.INFO
-    )  # as executor_main does it
+    sys.argv += ["--component_module_path", path, "--function_to_execute", function, "--executor_input", text]
     sys.path[:0] = [str(Path(path).parent), str(Path.cwd())]
     module = _load(path)
     executor.Executor(json.loads(text), getattr(module, function)).execute()
