@@ -1,0 +1,226 @@
+"""YAML text as documents that know where every value stands, so that an edit touches nothing but its own place.
+
+A file is parsed once by libyaml into nodes with marks. Values are built only where somebody asks for them, so a large
+document that nobody places costs its parsing and nothing more. Paths are tuples of keys and indexes.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+
+from spotwright.errors import InputError
+
+__all__ = ["MISSING", "Document", "ManifestError", "Path", "parse", "show"]
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where a value stands: ``("spec", "template", "spec", "containers", 0)``."""
+
+MISSING: Any = object()
+"""What :meth:`Document.get` gives where there is nothing, because ``None`` is a value."""
+
+_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+_MERGE = "tag:yaml.org,2002:merge"
+_TAG = "tag:yaml.org,2002:"
+_MAX_DEPTH = 200
+_CONSTRUCTOR = yaml.constructor.SafeConstructor()
+
+
+class ManifestError(InputError):
+    """A manifest cannot be read or placed. The message starts with ``file:line:``."""
+
+
+@dataclass(slots=True)
+class Document:
+    """One YAML document of a file. ``start`` and ``end`` are its extent in the file's text, in characters."""
+
+    file: str
+    text: str  # of the whole file
+    root: yaml.Node
+    start: int
+    end: int
+    index: int  # of the document in the file
+    _values: dict[int, Any] = field(default_factory=dict)
+    _nodes: list[yaml.Node] = field(default_factory=list)  # keeps what ``_values`` knows by identity alive
+
+    def node(self, path: Path) -> yaml.Node | None:
+        """The node at a path; ``None`` where there is none. Merge keys are looked through."""
+        node: yaml.Node | None = self.root
+        for step in path:
+            if isinstance(node, yaml.MappingNode) and isinstance(step, str):
+                node = self._entries(node).get(step, (None, None))[1]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and -len(node.value) <= step < len(node.value):
+                node = node.value[step]
+            else:
+                return None
+        return node
+
+    def key_node(self, path: Path) -> yaml.Node | None:
+        """The node of the key itself at a path that ends with one; ``None`` where it comes from a merge or is not there."""
+        parent = self.node(path[:-1])
+        if not isinstance(parent, yaml.MappingNode):
+            return None
+        return next((key for key, _ in parent.value if key.value == path[-1] and key.tag != _MERGE), None)
+
+    def get(self, path: Path, default: Any = MISSING) -> Any:
+        """The value at a path as plain data; ``default`` where there is none. Never change what is returned."""
+        node = self.node(path)
+        return default if node is None else self._value(node, 0)
+
+    def line(self, path: Path) -> int:
+        """The line of a path, counted from one; of its nearest ancestor where it is not there."""
+        for length in range(len(path), -1, -1):
+            key = self.key_node(path[:length]) if length and isinstance(path[length - 1], str) else None
+            node = key or self.node(path[:length])
+            if node is not None:
+                return int(node.start_mark.line) + 1
+        return 1
+
+    def problem(self, path: Path, text: str) -> ManifestError:
+        """An error at a path."""
+        return ManifestError(f"{self.file}:{self.line(path)}: {show(path)}: {text}" if path else f"{self.file}:{self.line(path)}: {text}")
+
+    def aliased(self, path: Path) -> int | None:
+        """The line of the anchor where a value on the way to ``path`` is shared with another place; else ``None``."""
+        counts = self._uses()
+        node: yaml.Node | None = self.root
+        for length in range(len(path) + 1):
+            node = self.node(path[:length])
+            if node is not None and not isinstance(node, yaml.ScalarNode) and counts.get(id(node), 0) > 1:
+                return int(node.start_mark.line) + 1
+        return None
+
+    def _uses(self) -> dict[int, int]:
+        """How many places use each collection; a document without an alias has no shared ones and is not walked."""
+        if "*" not in self.text[self.start : self.end]:
+            return {}
+        counts: dict[int, int] = {}
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            counts[id(node)] = counts.get(id(node), 0) + 1
+            if counts[id(node)] > 1:
+                continue
+            if isinstance(node, yaml.MappingNode):
+                stack += [value for _, value in node.value]
+            elif isinstance(node, yaml.SequenceNode):
+                stack += node.value
+        return counts
+
+    def _entries(self, node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """The keys of a mapping with their nodes. Refuses a key that stands twice; merged keys stand behind its own."""
+        known = self._values.get(-id(node))
+        if known is not None:
+            return known  # type: ignore[no-any-return]
+        own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                for part in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    if isinstance(part, yaml.MappingNode):
+                        merged = {**self._entries(part), **merged}
+                continue
+            if not isinstance(key, yaml.ScalarNode):
+                raise self._at(key, "a key must be a text; a template marker such as {{...}} needs quotes")
+            if key.value in own:
+                raise self._at(key, f"the key {key.value!r} stands here and on line {own[key.value][0].start_mark.line + 1}")
+            own[key.value] = (key, value)
+        self._nodes.append(node)
+        self._values[-id(node)] = entries = {**merged, **own}
+        return entries
+
+    def _value(self, node: yaml.Node, depth: int) -> Any:
+        known = self._values.get(id(node), MISSING)
+        if known is not MISSING:
+            return known
+        if depth > _MAX_DEPTH:
+            raise self._at(node, f"nested deeper than {_MAX_DEPTH} levels")
+        value: Any
+        if isinstance(node, yaml.MappingNode):
+            value = {key: self._value(child, depth + 1) for key, (_, child) in self._entries(node).items()}
+        elif isinstance(node, yaml.SequenceNode):
+            value = [self._value(child, depth + 1) for child in node.value]
+        else:
+            value = self._scalar(node)
+        self._nodes.append(node)
+        self._values[id(node)] = value
+        return value
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        kind = node.tag.removeprefix(_TAG)
+        if kind in ("int", "float", "bool", "null"):
+            try:
+                return _CONSTRUCTOR.yaml_constructors[node.tag](_CONSTRUCTOR, node)
+            except ValueError:
+                return node.value
+        return node.value  # timestamps and the like are text to Kubernetes
+
+    def _at(self, node: yaml.Node, text: str) -> ManifestError:
+        return ManifestError(f"{self.file}:{node.start_mark.line + 1}: {text}")
+
+
+def parse(text: str, file: str) -> list[Document]:
+    """The documents of a file, empty ones left out. Raises :class:`ManifestError` with the line where it is not YAML."""
+    text = text.removeprefix("\ufeff")
+    documents: list[Document] = []
+    with _no_garbage_collection():
+        loader = _LOADER(text)
+        try:
+            while loader.check_node():
+                root = loader.get_node()
+                documents.append(Document(file, text, root, root.start_mark.index, root.end_mark.index, len(documents)))
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark else 1
+            raise ManifestError(f"{file}:{line}: not valid YAML: {error.problem or error.context}{_hint(text, line)}") from error
+        except yaml.YAMLError as error:
+            raise ManifestError(f"{file}: not valid YAML: {error}") from error
+        except RecursionError as error:
+            raise ManifestError(f"{file}: nested too deeply to be a manifest") from error
+        finally:
+            loader.dispose()
+    return [document for document in documents if not _is_empty(document.root)]
+
+
+def _is_empty(root: yaml.Node) -> bool:
+    return isinstance(root, yaml.ScalarNode) and root.tag == f"{_TAG}null"
+
+
+def _hint(text: str, line: int) -> str:
+    lines = text.splitlines()
+    here = lines[line - 1] if 0 < line <= len(lines) else ""
+    if "\t" in here[: len(here) - len(here.lstrip())]:
+        return "; indent with spaces, not tabs"
+    if "{{" in here:
+        return "; a template marker such as {{...}} needs quotes"
+    return ""
+
+
+def show(path: Path) -> str:
+    """A path as people write it: ``spec.template.spec.containers[0]``."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Parsing makes many nodes and no garbage: the collector would only look at all of them again and again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+

@@ -1,0 +1,155 @@
+"""Edits of one document: what is to be added, as data first and as text last.
+
+A kind's module says *what* it wants (:meth:`Editor.add`, :meth:`Editor.extend`, :meth:`Editor.replace`) and reads the document
+through the editor, so that it sees what was added before. :mod:`spotwright.manifests.splice` turns the result into insertions at
+the marks of the parser. Nothing is ever dropped: a value of the user's is replaced only where :meth:`Editor.replace` says so,
+and the old text is kept.
+
+Paths name values as they stand in the user's document, also below a list that was extended: new items come before the old
+ones in the text, and behind them in what :meth:`Editor.get` gives, so that indexes keep their meaning.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spotwright.manifests.documents import MISSING, Document, ManifestError, Path
+
+__all__ = ["Edit", "Editor", "value_at"]
+
+
+@dataclass(slots=True)
+class Edit:
+    """One edit: ``add`` a key with a value, ``extend`` a list at its beginning by ``value``, or ``replace`` a scalar."""
+
+    kind: str  # add | extend | replace
+    path: Path
+    value: Any
+
+
+@dataclass(slots=True)
+class Editor:
+    """The edits of one document, and the document as it will be."""
+
+    document: Document
+    edits: list[Edit] = field(default_factory=list)
+    data: Any = None
+
+    def __post_init__(self) -> None:
+        """Work on a copy: what the document gives is shared and never changed."""
+        self.data = copy.deepcopy(self.document.get(()))
+
+    def get(self, path: Path, default: Any = None) -> Any:
+        """The value at a path with every edit so far applied; ``default`` where there is none. Never change what is returned."""
+        return value_at(self.data, path, default)
+
+    def add(self, path: Path, value: Any) -> None:
+        """Add a key that is not there; mappings above it are made where they are missing. Equal values are left alone."""
+        present = self.get(path, MISSING)
+        if present is not MISSING and present is not None:
+            if present == value:
+                return
+            raise self.problem(path, f"expected nothing or {value!r} here, found {present!r}")
+        base = self._deepest_mapping(path)
+        made = (*base, path[len(base)])
+        for step in reversed(path[len(made) :]):
+            value = {step: value}
+        self._put(made, copy.deepcopy(value))
+        if not self._is_added(made):
+            self._guard(base)
+            self.edits.append(Edit("add", made, value_at(self.data, made)))
+
+    def extend(self, path: Path, items: Sequence[Any]) -> None:
+        """Put items into a list, before those that are there; the list is made where it is missing. Equal items are left out."""
+        present = self.get(path)
+        if present is None:
+            if items:
+                self.add(path, list(items))
+            return
+        if not isinstance(present, list):
+            raise self.problem(path, f"expected a list, found {present!r}")
+        new = [copy.deepcopy(item) for item in items if item not in present]
+        if not new:
+            return
+        present.extend(new)
+        if self._is_added(path):
+            return
+        self._guard(path)
+        known = next((edit for edit in self.edits if edit.kind == "extend" and edit.path == path), None)
+        if known is not None:
+            known.value.extend(new)
+        else:
+            self.edits.append(Edit("extend", path, new))
+
+    def replace(self, path: Path, value: Any) -> None:
+        """Replace a scalar of the user's. The caller has made sure that this is wanted."""
+        if self.get(path) == value:
+            return
+        self._put(path, value)
+        if self._is_added(path):
+            return
+        self._guard(path[:-1])
+        known = next((edit for edit in self.edits if edit.kind == "replace" and edit.path == path), None)
+        if known is not None:
+            known.value = value
+        else:
+            self.edits.append(Edit("replace", path, value))
+
+    def problem(self, path: Path, text: str) -> ManifestError:
+        """An error at a path of the document."""
+        return self.document.problem(path, text)
+
+    def result(self) -> Any:
+        """The document as its text will give it, new items of a list before the old ones."""
+        value = copy.deepcopy(self.document.get(()))
+        for edit in sorted(self.edits, key=lambda edit: -len(edit.path)):
+            parent = value_at(value, edit.path[:-1])
+            if edit.kind == "extend":
+                parent[edit.path[-1]] = [*edit.value, *parent[edit.path[-1]]]
+            else:
+                parent[edit.path[-1]] = edit.value
+        return value
+
+    def _is_added(self, path: Path) -> bool:
+        return any(edit.kind == "add" and path[: len(edit.path)] == edit.path for edit in self.edits)
+
+    def _deepest_mapping(self, path: Path) -> Path:
+        """The longest beginning of the path that is a mapping now; a null counts as an empty one."""
+        for length in range(len(path) - 1, -1, -1):
+            value = self.get(path[:length], MISSING)
+            if isinstance(value, Mapping):
+                return path[:length]
+            if value is None and length:
+                return path[: length - 1] if self._is_added(path[:length]) else path[:length]
+            if value is not MISSING:
+                raise self.problem(path[:length], f"expected a mapping, found {value!r}")
+        return ()
+
+    def _put(self, path: Path, value: Any) -> None:
+        parent = self.get(path[:-1])
+        if parent is None:
+            self._put(path[:-1], {path[-1]: value})
+        else:
+            parent[path[-1]] = value
+
+    def _guard(self, path: Path) -> None:
+        """Refuse an edit inside an anchor that another place shares: it would change both."""
+        line = self.document.aliased(path)
+        if line is not None:
+            text = f"this stands inside the anchor of line {line}, which another place shares; write it out in one of the two"
+            raise self.problem(path, text)
+
+
+def value_at(value: Any, path: Path, default: Any = None) -> Any:
+    """What stands at a path of plain data; ``default`` where nothing does."""
+    for step in path:
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+            value = value[step]
+        else:
+            return default
+    return value

@@ -1,0 +1,154 @@
+"""Edits as text: insertions at the marks of the parser, and nothing else.
+
+A key is inserted before a key that is there, an item before the first item, in the style that the place has: so comments,
+quoting, order and line ends of everything else stay as they are. A replaced scalar keeps its old text in the inverse. The end
+of a mapping is never used: the parser's end marks lie behind comments and blank lines.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from spotwright.manifests.documents import Document, Path
+from spotwright.manifests.edits import Edit
+
+__all__ = ["Splice", "apply", "block", "flow", "splices"]
+
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
+_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Put ``text`` in the place of ``old`` at a position of the file's text. An insertion has no ``old``."""
+
+    at: int
+    text: str
+    old: str = ""
+
+
+def splices(document: Document, edits: Sequence[Edit]) -> list[Splice]:
+    """The changes of the text that the edits mean, by position; those at one position in the order of the edits."""
+    found = [_splice(document, edit) for edit in edits]
+    return sorted(found, key=lambda splice: splice.at)
+
+
+def apply(text: str, changes: Sequence[Splice]) -> str:
+    """Make changes, given by rising position."""
+    parts, position = [], 0
+    for change in changes:
+        parts += [text[position : change.at], change.text]
+        position = change.at + len(change.old)
+    return "".join([*parts, text[position:]])
+
+
+def _splice(document: Document, edit: Edit) -> Splice:
+    if edit.kind == "replace":
+        node = _existing(document, edit.path)
+        start, end = node.start_mark.index, node.end_mark.index
+        return Splice(start, flow(edit.value), document.text[start:end])
+    if edit.kind == "extend":
+        return _into_list(document, edit)
+    return _into_mapping(document, edit)
+
+
+def _existing(document: Document, path: Path) -> yaml.Node:
+    node = document.node(path)
+    if node is None:
+        raise document.problem(path, "is not there")
+    return node
+
+
+def _into_mapping(document: Document, edit: Edit) -> Splice:
+    parent, key = _existing(document, edit.path[:-1]), str(edit.path[-1])
+    text = document.text
+    if not isinstance(parent, yaml.MappingNode):  # a null: ``annotations:`` with nothing behind it
+        start, end = parent.start_mark.index, parent.end_mark.index
+        space = "" if start and text[start - 1] in " \t\n" else " "
+        return Splice(start, f"{space}{{{_flow_key(key)}: {flow(edit.value)}}}", text[start:end])
+    if parent.flow_style:
+        at = parent.start_mark.index + 1
+        comma = ", " if parent.value else ""
+        if parent.value:
+            at = parent.value[0][0].start_mark.index
+        return Splice(at, f"{_flow_key(key)}: {flow(edit.value)}{comma}")
+    existing = document.node(edit.path)
+    if existing is not None:  # a null under this very key
+        start, end = existing.start_mark.index, existing.end_mark.index
+        space = "" if start and text[start - 1] in " \t\n" else " "
+        return Splice(start, f"{space}{flow(edit.value)}", text[start:end])
+    neighbour = _uncommented(document, [key_node for key_node, _ in parent.value])
+    column = neighbour.start_mark.column
+    lines = block({key: edit.value}, column)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    return Splice(neighbour.start_mark.index, newline.join(lines).lstrip(" ") + newline + " " * column)
+
+
+def _uncommented(document: Document, keys: Sequence[yaml.Node]) -> yaml.Node:
+    """The first key without a comment above it, so that a comment stays with the key it speaks of; else the first."""
+    for key in keys:
+        line_start = document.text.rfind("\n", 0, key.start_mark.index) + 1
+        before = document.text[:line_start].rstrip("\r\n").rpartition("\n")[2].strip()
+        if not before.startswith("#"):
+            return key
+    return keys[0]
+
+
+def _into_list(document: Document, edit: Edit) -> Splice:
+    node = _existing(document, edit.path)
+    text = document.text
+    if node.flow_style:
+        at = node.value[0].start_mark.index if node.value else node.start_mark.index + 1
+        items = ", ".join(flow(item) for item in edit.value)
+        return Splice(at, f"{items}, " if node.value else items)
+    column = node.start_mark.column
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = block(edit.value, column)
+    return Splice(node.start_mark.index, newline.join(lines).lstrip(" ") + newline + " " * column)
+
+
+def block(value: Any, column: int) -> list[str]:
+    """Lines of block-style YAML for a mapping or list that is not empty, every line indented to ``column``."""
+    indent = " " * column
+    lines: list[str] = []
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(item, dict | list) and item:
+                lines.append(f"{indent}{_scalar(key)}:")
+                lines += block(item, column + (2 if isinstance(item, dict) else 0))
+            else:
+                lines.append(f"{indent}{_scalar(key)}: {flow(item)}")
+        return lines
+    for item in value:
+        if isinstance(item, dict | list) and item:
+            first, *more = block(item, column + 2)
+            lines += [f"{indent}- {first[column + 2 :]}", *more]
+        else:
+            lines.append(f"{indent}- {flow(item)}")
+    return lines
+
+
+def flow(value: Any) -> str:
+    """One line of flow-style YAML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_flow_key(key)}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    return _scalar(value)
+
+
+def _flow_key(key: str) -> str:
+    return _scalar(key)
+
+
+def _scalar(value: Any) -> str:
+    """A scalar that every YAML reader takes for what it is: plain where that is plain to see, else JSON."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return json.dumps(value, ensure_ascii=False)
