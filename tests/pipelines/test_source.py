@@ -138,6 +138,14 @@ def test_a_file_that_submits_its_pipeline_is_read_up_to_there(tmp_path: Path) ->
     assert compiled.warnings == (f"{tmp_path}/p.py:13: left out from here on, because kfp.Client talks to a cluster",)
 
 
+def test_a_script_that_starts_its_own_run_is_read_up_to_there(tmp_path: Path) -> None:
+    """A run that was started from a script is resumed with the script's code as it is then."""
+    start = "import spotwright as spot\nspot.run(only, arguments={})\nraise ValueError('never reached')\n"
+    compiled = load(write(tmp_path / "p.py", ONE + start))
+    assert compiled.pipeline == "only"
+    assert compiled.warnings == (f"{tmp_path}/p.py:11: left out from here on, because spot.run starts a run",)
+
+
 def test_a_file_that_kills_its_process_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "p.py", "import os\nos._exit(0)\n")
     with pytest.raises(

@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import spotwright
 from spotwright.errors import PipelineError
 from spotwright.pipelines import sdk
 from spotwright.pipelines.documents import read_compiled
@@ -40,8 +41,8 @@ class _Refused(Exception):
     """The file cannot be compiled; the text is for the user."""
 
 
-class _TalksToCluster(BaseException):
-    """The file uses ``kfp.Client``. No handler of its own catches this."""
+class _EndsHere(BaseException):
+    """From here on the file does something else than say what its pipeline is. No handler of its own catches this."""
 
 
 class _NoClient:
@@ -50,7 +51,12 @@ class _NoClient:
     def __init__(self, *_: object, **__: object) -> None: ...
 
     def __getattr__(self, name: str) -> Any:
-        raise _TalksToCluster(name)
+        raise _EndsHere("kfp.Client talks to a cluster")
+
+
+def _no_run(*_: object, **__: object) -> None:
+    """Stand in for ``spot.run`` and ``spot.open_run``: a script that starts a run is read again when that is resumed."""
+    raise _EndsHere("spot.run starts a run")
 
 
 def main(arguments: list[str]) -> int:
@@ -74,6 +80,7 @@ def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
         fix = "pip install 'kfp[kubernetes]>=2.17,<3'"
         raise _Refused(f"{file}: compiling needs kfp 2.17 or later beside Spotwright ({error}): {fix}") from error
     kfp.Client = kfp.client.Client = _NoClient
+    vars(spotwright).update(run=_no_run, open_run=_no_run)
     opened: list[str] = []
     sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
     with warnings.catch_warnings(record=True) as heard, sdk.mended():
@@ -105,7 +112,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _import(file: Path) -> tuple[ModuleType, list[str]]:
     """Import the file as a module of its own name, with its folder first on the path, as ``python FILE`` would have it.
 
-    Gives the module, and the note that its end was left out where it talks to a cluster.
+    Gives the module, and the note that its end was left out where it talks to a cluster or starts a run.
     """
     name = file.stem if file.stem not in sys.modules else f"{file.stem}_pipeline"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -118,9 +125,8 @@ def _import(file: Path) -> tuple[ModuleType, list[str]]:
     sys.dont_write_bytecode = True  # reading a user's file leaves nothing beside it
     try:
         spec.loader.exec_module(module)
-    except _TalksToCluster as call:
-        place = f"{file}:{_line_of(call, file)}"
-        return module, [f"{place}: left out from here on, because kfp.Client talks to a cluster"]
+    except _EndsHere as end:
+        return module, [f"{file}:{_line_of(end, file)}: left out from here on, because {end}"]
     except SystemExit as end:
         place = f"{file}:{_line_of(end, file)}"
         raise _Refused(
