@@ -151,11 +151,11 @@ def test_a_live_run_is_counted_until_now() -> None:
     story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1")
     counted = account(story.state, START + 2 + 10)
     assert counted.under_way
-    assert (counted.whole.seconds, counted.spent[Spent.UNDER_WAY].low.seconds, counted.useful.high.seconds) == (
+    assert [counted.whole.seconds, counted.spent[Spent.UNDER_WAY].low.seconds, counted.useful.high.seconds] == [
         12,
         5,
         0,
-    )
+    ]
 
 
 def test_a_run_whose_engine_is_gone_is_counted_until_its_last_event() -> None:

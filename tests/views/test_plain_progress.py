@@ -71,6 +71,11 @@ def test_a_failure_says_why_the_attempt_and_why_the_task(out: io.StringIO) -> No
     ]
 
 
+def test_the_last_line_of_a_failed_attempts_log_is_said(out: io.StringIO) -> None:
+    begun(out).after(1).fact("ended", "download", 1, signals={"exit_code": 1}, last_line="KeyError: 'url'")
+    assert "+3s     download: its log ends with: KeyError: 'url'\n" in out.getvalue()
+
+
 def test_a_move_to_the_next_rung_says_why(out: io.StringIO) -> None:
     Story(tutorial_plan(), [PlainProgress(out)]).after(600)
     last = out.getvalue().splitlines()[-1]
@@ -107,6 +112,13 @@ def test_an_empty_node_that_goes_is_said_and_one_under_an_attempt_is_not(out: io
         "cpu-spot-2 is gone: empty for 600s",
         "download: attempt 1 on cpu-spot-1 was interrupted: its node is gone, without a notice that was seen",
     ]
+
+
+def test_a_node_that_goes_after_its_notice_is_not_said_twice(out: io.StringIO) -> None:
+    story = begun(out)
+    story.fact("notice", node="cpu-spot-1", goes_at=story.at + 1, attempts=[["download", 1]], why="taken")
+    story.ends("download", signal=15, noticed=True, spot=True).after(1).node("cpu-spot-1", "gone", "taken")
+    assert "is gone" not in out.getvalue()
 
 
 def test_stopping_says_why_and_what_is_stopped(out: io.StringIO) -> None:

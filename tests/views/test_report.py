@@ -33,7 +33,7 @@ all node time                  46s        0.0059   100%
 Cost (prices are simulated)
   spent   0.0059 USD: 0.0036 on attempts, 0.0011 boot, 0.00095 idle, 0.00021 unfilled
   wasted  0.00038 USD by 1 interruption
-  saved   0.0094 USD (72%) against on-demand (cpu and gpu), where the useful work costs 0.013 USD"""
+  saved   0.0094 USD (72%) against 0.013 USD for the useful work on on-demand nodes (cpu, gpu)"""
     )
 
 
@@ -66,14 +66,14 @@ def test_spot_that_did_not_pay_is_said_so() -> None:
     story = Story(plan).boots("cpu-spot-1").binds("train", "cpu-spot-1").reports("train", 0.0).after(60)
     story.reports("train", 0.5).taken("cpu-spot-1", "train").after(1).boots("cpu-spot-2").binds("train", "cpu-spot-2")
     text = report_text(account(story.reports("train", 0.0).after(60).ends("train").gives_back("cpu-spot-2").state))
-    assert "saved   nothing: spot did not pay here; its attempts cost 0.012 USD more than on-demand (cpu)" in text
+    assert "saved   nothing: spot did not pay here, its attempts cost 0.012 USD more than 0.012 USD for" in text
 
 
 def test_a_run_that_goes_on_has_saved_so_far() -> None:
     story = Story(a_plan(a_task("merge"), a_task("train"))).boots("cpu-spot-1").binds("merge", "cpu-spot-1").after(8)
     story.ends("merge").binds("train", "cpu-spot-1").after(2)
     text = report_text(account(story.state, story.at))
-    assert "(75%) so far against on-demand" in text
+    assert "(75%) so far against" in text
     assert "under way" in text
 
 

@@ -74,7 +74,7 @@ train           2  gpu-spot  gpu-spot-2  succeeded     +20s      8.0       0.002
 Cost (prices are simulated)
   spent   0.0059 USD: 0.0036 on attempts, 0.0011 boot, 0.00095 idle, 0.00021 unfilled
   wasted  0.00038 USD by 1 interruption
-  saved   0.0094 USD (72%) against on-demand (cpu and gpu), where the useful work costs 0.013 USD
+  saved   0.0094 USD (72%) against 0.013 USD for the useful work on on-demand nodes (cpu, gpu)
 
 Run iris-x7k2p succeeded after 28s"""
     )
@@ -136,6 +136,13 @@ def test_a_failed_run_says_why_where_the_log_is_and_how_to_go_on() -> None:
     assert "    log   spotwright logs iris-x7k2p download 1" in text
     assert "merge     not started" in text
     assert "spotwright logs iris-x7k2p download 1" in summary_text(story.state, NAME)
+
+
+def test_the_last_line_of_a_failed_attempts_log_is_shown() -> None:
+    story = Story(tutorial_plan()).boots("cpu-spot-1").binds("download", "cpu-spot-1").after(1)
+    story.fact("ended", "download", 1, signals={"exit_code": 1}, last_line="KeyError: 'url'")
+    assert "    said  KeyError: 'url'\n" in shown(story)
+    assert "    said  KeyError: 'url'\n" in summary_text(story.state, NAME)
 
 
 def test_a_run_whose_engine_is_gone_is_not_called_running() -> None:

@@ -12,8 +12,8 @@ are seconds; ``cost`` is ``{"seconds", "money"}`` of node time):
 - an attempt: ``number``, ``status`` (pending, running, ended), ``pools`` it may wait for, ``pool``, ``node``, ``capacity``,
   ``cause``, ``why``, ``next`` (what was decided to follow), ``tried`` (rungs it left, with the reason), ``placed_at``,
   ``bound_at``, ``noticed_at``, ``goes_at``, ``ended_at``, ``seconds`` on its node, ``share`` of it, ``cost``, ``kept`` (``low``,
-  ``high``: the part of it that was kept), ``first_progress``, ``progress``, ``exit_code``, ``signal``, ``log`` (the command
-  that prints it; null where it never had a node);
+  ``high``: the part of it that was kept), ``first_progress``, ``progress``, ``exit_code``, ``signal``, ``last_line`` of
+  its log where its code failed, ``log`` (the command that prints it; null where it never had a node);
 - ``nodes``: ``name``, ``pool``, ``capacity``, ``state``, ``booted_at``, ``ready_at``, ``noticed_at``, ``gone_at``, ``why``;
 - ``outputs`` of the run by name: ``{"kind": "parameter", "value"}`` or ``{"kind": "artifact", "uri", "type", "metadata"}``;
 - ``left_behind``: tasks with attempts that the pipeline no longer has, in the shape of ``tasks``.
@@ -155,6 +155,7 @@ def _attempt(
         "progress": attempt.progress,
         "exit_code": signals.get("exit_code"),
         "signal": signals.get("signal"),
+        "last_line": (attempt.ended or {}).get("last_line", ""),
         "log": f"spotwright logs {shlex.join([name, task.path, str(attempt.number)])}" if attempt.bound_at else None,
     }
 

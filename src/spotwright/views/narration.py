@@ -38,6 +38,7 @@ class Narrator:
         self._ready: dict[str, str] = {}  # nodes that take work, with their pools
         self._on: dict[str, set[tuple[str, int]]] = {}  # the attempts on each node
         self._told: dict[tuple[str, int], tuple[float, float]] = {}  # progress that was said, and when
+        self._noticed: set[str] = set()  # nodes that are known to go
 
     def tell(self, state: RunState, events: Sequence[Event]) -> Iterator[Said]:
         """The sentences of one batch of events, in order. ``state`` is that after the batch."""
@@ -88,6 +89,7 @@ class Narrator:
 
     def _notice(self, _state: RunState, event: Event) -> Iterator[str]:
         node = event.data["node"]
+        self._noticed.add(node)
         told = ", ".join(f"{path} attempt {number}" for path, number in event.data["attempts"])
         seconds = format_duration(max(0.0, event.data["goes_at"] - event.at))
         yield f"{node} will be taken in {seconds}, {event.data['why']}{f': {told} is told' if told else ''}"
@@ -100,7 +102,7 @@ class Narrator:
         self._ready.pop(node, None)
         if event.data["state"] == "booting":
             yield f"{node} boots"
-        elif not self._on.pop(node, None) and state.status is RunStatus.RUNNING:
+        elif not self._on.pop(node, None) and node not in self._noticed and state.status is RunStatus.RUNNING:
             yield f"{node} is gone{f': {why}' if why else ''}"
 
     def _ended(self, state: RunState, event: Event) -> Iterator[str]:
@@ -118,6 +120,9 @@ class Narrator:
             if cause is Cause.SUCCEEDED and attempt.bound_at is not None:
                 took = f" after {format_duration(event.at - attempt.bound_at)}"
             yield f"{event.task}: attempt {event.attempt}{where} {ended(cause, event.data['why'], attempt.progress)}{took}"
+        last_line = (attempt.ended or {}).get("last_line", "")
+        if cause.is_error and last_line:
+            yield f"{event.task}: its log ends with: {last_line}"
         if event.data["then"] == "retry":
             due = event.data.get("due")
             wait = f" after {format_duration(due - event.at)}" if due is not None else ""

@@ -108,12 +108,12 @@ def _saved_text(account: Account) -> str:
     if account.saved is None or account.on_demand is None:
         return f"not known: {account.why_no_comparison}"
     low, high = account.saved
-    names = " and ".join(name for name, _ in account.on_demand_pools)
-    there = f"on-demand ({names}), where the useful work costs {with_unit(cost_range(account.on_demand), account)}"
+    names = ", ".join(name for name, _ in account.on_demand_pools)
+    there = f"{with_unit(cost_range(account.on_demand), account)} for the useful work on on-demand nodes ({names})"
     paid = account.on_demand.high.money or Fraction(0)
     if high < 0:
         more = with_unit(_money_range(-high, -low), account)
-        return f"nothing: spot did not pay here; its attempts cost {more} more than {there}"
+        return f"nothing: spot did not pay here, its attempts cost {more} more than {there}"
     part = f" ({float(high / paid):.0%})" if low == high and paid else ""
     so_far = " so far" if account.under_way else ""
     return f"{with_unit(_money_range(low, high), account)}{part}{so_far} against {there}"
@@ -135,10 +135,24 @@ def _cached_lines(account: Account) -> list[str]:
 
 
 def report_json(account: Account, name: str = "") -> dict[str, Any]:
-    """The account for machines. Amounts are ``{"seconds", "money"}``, ``money`` null without prices; moments are Unix seconds.
+    """The account for machines.
 
-    Ranges are ``{"low", "high"}``. ``prices`` says whose prices they are; ``saved`` and ``on_demand`` are null where
-    ``why_no_comparison`` says why.
+    An amount is node time with its cost, ``{"seconds", "money"}``, ``money`` null without prices. A range is
+    ``{"low", "high"}`` of two amounts, or of two numbers where nothing else is said. Moments are Unix seconds.
+
+    - ``run``, ``currency``, ``prices`` (whose: ``simulated``), ``time_scale``, ``until`` (when it was made),
+      ``under_way`` (something has not ended), ``unpriced`` (pools without a price);
+    - amounts: ``whole``, which is the sum of ``attempts``, ``boot``, ``idle`` and ``unfilled``;
+    - ranges of amounts: ``useful``, and by what they went into ``spent`` (``interruptions``, ``moves``, ``errors``,
+      ``stopped``, ``under way``); with the low end of the one and the high end of the other they add up to
+      ``attempts``;
+    - ``on_demand`` (a range of amounts: the useful work there), ``on_demand_pools`` (prices by pool), ``saved`` (a
+      range of money); null with the reason in ``why_no_comparison``;
+    - ``pools``: ``name``, ``capacity``, ``price`` of a node hour, ``nodes`` (how many), and the same amounts as
+      above;
+    - ``attempts_by_start``: ``task``, ``attempt``, ``pool``, ``node``, ``capacity``, ``cause``, ``started_at``,
+      ``seconds`` by the clock, ``share`` of its node, ``cost``, ``kept`` (a range: the part of it that was kept);
+    - ``cached``: tasks that cost nothing, with the ``run`` whose result they used and the ``task_there``.
     """
     return {
         "run": name,

@@ -109,6 +109,8 @@ def _end(task: Mapping[str, Any], attempt: Mapping[str, Any]) -> Iterator[str]:
     where = f" on {attempt['node']}" if attempt["node"] else ""
     how = ended(Cause(attempt["cause"]), attempt["why"], attempt["progress"])
     yield from wrapped(f"{task['path']} attempt {attempt['number']}{where} {how}", indent="  ", hang="    ")
+    if Cause(attempt["cause"]).is_error and attempt["last_line"]:
+        yield f"    said  {shorten(attempt['last_line'], LONGEST_VALUE)}"
     if attempt["next"]:
         yield from wrapped(attempt["next"], indent="    then  ", hang=" " * 10)
     if attempt["log"]:
