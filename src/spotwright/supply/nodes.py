@@ -327,11 +327,11 @@ def _limit(state: _PoolState) -> str:
     """Why no node can be added to the pool now; empty when one can."""
     if state.available is not None and len(state.nodes) >= state.available:
         return f"no capacity: the trace has {_nodes(state.available)} now"
-    if len(state.nodes) >= state.pool.max_nodes:
-        return (
-            f"all {_nodes(state.pool.max_nodes)} are in use (max_nodes)" if state.pool.max_nodes else "max_nodes is 0"
-        )
-    return ""
+    most = state.pool.max_nodes
+    if len(state.nodes) < most:
+        return ""
+    in_use = {0: "max_nodes is 0", 1: "its only node is in use (max_nodes is 1)"}
+    return in_use.get(most, f"all {most} nodes are in use (max_nodes)")
 
 
 def _reason(state: _PoolState) -> str:
