@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -13,7 +12,7 @@ from spotwright.cli import SUCCEEDED
 from spotwright.cli.options import json_option, state_option
 from spotwright.records.folders import RunFolder
 from spotwright.runs import reading
-from spotwright.runs.reading import AttemptLog, find_run, list_runs, read_state
+from spotwright.runs.reading import AttemptLog, find_run, list_runs, now_of, read_state
 from spotwright.views.account import account
 from spotwright.views.runs import report_json, report_text, run_view, runs_text, show_text, summary
 
@@ -25,7 +24,7 @@ __all__ = ["cancel", "logs", "report", "runs", "show"]
 @json_option
 def runs(state: Path, as_json: bool) -> int:
     """List the runs of the state folder, newest last."""
-    summaries = [summary(read_state(folder), folder.name, time.time()) for folder in list_runs(state)]
+    summaries = [summary(read_state(folder), folder.name, now_of(folder)) for folder in list_runs(state)]
     click.echo(json.dumps(summaries) if as_json else runs_text(summaries))
     return SUCCEEDED
 
@@ -37,7 +36,7 @@ def runs(state: Path, as_json: bool) -> int:
 def show(name: str, state: Path, as_json: bool) -> int:
     """Show RUN: every task and attempt, where it ran, why it ended and what followed."""
     folder = find_run(state, name)
-    view = run_view(read_state(folder), folder.name, time.time())
+    view = run_view(read_state(folder), folder.name, now_of(folder))
     click.echo(json.dumps(view) if as_json else show_text(view))
     return SUCCEEDED
 
@@ -73,8 +72,8 @@ def logs(name: str, task: str | None, attempt: int | None, follow: bool, state: 
 def report(name: str, state: Path, as_json: bool) -> int:
     """Say what RUN cost, what was wasted and what spot saved."""
     folder = find_run(state, name)
-    counted = account(read_state(folder), time.time())
-    click.echo(json.dumps(report_json(counted)) if as_json else report_text(counted))
+    counted = account(read_state(folder), now_of(folder))
+    click.echo(json.dumps(report_json(counted, folder.name)) if as_json else report_text(counted, folder.name))
     return SUCCEEDED
 
 
@@ -87,7 +86,7 @@ def cancel(name: str, state: Path, as_json: bool) -> int:
     folder = find_run(state, name)
     ended = reading.cancel(folder)
     if as_json:
-        click.echo(json.dumps(run_view(ended, folder.name, time.time())))
+        click.echo(json.dumps(run_view(ended, folder.name)))
     else:
         click.echo(f"run {folder.name}: {ended.status.value}")
     return SUCCEEDED

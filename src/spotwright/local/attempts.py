@@ -67,6 +67,7 @@ class Seen:
     cancelled: bool = False
     spot: bool | None = None
     killed: bool = False
+    engine_gone: bool = False  # the engine that watched it had gone when it was settled
 
 
 def attempt_key(task: str, number: int) -> str:
@@ -171,7 +172,7 @@ def end_data(
     data: dict[str, Any] = {}
     signals: dict[str, Any] = {
         "noticed": seen.noticed, "node_gone": seen.node_gone, "cancelled": seen.cancelled, "spot": seen.spot,
-        "start_error": start_error, "heard": record is not None or bool(start_error),
+        "start_error": start_error, "heard": bool(start_error) or _is_heard(record, seen),
     }  # fmt: skip
     if record is not None:
         if record.exit_code is not None and not any(order.what == "kill" for order in record.ordered):
@@ -193,6 +194,11 @@ def end_data(
         data["progress"] = progress
     data["signals"] = write_signals(Signals(**signals))
     return data
+
+
+def _is_heard(record: ExitRecord | None, seen: Seen) -> bool:
+    """Whether its record says how it ended by itself; not where it was ended because its engine had gone."""
+    return record is not None and not (seen.engine_gone and any(order.what == "kill" for order in record.ordered))
 
 
 def _last_line(log: Path) -> str:

@@ -74,7 +74,7 @@ class Run:
 
     def account(self) -> Account:
         """The same as exact values."""
-        return account(self._state(), time.time())
+        return account(self._state(), reading.now_of(self._folder))
 
     def wait(self) -> Run:
         """Wait until the run has ended. Interrupted (Ctrl-C, a notebook's stop button), it is stopped cleanly first."""
@@ -94,9 +94,13 @@ class Run:
         reading.cancel(self._folder)
         return self
 
-    def resume(self, *, progress: bool = True) -> Run:
-        """Go on after a stop, a crash or a failure, with the pipeline's code as it is now. Waits for the end."""
-        process = _spawn({"resume": self.name, "state": str(self._folder.path.parent.parent), "progress": progress})
+    def resume(self, *, as_compiled: bool = False, progress: bool = True) -> Run:
+        """Go on after a stop, a crash or a failure, with the pipeline's code as it is now. Waits for the end.
+
+        ``as_compiled`` leaves the pipeline's and the configuration's files alone.
+        """
+        state = str(self._folder.path.parent.parent)
+        process = _spawn({"resume": self.name, "as_compiled": as_compiled, "state": state, "progress": progress})
         _listen(process)
         return Run(self._folder, process).wait()
 
@@ -104,14 +108,15 @@ class Run:
         return reading.read_state(self._folder)
 
     def _view(self) -> dict[str, Any]:
-        return run_view(self._state(), self.name, time.time())
+        return run_view(self._state(), self.name, reading.now_of(self._folder))
 
     def __repr__(self) -> str:
         return show_text(self._view())
 
     def _repr_html_(self) -> str:
         state = self._state()
-        return run_html(run_view(state, self.name, time.time()), account(state, time.time()))
+        now = reading.now_of(self._folder)
+        return run_html(run_view(state, self.name, now), account(state, now))
 
 
 def run(  # noqa: PLR0913 (each is an option of its own)

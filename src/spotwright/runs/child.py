@@ -66,7 +66,7 @@ def main() -> int:
         if "resume" in request:
             folder = find_run(Path(request["state"]), request["resume"])
             out.say(run=folder.name)
-            resume(folder, lambda text: out.say(line=text), observers)
+            resume(folder, lambda text: out.say(line=text), observers, mended=not request["as_compiled"])
         else:
             start(prepare(Compiled.from_json(json.dumps(request["compiled"])), _options(request)), observers)
     except SpotwrightError as error:

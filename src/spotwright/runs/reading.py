@@ -21,7 +21,7 @@ from spotwright.runs.plans import load_plans
 from spotwright.runs.resume import cancel_dead
 from spotwright.runs.wakes import REQUEST_SIGNAL
 
-__all__ = ["AttemptLog", "cancel", "find_run", "follow", "is_driven", "list_runs", "logs", "read_state"]
+__all__ = ["AttemptLog", "cancel", "find_run", "follow", "is_driven", "list_runs", "logs", "now_of", "read_state"]
 
 _POLL = 0.2  # seconds between two looks at a log that is followed: a person reads along
 
@@ -71,6 +71,11 @@ def is_driven(folder: RunFolder) -> bool:
     finally:
         journal.close()
     return holder is not None and is_alive(holder)
+
+
+def now_of(folder: RunFolder) -> float | None:
+    """Until when a run is counted, for :mod:`spotwright.views`: now while an engine drives it, else to its last event."""
+    return time.time() if is_driven(folder) else None
 
 
 def logs(folder: RunFolder, state: RunState, task: str | None = None, attempt: int | None = None) -> list[AttemptLog]:

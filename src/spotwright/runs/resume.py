@@ -90,7 +90,7 @@ def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Se
         bound, directories, settle_all(directories, run=folder.name, epoch=epoch), strict=True
     ):
         attempt = task.last
-        seen = Seen(noticed=attempt.noticed_at is not None, spot=_is_spot(state, attempt.pool))
+        seen = Seen(noticed=attempt.noticed_at is not None, spot=_is_spot(state, attempt.pool), engine_gone=True)
         data = end_data(task.plan.spec, directory, record, seen, places)
         events.append(Event("ended", clock(), task.path, attempt.number, data))
     sweep(folder.name)
