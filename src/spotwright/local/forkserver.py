@@ -6,8 +6,9 @@ and imports nothing but the standard library and KFP's runtime: numpy's generato
 every task, and OpenMP would hang. (What stays: ``hash()`` of a text is the same in all attempts of one server.) It ends at
 once when the engine ends, without touching what runs.
 
-The conversation is JSON in the frames of :mod:`.frames` over a UNIX stream socket: orders come in; out go ``{"ready": true}`` once, and for
-every order ``{"started": key, "pid", "starttime"}`` together with a pidfd, or ``{"failed": key, "why"}``.
+The conversation is JSON in the frames of :mod:`.frames` over a UNIX stream socket: orders come in; out go
+``{"ready": true}`` once, and for every order ``{"started": key, "pid", "starttime"}`` together with a pidfd, or
+``{"failed": key, "why"}``.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ class Processes:
         if claim is not None:
             who = identity.Identity(claim["pid"], claim["starttime"], claim["boot_id"])
             self._watch(attempt, who.pid, who.starttime, identity.open_process(who))
-        elif attempt.server is not None and attempt.server.ready:
+        elif attempt.server is not None and (attempt.server.ready or attempt.server.was_killed):
             self._fail(
                 order.key, f"the fork server was lost before it started the attempt: {said or 'killed'}", ours=True
             )

@@ -53,6 +53,11 @@ class ForkServer:
         """The server's process."""
         return self._process.pid
 
+    @property
+    def was_killed(self) -> bool:
+        """After :meth:`close`: whether a signal ended it, so that nothing is wrong with its environment."""
+        return self._process.returncode < 0
+
     def fileno(self) -> int:
         """The socket, for the selector: always to be read; also to be written while :attr:`wants_to_send`."""
         return self._socket.fileno()
