@@ -131,6 +131,18 @@ def test_an_interpreter_that_is_not_there_is_said(lab: Lab) -> None:
     assert "/nowhere/python" in failed.reason
 
 
+def test_a_directory_that_cannot_be_written_is_said_and_nothing_runs(lab: Lab) -> None:
+    order = lab.order(NOTHING)
+    lab.directory().rmdir()
+    lab.processes.order(order)
+    assert str(lab.directory()) in lab.wait_for(StartFailed, order.key).reason
+
+
+def test_a_folder_of_the_run_that_cannot_be_written_is_said(lab: Lab) -> None:
+    (lab.folder / "components").write_text("no folder can be made here")
+    assert "components" in lab.wait_for(StartFailed, lab.start(NOTHING)).reason
+
+
 def test_large_inputs_do_not_hold_up_the_loop(lab: Lab) -> None:
     lab.processes.warm()
     os.kill(lab.server(), signal.SIGSTOP)

@@ -12,6 +12,7 @@ Read by the fork server too, so it imports nothing outside the standard library.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -153,13 +154,14 @@ def claim(directory: str | os.PathLike[str], content: dict[str, Any]) -> bool:
     The content appears whole or not at all. Raises ``OSError`` where the directory cannot be written or knows no hard links.
     """
     temporary = f"{directory}/claim.{os.getpid()}"
-    write(temporary, json.dumps(content).encode())
     try:
+        write(temporary, json.dumps(content).encode())
         os.link(temporary, f"{directory}/claim")
     except FileExistsError:
         return False
     finally:
-        os.unlink(temporary)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
     return True
 
 

@@ -25,6 +25,7 @@ from spotwright.errors import SpotwrightError, StateError
 from spotwright.local import cgroups, identity, recovery
 from spotwright.local.environments import Build, cache_folder, find_python, without_credentials
 from spotwright.local.orders import (
+    CLAIM,
     Ended,
     Environment,
     ExitRecord,
@@ -284,11 +285,15 @@ class Processes:
         self._ended(attempt)
 
     def _ended(self, attempt: _Attempt) -> None:
-        record = read_exit(attempt.order.directory)
+        order = attempt.order
+        record = read_exit(order.directory)
+        if record is None and not Path(order.directory, CLAIM).exists():
+            self._fail(order.key, f"{order.directory}: cannot be written; free some space, then resume the run")
+            return
         if record is None and attempt.claim is not None:
             recovery.sweep_attempt(attempt.claim)
-        del self._attempts[attempt.order.key]
-        self._events.append(Ended(attempt.order.key, record))
+        del self._attempts[order.key]
+        self._events.append(Ended(order.key, record))
 
     def _ask(self, key: str, number: signal.Signals) -> None:
         attempt = self._attempts.get(key)
