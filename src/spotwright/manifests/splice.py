@@ -33,10 +33,9 @@ class Splice:
     old: str = ""
 
 
-def splices(document: Document, edits: Sequence[Edit]) -> list[Splice]:
+def splices(document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splice]]:
     """The changes of the text that the edits mean, by position; those at one position in the order of the edits."""
-    found = [_splice(document, edit) for edit in edits]
-    return sorted(found, key=lambda splice: splice.at)
+    return sorted(((edit, _splice(document, edit)) for edit in edits), key=lambda pair: pair[1].at)
 
 
 def apply(text: str, changes: Sequence[Splice]) -> str:

@@ -1,0 +1,141 @@
+"""Taking values out of a document that another tool wrote anew: by marks where that works, else by writing it again.
+
+Here no byte has to come back, only an equal document: comments between a value and its neighbour may go with it. Whatever
+the text looks like, the result is compared with what it must mean; where cutting does not give that, the document is written
+anew from its data.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from spotwright.manifests.documents import MISSING, Document, ManifestError, Path, parse
+from spotwright.manifests.edits import value_at
+from spotwright.manifests.splice import Splice, apply, flow
+
+__all__ = ["KEEP", "Removal", "remove"]
+
+KEEP: Any = object()
+"""No replacement: the value itself goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Take out a key (``items`` empty), items of a list by index, or put ``replacement`` in the place of a value."""
+
+    path: Path
+    items: tuple[int, ...]
+    replacement: Any = KEEP
+
+
+def remove(document: Document, removals: Sequence[Removal]) -> str:
+    """The file's text with the removals made in one document, all others untouched."""
+    expected = _expected(document, removals)
+    text = document.text
+    for removal in sorted(removals, key=lambda r: document.line(r.path), reverse=True):
+        text = _cut_once(document, text, removal)
+    if _reads_as(text, document, expected):
+        return text
+    written = yaml.safe_dump(expected, sort_keys=False, allow_unicode=True, width=10**6)
+    text = document.text[: document.start] + written.rstrip("\n") + "\n" + document.text[document.end :]
+    if not _reads_as(text, document, expected):
+        raise document.problem((), "cannot be taken apart: what is left would not read as it should")
+    return text
+
+
+def _expected(document: Document, removals: Sequence[Removal]) -> Any:
+    value = copy.deepcopy(document.get(()))
+    for removal in sorted(removals, key=lambda r: -len(r.path)):
+        parent = value_at(value, removal.path[:-1])
+        if parent is None:
+            continue
+        key = removal.path[-1]
+        if removal.replacement is not KEEP:
+            parent[key] = removal.replacement
+        elif removal.items:
+            parent[key] = [item for index, item in enumerate(parent[key]) if index not in removal.items]
+        else:
+            parent.pop(key, None)
+    return value
+
+
+def _cut_once(document: Document, text: str, removal: Removal) -> str:
+    """Make one removal in a text whose earlier removals have already moved the marks, so it is parsed again."""
+    try:
+        now = next((found for found in parse(text, document.file) if found.index == document.index), None)
+    except ManifestError:
+        return text  # the comparison at the end sees it
+    node = now.node(removal.path) if now is not None else None
+    if now is None or node is None:
+        return text
+    if removal.replacement is not KEEP:
+        return apply(text, [_replacing(text, node, removal.replacement)])
+    if removal.items:
+        return apply(text, _without_items(text, node, removal.items))
+    parent = now.node(removal.path[:-1])
+    if not isinstance(parent, yaml.MappingNode):
+        return text
+    return apply(text, [_without_key(text, parent, str(removal.path[-1]))])
+
+
+def _replacing(text: str, node: yaml.Node, value: Any) -> Splice:
+    start, end = node.start_mark.index, _end(node)
+    return Splice(start, "" if value is None else flow(value), text[start:end])
+
+
+def _without_key(text: str, parent: yaml.MappingNode, key: str) -> Splice:
+    entries = parent.value
+    index = next(i for i, (name, _) in enumerate(entries) if name.value == key)
+    if len(entries) == 1:
+        start, end = parent.start_mark.index, _end(parent)
+        return Splice(start, "{}", text[start:end])
+    if index + 1 < len(entries):
+        start, end = entries[index][0].start_mark.index, entries[index + 1][0].start_mark.index
+    else:
+        start, end = _end(entries[index - 1][1]), _end(entries[index][1])
+    return Splice(start, "", text[start:end])
+
+
+def _without_items(text: str, node: yaml.Node, items: Sequence[int]) -> list[Splice]:
+    children = node.value
+    if len(items) == len(children):
+        start, end = node.start_mark.index, _end(node)
+        return [Splice(start, "[]", text[start:end])]
+    starts = [_item_start(text, node, child) for child in children]
+    cuts = []
+    for index in items:
+        if index + 1 < len(children):
+            start, end = starts[index], starts[index + 1]
+        else:
+            kept = max(i for i in range(len(children)) if i not in items)
+            start, end = _end(children[kept]), _end(children[index])
+        cuts.append(Splice(start, "", text[start:end]))
+    return cuts
+
+
+def _item_start(text: str, node: yaml.Node, child: yaml.Node) -> int:
+    start = int(child.start_mark.index)
+    return start if node.flow_style else text.rindex("-", 0, start)
+
+
+def _end(node: yaml.Node) -> int:
+    """Where the last character of a value stands: end marks of collections lie behind comments and blank lines."""
+    if node.value and isinstance(node, yaml.MappingNode) and not node.flow_style:
+        return _end(node.value[-1][1])
+    if node.value and isinstance(node, yaml.SequenceNode) and not node.flow_style:
+        return _end(node.value[-1])
+    return int(node.end_mark.index)
+
+
+def _reads_as(text: str, document: Document, expected: Any) -> bool:
+    try:
+        again = parse(text, document.file)
+    except ManifestError:
+        return False
+    found = next((one for one in again if one.index == document.index), None)
+    return (found.get(()) if found is not None else MISSING) == expected
