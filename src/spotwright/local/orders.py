@@ -131,7 +131,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class StartFailed:
-    """The attempt never ran (:class:`Started` may have come before). ``reason`` is for people: one or more lines without credentials.
+    """The attempt never ran, though :class:`Started` may have come before.
+
+    ``reason`` is for people: one or more lines without credentials.
 
     ``ours``: the fork server was lost before it could start the attempt, which is no fault of the user's code or packages.
     """

@@ -86,7 +86,7 @@ class Processes:
     def __init__(self, selector: selectors.BaseSelector, *, run: str, folder: Path, cache: Path | None = None) -> None:
         require_linux()
         _allow_descriptors()
-        self._selector, self._run, self._folder = selector, run, folder
+        self._selector, self._run, self._folder = selector, run, folder.absolute()
         self._cache = cache or cache_folder()
         self._servers: dict[Environment, ForkServer] = {}
         self._builds: dict[Environment, Build] = {}
@@ -126,11 +126,11 @@ class Processes:
         self._builds.clear()
         for server in list(self._servers.values()):
             self._lose(server)
-        running = [attempt for attempt in self._attempts.values() if attempt.pidfd is not None]
-        for attempt in running:
-            self._selector.unregister(attempt.pidfd or 0)
-        recovery.end_all([attempt.pidfd for attempt in running if attempt.pidfd is not None], patience)
-        for attempt in running:
+        running = [attempt.pidfd for attempt in self._attempts.values() if attempt.pidfd is not None]
+        for pidfd in running:
+            self._selector.unregister(pidfd)
+        recovery.end_all(running, patience)
+        for attempt in self._attempts.values():
             if attempt.claim is not None and read_exit(attempt.order.directory) is None:
                 recovery.sweep_attempt(attempt.claim)
         self._attempts.clear()
