@@ -6,8 +6,10 @@ with a note that says why.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +65,7 @@ def read_outputs(task: TaskSpec, out_dir: str, roots: tuple[str, ...] = ()) -> O
 
 def _read_executor_output(path: Path) -> tuple[Mapping[str, Any] | None, str]:
     try:
-        said = read_json(path.read_bytes())
+        said = read_json(_read(path))
     except FileNotFoundError:
         return None, f"{EXECUTOR_OUTPUT} was not written: the function did not return"
     except (OSError, ValueError, RecursionError) as error:
@@ -71,6 +73,15 @@ def _read_executor_output(path: Path) -> tuple[Mapping[str, Any] | None, str]:
     if not isinstance(said, dict):
         return None, f"{EXECUTOR_OUTPUT} is no JSON object"
     return said, ""
+
+
+def _read(path: Path) -> bytes:
+    """A file's content; a pipe of that name, which would never end, is refused."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 (it is a descriptor)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        return file.read()
 
 
 def _read_parameters(task: TaskSpec, said: Any, out_dir: str, notes: list[str]) -> dict[str, Any]:
@@ -94,7 +105,7 @@ def _as_declared(value: Any, kind: str) -> Any:
 
 def _read_output_file(path: Path, name: str, kind: str, notes: list[str]) -> Any:
     try:
-        return parse_text(path.read_text(encoding="utf-8"), kind)
+        return parse_text(_read(path).decode("utf-8"), kind)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
