@@ -99,7 +99,6 @@ class World:
     performed: list[Event] = field(default_factory=list)
     live: dict[str, int] = field(default_factory=dict)  # task: the attempt that has a process
     answers: deque[Any] = field(default_factory=deque)
-    latency: float = 0.0  # seconds that pass between an event and its perform()
 
     def __post_init__(self) -> None:
         self._facts: list[Event] = []
@@ -142,6 +141,7 @@ class World:
         elif event.kind == "bound":
             self._start(state, key)
         elif event.kind == "decided":
+            self.supply.release(key, self.now)
             self.supply.withdraw(key)
         elif event.kind == "halt":
             self._halt(key)
@@ -223,7 +223,6 @@ class World:
         if key in self._progress:
             data["progress"] = self._progress[key]
         self.records[key] = data
-        self.supply.release(key, self.now)
         self._facts.append(Event("ended", self.now, *key, data=data))
 
     def _halt(self, key: Key) -> None:

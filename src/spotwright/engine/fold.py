@@ -289,7 +289,8 @@ def _notice(state: RunState, event: Event) -> None:
     node.noticed_at = event.at
     for path, number in event.data["attempts"]:
         attempt = state.tasks[path].attempts[number - 1]
-        attempt.noticed_at, attempt.goes_at = event.at, event.data["goes_at"]
+        if attempt.is_live:
+            attempt.noticed_at, attempt.goes_at = event.at, event.data["goes_at"]
 
 
 def _node(state: RunState, event: Event) -> None:

@@ -189,7 +189,9 @@ class World:
         """A decision about an attempt that never had a node (unschedulable) takes it out of the queue."""
         self._supply.withdraw((event.task, event.attempt))
 
-    def _keep_result(self, state: RunState, event: Event) -> None:
+    def _conclude(self, state: RunState, event: Event) -> None:
+        """The end is decided: only now is its room free, so that nothing starts on it where that end stops the run."""
+        self._supply.release((event.task, event.attempt), self._clock())
         if event.data["then"] != "succeed":
             self._withdraw(state, event)
             return
@@ -219,7 +221,7 @@ class World:
         "placed": _place,
         "moved": _move,
         "bound": _start,
-        "decided": _keep_result,
+        "decided": _conclude,
         "halt": _halt,
     }
 
@@ -268,7 +270,6 @@ class World:
         if progress is not None and key not in self._progress:
             data["first_progress"] = progress
         self._progress.pop(key, None)
-        self._supply.release(key, now)
         self._facts.append(Event("ended", now, *key, data=data))
 
     def _report(self, task: str, number: int, value: float, now: float) -> None:

@@ -103,7 +103,11 @@ class Supply:
         return self._queue.remove(key)
 
     def release(self, key: Key, now: float) -> None:
-        """An attempt has ended: its room is free again."""
+        """An attempt has ended, and what follows is decided: its room is free again.
+
+        Released before the decision, it would be given to a waiting attempt even where that end is a failure after which
+        nothing may start.
+        """
         running = self._running.pop(key, None)
         if running is None:
             return
