@@ -24,6 +24,7 @@ _COMMAND = (
     'program_path=$(mktemp -d)\n\nprintf "%s" "$0" > "$program_path/ephemeral_component.py"\n'
     '_KFP_RUNTIME=true python3 -m kfp.dsl.executor_main --component_module_path "$program_path/ephemeral_component.py" "$@"\n'
 )
+_IMPORTS = "import shutil, subprocess\nfrom kfp import dsl\n"
 _PIP = "python3 -m pip install --quiet --no-warn-script-location"
 
 
@@ -88,7 +89,7 @@ def document(
 
 def source_of(function: Callable[..., Any]) -> str:
     """A module with the function in it, as a component's source."""
-    return "\n".join([inspect.getsource(inside), "from kfp import dsl\n", textwrap.dedent(inspect.getsource(function))])
+    return "\n".join([inspect.getsource(inside), _IMPORTS, textwrap.dedent(inspect.getsource(function))])
 
 
 def _parameter(kind: str | tuple[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -85,6 +85,29 @@ def hold() -> NoReturn:
 def progress(value: float) -> None:
     """Report progress."""
     Path(os.environ["SPOTWRIGHT_PROGRESS_FILE"]).write_text(str(value))
+
+
+def work_and_hold() -> NoReturn:
+    """Report growing progress, so that a node which goes at a share of the work goes; then do nothing until the end."""
+    _work(lambda: False)
+    hold()
+
+
+def until_noticed() -> None:
+    """Report growing progress until the notice is there that comes of it."""
+    path = Path(os.environ["SPOTWRIGHT_NOTICE_FILE"])
+    _work(path.exists)
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def _work(enough: Callable[[], bool]) -> None:
+    for number in range(100):
+        if enough():
+            return
+        progress(number / 100)
+        time.sleep(0.002)
 
 
 def when_told(code: int) -> None:

@@ -25,7 +25,7 @@ from spotwright.records.journal import Journal
 from spotwright.runs.reading import find_run, read_state
 from spotwright.views.runs import run_view
 
-__all__ = ["PATIENCE", "QUICK", "Done", "Project", "Under", "alive", "eventually"]
+__all__ = ["AT_WORK", "PATIENCE", "QUICK", "Done", "Project", "Under", "alive", "eventually"]
 
 _CRASHING = Path(__file__).with_name("crashing.py")
 _KEPT = ("PATH", "PYTHONPATH", "LANG", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
@@ -40,6 +40,15 @@ policy:
   default: {spot: prefer}
 """
 """Two pools whose nodes are there at once and are never taken."""
+
+AT_WORK = """
+pools:
+  spot: {{capacity: spot, node: {{cpu: 8}}, notice: {notice}, simulate: {{boot: 0s, taken_every: 1h, work: 10000h}}}}
+  od: {{capacity: on-demand, node: {{cpu: 8}}, simulate: {{boot: 0s}}}}
+policy:
+  default: {{spot: prefer, fall_back_after: 1, grace_period: {grace}, interruptions: {{backoff: 1ms}}}}
+"""
+"""A spot pool that takes the node of an attempt soon after its first progress, and of no other; then on-demand."""
 
 
 @dataclass(frozen=True)
@@ -225,8 +234,8 @@ class Project:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            for under in self.started:
-                under.process.poll()
+        for under in self.started:
+            under.process.wait()
 
 
 def eventually(what: Callable[[], Any], seconds: float = PATIENCE) -> Any:

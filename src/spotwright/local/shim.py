@@ -8,7 +8,7 @@ where it is, nothing of the attempt lives. SIGTERM to the shim is passed on to t
 Runs inside the fork server's interpreter, so it imports nothing outside the standard library.
 """
 
-# ruff: noqa: PTH102, PTH104 (system calls as they are, for the reason in identity.py)
+# ruff: noqa: PTH102, PTH103, PTH104 (system calls as they are, for the reason in identity.py)
 
 from __future__ import annotations
 
@@ -194,9 +194,13 @@ class Shim:
         return {"exit_code": os.WEXITSTATUS(self._status)}
 
     def _write(self, record: dict[str, Any]) -> None:
-        text = json.dumps(record).encode().ljust(_EXIT_SIZE)
-        identity.write(f"{self._directory}/exit.json.tmp", text, flags=0)  # over the room that was kept
-        os.rename(f"{self._directory}/exit.json.tmp", f"{self._directory}/exit.json")
+        text, place = json.dumps(record).encode().ljust(_EXIT_SIZE), f"{self._directory}/exit.json.tmp"
+        try:
+            identity.write(place, text, flags=0)  # over the room that was kept
+        except FileNotFoundError:  # the attempt has removed its own directory
+            os.makedirs(self._directory, exist_ok=True)
+            identity.write(place, text)
+        os.rename(place, f"{self._directory}/exit.json")
 
 
 def _pump(reading: int, log: int, masker: Masker) -> None:

@@ -1,0 +1,148 @@
+"""What an attempt finds: its environment, its notice, the checkpoint that is handed on, its inputs and its own folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.e2e.building import Of, Param, step
+from tests.e2e.inside import attempt, note, until_noticed, work_and_hold
+from tests.e2e.project import AT_WORK, Project
+
+if TYPE_CHECKING:
+    from kfp import dsl
+
+
+def tells() -> dict:
+    import os
+
+    told = {name: value for name, value in os.environ.items() if name.startswith("SPOTWRIGHT_")}
+    return {**told, "cwd": os.getcwd(), "exists": os.path.isdir(os.environ["SPOTWRIGHT_CHECKPOINT"])}
+
+
+def saves() -> int:
+    """Counts on from what the attempt before saved."""
+    saved = Path(os.environ["SPOTWRIGHT_CHECKPOINT"]) / "count"
+    count = int(saved.read_text()) if saved.exists() else 0
+    saved.write_text(str(count + 1))
+    if attempt() < 3:
+        work_and_hold()
+    return count + 1
+
+
+def reads_its_notice() -> dict:
+    until_noticed()
+    notice = json.loads(Path(os.environ["SPOTWRIGHT_NOTICE_FILE"]).read_text())
+    return {**notice, "now": time.time()}
+
+
+def hears_sigterm() -> int:
+    heard: list[float] = []
+    signal.signal(signal.SIGTERM, lambda *_: heard.append(time.time()))
+    if attempt() > 1:
+        return 1
+    until_noticed()
+    notice = json.loads(Path(os.environ["SPOTWRIGHT_NOTICE_FILE"]).read_text())
+    while not heard:
+        signal.pause()
+    note("heard", before_the_end=notice["goes_at"] - heard[0])
+    while True:
+        signal.pause()
+
+
+def writes(number: int, made: dsl.Output[dsl.Dataset]) -> str:
+    with open(made.path, "w") as file:
+        file.write(f"number {number}")
+    made.metadata["number"] = number
+    return "written"
+
+
+def reads(
+    made: dsl.Input[dsl.Dataset], said: str, text: str, ratio: float, is_on: bool, names: list, more: dict
+) -> dict:
+    content = open(made.path).read()
+    return {
+        "made": content, "metadata": made.metadata, "said": said, "text": text, "ratio": ratio, "is_on": is_on,
+        "names": names, "more": more,
+    }  # fmt: skip
+
+
+def output(project: Project, name: str = "it.Output") -> object:
+    return project.show()["outputs"][name]["value"]
+
+
+def test_an_attempt_finds_its_names_and_places_in_its_environment(project: Project) -> None:
+    assert project.run(project.pipeline({"it": step(tells)})).code == 0
+    told = output(project)
+    assert isinstance(told, dict)
+    folder = project.attempt("it")
+    assert {name: told[name] for name in ("SPOTWRIGHT_RUN", "SPOTWRIGHT_TASK", "SPOTWRIGHT_ATTEMPT")} == {
+        "SPOTWRIGHT_RUN": "r",
+        "SPOTWRIGHT_TASK": "it",
+        "SPOTWRIGHT_ATTEMPT": "1",
+    }
+    assert told["SPOTWRIGHT_NOTICE_FILE"] == str(folder / "notice.json")
+    assert told["SPOTWRIGHT_NOTICE_URL"] == (folder / "notice.json").as_uri()
+    assert told["SPOTWRIGHT_PROGRESS_FILE"] == str(folder / "progress")
+    assert told["SPOTWRIGHT_CHECKPOINT"] == str(project.state / "runs" / "r" / "checkpoints" / "it")
+    assert (told["cwd"], told["exists"]) == (str(folder / "work"), True)
+
+
+def test_a_checkpoint_is_handed_from_attempt_to_attempt(project: Project) -> None:
+    project.config(AT_WORK.format(notice="0s", grace="1s").replace("fall_back_after: 1", "fall_back_after: 2"))
+    assert project.run(project.pipeline({"it": step(saves)})).code == 0
+    assert project.causes("it") == ["interrupted", "interrupted", "succeeded"]
+    assert output(project) == 3
+
+
+def test_two_runs_of_one_pipeline_never_share_a_checkpoint(project: Project) -> None:
+    project.config("policy:\n  default: {checkpoint: 'pvc://shared'}\n")
+    pipeline = project.pipeline({"it": step(tells, cached=False)})
+    for name in ("r", "q"):
+        assert project.run(pipeline, name=name).code == 0
+    places = {str(project.show(name)["outputs"]["it.Output"]["value"]["SPOTWRIGHT_CHECKPOINT"]) for name in ("r", "q")}
+    assert len(places) == 2
+    assert all(place.startswith(str(project.state / "volumes" / "shared")) for place in places)
+
+
+def test_a_notice_says_when_the_node_goes_and_how_long_that_is(project: Project) -> None:
+    project.config(AT_WORK.format(notice="30s", grace="1ms"))
+    assert project.run(project.pipeline({"it": step(reads_its_notice)})).code == 0
+    notice = output(project)
+    assert isinstance(notice, dict)
+    assert sorted(notice) == ["goes_at", "noticed_at", "now", "seconds", "why"]
+    assert notice["seconds"] == pytest.approx(30, abs=0.001)
+    assert notice["noticed_at"] <= notice["now"] < notice["goes_at"]
+
+
+def test_sigterm_comes_the_grace_period_before_the_node_goes(project: Project) -> None:
+    project.config(AT_WORK.format(notice="1500ms", grace="500ms"))
+    assert project.run(project.pipeline({"it": step(hears_sigterm)})).code == 0
+    [heard] = project.ledger("heard")
+    assert 0 < heard["before_the_end"] <= 0.5
+    assert project.causes("it")[0] == "interrupted"
+
+
+def test_the_waits_of_a_notice_pass_faster_under_a_time_scale(project: Project) -> None:
+    project.config(AT_WORK.format(notice="1h", grace="1ms"))
+    assert project.run(project.pipeline({"it": step(reads_its_notice)}), "--time-scale", "60").code == 0
+    notice = output(project)
+    assert isinstance(notice, dict)
+    assert notice["seconds"] == pytest.approx(60, abs=0.001)
+
+
+def test_values_and_artifacts_reach_the_next_task_as_they_were(project: Project) -> None:
+    given = {"text": "größer\n'\"", "ratio": 0.5, "is_on": True, "names": ["a", "b"], "more": {"k": [1, None]}}
+    steps = {
+        "writes": step(writes, {"number": Param("number")}),
+        "reads": step(reads, {"made": Of("writes", "made"), "said": Of("writes"), **given}),
+    }
+    assert project.run(project.pipeline(steps, {"number": "int"}), "--arg", "number=7").code == 0
+    assert output(project, "reads.Output") == {
+        "made": "number 7", "metadata": {"number": 7}, "said": "written", **given,
+    }  # fmt: skip
