@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 
 def tells() -> dict:
-    import os
-
     told = {name: value for name, value in os.environ.items() if name.startswith("SPOTWRIGHT_")}
-    return {**told, "cwd": os.getcwd(), "exists": os.path.isdir(os.environ["SPOTWRIGHT_CHECKPOINT"])}
+    return {**told, "cwd": str(Path.cwd()), "exists": Path(os.environ["SPOTWRIGHT_CHECKPOINT"]).is_dir()}
 
 
 def saves() -> int:
@@ -56,8 +54,7 @@ def hears_sigterm() -> int:
 
 
 def writes(number: int, made: dsl.Output[dsl.Dataset]) -> str:
-    with open(made.path, "w") as file:
-        file.write(f"number {number}")
+    Path(made.path).write_text(f"number {number}")
     made.metadata["number"] = number
     return "written"
 
@@ -65,7 +62,7 @@ def writes(number: int, made: dsl.Output[dsl.Dataset]) -> str:
 def reads(
     made: dsl.Input[dsl.Dataset], said: str, text: str, ratio: float, is_on: bool, names: list, more: dict
 ) -> dict:
-    content = open(made.path).read()
+    content = Path(made.path).read_text()
     return {
         "made": content, "metadata": made.metadata, "said": said, "text": text, "ratio": ratio, "is_on": is_on,
         "names": names, "more": more,

@@ -1,0 +1,190 @@
+"""Stopping a run: Ctrl-C, SIGTERM, a second Ctrl-C, and ``cancel`` from another process, with an engine and without."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.e2e.building import Of, step
+from tests.e2e.inside import alone, attempt, hold, note, raise_file
+from tests.e2e.project import QUICK, Project, Under, eventually
+from tests.e2e.soundness import assert_sound
+
+STUBBORN = f"{QUICK.rstrip().removesuffix('default: {spot: prefer}')}default: {{spot: prefer, grace_period: 5m}}\n"
+
+
+def adds_one(number: int) -> int:
+    with alone():
+        return number + 1
+
+
+def holds_at_first(number: int) -> int:
+    with alone():
+        if attempt() == 1:
+            raise_file("holding")
+            hold()
+        return number
+
+
+def saves_when_told() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: note("told"))
+    raise_file("holding")
+    if attempt() == 1:
+        signal.pause()
+        time.sleep(0.2)  # what it takes to save
+        note("saved")
+    return attempt()
+
+
+def never_ends() -> int:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise_file("holding")
+    hold()
+
+
+def running(project: Project, *options: str) -> Under:
+    """A run whose first task has succeeded and whose second holds; the third waits for it."""
+    steps = {
+        "first": step(adds_one, {"number": 1}),
+        "second": step(holds_at_first, {"number": Of("first")}),
+        "third": step(adds_one, {"number": Of("second")}),
+    }
+    return held(project, project.pipeline(steps), *options)
+
+
+def held(project: Project, pipeline: Path, *options: str) -> Under:
+    under = project.start("run", str(pipeline), "--name", "r", *options)
+    eventually((project.playground / "holding").exists)
+    return under
+
+
+@contextmanager
+def silent_index() -> Iterator[str]:
+    """The address of a package index that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/simple"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_run_leaves_nothing_and_says_how_to_go_on(project: Project, number: signal.Signals) -> None:
+    under = running(project)
+    under.send(number)
+    done = under.wait()
+    assert project.processes() == {}
+    assert done.code == 130
+    assert done.said == ["stopped; go on with: spotwright resume r"]
+    assert project.show()["status"] == "stopped"
+    assert project.causes("second") == ["cancelled"]
+
+
+def test_a_stopped_run_goes_on_where_it_was(project: Project) -> None:
+    under = running(project)
+    under.send(signal.SIGINT)
+    under.wait()
+    assert project.spotwright("resume", "r").code == 0
+    assert project.show()["outputs"]["third.Output"]["value"] == 3
+    assert [project.causes(task) for task in ("first", "second", "third")] == [
+        ["succeeded"],
+        ["cancelled", "succeeded"],
+        ["succeeded"],
+    ]
+    assert_sound(project)
+
+
+def test_an_attempt_has_time_to_save_when_its_run_is_stopped(project: Project) -> None:
+    under = held(project, project.pipeline({"it": step(saves_when_told)}))
+    under.send(signal.SIGINT)
+    assert under.wait().code == 130
+    assert [line["what"] for line in project.ledger()] == ["told", "saved"]
+
+
+def test_a_second_ctrl_c_waits_for_nobody(project: Project) -> None:
+    project.config(STUBBORN)
+    under = held(project, project.pipeline({"it": step(never_ends)}))
+    under.send(signal.SIGINT)
+    eventually(lambda: "halt" in project.kinds())
+    asked = time.monotonic()
+    under.send(signal.SIGINT)
+    assert under.wait().code == 130
+    assert time.monotonic() - asked < 5  # the first alone waits for ten seconds
+
+
+def test_a_signal_to_the_whole_group_as_a_terminal_sends_it_stops_as_cleanly(project: Project) -> None:
+    under = running(project)
+    for pid in [under.pid, *(pid for pid in project.processes() if os.getpgid(pid) == os.getpgid(under.pid))]:
+        os.kill(pid, signal.SIGINT)
+    assert under.wait().code == 130
+    assert project.causes("second") == ["cancelled"]
+
+
+def test_ctrl_c_while_packages_are_installed_stops_the_installer_too(project: Project) -> None:
+    with silent_index() as index:
+        project.extra |= {"PIP_INDEX_URL": index, "PIP_RETRIES": "0", "UV_DEFAULT_INDEX": index}
+        pipeline = project.pipeline({"it": step(adds_one, {"number": 1}, packages=["nothing-of-this-name"])})
+        under = project.start("run", str(pipeline), "--name", "r")
+        eventually(lambda: any("install" in command for command in project.processes().values()))
+        under.send(signal.SIGINT)
+        assert under.wait().code == 130
+    assert project.processes() == {}
+
+
+def test_kill_9_while_packages_are_installed_is_survived(project: Project) -> None:
+    with silent_index() as index:
+        project.extra |= {"PIP_INDEX_URL": index, "PIP_RETRIES": "0", "UV_DEFAULT_INDEX": index}
+        pipeline = project.pipeline({"it": step(adds_one, {"number": 1}, packages=["nothing-of-this-name"])})
+        under = project.start("run", str(pipeline), "--name", "r")
+        eventually(lambda: any("install" in command for command in project.processes().values()))
+        under.kill()
+        assert project.spotwright("cancel", "r").code == 0
+    assert project.processes() == {}
+
+
+def test_cancel_from_another_process_ends_the_run_and_waits_until_nothing_runs(project: Project) -> None:
+    under = running(project)
+    done = project.spotwright("cancel", "r")
+    assert (done.code, done.out) == (0, "run r: cancelled\n")
+    assert [pid for pid in project.processes() if pid != under.pid] == []
+    assert under.wait().code == 130
+    assert project.show()["status"] == "cancelled"
+    assert project.causes("second") == ["cancelled"]
+
+
+def test_cancel_ends_what_a_dead_engine_left_running(project: Project) -> None:
+    running(project).kill()
+    assert project.processes() != {}
+    done = project.spotwright("cancel", "r", "--json")
+    assert done.code == 0
+    assert done.json()["status"] == "cancelled"
+    assert project.processes() == {}
+    assert project.noted("start", "third") == []
+
+
+def test_a_cancelled_run_can_be_resumed(project: Project) -> None:
+    running(project).kill()
+    project.spotwright("cancel", "r")
+    assert project.spotwright("resume", "r").code == 0
+    assert project.noted("start", "first") == [1]
+    assert_sound(project)
+
+
+def test_a_run_that_has_ended_cannot_be_cancelled(project: Project) -> None:
+    assert project.run(project.pipeline({"it": step(adds_one, {"number": 1})})).code == 0
+    done = project.spotwright("cancel", "r")
+    assert (done.code, done.said) == (2, ["spotwright: run r has ended already: it succeeded"])
+
+
+def test_ctrl_c_while_a_pipeline_is_compiled_says_nothing_and_starts_nothing(project: Project) -> None:
+    pipeline = project.write("slow.py", "import pathlib, time\npathlib.Path('compiling').touch()\ntime.sleep(60)\n")
+    under = project.start("run", str(pipeline))
+    eventually((project.folder / "compiling").exists)
+    for pid in project.processes():
+        os.kill(pid, signal.SIGINT)
+    done = under.wait()
+    assert (done.code, done.out, done.err.strip()) == (130, "", "")
+    assert not project.state.exists()
