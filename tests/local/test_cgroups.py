@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.local.lab import Lab, until
+from tests.local.lab import Lab
 
 from spotwright.local import cgroups
 from spotwright.local.processes import Started
@@ -15,9 +15,12 @@ needs_groups = pytest.mark.skipif(cgroups.parent() is None, reason="no control g
 GREEDY = "def work():\n    kept = [bytearray(2**20) for _ in range(512)]\n"
 
 
-def groups() -> list[Path]:
-    parent = cgroups.parent()
-    return [] if parent is None else list(Path(parent.path).glob("spotwright-*"))
+def group_of(order: StartOrder) -> Path:
+    """Where the kernel shows the attempt's group."""
+    found = _group(order)
+    assert found is not None
+    version, parent, name = found
+    return Path(cgroups.Group(version, parent).child(name).path)
 
 
 @needs_groups
@@ -56,23 +59,25 @@ def test_a_greedy_component_harms_no_other(lab: Lab) -> None:
 
 
 @needs_groups
-def test_groups_are_removed_at_the_end(lab: Lab) -> None:
-    before = groups()
-    lab.play("def work():\n    pass\n", memory_limit=256 * 2**20)
-    until(lambda: groups() == before, "removal")
+def test_the_group_is_there_while_the_attempt_runs_and_gone_afterwards(lab: Lab) -> None:
+    order = lab.order(SLEEP, memory_limit=256 * 2**20)
+    lab.processes.order(order)
+    pid = lab.number("pid")
+    assert str(pid) in (group_of(order) / "cgroup.procs").read_text().split()
+    lab.wait_for(Started, order.key)
+    lab.processes.kill(order.key)
+    lab.end(order.key)
+    assert not group_of(order).exists()
 
 
 @needs_groups
 def test_the_group_of_a_killed_shim_is_removed(lab: Lab) -> None:
-    before = groups()
-    key = lab.start(
-        "import time\ndef work():\n    open('pid', 'w').write('1\\n')\n    time.sleep(600)\n", memory_limit=256 * 2**20
-    )
+    order = lab.order(SLEEP, memory_limit=256 * 2**20)
+    lab.processes.order(order)
     lab.number("pid")
-    assert len(groups()) == len(before) + 1
-    os.kill(lab.wait_for(Started, key).pid, 9)
-    lab.wait_for(object, key)
-    lab.turn_until(lambda: groups() == before, "removal")
+    os.kill(lab.wait_for(Started, order.key).pid, 9)
+    lab.wait_for(Ended, order.key)
+    assert not group_of(order).exists()
 
 
 def test_without_groups_a_limit_is_only_not_enforced(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,14 +87,11 @@ def test_without_groups_a_limit_is_only_not_enforced(lab: Lab, monkeypatch: pyte
     assert "not enforced" in cgroups.available()
 
 
-def test_without_a_limit_no_group_is_made(lab: Lab) -> None:
-    before = groups()
-    key = lab.start("import time\ndef work():\n    open('pid', 'w').write('1\\n')\n    time.sleep(600)\n")
-    lab.number("pid")
-    assert groups() == before
-    lab.wait_for(Started, key)
-    lab.processes.kill(key)
-    assert lab.end(key).oom_kills is None
+def test_without_a_limit_there_is_no_group(lab: Lab) -> None:
+    order = lab.order("def work():\n    pass\n")
+    lab.processes.order(order)
+    assert _group(order) is None
+    assert lab.end(order.key).oom_kills is None
 
 
 @needs_groups
