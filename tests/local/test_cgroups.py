@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.local.lab import Lab
+from tests.local.test_shim import SLEEP
 
 from spotwright.local import cgroups
-from spotwright.local.processes import Started
+from spotwright.local.processes import Ended, Started, StartOrder, _group
 
 needs_groups = pytest.mark.skipif(cgroups.parent() is None, reason="no control groups can be made here")
 GREEDY = "def work():\n    kept = [bytearray(2**20) for _ in range(512)]\n"
