@@ -29,9 +29,9 @@ class Compiled:
     warnings: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> str:
-        """Write it as one line of JSON that :meth:`from_json` reads back to an equal value."""
-        document = {
+    def to_data(self) -> dict[str, Any]:
+        """The value as JSON data, part of a larger document; not a copy."""
+        return {
             "ir": self.ir,
             "platform": self.platform,
             "source": self.source,
@@ -39,12 +39,20 @@ class Compiled:
             "warnings": list(self.warnings),
             "files": self.files,
         }
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+    def to_json(self) -> str:
+        """Write it as one line of JSON that :meth:`from_json` reads back to an equal value."""
+        return json.dumps(self.to_data(), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Compiled:
         """Read what :meth:`to_json` wrote. Raises ``ValueError`` or ``KeyError`` for anything else."""
-        document = json.loads(text)
+        return cls.from_data(json.loads(text))
+
+    @classmethod
+    def from_data(cls, document: Mapping[str, Any]) -> Compiled:
+        """The value from what :meth:`to_data` gave. Raises ``KeyError`` for anything else."""
+        _share_executors(document["ir"])
         return cls(
             ir=document["ir"],
             platform=document["platform"],
@@ -53,6 +61,14 @@ class Compiled:
             warnings=tuple(document["warnings"]),
             files=document["files"],
         )
+
+
+def _share_executors(ir: Mapping[str, Any]) -> None:
+    """Let equal executors be one object: the SDK writes one a task, each with the whole source of its component."""
+    executors = (ir.get("deploymentSpec") or {}).get("executors") or {}
+    known: dict[str, Any] = {}
+    for label, executor in executors.items():
+        executors[label] = known.setdefault(repr(executor), executor)
 
 
 def digests(paths: Iterable[str]) -> dict[str, str]:

@@ -60,7 +60,7 @@ def _no_run(*_: object, **__: object) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Compile and write the answer: ``{"compiled": text, "merged": [...]}`` or ``{"error": text}``."""
+    """Compile and write the answer: ``{"compiled": {...}, "merged": [...]}`` or ``{"error": text}``."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends this process without a word; the parent has its own
     file, result = Path(arguments[0]), Path(arguments[1])
     wanted = arguments[2] if len(arguments) > 2 else None
@@ -90,7 +90,7 @@ def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
     pipeline = _choose(file, module, wanted, left_out)
     said = [*left_out, *_outdated(file), *(_said(warning, file) for warning in heard if _concerns(warning))]
     compiled = sdk.to_compiled(pipeline, str(file), tuple(dict.fromkeys(said)))
-    return {"compiled": compiled.to_json(), "merged": merged_executors(compiled.ir), "files": files}
+    return {"compiled": compiled.to_data(), "merged": merged_executors(compiled.ir), "files": files}
 
 
 def _files_of_user(opened: Iterable[str]) -> list[str]:
@@ -106,7 +106,7 @@ def _files_of_user(opened: Iterable[str]) -> list[str]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    return {"compiled": read_compiled(file).to_json(), "merged": []}
+    return {"compiled": read_compiled(file).to_data(), "merged": []}
 
 
 def _import(file: Path) -> tuple[ModuleType, list[str]]:

@@ -59,7 +59,7 @@ def _compile(file: Path, pipeline: str | None, python: str) -> Compiled:
         if "error" in answer:
             raise PipelineError(answer["error"])
         if not answer["merged"]:
-            compiled = Compiled.from_json(answer["compiled"])
+            compiled = Compiled.from_data(answer["compiled"])
             return replace(compiled, files=digests([str(file), *answer.get("files", ())]))
     raise _shared(str(file), answer["merged"][0])
 

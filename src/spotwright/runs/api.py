@@ -146,7 +146,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
     """
     compiled = load(Path(pipeline)) if isinstance(pipeline, str | Path) else compile_function(pipeline)
     request = {
-        "compiled": json.loads(compiled.to_json()),
+        "compiled": compiled.to_data(),
         "arguments": dict(arguments or {}),
         "config": str(Path(config).absolute()) if config is not None else None,
         "seed": seed,

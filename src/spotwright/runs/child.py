@@ -68,7 +68,7 @@ def main() -> int:
             out.say(run=folder.name)
             resume(folder, lambda text: out.say(line=text), observers, mended=not request["as_compiled"])
         else:
-            start(prepare(Compiled.from_json(json.dumps(request["compiled"])), _options(request)), observers)
+            start(prepare(Compiled.from_data(request["compiled"]), _options(request)), observers)
     except SpotwrightError as error:
         kind = "state" if isinstance(error, StateError) else "pipeline" if isinstance(error, PipelineError) else "input"
         out.say(**({"line": f"the run stopped: {error}"} if begun else {"error": str(error), "kind": kind}))

@@ -78,7 +78,7 @@ def traces_of(config: Config, taken_every: float | None) -> dict[str, Trace]:
 def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
     """Write one version of the plan. Raises :class:`StateError` where it cannot be written."""
     document: dict[str, Any] = {
-        "compiled": json.loads(stored.compiled.to_json()),
+        "compiled": stored.compiled.to_data(),
         "config": {"text": stored.config.text, "path": stored.config.path},
         "taken_every": stored.taken_every,
         "policy": dict(stored.policy),
@@ -98,7 +98,7 @@ def load_plans(folder: RunFolder) -> list[StoredPlan]:
     for path in folder.plans():
         try:
             document = json.loads(path.read_bytes())
-            compiled = Compiled.from_json(json.dumps(document["compiled"]))
+            compiled = Compiled.from_data(document["compiled"])
             text, name = document["config"]["text"], document["config"]["path"]
             traces = {pool: Trace(gap, tuple(counts)) for pool, (gap, counts) in document["traces"].items()}
         except (OSError, ValueError, KeyError) as error:
