@@ -7,7 +7,7 @@ document that nobody places costs its parsing and nothing more. Paths are tuples
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -54,7 +54,11 @@ class Document:
         for step in path:
             if isinstance(node, yaml.MappingNode) and isinstance(step, str):
                 node = self._entries(node).get(step, (None, None))[1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and -len(node.value) <= step < len(node.value):
+            elif (
+                isinstance(node, yaml.SequenceNode)
+                and isinstance(step, int)
+                and -len(node.value) <= step < len(node.value)
+            ):
                 node = node.value[step]
             else:
                 return None
@@ -83,7 +87,9 @@ class Document:
 
     def problem(self, path: Path, text: str) -> ManifestError:
         """An error at a path."""
-        return ManifestError(f"{self.file}:{self.line(path)}: {show(path)}: {text}" if path else f"{self.file}:{self.line(path)}: {text}")
+        return ManifestError(
+            f"{self.file}:{self.line(path)}: {show(path)}: {text}" if path else f"{self.file}:{self.line(path)}: {text}"
+        )
 
     def aliased(self, path: Path) -> int | None:
         """The line of the anchor where a value on the way to ``path`` is shared with another place; else ``None``."""
@@ -128,7 +134,9 @@ class Document:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._at(key, "a key must be a text; a template marker such as {{...}} needs quotes")
             if key.value in own:
-                raise self._at(key, f"the key {key.value!r} stands here and on line {own[key.value][0].start_mark.line + 1}")
+                raise self._at(
+                    key, f"the key {key.value!r} stands here and on line {own[key.value][0].start_mark.line + 1}"
+                )
             own[key.value] = (key, value)
         self._nodes.append(node)
         self._values[-id(node)] = entries = {**merged, **own}
@@ -177,7 +185,9 @@ def parse(text: str, file: str) -> list[Document]:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
-            raise ManifestError(f"{file}:{line}: not valid YAML: {error.problem or error.context}{_hint(text, line)}") from error
+            raise ManifestError(
+                f"{file}:{line}: not valid YAML: {error.problem or error.context}{_hint(text, line)}"
+            ) from error
         except yaml.YAMLError as error:
             raise ManifestError(f"{file}: not valid YAML: {error}") from error
         except RecursionError as error:
@@ -222,5 +232,3 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-

@@ -146,9 +146,7 @@ class Editor:
 def value_at(value: Any, path: Path, default: Any = None) -> Any:
     """What stands at a path of plain data; ``default`` where nothing does."""
     for step in path:
-        if isinstance(value, Mapping) and step in value:
-            value = value[step]
-        elif isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
+        if (isinstance(value, Mapping) and step in value) or (isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)):
             value = value[step]
         else:
             return default

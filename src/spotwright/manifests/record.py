@@ -84,7 +84,9 @@ def placed_text(editor: Editor, at: Path = AT) -> str:
     }
     written = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
     if len(written.encode()) > MAX_RECORD:
-        raise document.problem(at[:-2], f"the record of {len(rest)} edits is larger than {MAX_RECORD} bytes: split the object")
+        raise document.problem(
+            at[:-2], f"the record of {len(rest)} edits is larger than {MAX_RECORD} bytes: split the object"
+        )
     whole = Splice(record_change.at, record_change.text.replace(token, flow(written), 1), record_change.old)
     text = apply(document.text, [whole if edit is record_edit else change for edit, change in pairs])
     annotations[at[-1]] = written  # also in the value of the edit that made the mapping, which is the same object
@@ -189,7 +191,11 @@ def _removal(document: Document, kind: str, path: Path, old: str, digests: list[
     if kind == "extend":
         items = present if isinstance(present, list) else []
         found = [index for index, item in enumerate(items) if _value_digest(item) in digests]
-        return Removal(path, tuple(found)) if len(found) == len(digests) else "was changed since it was placed, and is left"
+        return (
+            Removal(path, tuple(found))
+            if len(found) == len(digests)
+            else "was changed since it was placed, and is left"
+        )
     if _value_digest(present) != digests[0]:
         return "was changed since it was placed, and is left"
     if kind == "replace":

@@ -90,8 +90,11 @@ def _into_mapping(document: Document, edit: Edit) -> Splice:
 
 
 def _uncommented(document: Document, keys: Sequence[yaml.Node]) -> yaml.Node:
-    """The first key without a comment above it, so that a comment stays with the key it speaks of; else the first."""
-    for key in keys:
+    """The first key without a comment above it, so that a comment stays with the key it speaks of; else the first.
+
+    The second key comes before the first: a container's ``name`` is read at the beginning.
+    """
+    for key in [*keys[1:], keys[0]]:
         line_start = document.text.rfind("\n", 0, key.start_mark.index) + 1
         before = document.text[:line_start].rstrip("\r\n").rpartition("\n")[2].strip()
         if not before.startswith("#"):
@@ -150,4 +153,6 @@ def _scalar(value: Any) -> str:
     """A scalar that every YAML reader takes for what it is: plain where that is plain to see, else JSON."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
+    if isinstance(value, str) and '"' in value and value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
     return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,95 @@
+"""By which labels pools are told apart: the expressions that stand for "spot", "on-demand", or "one of these pools".
+
+Nothing is assumed about a cluster but what the configuration and the providers' facts say: a label is used only if every pool
+that is meant carries it and none of the others does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from spotwright import clouds
+from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
+from spotwright.errors import ConfigError
+from spotwright.model.pools import Pool
+
+__all__ = ["Expression", "capacity_expressions", "names_expression"]
+
+Expression = dict[str, Any]
+"""A node selector requirement as Kubernetes writes it: key, operator, values."""
+
+_CAPACITY_KEYS = (
+    "kubernetes.azure.com/scalesetpriority",
+    "cloud.google.com/gke-spot",
+    "eks.amazonaws.com/capacityType",
+    "karpenter.sh/capacity-type",
+)
+
+
+def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: bool) -> list[Expression]:
+    """The conditions, all of which must hold, that mean spot (or on-demand) nodes of the pools in use.
+
+    Raises :class:`ConfigError` where no label tells them from the other kind.
+    """
+    meant = [pool for pool in used if pool.is_spot is spot]
+    others = [pool for pool in every if pool.is_spot is not spot]
+    if not meant or not others:
+        return _positive(meant, others)[:1]
+    positive = _positive(meant, others)
+    if positive:
+        return positive[:1]
+    negative = list(_negative(meant, others))
+    if negative:
+        return negative
+    kind = "spot" if spot else "on-demand"
+    names = ", ".join(pool.name for pool in meant)
+    raise ConfigError(
+        f"no label tells the {kind} pools ({names}) from the others: give them one under labels: in spotwright.yaml"
+    )
+
+
+def names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[Expression]:
+    """The condition that means exactly these pools; none where they are all there is.
+
+    Raises :class:`ConfigError` where no label tells them from the others.
+    """
+    others = [pool for name, pool in pools.items() if name not in {p.name for p in used}]
+    if not others:
+        return []
+    positive = _positive(used, others)
+    if positive:
+        return positive[:1]
+    names = ", ".join(pool.name for pool in used)
+    raise ConfigError(
+        f"no label tells the pools {names} from the others: give them one under labels: in spotwright.yaml"
+    )
+
+
+def _positive(meant: Sequence[Pool], others: Sequence[Pool]) -> list[Expression]:
+    """Labels that every meant pool carries with values that no other pool has, the best known first."""
+    if not meant:
+        return []
+    labels = [clouds.labels(pool) for pool in meant]
+    foreign = [clouds.labels(pool) for pool in others]
+    found = []
+    for key in sorted(set.intersection(*(set(one) for one in labels)), key=_preference):
+        values = list(dict.fromkeys(one[key] for one in labels))
+        if key not in (INSTANCE_TYPE, ZONE) and not any(one.get(key) in values for one in foreign):
+            found.append({"key": key, "operator": "In", "values": values})
+    return found
+
+
+def _negative(meant: Sequence[Pool], others: Sequence[Pool]) -> Iterator[Expression]:
+    """Labels of the others that no meant pool carries: together they keep the others out."""
+    mine = [clouds.labels(pool) for pool in meant]
+    left = list(others)
+    for key in _CAPACITY_KEYS:
+        values = list(dict.fromkeys(v for pool in left if (v := clouds.labels(pool).get(key)) is not None))
+        if values and not any(one.get(key) in values for one in mine):
+            left = [pool for pool in left if clouds.labels(pool).get(key) is None]
+            yield {"key": key, "operator": "NotIn", "values": values}
+
+
+def _preference(key: str) -> tuple[int, str]:
+    return (_CAPACITY_KEYS.index(key) if key in _CAPACITY_KEYS else len(_CAPACITY_KEYS), key)

@@ -1,0 +1,168 @@
+"""What a kind's module is given: the object's editor, the policy, what else is in the input, and where to say things.
+
+A module of :mod:`spotwright.manifests.kinds` never touches text or files. It reads through the editor, asks for the policy of
+a role, calls the shared rules (:mod:`spotwright.manifests.pods`) and adds what its kind needs; what a person should know it says
+as a finding.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from spotwright.config import Config
+from spotwright.errors import ConfigError
+from spotwright.manifests.documents import Document, ManifestError, Path
+from spotwright.manifests.edits import Editor
+from spotwright.model.policy import Layer, Policy, Spot, resolve
+from spotwright.model.policy_values import PolicyValueError, check, parse_policy
+
+__all__ = ["Context", "Finding", "Level", "Options", "RoleReport", "name_of"]
+
+SPOT_LABEL = "spotwright.dev/spot"
+POLICY_ANNOTATION = "spotwright.dev/policy"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    NOTE = "note"  # good to know
+    WARNING = "warning"  # something will not be as one might expect
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something a person should know, with its place."""
+
+    level: Level
+    file: str
+    line: int
+    path: Path
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.level}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for beside the policy."""
+
+    replace_retries: bool = False
+
+
+@dataclass(slots=True)
+class RoleReport:
+    """What ``explain`` says of one role: pools in order with the reason, and what an interruption does there."""
+
+    name: str
+    policy_path: str
+    line: int
+    policy: Policy
+    pools: tuple[str, ...]
+    refusals: Mapping[str, str]
+    after_interruption: str = ""
+    frozen: str = ""  # what the API server will not change on a live object
+
+
+Find = Callable[[str, str, str | None], Document | None]
+"""Looks for a document by kind, name and namespace, in the same input and in what ``--with`` gives."""
+
+
+@dataclass(slots=True)
+class Context:
+    """One object under way. ``base`` is where it stands in its document: ``()``, an item of a list, or a Katib trial."""
+
+    editor: Editor
+    config: Config
+    find: Find
+    options: Options = field(default_factory=Options)
+    base: Path = ()
+    owner: str = ""  # the policy path of the object around it (a Katib experiment)
+    findings: list[Finding] = field(default_factory=list)
+    roles: list[RoleReport] = field(default_factory=list)
+
+    def at(self, *steps: str | int) -> Path:
+        """A path inside the object."""
+        return (*self.base, *steps)
+
+    def get(self, *steps: str | int, default: Any = None) -> Any:
+        """A value inside the object, edits included."""
+        return self.editor.get(self.at(*steps), default)
+
+    def inside(self, *steps: str | int, owner: str = "") -> Context:
+        """The context of an object that stands inside this one; findings and reports are shared."""
+        return Context(
+            self.editor,
+            self.config,
+            self.find,
+            self.options,
+            self.at(*steps),
+            owner or self.owner,
+            self.findings,
+            self.roles,
+        )
+
+    @property
+    def name(self) -> str:
+        """The object's name in policies: that of the owner where it has none of its own."""
+        own = name_of(self.get("metadata", default={}))
+        return own or self.owner or str(self.get("kind", default="object")).lower()
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether Kueue admits the object: the order of its flavors then decides where it goes."""
+        return QUEUE_LABEL in (self.get("metadata", "labels", default=None) or {})
+
+    def say(self, level: Level, path: Path, text: str) -> None:
+        """Note a finding at a path of the document; the same text at the same line is said once."""
+        finding = Finding(level, self.editor.document.file, self.editor.document.line(path), path, text)
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+    def problem(self, path: Path, text: str) -> ManifestError:
+        """An error at a path of the document."""
+        return self.editor.problem(path, text)
+
+    def policy(self, path: str, *, stays: str = "") -> Policy:
+        """The policy of one role by its path (``mnist/worker``).
+
+        Precedence: ``policy.tasks``, then what the object says itself (label ``spotwright.dev/spot``, annotation
+        ``spotwright.dev/policy``), then ``stays`` (why a role is kept on on-demand by default), then ``policy.default``.
+        """
+        default, tasks = self.config.layers_for(path)
+        layers: list[Layer] = [*default]
+        if stays:
+            layers.append(Layer(stays, {"spot": Spot.NEVER}))
+        said = self._said()
+        layers += [said] if said is not None else []
+        layers += tasks
+        policy = resolve(layers)
+        problems = [] if stays else check(policy, layers)
+        if problems:
+            raise ConfigError(f"policy of {path}: {problems[0]}")
+        return policy
+
+    def _said(self) -> Layer | None:
+        labels = self.get("metadata", "labels", default=None) or {}
+        annotations = self.get("metadata", "annotations", default=None) or {}
+        source = f"{self.editor.document.file}:{self.editor.document.line(self.at('metadata'))}"
+        try:
+            if POLICY_ANNOTATION in annotations:
+                return parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)
+            if SPOT_LABEL in labels:
+                return parse_policy({"spot": labels[SPOT_LABEL]}, source)
+        except (PolicyValueError, ValueError) as error:
+            raise self.problem(self.at("metadata"), f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
+        return None
+
+
+def name_of(metadata: Any) -> str:
+    """The name in an object's metadata; of a ``generateName`` what stands before the dash."""
+    if not isinstance(metadata, Mapping):
+        return ""
+    return str(metadata.get("name") or str(metadata.get("generateName") or "").rstrip("-") or "")

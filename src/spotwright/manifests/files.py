@@ -1,0 +1,144 @@
+"""Whole files placed, taken apart and explained: text in, text out, every object by its kind.
+
+Objects are placed one after another in the text that the one before left, so that every edit is made at marks that are true.
+A file comes out whole or not at all: whatever is wrong with one object, nothing of the file is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spotwright.config import Config
+from spotwright.manifests.context import Context, Finding, Level, Options, RoleReport, name_of
+from spotwright.manifests.documents import MISSING, Document, Path, parse
+from spotwright.manifests.edits import Editor
+from spotwright.manifests.kinds import find_kind
+from spotwright.manifests.record import ANNOTATION, is_placed, placed_text, reserve, unplaced
+
+__all__ = ["Placement", "References", "place_text", "unplace_text"]
+
+_BOM = "\ufeff"
+
+
+@dataclass(slots=True)
+class Placement:
+    """What became of a file: its text, what a person should know, and the roles that were placed."""
+
+    text: str
+    findings: list[Finding] = field(default_factory=list)
+    roles: list[RoleReport] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class References:
+    """What documents may refer to: those of the same input, then those of ``--with``."""
+
+    documents: list[Document] = field(default_factory=list)
+
+    def find(self, kind: str, name: str, namespace: str | None = None) -> Document | None:
+        """The first document of a kind and name; one without a namespace matches any."""
+        for document in self.documents:
+            metadata = document.get(("metadata",), {})
+            if (
+                document.get(("kind",), None) != kind
+                or not isinstance(metadata, Mapping)
+                or metadata.get("name") != name
+            ):
+                continue
+            if namespace is None or metadata.get("namespace") in (None, namespace):
+                return document
+        return None
+
+
+def place_text(
+    text: str, file: str, config: Config, references: References | None = None, options: Options | None = None
+) -> Placement:
+    """Place every object of a file that has a known kind. Raises :class:`ManifestError`; then nothing is to be written.
+
+    An object that was placed before is taken apart first, so that placing twice is placing once.
+    """
+    found = unplace_text(text, file)
+    result = Placement(found.text, found.findings)
+    bom, body = (_BOM, result.text[1:]) if result.text.startswith(_BOM) else ("", result.text)
+    documents = parse(body, file)
+    known = References([*documents, *(references.documents if references is not None else [])])
+    for document, base in [(one.index, base) for one in documents for base in _objects(one)]:
+        now = next(one for one in parse(body, file) if one.index == document)
+        body = _place_object(now, base, result, _Work(config, known, options or Options()))
+    result.text = bom + body
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    config: Config
+    references: References
+    options: Options
+
+
+def _place_object(document: Document, base: Path, result: Placement, work: _Work) -> str:
+    api_version, kind = document.get((*base, "apiVersion"), ""), document.get((*base, "kind"), "")
+    place = find_kind(str(api_version), str(kind))
+    if place is None:
+        _pass_through(document, base, result, str(api_version), str(kind))
+        return document.text
+    editor = Editor(document)
+    at = (*base, "metadata", "annotations", ANNOTATION)
+    reserve(editor, at)
+    ctx = Context(
+        editor, work.config, work.references.find, work.options, base, findings=result.findings, roles=result.roles
+    )
+    place(ctx)
+    if len(editor.edits) == 1 and not _has_more(editor, at):
+        return document.text  # nothing to add, so nothing to record
+    return placed_text(editor, at)
+
+
+def _has_more(editor: Editor, at: Path) -> bool:
+    """Whether the first edit holds more than the record's own place (annotations of the same object)."""
+    annotations = editor.get(at[:-1]) or {}
+    original = editor.document.get(at[:-1])
+    return len(annotations) > len(original if isinstance(original, dict) else {}) + 1
+
+
+def _pass_through(document: Document, base: Path, result: Placement, api_version: str, kind: str) -> None:
+    if not kind:
+        return
+    name = name_of(document.get((*base, "metadata"), {}))
+    text = f"{kind} {name} ({api_version}): no kind that is placed; it passes through untouched"
+    result.findings.append(Finding(Level.NOTE, document.file, document.line((*base, "kind")), (*base, "kind"), text))
+
+
+def _objects(document: Document) -> Iterator[Path]:
+    """Where the objects of a document stand: itself, or the items of a ``List``."""
+    kind = document.get(("kind",), None)
+    items = document.get(("items",), MISSING) if isinstance(kind, str) and kind.endswith("List") else MISSING
+    if isinstance(items, Sequence):
+        for index in range(len(items)):
+            yield ("items", index)
+    elif isinstance(document.get((), None), Mapping):
+        yield ()
+
+
+def unplace_text(text: str, file: str) -> Placement:
+    """Take out of a file what was placed; the same bytes where nobody touched it since, else an equal document, and said."""
+    result = Placement(text)
+    bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+    if ANNOTATION not in body:
+        return result
+    for index, base in reversed([(one.index, base) for one in parse(body, file) for base in _objects(one)]):
+        document = next(one for one in parse(body, file) if one.index == index)
+        at = (*base, "metadata", "annotations", ANNOTATION)
+        if not is_placed(document, at):
+            continue
+        done = unplaced(document, at)
+        body = done.text
+        line = document.line(at)
+        for left in done.left:
+            result.findings.append(Finding(Level.WARNING, file, line, at, left))
+        if not done.exact:
+            text_ = "was written anew by another tool since it was placed: equal now, but not the same bytes"
+            result.findings.append(Finding(Level.NOTE, file, line, at, text_))
+    result.text = bom + body
+    return result

@@ -1,0 +1,226 @@
+"""The shared rules of a placed pod: tolerations, affinity, grace period, annotations, environment.
+
+Every kind calls :func:`place_pod` for each of its roles. The rules add and never drop: tolerations are united, the affinity is
+joined to every term that is there (terms are alternatives, so a condition counts only if each of them has it), and what
+contradicts the user's own words is refused with both lines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spotwright import clouds
+from spotwright.manifests.affinity import capacity_expressions, names_expression
+from spotwright.manifests.context import POLICY_ANNOTATION, SPOT_LABEL, Context, Level, RoleReport
+from spotwright.manifests.documents import Path
+from spotwright.manifests.podspec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
+from spotwright.model.policy import BUILT_IN, Policy
+from spotwright.model.pools import Pool, Provider
+from spotwright.scheduling.ladder import Ladder, Work, build
+
+__all__ = ["NOTICE_PORT", "Placed", "Role", "place_pod"]
+
+NOTICE_PORT = 8788
+"""Where ``spotwright node-agent`` answers on every node unless it is told otherwise."""
+
+_RESERVE = 5  # seconds between the end of the grace period and the moment the node goes, for the kubelet's own work
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One kind of pod of an object. ``spec`` is the path of its pod spec, ``template`` that of what holds its metadata.
+
+    ``path`` names it in policies; ``stays`` says why it is kept on on-demand unless the user says otherwise; ``holder`` is
+    true for objects that carry tolerations and affinity but are no pod specs (Argo), where nothing else can be set.
+    """
+
+    name: str
+    path: str
+    spec: Path
+    template: Path | None
+    stays: str = ""
+    holder: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What was decided for a role; ``ladder`` is empty where nobody said anything about spot."""
+
+    policy: Policy
+    ladder: Ladder
+    report: RoleReport
+
+    @property
+    def on_spot(self) -> bool:
+        """Whether an interruption can happen to it."""
+        return any(rung.spot for rung in self.ladder.rungs)
+
+
+def place_pod(ctx: Context, role: Role) -> Placed:
+    """Place the pods of one role and report it. Raises :class:`ManifestError` where they fit no pool."""
+    policy = ctx.policy(role.path, stays=role.stays)
+    work = Work({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
+    ladder = build(work, policy, ctx.config.pools)
+    pools = tuple(name for rung in ladder.rungs for name in rung.pools)
+    report = RoleReport(role.name, role.path, ctx.editor.document.line(role.spec), policy, pools, ladder.refusals)
+    ctx.roles.append(report)
+    if policy.spot is None:
+        return Placed(policy, Ladder(()), report)
+    if not ladder.rungs:
+        raise ctx.problem(role.spec, _fits_nowhere(role, policy, ladder))
+    if ladder.note:
+        ctx.say(Level.WARNING, role.spec, f"{role.name}: {ladder.note}")
+    placed = Placed(policy, ladder, report)
+    used = [ctx.config.pools[name] for name in pools]
+    _tolerate(ctx, role, ladder)
+    _attract(ctx, role, placed, used)
+    if not role.holder:
+        _limit_grace(ctx, role, placed, used)
+        _tell_the_code(ctx, role, placed)
+        if policy.image_pull_secrets:
+            ctx.editor.extend((*role.spec, "imagePullSecrets"), [{"name": name} for name in policy.image_pull_secrets])
+    if role.template is not None:
+        _mark(ctx, role.template, placed, used)
+    return placed
+
+
+def _fits_nowhere(role: Role, policy: Policy, ladder: Ladder) -> str:
+    reasons = "; ".join(f"{pool}: {why}" for pool, why in ladder.refusals.items())
+    said = f"spot: {policy.spot} ({policy.sources['spot']})"
+    return f"{role.name} fits no pool with {said}: {reasons}"
+
+
+def _tolerate(ctx: Context, role: Role, ladder: Ladder) -> None:
+    wanted = [toleration for rung in ladder.rungs for toleration in rung.tolerations]
+    items = []
+    for toleration in dict.fromkeys(wanted):
+        item: dict[str, object] = {"key": toleration.key, "operator": "Equal" if toleration.value else "Exists"}
+        if toleration.value:
+            item["value"] = toleration.value
+        item["effect"] = toleration.effect
+        items.append(item)
+    ctx.editor.extend((*role.spec, "tolerations"), items)
+
+
+def _attract(ctx: Context, role: Role, placed: Placed, used: Sequence[Pool]) -> None:
+    """Node affinity by the ladder: required for one kind of capacity, preferred for both, none under Kueue."""
+    if ctx.is_queued:
+        ctx.say(
+            Level.NOTE, role.spec, f"{role.name}: Kueue decides by the order of its flavors, so no affinity is added"
+        )
+        return
+    policy = placed.policy
+    all_pools = tuple(ctx.config.pools.values())
+    if policy.ladder is not None:
+        for expression in names_expression(used, ctx.config.pools):
+            _require(ctx, role, expression)
+    kinds = {pool.is_spot for pool in used}
+    if len(kinds) == 1:
+        for expression in capacity_expressions(used, all_pools, spot=kinds == {True}):
+            _require(ctx, role, expression)
+        return
+    if all(pool.provider is Provider.KARPENTER for pool in used):
+        _require(ctx, role, {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]})
+        return
+    _prefer(ctx, role, used, all_pools)
+
+
+def _require(ctx: Context, role: Role, expression: dict[str, object]) -> None:
+    """Join a condition to every required term; the terms are alternatives, so a new one beside them would allow more."""
+    terms = (*role.spec, *REQUIRED_TERMS)
+    present = ctx.editor.get(terms)
+    if not present:
+        ctx.editor.add(terms, [{"matchExpressions": [expression]}])
+        return
+    for index in range(len(present)):
+        ctx.editor.extend((*terms, index, "matchExpressions"), [expression])
+
+
+def _prefer(ctx: Context, role: Role, used: Sequence[Pool], all_pools: Sequence[Pool]) -> None:
+    expressions = capacity_expressions([pool for pool in used if pool.is_spot], all_pools, spot=True)
+    items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in expressions]
+    ctx.editor.extend((*role.spec, *PREFERRED_TERMS), items)
+    if ctx.config.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler":
+        ctx.say(
+            Level.WARNING,
+            role.spec,
+            f"{role.name}: the cluster autoscaler passes over preferred affinity when it chooses a pool to grow; give it "
+            "the expander 'priority' with the spot pools first (spotwright explain prints it)",
+        )
+
+
+def _limit_grace(ctx: Context, role: Role, placed: Placed, used: Sequence[Pool]) -> None:
+    """Keep the grace period within the shortest notice of its spot pools."""
+    notices = [_notice_of_pods(pool) for pool in used if pool.is_spot]
+    if not notices:
+        return
+    path = (*role.spec, "terminationGracePeriodSeconds")
+    limit = max(1, int(min(notices) - _RESERVE))
+    given = ctx.editor.get(path)
+    said = placed.policy.sources.get("grace_period") != BUILT_IN.source
+    if given is not None:
+        if isinstance(given, int) and given > min(notices):
+            text = f"{role.name}: a grace period of {given}s is longer than the notice of {min(notices):g}s; it will be cut"
+            ctx.say(Level.WARNING, path, text)
+        return
+    wanted = int(placed.policy.grace_period)
+    if said or wanted > limit:
+        ctx.editor.add(path, min(wanted, limit))
+
+
+def _notice_of_pods(pool: Pool) -> float:
+    """How much of a pool's notice a pod gets: GKE's kubelet keeps 15 of the 30 seconds for its own pods."""
+    return (
+        pool.notice / 2
+        if pool.provider is Provider.GKE and pool.notice <= clouds.default_notice(Provider.GKE)
+        else pool.notice
+    )
+
+
+def _tell_the_code(ctx: Context, role: Role, placed: Placed) -> None:
+    """The environment of the design, in every container."""
+    env = _environment(role, placed.policy)
+    for index, container in enumerate(ctx.editor.get((*role.spec, "containers")) or ()):
+        known = {item.get("name") for item in container.get("env") or () if isinstance(item, dict)}
+        path = (*role.spec, "containers", index, "env")
+        ctx.editor.extend(path, [item for item in env if item["name"] not in known])
+
+
+def _environment(role: Role, policy: Policy) -> list[dict[str, object]]:
+    """Names by field path, so that indexes and iterations of one template stay apart."""
+    env: list[dict[str, object]] = [
+        {"name": "SPOTWRIGHT_TASK", "value": role.path},
+        {"name": "SPOTWRIGHT_ATTEMPT", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "SPOTWRIGHT_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+        {"name": "SPOTWRIGHT_NOTICE_URL", "value": f"http://$(SPOTWRIGHT_HOST):{NOTICE_PORT}/notice"},
+    ]
+    if policy.checkpoint is not None:
+        env.append({"name": "SPOTWRIGHT_CHECKPOINT", "value": policy.checkpoint})
+    return env
+
+
+def _mark(ctx: Context, template: Path, placed: Placed, used: Sequence[Pool]) -> None:
+    """The label and the policy on the pod, and the annotations that keep autoscalers from moving it without need."""
+    spot = str(placed.policy.spot)
+    metadata = (*template, "metadata")
+    _add_new(ctx, (*metadata, "labels", SPOT_LABEL), spot)
+    said = {
+        "spot": spot,
+        "interruptions": {"max": placed.policy.max_interruptions},
+        "errors": {"retries": placed.policy.retries},
+    }
+    _add_new(ctx, (*metadata, "annotations", POLICY_ANNOTATION), json.dumps(said, separators=(",", ":")))
+    if not placed.on_spot:
+        return
+    if any(pool.provider is Provider.KARPENTER for pool in used):
+        _add_new(ctx, (*metadata, "annotations", "karpenter.sh/do-not-disrupt"), "true")
+    if ctx.config.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler":
+        _add_new(ctx, (*metadata, "annotations", "cluster-autoscaler.kubernetes.io/safe-to-evict"), "false")
+
+
+def _add_new(ctx: Context, path: Path, value: str) -> None:
+    """Add a label or annotation; one that the user wrote stays."""
+    if ctx.editor.get(path) is None:
+        ctx.editor.add(path, value)
