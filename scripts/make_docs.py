@@ -95,12 +95,18 @@ def _command(name: str, parent: click.Context) -> str:
         raise SystemExit(f"the command {name} is listed and not there")
     context = click.Context(command, info_name=name, parent=parent)
     usage = " ".join(command.collect_usage_pieces(context))
-    options = [record for option in command.params if (record := option.get_help_record(context)) is not None]
-    rows = "".join(f"| `{_cell(names)}` | {_cell(help_text)} |\n" for names, help_text in options)
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    rows = "".join(_option(option, context) for option in options)
     text = inspect.cleandoc(command.help or "")
     return (
         f"## spotwright {name}\n\n```text\nspotwright {name} {usage}\n```\n\n{text}\n\n| option | meaning |\n|---|---|\n{rows}"
     )
+
+
+def _option(option: click.Option, context: click.Context) -> str:
+    names, help_text = option.get_help_record(context) or ("", "")
+    variable = f" Also read from `{option.envvar}`." if option.envvar else ""
+    return f"| `{_cell(names)}` | {_cell(help_text)}{variable} |\n"
 
 
 def _cell(text: str) -> str:
@@ -133,7 +139,7 @@ def _signature(name: str, function: Callable[..., Any]) -> str:
     signature = inspect.signature(function)
     parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "self"]
     result = str(signature.return_annotation).replace("_Task", "task").replace("_Decorated", "pipeline")
-    shown = [str(parameter).replace("_Task", "task").replace("'", "") for parameter in parameters]
+    shown = [_parameter(parameter) for parameter in parameters]
     keyword = next((i for i, p in enumerate(parameters) if p.kind is inspect.Parameter.KEYWORD_ONLY), None)
     if keyword is not None:
         shown.insert(keyword, "*")
@@ -141,6 +147,12 @@ def _signature(name: str, function: Callable[..., Any]) -> str:
     if len(line) > 100:
         line = "\n".join([f"{name}(", *(f"    {each}," for each in shown), f") -> {result}"])
     return f"```python\n{line}\n```"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    annotation = str(parameter.annotation).replace("_Task", "task")
+    default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+    return f"{parameter.name}: {annotation}{default}"
 
 
 def json_page() -> str:
