@@ -94,6 +94,16 @@ def test_the_counterfactual_is_the_useful_work_on_the_pool_of_the_fallback() -> 
     assert dict(counted.on_demand_pools) == {"cpu": Fraction("0.72"), "gpu": Fraction("3.6")}
 
 
+def test_the_counterfactual_counts_the_share_the_work_would_have_on_that_node() -> None:
+    story = one_task(
+        POOLS.replace("machine: D4, node: {cpu: 4, memory: 16Gi}, price: 0.72/h", "node: {cpu: 16}, price: 0.72/h")
+    )
+    story.boots("cpu-spot-1").binds("train", "cpu-spot-1").after(HOUR).ends("train").gives_back("cpu-spot-1")
+    on_demand = account(story.state).on_demand
+    assert on_demand is not None
+    assert on_demand.low == Amount(Fraction(HOUR, 8), Fraction("0.09"))  # half of a spot node is an eighth of that one
+
+
 def test_saved_is_the_counterfactual_less_what_the_attempts_cost() -> None:
     counted = account(tutorial().state)
     assert counted.on_demand is not None

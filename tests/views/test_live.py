@@ -70,6 +70,11 @@ def test_a_task_without_a_node_says_what_it_waits_for(board: Board) -> None:
     assert drawn(board, story.at + 1)[1] == " ○ download  waits for a node of cpu-spot (1 node booting)  1s"
 
 
+def test_a_node_that_is_ready_boots_no_more(board: Board) -> None:
+    story = Story(a_plan(a_task("a"), a_task("b")), [board.update]).boots("cpu-spot-1").binds("a", "cpu-spot-1")
+    assert drawn(board, story.at)[2] == " ○ b  waits for a node of cpu-spot  2s"
+
+
 def test_a_noticed_attempt_counts_down_to_the_end_of_its_node(board: Board) -> None:
     story = Story(tutorial_plan(), [board.update]).boots("cpu-spot-1").binds("download", "cpu-spot-1")
     story.fact("notice", node="cpu-spot-1", goes_at=story.at + 30, attempts=[["download", 1]], why="taken")

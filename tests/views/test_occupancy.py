@@ -28,6 +28,10 @@ def test_a_node_of_unknown_size_is_one_attempts_whole_node() -> None:
     assert share_of({"cpu": 100}, None) == 1
 
 
+def test_no_share_is_more_than_one_node() -> None:
+    assert share_of({"cpu": 6000}, NODE) == 1  # the pool's nodes were larger when it was bound
+
+
 def test_storage_does_not_decide_the_share() -> None:
     assert share_of({"cpu": 1000, "ephemeral-storage": 90}, {**NODE, "ephemeral-storage": 100}) == Fraction(1, 4)
 

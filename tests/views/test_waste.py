@@ -51,6 +51,11 @@ def test_a_success_that_reports_nothing_leaves_a_range() -> None:
     assert kept_of(tries((INTERRUPTED, 0.0, 0.5), (DONE, None, None)), may_succeed=False)[0] == UNKNOWN
 
 
+def test_a_success_that_reports_nothing_may_have_kept_what_the_one_before_it_took_up() -> None:
+    kept = kept_of(tries((INTERRUPTED, 0.0, 0.5), (INTERRUPTED, 0.4, 0.6), (DONE, None, None)), may_succeed=False)
+    assert kept[0] == Kept(Fraction(0), Fraction(4, 5))
+
+
 def test_the_lowest_beginning_of_all_successors_counts() -> None:
     kept = kept_of(tries((INTERRUPTED, 0.0, 0.4), (INTERRUPTED, 0.4, 0.8), (DONE, 0.2, 1.0)), may_succeed=False)
     assert kept == [Kept(Fraction(1, 2), Fraction(1, 2)), NONE, ALL]

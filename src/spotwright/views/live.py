@@ -23,10 +23,9 @@ from rich.text import Text
 
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunState, TaskStatus
-from spotwright.model.quantities import format_duration
 from spotwright.views.board import Board, Row
 from spotwright.views.table import wrapped
-from spotwright.views.words import plural
+from spotwright.views.words import plural, span
 
 __all__ = ["LiveProgress"]
 
@@ -149,7 +148,7 @@ class Picture:
     def _troubles(self) -> Iterator[Text]:
         """The last troubles, the newest last; they are wrapped, because the reason stands at their end."""
         wide = max(self._width, 30)
-        texts = [f"+{format_duration(said.offset)} {said.text}" for said in self._board.troubles]
+        texts = [f"+{span(said.offset)} {said.text}" for said in self._board.troubles]
         lines = [line for text in texts for line in wrapped(text, indent=" " * 3, hang=" " * 6, width=wide)]
         for line in lines[-_MOST_TROUBLE:]:
             yield _line(line, "yellow")
@@ -200,7 +199,7 @@ class Picture:
 
 def _coarse(seconds: float) -> str:
     whole = int(seconds)
-    return f"{whole}s" if whole < 60 else f"{whole // 60}m" if whole < 3600 else format_duration(whole)
+    return f"{whole}s" if whole < 60 else f"{whole // 60}m" if whole < 3600 else span(whole)
 
 
 def _line(text: str, style: str = "") -> Text:

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from spotwright.engine.events import Event
 from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState, TaskStatus
 from spotwright.model.attempts import Cause
-from spotwright.model.quantities import format_duration
-from spotwright.views.words import ended, plural
+from spotwright.views.words import ended, plural, span
 
 __all__ = ["Narrator", "Said"]
 
@@ -91,7 +90,7 @@ class Narrator:
         node = event.data["node"]
         self._noticed.add(node)
         told = ", ".join(f"{path} attempt {number}" for path, number in event.data["attempts"])
-        seconds = format_duration(max(0.0, event.data["goes_at"] - event.at))
+        seconds = span(max(0.0, event.data["goes_at"] - event.at))
         yield f"{node} will be taken in {seconds}, {event.data['why']}{f': {told} is told' if told else ''}"
 
     def _node(self, state: RunState, event: Event) -> Iterator[str]:
@@ -118,14 +117,14 @@ class Narrator:
             where = f" on {attempt.node}" if attempt.node else ""
             took = ""
             if cause is Cause.SUCCEEDED and attempt.bound_at is not None:
-                took = f" after {format_duration(event.at - attempt.bound_at)}"
+                took = f" after {span(event.at - attempt.bound_at)}"
             yield f"{event.task}: attempt {event.attempt}{where} {ended(cause, event.data['why'], attempt.progress)}{took}"
         last_line = (attempt.ended or {}).get("last_line", "")
         if cause.is_error and last_line:
             yield f"{event.task}: its log ends with: {last_line}"
         if event.data["then"] == "retry":
             due = event.data.get("due")
-            wait = f" after {format_duration(due - event.at)}" if due is not None else ""
+            wait = f" after {span(due - event.at)}" if due is not None else ""
             yield f"{event.task}: {event.data['next']}{wait}"
         elif event.data["then"] == "fail":
             yield f"{event.task} fails: {event.data['next']}"

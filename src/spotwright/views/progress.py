@@ -10,8 +10,8 @@ from typing import Protocol, Self, TextIO
 
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunState
-from spotwright.model.quantities import format_duration
 from spotwright.views.narration import Narrator
+from spotwright.views.words import span
 
 __all__ = ["PlainProgress", "Progress", "Stream", "make_progress"]
 
@@ -45,9 +45,7 @@ class PlainProgress:
 
     def __call__(self, state: RunState, events: Sequence[Event], /) -> None:
         """Write the lines of a batch of events."""
-        lines = [
-            f"{f'+{format_duration(said.offset)}':<7} {said.text}\n" for said in self._narrator.tell(state, events)
-        ]
+        lines = [f"{f'+{span(said.offset)}':<7} {said.text}\n" for said in self._narrator.tell(state, events)]
         if not lines or self._stream is None:
             return
         try:

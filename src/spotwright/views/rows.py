@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from spotwright.model.quantities import format_duration, format_money
+from spotwright.model.quantities import format_money
 from spotwright.views.table import Rows, shorten
-from spotwright.views.words import value_text
+from spotwright.views.words import span, value_text
 
 __all__ = ["LONGEST_VALUE", "attempt_rows", "cost_of", "output_rows", "run_title"]
 
@@ -19,7 +19,7 @@ LONGEST_VALUE = 76
 
 def run_title(view: Mapping[str, Any]) -> str:
     """How the run stands, in one sentence."""
-    took = format_duration(view["seconds"])
+    took = span(view["seconds"])
     if view["status"] == "running":
         word = f"has been running for {took}" if view["driven"] else f"was left unfinished by its engine after {took}"
     else:
@@ -72,7 +72,7 @@ def _task_rows(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[tup
         yield began, [
             task["path"], status, str(attempt["number"]), attempt["pool"] or "", attempt["node"] or "",
             attempt["cause"] or attempt["status"],
-            f"+{format_duration(began - view['started_at'])}",
+            f"+{span(began - view['started_at'])}",
             f"{attempt['seconds']:.1f}" if attempt["seconds"] is not None else "",
             cost_of(attempt["cost"]),
         ]  # fmt: skip

@@ -11,13 +11,12 @@ from typing import Any
 
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
-from spotwright.model.quantities import format_duration
 from spotwright.views.account import account
 from spotwright.views.facts import run_view
 from spotwright.views.report import money_lines
 from spotwright.views.rows import LONGEST_VALUE, attempt_rows, cost_of, output_rows, run_title
 from spotwright.views.table import Rows, shorten, table, wrapped
-from spotwright.views.words import ended, plural, value_text
+from spotwright.views.words import ended, plural, span, value_text
 
 __all__ = ["runs_text", "show_text", "summary_text"]
 
@@ -58,7 +57,7 @@ def runs_text(summaries: Sequence[Mapping[str, Any]]) -> str:
     headers = ["Run", "Status", "Started", "Took", "Tasks", "Attempts", "Interruptions", cost]
     rows = [
         [
-            item["run"], item["status"], _moment(item["started_at"]), format_duration(item["seconds"]),
+            item["run"], item["status"], _moment(item["started_at"]), span(item["seconds"]),
             f"{item['tasks'].get('succeeded', 0)}/{item['tasks']['all']}", str(item["attempts"]),
             str(item["interruptions"]), cost_of(item["cost"], item["currency"]),
         ]
@@ -133,7 +132,7 @@ def _waits(view: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Itera
         waiting = task["waits_for"]
         if waiting is not None and (waiting["kind"] != "nothing" or view["status"] == "running"):
             until = waiting["until"]
-            moment = f", until +{format_duration(until - view['started_at'])}" if until is not None else ""
+            moment = f", until +{span(until - view['started_at'])}" if until is not None else ""
             yield from wrapped(f"{task['path']} {waiting['text']}{moment}", indent="  ", hang="    ")
 
 

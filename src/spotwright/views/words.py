@@ -69,8 +69,8 @@ def plural(count: int, noun: str) -> str:
 
 
 def span(seconds: Fraction | float) -> str:
-    """A duration for people."""
-    return format_duration(float(seconds))
+    """A duration for people, to a tenth of a second at most: 9.97 seconds are ``10s``."""
+    return format_duration(round(float(seconds), 1))
 
 
 def cost(amount: Amount) -> str:
