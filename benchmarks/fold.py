@@ -11,7 +11,7 @@ from spotwright.records.journal import Journal
 from spotwright.runs.plans import load_plans
 
 folder = RunFolder(Path(sys.argv[1]))
-plans = [stored.plan() for stored in load_plans(folder)]
+plans = [stored.plan for stored in load_plans(folder)]
 start = time.perf_counter()
 journal = Journal.read(folder.journal)
 state = replay(plans, (event for _, event in journal.events()))

@@ -130,7 +130,7 @@ def drive_once(prepared: Prepared, state_folder: Path, name: str, *, taken: bool
     """Drive one run to its end. Gives the processor time of the drive in seconds, and what it came to."""
     folder = StateFolder.open(state_folder).create(name)
     save_plan(folder, 1, prepared.stored)
-    plan = prepared.stored.plan()
+    plan = prepared.stored.plan
     clock = Clock()
     journal = Journal.create(folder.journal)
     journal.take({"pid": 0, "starttime": 0, "boot_id": ""}, lambda _: False)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from spotwright.pipelines.spec import Executor
@@ -94,6 +95,7 @@ def _option(args: Sequence[str], name: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=256)
 def _read_installs(script: str) -> tuple[tuple[str, ...], str, tuple[str, ...], tuple[str, ...]]:
     """The packages, the SDK's own requirement, the index addresses and trusted hosts of every pip line of the script."""
     packages: list[str] = []

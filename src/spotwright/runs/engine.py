@@ -60,7 +60,7 @@ def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
     config = configuration.find(compiled.source or Path.cwd(), options.config)
     traces = traces_of(config, options.taken_every)
     stored = StoredPlan(compiled, config, options.taken_every, traces, options.policy)
-    plan = stored.plan()
+    plan = stored.plan
     notes = [*compiled.warnings, *([config.note] if config.note else []), *plan.check()]
     arguments, secrets = bind_arguments(plan.pipeline, options.arguments, textual=options.textual)
     return Prepared(stored, options, arguments, secrets, tuple(notes))
@@ -85,7 +85,7 @@ def start(prepared: Prepared, observers: Sequence[Observer] = ()) -> tuple[RunFo
     _begin(folder, prepared.stored, created)
     with begun(), closing(Journal.open(folder.journal)) as journal:
         epoch = journal.take(owner(), is_alive)
-        state = RunState([prepared.stored.plan()])
+        state = RunState([prepared.stored.plan])
         fold(state, created)
         for observe in observers:
             observe(state, [created])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from spotwright import config as configuration
@@ -26,7 +27,7 @@ from spotwright.records.folders import RunFolder, write_atomically
 __all__ = ["StoredPlan", "can_be_taken", "load_plans", "save_plan"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredPlan:
     """One version of a run's plan. ``traces`` are the recordings of its pools, so that they are part of the run."""
 
@@ -38,8 +39,12 @@ class StoredPlan:
         default_factory=dict
     )  # what the command line said, in the shape of policy.default
 
+    @cached_property
     def plan(self) -> Plan:
-        """The plan for the engine, with ``--taken-every`` applied to every spot pool."""
+        """The plan for the engine, with ``--taken-every`` applied to every spot pool; made once, as large graphs take long.
+
+        Raises :class:`InputError` for a pipeline or a policy that cannot run.
+        """
         pools = {name: _overridden(pool, self.taken_every) for name, pool in self.config.pools.items()}
         return Plan(build(self.compiled), replace(self.config, pools=pools), self._flags())
 

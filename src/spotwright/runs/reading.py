@@ -55,7 +55,7 @@ def list_runs(state_path: Path) -> list[RunFolder]:
 
 def read_state(folder: RunFolder) -> RunState:
     """Fold a run's journal as it stands; nothing is written."""
-    plans = [stored.plan() for stored in load_plans(folder)]
+    plans = [stored.plan for stored in load_plans(folder)]
     journal = Journal.read(folder.journal)
     try:
         return replay(plans, (event for _, event in journal.events()))

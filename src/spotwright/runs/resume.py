@@ -57,12 +57,12 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
     try:
         epoch = journal.take(owner(), is_alive)
         clock = steady_clock()
-        state = replay([stored.plan() for stored in plans], (event for _, event in journal.events()))
+        state = replay([stored.plan for stored in plans], (event for _, event in journal.events()))
         newer = _mended(plans[-1], state, say) if mended else None
         if state.status is RunStatus.SUCCEEDED and newer is None:
             journal.give_up()
             return Resumption(state, nothing_to_do=True)
-        secrets = _secrets(state, (newer or plans[-1]).plan())
+        secrets = _secrets(state, (newer or plans[-1]).plan)
         recovery = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
         recovery += settled_attempts(folder, state, epoch, secrets, clock)
         _settle_into(state, journal, recovery, clock)
@@ -139,7 +139,7 @@ def _reset(
     if newer is not None:
         version += 1
         save_plan(folder, version, newer)
-        plan = newer.plan()
+        plan = newer.plan
         state.plans = [*state.plans, plan]
         again = list(_again(state, plan, say))
         if not state.failed and not again and not ended:
@@ -154,8 +154,8 @@ def _mended(stored: StoredPlan, state: RunState, say: Say) -> StoredPlan | None:
     if same_code and config.text == stored.config.text:
         return None
     newer = replace(stored, compiled=compiled, config=config, traces=traces_of(config, stored.taken_every))
-    newer.plan().check()
-    bind_arguments(newer.plan().pipeline, state.meta["given"], textual=state.meta["textual"])
+    newer.plan.check()
+    bind_arguments(newer.plan.pipeline, state.meta["given"], textual=state.meta["textual"])
     return newer
 
 
@@ -234,7 +234,7 @@ def cancel_dead(folder: RunFolder) -> RunState:
     try:
         epoch = journal.take(owner(), is_alive)
         clock = steady_clock()
-        state = replay([stored.plan() for stored in plans], (event for _, event in journal.events()))
+        state = replay([stored.plan for stored in plans], (event for _, event in journal.events()))
         if state.status in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED):
             raise InputError(f"run {folder.name} has ended already: it {_word(state.status)}")
         events = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
