@@ -69,16 +69,22 @@ class Crash(Exception):
 
 @dataclass
 class MemoryJournal:
-    """Events in memory. ``crash_at`` counts appends: that one crashes the engine, ``before`` or after it is durable."""
+    """Events in memory. The engine crashes ``before`` or after one append is durable.
+
+    Which one: ``crash_at`` counts them; ``crash_on`` is the kind of an event in it.
+    """
 
     events: list[Event] = field(default_factory=list)
     batches: int = 0
     crash_at: int | None = None
+    crash_on: str = ""
     before: bool = False
 
     def append(self, events: Sequence[Event]) -> None:
         self.batches += 1
-        crashes = self.batches == self.crash_at
+        crashes = self.batches == self.crash_at or any(event.kind == self.crash_on for event in events)
+        if crashes:
+            self.crash_on = ""
         if crashes and self.before:
             raise Crash
         self.events += events
@@ -170,6 +176,7 @@ class World:
             self.now = max(self.now, *[min(moments)])
 
     def close(self) -> list[Event]:
+        self.live.clear()  # whatever still runs goes with its engine and leaves no record
         self._happen(self.supply.close(self.now))
         facts, self._facts = self._facts, []
         return facts

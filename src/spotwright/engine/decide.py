@@ -243,7 +243,7 @@ def _due(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
 def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
     """Row 7: no node on this rung for ``pending_timeout``: the next allowed rung, after the last one unschedulable.
 
-    Where nodes of its pools are held by this run's own attempts it only waits its turn: then it begins at the top again.
+    Where this run's own attempts hold nodes of its pools it only waits its turn: then it begins at the top again.
     """
     planned, attempt = effective(state, task), task.last
     why = f"no node on {', '.join(attempt.pools)} for {now - attempt.rung_at:.3g}s: {snapshot.why_pending(task)}"
@@ -260,7 +260,7 @@ def _choice_while_pending(
     state: RunState, task: TaskState, planned: Planned, snapshot: Snapshot, now: float
 ) -> Choice | None:
     ladder, rung = planned.ladder, task.last.rung
-    waits_its_turn = any(state.holding.get(pool) for step in ladder.rungs for pool in step.pools)
+    waits_its_turn = _waits_its_turn(state, task, planned)
     if planned.policy.deadline is not None:
         outlook = _outlook(state, task, planned, task.spent.interruptions, now)
         choice = deadline.choose_while_pending(outlook, ladder, snapshot.has_room, rung)
@@ -269,6 +269,12 @@ def _choice_while_pending(
     if below is None and waits_its_turn:
         below = budgets.first_rung(task.spent, planned.policy, ladder)
     return None if below is None else _patient(state, planned, below, now)
+
+
+def _waits_its_turn(state: RunState, task: TaskState, planned: Planned) -> bool:
+    """Whether attempts of this run hold nodes that it could have, or gave them back while it waited on another rung."""
+    pools = [pool for rung in planned.ladder.rungs for pool in rung.pools]
+    return any(state.holding.get(pool) or state.freed.get(pool, 0.0) > task.last.rung_at for pool in pools)
 
 
 def _timers_until(state: RunState, now: float) -> Iterator[tuple[float, str]]:

@@ -120,7 +120,8 @@ def _reset(state: RunState, event: Event) -> None:
     again = frozenset(event.data.get("again", ()))
     counting = {path: task for path, task in state.tasks.items() if path not in again}
     state.retired.update(state.tasks)
-    state.tasks, state.todo, state.under_way, state.holding, state.timers, state.failed = {}, {}, {}, {}, [], []
+    state.tasks, state.todo, state.under_way, state.timers, state.failed = {}, {}, {}, [], []
+    state.holding, state.freed = {}, {}
     state.cancelling, state.status, state.finished_at, state.why = False, RunStatus.RUNNING, None, ""
     if state.unfolded:
         state.unfinished = _add_tasks(state, "", counting)
@@ -321,6 +322,7 @@ def _ended(state: RunState, event: Event) -> None:
         attempt.first_progress = event.data.get("first_progress", attempt.progress)
     if attempt.pool is not None:
         state.holding[attempt.pool] -= 1
+        state.freed[attempt.pool] = event.at
     state.under_way.pop(task.path, None)
     state.todo[task.path] = None
 

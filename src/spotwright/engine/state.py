@@ -151,6 +151,7 @@ class RunState:
     timers: list[tuple[float, str]] = field(default_factory=list)
     under_way: dict[str, None] = field(default_factory=dict)  # tasks whose attempt waits for a node or runs
     holding: dict[str, int] = field(default_factory=dict)  # attempts that have a node now, by pool
+    freed: dict[str, float] = field(default_factory=dict)  # when an attempt last gave room back, by pool
     unfinished: int = 0  # tasks of the root that have not succeeded
     failed: list[str] = field(default_factory=list)
     unfolded: bool = False

@@ -1,0 +1,150 @@
+"""Row 7 through the engine: waiting for a node, climbing, unschedulable."""
+
+from __future__ import annotations
+
+from spotwright.engine.state import RunStatus
+from spotwright.model.pools import Pool
+from spotwright.model.traces import Trace
+from tests.engine.builders import ON_DEMAND, START, a_config, a_fan, a_plan, a_pool, a_task
+from tests.engine.world import FAILED, TAKEN, Does, Run, Script, always, scripted
+
+NO_SPOT, NO_ON_DEMAND = a_pool(max_nodes=0), a_pool("on-demand", spot=False, max_nodes=0)
+SPOT_B = a_pool("spot-b")
+
+
+def a_run(*pools: Pool, script: Script | None = None, scale: float = 1.0, **said: object) -> Run:
+    config = a_config(*pools, policy={"spot": "prefer", "pending_timeout": "60s", **said})
+    return Run(a_plan([a_task("a")], config), script or always(Does()), scale=scale)
+
+
+def waits(run: Run) -> list[tuple[float, str]]:
+    """When the attempt was put on which pool, in seconds since the start."""
+    told = [event for event in run.events if event.kind in ("placed", "moved")]
+    return [(event.at - START, event.data["pools"][0]) for event in told]
+
+
+def test_without_a_node_it_climbs_after_the_timeout() -> None:
+    run = a_run(NO_SPOT, ON_DEMAND)
+    run.start()
+    assert waits(run) == [(0, "spot"), (60, "on-demand")]
+
+
+def test_climbing_charges_nothing() -> None:
+    run = a_run(NO_SPOT, ON_DEMAND)
+    run.start()
+    assert (run.causes("a"), len(run.told("decided"))) == (["succeeded"], 1)
+
+
+def test_it_climbs_every_rung_in_order() -> None:
+    run = a_run(NO_SPOT, a_pool("spot-b", max_nodes=0), ON_DEMAND)
+    run.start()
+    assert waits(run) == [(0, "spot"), (60, "spot-b"), (120, "on-demand")]
+
+
+def test_after_the_last_rung_it_is_unschedulable() -> None:
+    run = a_run(NO_SPOT, NO_ON_DEMAND)
+    assert (run.start().status, run.causes("a"), run.world.now - START) == (RunStatus.FAILED, ["unschedulable"], 120)
+
+
+def test_unschedulable_names_the_reason_of_each_rung() -> None:
+    run = a_run(NO_SPOT, NO_ON_DEMAND)
+    run.start()
+    assert run.state.tasks["a"].last.cause_why == (
+        "no node on spot for 60s: spot: max_nodes is 0; no node on on-demand for 60s: on-demand: max_nodes is 0"
+    )
+
+
+def test_an_unschedulable_attempt_waits_for_no_node_any_more() -> None:
+    run = a_run(NO_SPOT, NO_ON_DEMAND)
+    run.start()
+    assert run.world.supply.why_pending(("a", 1), run.world.now) == "it does not wait"
+
+
+def test_the_last_rung_of_required_spot_is_a_spot_rung() -> None:
+    run = a_run(NO_SPOT, ON_DEMAND, spot="require")
+    run.start()
+    assert (waits(run), run.causes("a")) == ([(0, "spot")], ["unschedulable"])
+
+
+def test_the_time_to_boot_counts_as_waiting() -> None:
+    run = a_run(a_pool(simulate={"boot": 90.0}), ON_DEMAND)
+    run.start()
+    assert waits(run) == [(0, "spot"), (60, "on-demand")]
+
+
+def test_a_backoff_does_not_count_as_waiting() -> None:
+    script = scripted({"a": [Does(1, TAKEN)]})
+    run = a_run(a_pool(max_nodes=1, notice=0.0), script=script, interruptions={"backoff": "300s", "ceiling": "300s"})
+    run.start()
+    assert [event.data["until"] - event.at for event in run.told("placed")] == [60, 60]
+
+
+def test_the_time_scale_divides_the_timeout() -> None:
+    run = a_run(NO_SPOT, ON_DEMAND, scale=10.0)
+    run.start()
+    assert waits(run) == [(0, "spot"), (6, "on-demand")]
+
+
+def test_an_attempt_that_climbed_and_was_interrupted_is_followed_by_one_at_the_top() -> None:
+    trace = {"spot": Trace(100.0, (0, 4, 4, 4, 4, 4))}
+    run = a_run(a_pool(), ON_DEMAND, script=scripted({"a": [Does(100, TAKEN)]}))
+    run.traces = trace
+    run.world = run.a_world(run.state)
+    run.start()
+    assert run.pools("a") == ["on-demand", "spot"]
+
+
+def test_an_attempt_that_climbed_and_failed_is_tried_again_where_it_failed() -> None:
+    run = a_run(NO_SPOT, ON_DEMAND, script=scripted({"a": [Does(1, FAILED)]}), errors={"retries": 1})
+    run.start()
+    assert waits(run)[-1] == (64, "on-demand")
+
+
+def test_capacity_that_comes_back_in_time_is_used() -> None:
+    run = a_run(a_pool(), ON_DEMAND)
+    run.traces = {"spot": Trace(50.0, (0, 1))}
+    run.world = run.a_world(run.state)
+    run.start()
+    assert run.pools("a") == ["spot"]
+
+
+# What waits for this run's own attempts only waits its turn
+
+
+def a_queue(*pools: Pool, **said: object) -> Run:
+    config = a_config(*pools, policy={"spot": "require", "pending_timeout": "60s", **said})
+    return Run(a_plan(a_fan(3), config), always(Does(100.0)))
+
+
+def test_a_queue_longer_than_the_timeout_is_worked_off() -> None:
+    run = a_queue(a_pool(max_nodes=1, node=None))
+    assert (run.start().status, run.world.now - START) == (RunStatus.SUCCEEDED, 302)
+
+
+def test_waiting_its_turn_is_said() -> None:
+    run = a_queue(a_pool(max_nodes=1, node=None))
+    run.start()
+    assert run.told("moved")[0].data["why"] == (
+        "no node on spot for 60s: spot: its only node is in use (max_nodes is 1)"
+    )
+
+
+def test_waiting_its_turn_begins_at_the_top_again() -> None:
+    run = a_queue(a_pool(max_nodes=1, node=None), NO_ON_DEMAND, spot="prefer")
+    run.start()
+    assert [event.data["pools"][0] for event in run.events if event.task == "t2" and "pools" in event.data][:4] == [
+        "spot",
+        "on-demand",
+        "spot",
+        "on-demand",
+    ]
+
+
+def test_nobody_waits_for_nodes_that_are_held_by_nothing() -> None:
+    """The first attempt has ended and the trace has no node any more: what still waits is told so."""
+    run = a_queue(a_pool(max_nodes=1, node=None, notice=0.0))
+    run.traces = {"spot": Trace(110.0, (1, 0, 0, 0, 0, 0, 0, 0, 0))}
+    run.world = run.a_world(run.state)
+    run.start()
+    assert run.state.status is RunStatus.FAILED
+    assert "no capacity: the trace has 0 nodes now" in run.state.why

@@ -1,0 +1,84 @@
+"""A run replayed from its journal gives the decisions it took, and deciding changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from spotwright.engine.decide import decide
+from spotwright.engine.events import Event
+from spotwright.engine.fold import replay
+from spotwright.engine.state import RunState
+from spotwright.model.traces import Trace
+from tests.engine.builders import ON_DEMAND, a_chain, a_config, a_diamond, a_fan, a_plan, a_pool, a_task
+from tests.engine.world import FAILED, MOVED, TAKEN, Does, Run, always, decided_again, scripted
+
+TAKEN_OFTEN = a_config(
+    a_pool(simulate={"taken_every": 20.0}), ON_DEMAND, policy={"spot": "prefer", "errors": {"retries": 2}}
+)
+CROWDED = a_config(a_pool(max_nodes=1, node=None), ON_DEMAND, policy={"spot": "prefer", "pending_timeout": "15s"})
+
+
+def runs() -> dict[str, Run]:
+    """Runs in which much happens."""
+    return {
+        "diamond": Run(a_plan(a_diamond()), scripted({"left": [Does(3, TAKEN), Does(3, MOVED)]})),
+        "taken often": Run(a_plan(a_chain(6), TAKEN_OFTEN), always(Does(30.0, reports=5)), seed=4),
+        "crowded": Run(a_plan(a_fan(12), CROWDED), always(Does(20.0))),
+        "retries": Run(a_plan(a_fan(3), TAKEN_OFTEN), scripted({"t1": [Does(1, FAILED)] * 2})),
+        "failed": Run(a_plan(a_fan(9), CROWDED), scripted({"t3": [Does(1, FAILED)]}, Does(9))),
+        "trace": Run(a_plan(a_fan(6), CROWDED), always(Does(9)), traces={"spot": Trace(10.0, (1, 0, 0, 1, 1))}),
+    }
+
+
+@pytest.mark.parametrize("name", runs())
+def test_a_replayed_run_decides_the_same(name: str) -> None:
+    run = runs()[name]
+    run.start()
+    assert decided_again(run.plans, run.events, run.answers) == run.events
+
+
+@pytest.mark.parametrize("name", runs())
+def test_a_replayed_run_ends_in_the_same_state(name: str) -> None:
+    run = runs()[name]
+    run.start()
+    again = replay(run.plans, run.events)
+    again.timers = run.state.timers = []  # what is stale in them depends on who looked
+    assert again == run.state
+
+
+@pytest.mark.parametrize("name", runs())
+def test_events_are_the_same_after_json(name: str) -> None:
+    run = runs()[name]
+    run.start()
+    told = [Event(e.kind, e.at, e.task, e.attempt, json.loads(json.dumps(e.data))) for e in run.events]
+    again = replay(run.plans, told)
+    assert {p: t.status for p, t in again.tasks.items()} == {p: t.status for p, t in run.state.tasks.items()}
+    assert decided_again(run.plans, told, run.answers) == told
+
+
+@pytest.mark.parametrize("name", runs())
+def test_the_same_seed_gives_the_same_run(name: str) -> None:
+    first, second = runs()[name], runs()[name]
+    first.start()
+    second.start()
+    assert first.events == second.events
+
+
+def test_deciding_changes_nothing_and_twice_gives_the_same() -> None:
+    """After every batch of a run: decide twice from the same state."""
+    compared = []
+
+    def look(state: RunState, _events: object) -> None:
+        before = copy.deepcopy(state)
+        for now in (state.last_at, state.last_at + 7, state.last_at + 1e6):
+            first, second = decide(state, run.world, now), decide(state, run.world, now)
+            compared.append(len(first))
+            assert first == second
+        assert state == before
+
+    run = Run(a_plan([*a_diamond(), a_task("other")], CROWDED), scripted({"left": [Does(30, TAKEN)]}), observers=[look])
+    run.start()
+    assert max(compared) > 0
