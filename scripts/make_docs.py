@@ -54,8 +54,8 @@ an `InputError` below it. See [Use it from Python and notebooks](../how-to/use-f
 _JSON = f"""# JSON
 
 {_MADE}
-With `--json` a command prints one JSON document on standard output; what is said to people goes to standard error. Keys may be added
-in later versions, and none is taken away within a major version.
+With `--json` a command prints one JSON document on standard output; what is said to people goes to standard error. Keys may be
+added in later versions, and none is taken away within a major version.
 
 | command | document |
 |---|---|
@@ -73,8 +73,8 @@ _LOG = """## A log
 _PROVIDERS = f"""# Providers
 
 {_MADE}
-What this version takes the providers to do by themselves: the labels and taints of a node of a pool, and how long before it takes a
-spot node the provider says so. `NAME` stands for the pool's name, `TYPE` for its machine. Where your cluster differs, say so with
+What this version takes the providers to do by themselves: the labels and taints of a node of a pool, and how long before it
+takes a spot node the provider says so. `NAME` stands for the pool's name, `TYPE` for its machine. Where your cluster differs, say so with
 `labels`, `taints` and `notice` of the pool: [Configure pools](../how-to/configure-pools.md). The sources stand in
 `src/spotwright/clouds/`.
 
@@ -98,9 +98,7 @@ def _command(name: str, parent: click.Context) -> str:
     options = [option for option in command.params if isinstance(option, click.Option)]
     rows = "".join(_option(option, context) for option in options)
     text = inspect.cleandoc(command.help or "")
-    return (
-        f"## spotwright {name}\n\n```text\nspotwright {name} {usage}\n```\n\n{text}\n\n| option | meaning |\n|---|---|\n{rows}"
-    )
+    return f"## spotwright {name}\n\n```text\nspotwright {name} {usage}\n```\n\n{text}\n\n| option | meaning |\n|---|---|\n{rows}"
 
 
 def _option(option: click.Option, context: click.Context) -> str:
@@ -159,7 +157,9 @@ def json_page() -> str:
     """The documents behind --json, from the docstrings of what makes them."""
     run = markdown(facts.__doc__).partition("\n\n")[2]
     summary, account = markdown(facts.summary.__doc__), markdown(report.report_json.__doc__)
-    return "\n".join([_JSON, f"## A run\n\n{run}\n", f"## A summary\n\n{summary}\n", f"## An account\n\n{account}\n", _LOG])
+    return "\n".join(
+        [_JSON, f"## A run\n\n{run}\n", f"## A summary\n\n{summary}\n", f"## An account\n\n{account}\n", _LOG]
+    )
 
 
 def providers_page() -> str:
@@ -172,7 +172,9 @@ _KINDS = ((Capacity.SPOT, 0), (Capacity.ON_DEMAND, 0), (Capacity.SPOT, 1))
 
 
 def _provider(provider: Provider, capacity: Capacity, gpu: int) -> str:
-    pool = Pool("NAME", capacity, provider, machine="TYPE", node={"cpu": 1000, **({"nvidia.com/gpu": 1} if gpu else {})})
+    pool = Pool(
+        "NAME", capacity, provider, machine="TYPE", node={"cpu": 1000, **({"nvidia.com/gpu": 1} if gpu else {})}
+    )
     labels = "<br>".join(f"`{key}={value}`" for key, value in clouds.labels(pool).items())
     taints = "<br>".join(f"`{taint}`" for taint in clouds.taints(pool)) or "none"
     notice = format_duration(clouds.default_notice(provider)).replace("m00s", "m") if pool.is_spot else ""

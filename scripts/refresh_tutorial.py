@@ -24,7 +24,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for step, printed in walk(PAGE, Path(folder)):
             if not same(step.output, printed):
-                text = text.replace(f"$ {step.command}\n{step.output}", f"$ {step.command}\n{shortened(step.command, printed)}")
+                text = text.replace(
+                    f"$ {step.command}\n{step.output}", f"$ {step.command}\n{shortened(step.command, printed)}"
+                )
                 print(f"$ {step.command}: written")
     PAGE.write_text(text, encoding="utf-8")
 

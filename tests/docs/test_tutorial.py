@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.docs.pages import ROOT, Step, same, walk
 
 pytestmark = pytest.mark.slow
@@ -17,7 +16,9 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Walked:
 
 
 def test_the_tutorial_prints_what_it_shows(walked: Walked) -> None:
-    wrong = [f"docs/tutorial.md, $ {step.command}\n{printed}" for step, printed in walked if not same(step.output, printed)]
+    wrong = [
+        f"docs/tutorial.md, $ {step.command}\n{printed}" for step, printed in walked if not same(step.output, printed)
+    ]
 
     assert not wrong, "mend the page, or: python scripts/refresh_tutorial.py\n" + "\n".join(wrong)
 

@@ -57,7 +57,7 @@ def server(archive: Path) -> Iterator[Server]:
     made = Server()
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 (the name is http.server's)
+        def do_GET(self) -> None:
             made.requests += 1
             if made.requests <= made.held:
                 made.released.wait()

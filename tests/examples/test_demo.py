@@ -52,7 +52,13 @@ def run_demo(folder: Path) -> Demo:
 def _said(command: Sequence[str], folder: Path) -> str:
     environment = {**os.environ, "SPOTWRIGHT_STATE": str(folder / "state"), "HOME": str(folder)}
     done = subprocess.run(
-        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=110, check=False
+        [sys.executable, *command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

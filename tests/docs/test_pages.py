@@ -1,0 +1,132 @@
+"""The pages of the project agree with the code and with each other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import click
+import pytest
+from scripts.make_docs import behind, markdown
+from tests.docs.pages import PAGES, ROOT, Block, anchors, blocks, links
+from tests.views.builders import Story, a_plan, a_task
+
+import spotwright
+from spotwright import config
+from spotwright.cli import cli
+from spotwright.local.attempts import _environment
+from spotwright.model.attempts import Cause
+from spotwright.views.account import account
+from spotwright.views.report import report_json
+from spotwright.views.runs import run_view, summary
+
+REFERENCE = ROOT / "docs" / "reference"
+WRITTEN = [page for page in PAGES if page != REFERENCE / "python.md"]  # which holds signatures, made from the code
+BLOCKS = [
+    pytest.param(block, id=f"{page.relative_to(ROOT)}:{block.line}") for page in WRITTEN for block in blocks(page)
+]
+
+
+def of(language: str) -> list[Any]:
+    """The blocks of one language, as parameters of a test."""
+    return [pytest.param(block, id=place) for place, block in BLOCKS.items() if block.language == language]
+
+
+def named(page: Path, *, table: bool = False) -> set[str]:
+    """What a page writes as code, everywhere or in the first column of its tables."""
+    text = page.read_text(encoding="utf-8")
+    return set(re.findall(r"^\| `([^`]+)` \|" if table else r"`\"?([\w.-]+)\"?`", text, re.MULTILINE))
+
+
+def test_the_generated_pages_are_those_that_the_code_makes() -> None:
+    assert [str(page.relative_to(ROOT)) for page in behind()] == [], "write them again: make docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    dead = []
+    for link in links(page):
+        if "://" in link:
+            continue
+        path, _, anchor = unquote(link).partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert dead == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached, left = set(), [ROOT / "README.md"]
+    while left:
+        page = left.pop()
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            left += [(page.parent / link.partition("#")[0]).resolve() for link in links(page) if "://" not in link]
+    assert {page for page in PAGES if page.is_relative_to(ROOT / "docs")} <= reached
+
+
+def test_every_command_and_option_is_documented() -> None:
+    page = (REFERENCE / "cli.md").read_text(encoding="utf-8")
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        _, heading, section = page.partition(f"## spotwright {name}\n")
+        assert heading, name
+        section = section.partition("\n## ")[0]
+        assert all(option in section for parameter in command.params for option in parameter.opts if "-" in option)
+
+
+def test_every_public_name_is_documented() -> None:
+    headings = re.findall(r"^## (\w+)$", (REFERENCE / "python.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert sorted(headings) == sorted(spotwright.__all__)
+
+
+def test_every_variable_of_an_attempt_is_documented() -> None:
+    found = _environment(Path("/attempt"), "/checkpoint", "run", "task", 1)
+
+    assert named(REFERENCE / "environment.md", table=True) >= found.keys()
+
+
+def test_every_key_of_the_json_is_documented() -> None:
+    state = Story(a_plan(a_task("train"))).boots("cpu-spot-1").binds("train", "cpu-spot-1").ends("train").state
+    documented = named(REFERENCE / "json.md") | set(
+        re.findall(r'"(\w+)"', (REFERENCE / "json.md").read_text(encoding="utf-8"))
+    )
+    view, counted = run_view(state, "r"), report_json(account(state), "r")
+    seen = [view, view["tasks"][0], view["tasks"][0]["attempts"][0], view["nodes"][0], summary(state, "r"), counted]
+    seen += [counted["pools"][0], counted["attempts_by_start"][0]]
+
+    assert {key for each in seen for key in each} - documented == set()
+
+
+def test_every_cause_is_in_the_glossary() -> None:
+    row = next(
+        line for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith("| Cause |")
+    )
+
+    assert all(cause in row for cause in Cause)
+
+
+@pytest.mark.parametrize("block", of("yaml"))
+def test_every_configuration_in_the_docs_is_one(block: Block) -> None:
+    assert config.parse(block.text, traces_exist=False).pools
+
+
+@pytest.mark.parametrize("block", of("python"))
+def test_every_piece_of_python_in_the_docs_is_python(block: Block) -> None:
+    ast.parse(block.text)
+
+
+def test_a_docstring_becomes_markdown() -> None:
+    docstring = """Give ``x`` to :class:`~a.b.Thing`::
+
+        use(x)
+
+    More of :func:`that`.
+    """
+    assert markdown(docstring) == "Give `x` to `Thing`:\n\n```python\nuse(x)\n```\n\nMore of `that`."
