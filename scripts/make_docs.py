@@ -74,8 +74,8 @@ _PROVIDERS = f"""# Providers
 
 {_MADE}
 What this version takes the providers to do by themselves: the labels and taints of a node of a pool, and how long before it
-takes a spot node the provider says so. `NAME` stands for the pool's name, `TYPE` for its machine. Where your cluster differs, say so with
-`labels`, `taints` and `notice` of the pool: [Configure pools](../how-to/configure-pools.md). The sources stand in
+takes a spot node the provider says so. `NAME` stands for the pool's name, `TYPE` for its machine. Where your cluster differs,
+say so with `labels`, `taints` and `notice` of the pool: [Configure pools](../how-to/configure-pools.md). The sources stand in
 `src/spotwright/clouds/`.
 
 | provider | pool | labels | taints | notice |

@@ -25,9 +25,7 @@ from spotwright.views.runs import run_view, summary
 
 REFERENCE = ROOT / "docs" / "reference"
 WRITTEN = [page for page in PAGES if page != REFERENCE / "python.md"]  # which holds signatures, made from the code
-BLOCKS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}:{block.line}") for page in WRITTEN for block in blocks(page)
-]
+BLOCKS = {f"{page.relative_to(ROOT)}:{block.line}": block for page in WRITTEN for block in blocks(page)}
 
 
 def of(language: str) -> list[Any]:
