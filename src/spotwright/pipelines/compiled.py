@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Compiled", "digests", "sorted_json"]
+__all__ = ["Compiled", "digests", "read_json", "sorted_json"]
+
+_SMALL = 5  # the mappings of a single task and its component; those of the whole pipeline are larger
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,11 @@ class Compiled:
     @classmethod
     def from_json(cls, text: str) -> Compiled:
         """Read what :meth:`to_json` wrote. Raises ``ValueError`` or ``KeyError`` for anything else."""
-        return cls.from_data(json.loads(text))
+        return cls.from_data(read_json(text))
 
     @classmethod
     def from_data(cls, document: Mapping[str, Any]) -> Compiled:
         """The value from what :meth:`to_data` gave. Raises ``KeyError`` for anything else."""
-        _share_executors(document["ir"])
         return cls(
             ir=document["ir"],
             platform=document["platform"],
@@ -63,12 +64,17 @@ class Compiled:
         )
 
 
-def _share_executors(ir: Mapping[str, Any]) -> None:
-    """Let equal executors be one object: the SDK writes one a task, each with the whole source of its component."""
-    executors = (ir.get("deploymentSpec") or {}).get("executors") or {}
-    known: dict[str, Any] = {}
-    for label, executor in executors.items():
-        executors[label] = known.setdefault(repr(executor), executor)
+def read_json(text: str) -> Any:
+    """Read JSON that may hold a compiled pipeline; equal small mappings become one object, so nobody may change them.
+
+    The SDK writes a component and an executor for every task, each with its whole source: most of it many times over.
+    """
+    known: dict[str, dict[str, Any]] = {}
+
+    def shared(item: dict[str, Any]) -> dict[str, Any]:
+        return known.setdefault(repr(item), item) if len(item) <= _SMALL else item
+
+    return json.loads(text, object_hook=shared)
 
 
 def digests(paths: Iterable[str]) -> dict[str, str]:

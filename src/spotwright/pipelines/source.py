@@ -6,7 +6,6 @@ quadratic in the number of tasks, and a user's file may do anything: none of tha
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.pipelines.compiled import Compiled, digests
+from spotwright.pipelines.compiled import Compiled, digests, read_json
 from spotwright.pipelines.documents import read_compiled
 from spotwright.pipelines.labels import merged_executors
 
@@ -89,7 +88,7 @@ def _run_child(file: Path, pipeline: str | None, python: str) -> dict[str, Any]:
             raise PipelineError(
                 f"{file}: the process that compiles it ended with code {done.returncode} before it was done"
             )
-        answer: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+        answer: dict[str, Any] = read_json(result.read_text(encoding="utf-8"))
         return answer
 
 

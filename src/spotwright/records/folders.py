@@ -21,7 +21,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -170,15 +170,13 @@ class StateFolder:
         raise UnknownRun(f"no run {name!r} in {self.path}: {hint}; --state names another folder")
 
 
-def write_atomically(path: Path, content: str | bytes | Mapping[str, Any]) -> None:
+def write_atomically(path: Path, content: str | Mapping[str, Any]) -> None:
     """Write a file so that it is whole or absent: beside it, then renamed. Mappings are written as JSON."""
-    if isinstance(content, Mapping):
-        content = json.dumps(content, separators=(",", ":"))
-    data = content.encode() if isinstance(content, str) else content
+    pieces = _json_pieces(content, depth=5) if isinstance(content, Mapping) else (content,)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with beside.open("wb") as file:
-            file.write(data)
+            file.writelines(piece.encode() for piece in pieces)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
@@ -190,6 +188,17 @@ def write_atomically(path: Path, content: str | bytes | Mapping[str, Any]) -> No
         os.fsync(folder)  # the new name too survives power loss
     finally:
         os.close(folder)
+
+
+def _json_pieces(value: Any, depth: int) -> Iterator[str]:
+    """A value as JSON, mappings down to ``depth`` one entry at a time: the plan of a large run has many megabytes."""
+    if not depth or not value or not isinstance(value, Mapping):
+        yield json.dumps(value, separators=(",", ":"))
+        return
+    for number, (name, inner) in enumerate(value.items()):
+        yield f"{',' if number else '{'}{json.dumps(name)}:"
+        yield from _json_pieces(inner, depth - 1)
+    yield "}"
 
 
 def _made_at(run: Path) -> tuple[int, str]:

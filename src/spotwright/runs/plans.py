@@ -6,7 +6,6 @@ one file per version. A resume with mended code writes the next version beside t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +19,7 @@ from spotwright.model.policy import Layer
 from spotwright.model.policy_values import PolicyValueError, parse_policy
 from spotwright.model.pools import Pool
 from spotwright.model.traces import Trace
-from spotwright.pipelines.compiled import Compiled
+from spotwright.pipelines.compiled import Compiled, read_json
 from spotwright.pipelines.graph import build
 from spotwright.records.folders import RunFolder, write_atomically
 
@@ -102,7 +101,7 @@ def load_plans(folder: RunFolder) -> list[StoredPlan]:
     plans = []
     for path in folder.plans():
         try:
-            document = json.loads(path.read_bytes())
+            document = read_json(path.read_text(encoding="utf-8"))
             compiled = Compiled.from_data(document["compiled"])
             text, name = document["config"]["text"], document["config"]["path"]
             traces = {pool: Trace(gap, tuple(counts)) for pool, (gap, counts) in document["traces"].items()}
