@@ -82,6 +82,20 @@ def test_attempts_survive_their_fork_server(lab: Lab) -> None:
     assert lab.end(key).exit_code == 0
 
 
+def test_a_shim_and_its_server_that_are_killed_leave_nothing_and_harm_no_other_attempt(lab: Lab) -> None:
+    key, other = lab.start(LEAVES, {"end": "wait"}), lab.start(SLEEP, name="other")
+    left, pid = [lab.number(name) for name in LEFT], lab.number("pid", "other")
+    shim = lab.wait_for(Started, key).pid
+    lab.wait_for(Started, other)
+    os.kill(lab.server(), signal.SIGKILL)
+    os.kill(shim, signal.SIGKILL)
+    assert lab.wait_for(Ended, key).record is None
+    assert [pid for pid in left if alive(pid)] == []
+    assert alive(pid)
+    lab.processes.kill(other)
+    assert lab.end(other).signal == signal.SIGKILL
+
+
 def test_the_next_order_starts_a_new_fork_server(lab: Lab) -> None:
     lab.end(lab.start(NOTHING, name="one"))
     first = lab.server()

@@ -8,7 +8,7 @@ once when the engine ends, without touching what runs.
 
 The conversation is JSON in the frames of :mod:`.frames` over a UNIX stream socket: orders come in; out go
 ``{"ready": true}`` once, and for every order ``{"started": key, "pid", "starttime"}`` together with a pidfd, or
-``{"failed": key, "why"}``.
+``{"failed": key, "why"}``. ``{"bury": key}`` asks about a shim that was killed; ``{"buried": key}`` says that nothing is left.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 from . import identity, kernel, taskmain
 from .frames import pack, unpack
-from .shim import FENCED, KILL, Shim
+from .shim import KILL, Shim
 
 __all__ = ["serve"]
 
@@ -59,11 +59,12 @@ class _Server:
 
     def loop(self) -> None:
         while True:
-            for descriptor, events in self._epoll.poll():
-                if descriptor in self._shims:
-                    self._bury(descriptor)
-                elif events & _GONE or not self._receive():
-                    return
+            ready = dict(self._epoll.poll())
+            events = ready.pop(self._engine.fileno(), 0)
+            for pidfd in ready:
+                self._bury(pidfd)
+            if events & _GONE or (events and not self._receive()):
+                return
 
     def _receive(self) -> bool:
         """Read what has come and start what is complete; ``False`` when the engine is gone."""
@@ -72,7 +73,10 @@ class _Server:
         while data and (order := unpack(self._buffer)) is not None:
             if self._engine_is_gone():  # nobody is left who would watch it
                 return False
-            self._start(order)
+            if "bury" in order:
+                self._bury_and_tell(order["bury"])
+            else:
+                self._start(order)
         return bool(data)
 
     def _engine_is_gone(self) -> bool:
@@ -113,19 +117,28 @@ class _Server:
             os._exit(status)
 
     def _bury(self, pidfd: int) -> None:
-        """Wait for a shim that has ended. One that was killed has left its attempt's processes to us: kill them."""
+        """Wait for a shim that has ended."""
         self._epoll.unregister(pidfd)
         os.close(pidfd)
-        _, status = os.waitpid(self._shims.pop(pidfd), 0)
-        if os.waitstatus_to_exitcode(status) not in (0, FENCED):
-            self._kill_orphans()
+        os.waitpid(self._shims.pop(pidfd), 0)
 
-    def _kill_orphans(self) -> None:
+    def _bury_and_tell(self, key: str) -> None:
+        """A shim was killed, and what its attempt had started has become ours: kill all of it."""
+        for pidfd, _ in self._epoll.poll(0):
+            if pidfd in self._shims:
+                self._bury(pidfd)
         shims = set(self._shims.values())
-        while orphans := [pid for pid in identity.children(os.getpid()) if pid not in shims]:
-            for pid in orphans:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
+        while orphans := [pid for pid in identity.children(os.getpid()) if pid not in shims and _killed(pid)]:
             for pid in orphans:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
+        self._tell({"buried": key})
+
+
+def _killed(pid: int) -> bool:
+    """Kill a child; ``False`` for one that has become another user's, which cannot be."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except PermissionError:
+        return False
+    return True

@@ -227,6 +227,8 @@ class Processes:
     def _heard(self, message: dict[str, Any], pidfd: int | None) -> None:
         if "failed" in message:
             self._fail(message["failed"], f"no process could be started: {message['why']}", ours=True)
+        elif "buried" in message:
+            self._lost(self._attempts[message["buried"]])
         else:
             self._watch(self._attempts[message["started"]], message["pid"], message["starttime"], pidfd)
 
@@ -236,27 +238,27 @@ class Processes:
         self._servers = {environment: other for environment, other in self._servers.items() if other is not server}
         said = server.close()
         for attempt in [a for a in self._attempts.values() if a.server is server and a.pidfd is None]:
-            self._settle_unstarted(attempt, said)
+            if attempt.claim is None:
+                self._settle_unstarted(attempt, said)
+            else:
+                self._lost(attempt)
 
     def _settle_unstarted(self, attempt: _Attempt, said: str) -> None:
-        """The server may have forked it without being able to say so: then the claim says it, and the attempt goes on."""
-        order = attempt.order
+        """Nobody has said that it began. It may have begun all the same: then its claim says so, and it goes on."""
+        order, server = attempt.order, attempt.server
         try:
             claim = recovery.fence(Path(order.directory), order.run, order.epoch)
-        except StateError as error:  # then no shim could write its claim either
-            self._fail(order.key, str(error), ours=True)
+        except StateError as error:  # no shim could write its claim either
+            self._fail(order.key, str(error))
             return
         if claim is not None:
             who = identity.Identity(claim["pid"], claim["starttime"], claim["boot_id"])
             self._watch(attempt, who.pid, who.starttime, identity.open_process(who))
-        elif attempt.server is not None and (attempt.server.ready or attempt.server.was_killed):
-            self._fail(
-                order.key, f"the fork server was lost before it started the attempt: {said or 'killed'}", ours=True
-            )
+        elif server is not None and (server.ready or server.was_killed):
+            self._fail(order.key, f"its process was lost before it began: {said or 'killed'}", ours=True)
         else:
-            self._fail(
-                order.key, f"the Python environment cannot be used: {without_credentials(said) or 'it did not start'}"
-            )
+            problem = without_credentials(said) or "it did not start"
+            self._fail(order.key, f"the Python environment cannot be used: {problem}")
 
     # -- attempts
 
@@ -282,18 +284,33 @@ class Processes:
         if attempt.pidfd is not None:
             self._selector.unregister(attempt.pidfd)
             os.close(attempt.pidfd)
+            attempt.pidfd = None
         self._ended(attempt)
 
     def _ended(self, attempt: _Attempt) -> None:
+        """The shim has gone. With a record all is said; without one, what it may have left comes first."""
         order = attempt.order
         record = read_exit(order.directory)
-        if record is None and not Path(order.directory, CLAIM).exists():
-            self._fail(order.key, f"{order.directory}: cannot be written; free some space, then resume the run")
-            return
-        if record is None and attempt.claim is not None:
+        if record is not None:
+            del self._attempts[order.key]
+            self._events.append(Ended(order.key, record))
+        elif not Path(order.directory, CLAIM).exists():
+            self._settle_unstarted(attempt, "")
+        elif attempt.server in self._servers.values():
+            attempt.server.send({"bury": order.key})
+            self._listen(attempt.server)
+        else:
+            self._lost(attempt)
+
+    def _lost(self, attempt: _Attempt) -> None:
+        """Nothing is known of the attempt's end: kill what can be found of it, then say so."""
+        if attempt.server not in self._servers.values():  # nobody has collected its orphans
+            shims = [other.claim["pid"] for other in self._attempts.values() if other.claim and other is not attempt]
+            recovery.sweep(self._run, spare=shims)
+        if attempt.claim is not None:
             recovery.sweep_attempt(attempt.claim)
-        del self._attempts[order.key]
-        self._events.append(Ended(order.key, record))
+        del self._attempts[attempt.order.key]
+        self._events.append(Ended(attempt.order.key, None))
 
     def _ask(self, key: str, number: signal.Signals) -> None:
         attempt = self._attempts.get(key)
@@ -302,7 +319,7 @@ class Processes:
         if attempt.pidfd is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(attempt.pidfd, number)
-        elif attempt.server is not None:
+        elif attempt.server is not None:  # on its way, or ended already
             attempt.asked = number if attempt.asked is not recovery.KILL else attempt.asked
         else:  # nothing has been sent to anybody
             del self._attempts[key]

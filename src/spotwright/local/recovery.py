@@ -65,14 +65,14 @@ def end_all(shims: Collection[int], patience: float) -> None:
         os.close(pidfd)  # in the kernel for good, on a dead disk say: it can do nothing any more
 
 
-def sweep(run: str) -> int:
+def sweep(run: str, *, spare: Collection[int] = ()) -> int:
     """Kill whatever a run started and nobody ended, and wait until it is gone. Returns how many processes that were.
 
-    Found by SPOTWRIGHT_RUN in their environment, so no two runs of one machine may have the same name. This process and
-    those below it are spared: a fork server that was started early is one of them.
+    Found by SPOTWRIGHT_RUN in their environment, so no two runs of one machine may have the same name. Spared are this
+    process, those that ``spare`` names by pid, and all below them: a fork server that was started early is one of them.
     """
-    mark = f"SPOTWRIGHT_RUN={run}".encode()
-    return _kill_until_gone(lambda pid: mark in identity.environ(pid) and not _is_ours(pid))
+    mark, spared = f"SPOTWRIGHT_RUN={run}".encode(), {os.getpid(), *spare}
+    return _kill_until_gone(lambda pid: mark in identity.environ(pid) and not _is_below(pid, spared))
 
 
 def sweep_attempt(claim: dict[str, Any]) -> int:
@@ -112,7 +112,7 @@ def fence(directory: Path, run: str, epoch: int) -> dict[str, Any] | None:
         claim = identity.read_claim(directory)
     except OSError as error:
         raise StateError(
-            f"{directory}: {error.strerror}; the state folder must be writable to end what still runs"
+            f"{directory}: cannot be written ({error.strerror}); mend that, then resume the run"
         ) from error
     except ValueError as error:
         raise StateError(f"{directory}/claim: cannot be read; remove it once nothing of the run is alive") from error
@@ -147,11 +147,10 @@ def _result(directory: Path, claim: dict[str, Any] | None) -> ExitRecord | None:
     return record
 
 
-def _is_ours(pid: int) -> bool:
-    """Whether a process is this one or below it."""
-    me = os.getpid()
+def _is_below(pid: int, tops: Collection[int]) -> bool:
+    """Whether a process is one of these or below one."""
     while pid > 1:
-        if pid == me:
+        if pid in tops:
             return True
         seen = identity.stat(pid)
         if seen is None:
