@@ -148,6 +148,7 @@ def test_an_interpreter_that_is_not_there_is_said(lab: Lab) -> None:
 def test_a_directory_that_cannot_be_written_is_said_and_nothing_runs(lab: Lab) -> None:
     order = lab.order(NOTHING)
     lab.directory().rmdir()
+    lab.directory().write_text("in the way")
     lab.processes.order(order)
     assert str(lab.directory()) in lab.wait_for(StartFailed, order.key).reason
 

@@ -289,16 +289,16 @@ class Processes:
 
     def _ended(self, attempt: _Attempt) -> None:
         """The shim has gone. With a record all is said; without one, what it may have left comes first."""
-        order = attempt.order
+        order, server = attempt.order, attempt.server
         record = read_exit(order.directory)
         if record is not None:
             del self._attempts[order.key]
             self._events.append(Ended(order.key, record))
         elif not Path(order.directory, CLAIM).exists():
             self._settle_unstarted(attempt, "")
-        elif attempt.server in self._servers.values():
-            attempt.server.send({"bury": order.key})
-            self._listen(attempt.server)
+        elif server is not None and server in self._servers.values():
+            server.send({"bury": order.key})
+            self._listen(server)
         else:
             self._lost(attempt)
 
