@@ -70,9 +70,13 @@ def read_json(text: str) -> Any:
     The SDK writes a component and an executor for every task, each with its whole source: most of it many times over.
     """
     known: dict[str, dict[str, Any]] = {}
+    large: set[int] = set()
 
     def shared(item: dict[str, Any]) -> dict[str, Any]:
-        return known.setdefault(repr(item), item) if len(item) <= _SMALL else item
+        if len(item) > _SMALL or not large.isdisjoint(map(id, item.values())):
+            large.add(id(item))  # and so is everything around it
+            return item
+        return known.setdefault(repr(item), item)
 
     return json.loads(text, object_hook=shared)
 

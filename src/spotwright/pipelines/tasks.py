@@ -42,11 +42,17 @@ _WORKSPACE = "{{$.workspace_path}}"
 
 @dataclass(slots=True)
 class Reading:
-    """What one pass over a compiled pipeline collects."""
+    """What one pass over a compiled pipeline collects.
+
+    What equal tasks have in common is read once and shared: their parts of ``ir`` are one object
+    (:func:`spotwright.pipelines.compiled.read_json`), so that object's identity, alive all the time, is the key.
+    """
 
     file: str
     ir: Mapping[str, Any]
     platform: Mapping[str, Any]
+    known_executors: dict[tuple[int, int], tuple[Executor, Settings]] = field(default_factory=dict)
+    known_parameters: dict[int, dict[str, ParameterSpec]] = field(default_factory=dict)
     dags: dict[str, Dag] = field(default_factory=dict)
     opened: list[str] = field(default_factory=list)  # DAGs being read, outermost first
     refused: list[str] = field(default_factory=list)
@@ -151,15 +157,21 @@ def _read_executor(
         return None, Settings(), None
     label = str(definition.get("executorLabel") or "")
     raw = reading.executor(label, path)
-    try:
-        executor: Executor | None = recognise(raw)
-    except Unsupported as kind:
-        reading.refuse(path, str(kind))
-        return None, Settings(), None
-    try:
-        settings = read_settings(raw.get("container") or {}, reading.setting("kubernetes", label))
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise reading.error(f"task {path}", f"its resources or kubernetes settings cannot be read: {error}") from error
+    kubernetes = reading.setting("kubernetes", label)
+    key = (id(raw), id(kubernetes) if kubernetes else 0)
+    if key not in reading.known_executors:
+        try:
+            executor = recognise(raw)
+        except Unsupported as kind:
+            reading.refuse(path, str(kind))
+            return None, Settings(), None
+        try:
+            settings = read_settings(raw.get("container") or {}, kubernetes)
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            what = f"its resources or kubernetes settings cannot be read: {error}"
+            raise reading.error(f"task {path}", what) from error
+        reading.known_executors[key] = executor, settings
+    executor, settings = reading.known_executors[key]
     for needed in settings.needed:
         reading.refuse(path, f"it needs {needed} (kfp.kubernetes), which is not supported yet; pass it as a parameter")
     reading.ignored.update(dict.fromkeys(settings.ignored))
@@ -262,8 +274,11 @@ def read_output_specs(reading: Reading, definition: Mapping[str, Any], path: str
 
 
 def _parameter_specs(reading: Reading, group: Mapping[str, Any], path: str) -> dict[str, ParameterSpec]:
+    parameters = group.get("parameters") or {}
+    if id(parameters) in reading.known_parameters:
+        return reading.known_parameters[id(parameters)]
     specs = {}
-    for name, raw in (group.get("parameters") or {}).items():
+    for name, raw in parameters.items():
         kind = str(raw.get("parameterType") or raw.get("type") or "")
         if kind in _KINDS_LATER:
             reading.refuse(path, _KINDS_LATER[kind])
@@ -282,6 +297,8 @@ def _parameter_specs(reading: Reading, group: Mapping[str, Any], path: str) -> d
             )
         except ValueError as error:
             raise reading.error(place, f"the default of parameter {name}: {error}") from error
+    if specs and len(specs) == len(parameters):
+        reading.known_parameters[id(parameters)] = specs
     return specs
 
 
