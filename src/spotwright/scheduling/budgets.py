@@ -145,7 +145,7 @@ def _after_error(cause: Cause, spent: Spent, place: Place, policy: Policy, ladde
     if spent.errors > policy.retries:
         if policy.retries == 0:
             return Next(Then.FAIL, f"{cause}, and errors.retries is 0")
-        return Next(Then.FAIL, f"{cause} for the {spent.errors}. time, errors.retries is {policy.retries}")
+        return Next(Then.FAIL, f"{cause} (error {spent.errors}), and errors.retries is {policy.retries}")
     allowed = _allowed(spent, policy, ladder)
     rung = place.rung if place.rung in allowed else allowed[0]
     wait = policy.error_backoff.wait(spent.errors)
