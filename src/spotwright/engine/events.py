@@ -25,7 +25,7 @@ completed      decision   parameters, artifacts: a task that is a pipeline has a
 cancel         fact       the user cancelled the run
 stop           fact       why: the engine was told to stop; the run can be resumed
 finished       decision   status, why
-reset          fact       version, again: what did not succeed starts afresh (resume); again names what did and must too
+reset          fact       version, again, arguments: what did not succeed starts afresh (resume); again: what did and must too
 note           decision   text: said once to the user
 =============  =========  ==============================================================================================
 """

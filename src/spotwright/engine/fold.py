@@ -115,8 +115,8 @@ def _reset(state: RunState, event: Event) -> None:
     for path in (*state.under_way, *state.todo):
         _close_for_reset(state.tasks[path], event.at)
     state.version = event.data.get("version", state.version)
-    if "time_scale" in event.data:
-        state.meta = {**state.meta, "time_scale": event.data["time_scale"]}
+    said = {key: event.data[key] for key in ("time_scale", "arguments") if key in event.data}
+    state.meta = {**state.meta, **said}
     again = frozenset(event.data.get("again", ()))
     counting = {path: task for path, task in state.tasks.items() if path not in again}
     state.retired.update(state.tasks)

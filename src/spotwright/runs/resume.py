@@ -9,9 +9,10 @@ and tasks whose code changed run again together with what follows them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from spotwright import config as configuration
 from spotwright.config import Config
@@ -23,11 +24,13 @@ from spotwright.engine.plan import Plan, Planned
 from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus
 from spotwright.errors import InputError
 from spotwright.local.attempts import Seen, end_data, steady_clock
+from spotwright.local.orders import ExitRecord
 from spotwright.local.recovery import settle_all, sweep
 from spotwright.pipelines.compiled import Compiled, digests
 from spotwright.pipelines.executor import code_fingerprint
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.source import load
+from spotwright.pipelines.spec import DagInput
 from spotwright.records.folders import RunFolder
 from spotwright.records.journal import Journal
 from spotwright.runs.engine import bind_arguments, execute, is_alive, owner, places_of
@@ -58,27 +61,30 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
         epoch = journal.take(owner(), is_alive)
         clock = steady_clock()
         state = replay([stored.plan for stored in plans], (event for _, event in journal.events()))
-        newer = _mended(plans[-1], state, say) if mended else None
+        current = plans[state.version - 1]  # a later one was written by an engine that went before it counted
+        newer = _mended(current, state, say) if mended else None
         if state.status is RunStatus.SUCCEEDED and newer is None:
             journal.give_up()
             return Resumption(state, nothing_to_do=True)
-        secrets = _secrets(state, (newer or plans[-1]).plan)
-        recovery = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
-        recovery += settled_attempts(folder, state, epoch, secrets, clock)
+        ended = bool(state.failed) or state.cancelling  # asked now: what is settled next may end it, on its old budgets
+        arguments, secrets = _bound(state, (newer or current).plan)
+        recovery = settled_attempts(folder, state, epoch, secrets)
+        recovery.append(Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}))
         _settle_into(state, journal, recovery, clock)
-        _commit(
-            state, journal, _reset(folder, state, newer, len(plans), clock, say)
-        )  # before the world looks at the state
-        execute(folder, journal, state, (), newer or plans[-1], secrets, observers)
+        if ended or newer is not None:  # before the world looks at the state
+            _commit(state, journal, _reset(folder, state, newer, arguments, clock, say))
+        execute(folder, journal, state, (), newer or current, secrets, observers)
     finally:
         journal.close()
     return Resumption(state)
 
 
-def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Secrets, clock: Clock) -> list[Event]:
-    """End every attempt that had a node when the last engine went, and say how each ended.
+def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Secrets) -> list[Event]:
+    """End every attempt that had a node when the last engine went, and say how and when each ended.
 
-    Nothing that the run had started lives afterwards.
+    An attempt that came to its own end did so at the moment of its record. For every other, and for the nodes, it is the
+    last moment that the journal knows: nobody pays for the time in which no engine was there. Nothing that the run had
+    started lives afterwards.
     """
     places = places_of(folder, epoch, secrets)
     bound = [task for task in map(state.tasks.__getitem__, state.under_way) if task.last.bound_at is not None]
@@ -92,16 +98,23 @@ def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Se
         attempt = task.last
         seen = Seen(noticed=attempt.noticed_at is not None, spot=_is_spot(state, attempt.pool), engine_gone=True)
         data = end_data(task.plan.spec, directory, record, seen, places)
-        events.append(Event("ended", clock(), task.path, attempt.number, data))
+        events.append(Event("ended", _ended_at(state, record), task.path, attempt.number, data))
     sweep(folder.name)
-    return [*events, *_lost_nodes(state, clock)]
+    events.sort(key=lambda event: event.at)
+    return [*events, *_lost_nodes(state, events[-1].at if events else state.last_at)]
 
 
-def _lost_nodes(state: RunState, clock: Clock) -> list[Event]:
-    """The simulated nodes went with the engine that simulated them."""
+def _ended_at(state: RunState, record: ExitRecord | None) -> float:
+    if record is None or any(order.what == "kill" for order in record.ordered):
+        return state.last_at
+    return max(state.last_at, record.ended_at)
+
+
+def _lost_nodes(state: RunState, at: float) -> list[Event]:
+    """The simulated nodes went with the engine that simulated them, or with the last attempt that went on without it."""
     gone = [node for node in state.nodes.values() if node.gone_at is None]
     return [
-        Event("node", clock(), data={"node": n.name, "pool": n.pool, "state": "gone", "why": "the engine went"})
+        Event("node", at, data={"node": n.name, "pool": n.pool, "state": "gone", "why": "the engine went"})
         for n in gone
     ]
 
@@ -124,27 +137,26 @@ def _settle_into(state: RunState, journal: Journal, recovery: Sequence[Event], c
 def _commit(state: RunState, journal: Journal, events: Sequence[Event]) -> None:
     for event in events:
         fold(state, event)
-    if events:
-        journal.append(events)
+    journal.append(events)
 
 
 def _reset(
-    folder: RunFolder, state: RunState, newer: StoredPlan | None, version: int, clock: Clock, say: Say
+    folder: RunFolder, state: RunState, newer: StoredPlan | None, arguments: Mapping[str, Any], clock: Clock, say: Say
 ) -> list[Event]:
-    """Begin afresh what did not succeed, where the run had ended or its plan changed."""
-    ended = bool(state.failed) or state.cancelling
-    if newer is None and not ended:
-        return []
-    again: list[str] = []
-    if newer is not None:
-        version += 1
-        save_plan(folder, version, newer)
-        plan = newer.plan
-        state.plans = [*state.plans, plan]
-        again = list(_again(state, plan, say))
-        if not state.failed and not again and not ended:
-            say("nothing that has succeeded needs to run again")
-    return [Event("reset", clock(), data={"version": version, "again": again})]
+    """Begin afresh what did not succeed, because the run had ended or its plan changed."""
+    if newer is None:
+        return [Event("reset", clock(), data={"version": state.version, "again": []})]
+    save_plan(folder, state.version + 1, newer)
+    state.plans = [*state.plans[: state.version], newer.plan]
+    again = list(_again(state, newer.plan, _changed(state.meta["arguments"], arguments), say))
+    if not again and not state.failed:
+        say("nothing that has succeeded needs to run again")
+    return [Event("reset", clock(), data={"version": state.version + 1, "again": again, "arguments": arguments})]
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str]:
+    """The parameters of the pipeline that have another value, because their default or their type is another one."""
+    return frozenset(name for name in now if name not in before or before[name] != now[name])
 
 
 def _mended(stored: StoredPlan, state: RunState, say: Say) -> StoredPlan | None:
@@ -155,7 +167,6 @@ def _mended(stored: StoredPlan, state: RunState, say: Say) -> StoredPlan | None:
         return None
     newer = replace(stored, compiled=compiled, config=config, traces=traces_of(config, stored.taken_every))
     newer.plan.check()
-    bind_arguments(newer.plan.pipeline, state.meta["given"], textual=state.meta["textual"])
     return newer
 
 
@@ -182,8 +193,11 @@ def _config_now(stored: StoredPlan, state: RunState, say: Say) -> Config:
     return config
 
 
-def _again(state: RunState, plan: Plan, say: Say) -> Iterator[str]:
-    """The tasks that succeeded and must run again: their code changed, or something they follow runs again."""
+def _again(state: RunState, plan: Plan, arguments: frozenset[str], say: Say) -> Iterator[str]:
+    """The tasks that succeeded and must run again: their code changed, or something they follow runs again.
+
+    ``arguments`` are the parameters of the pipeline whose value has changed.
+    """
     again: set[str] = set()
     for planned in _walk(plan, ""):
         before = state.tasks.get(planned.path)
@@ -195,7 +209,7 @@ def _again(state: RunState, plan: Plan, say: Say) -> Iterator[str]:
             if planned.spec.dag is None and code_fingerprint(planned.spec) != code_fingerprint(before.plan.spec):
                 say(f"task {planned.path} has changed")
             continue
-        why = _why_again(planned, before, again)
+        why = _why_again(planned, before, again, arguments)
         if why:
             say(f"task {planned.path} succeeded before and runs again: {why}")
             again.add(planned.path)
@@ -204,9 +218,13 @@ def _again(state: RunState, plan: Plan, say: Say) -> Iterator[str]:
         say(f"task {path} is no longer in the pipeline")
 
 
-def _why_again(planned: Planned, before: TaskState, again: set[str]) -> str:
+def _why_again(planned: Planned, before: TaskState, again: set[str], arguments: frozenset[str]) -> str:
     if planned.spec.dag is None and code_fingerprint(planned.spec) != code_fingerprint(before.plan.spec):
         return "its code has changed"
+    sources = () if before.scope else planned.spec.parameters.values()
+    given = [each.name for each in sources if isinstance(each, DagInput) and each.name in arguments]
+    if given:
+        return f"the default of {', '.join(given)} has changed"
     scope = f"{before.scope}/" if before.scope else ""
     changed = [name for name in planned.spec.after if scope + name in again]
     if before.scope in again:
@@ -221,10 +239,9 @@ def _walk(plan: Plan, scope: str) -> Iterator[Planned]:
             yield from _walk(plan, planned.path)
 
 
-def _secrets(state: RunState, plan: Plan) -> Secrets:
-    """The secrets behind the references of the run's arguments, read again from where they are."""
-    _, secrets = bind_arguments(plan.pipeline, state.meta["given"], textual=state.meta["textual"])
-    return secrets
+def _bound(state: RunState, plan: Plan) -> tuple[dict[str, Any], Secrets]:
+    """The run's arguments for its pipeline as it is now; secrets are read again from where they are."""
+    return bind_arguments(plan.pipeline, state.meta["given"], textual=state.meta["textual"])
 
 
 def cancel_dead(folder: RunFolder) -> RunState:
@@ -237,8 +254,8 @@ def cancel_dead(folder: RunFolder) -> RunState:
         state = replay([stored.plan for stored in plans], (event for _, event in journal.events()))
         if state.status in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED):
             raise InputError(f"run {folder.name} has ended already: it {_word(state.status)}")
-        events = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
-        events += settled_attempts(folder, state, epoch, Secrets(), clock)
+        events = settled_attempts(folder, state, epoch, Secrets())
+        events.append(Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}))
         events.append(Event("cancel", clock()))
         for path in state.under_way:
             task = state.tasks[path]
