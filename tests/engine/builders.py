@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spotwright.config import Config
@@ -89,7 +89,3 @@ def constants(**values: Any) -> dict[str, Constant]:
 
 def from_outside(*names: str) -> dict[str, DagInput]:
     return {name: DagInput(name) for name in names}
-
-
-def names(items: Iterable[Any]) -> list[str]:
-    return [item.name for item in items]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from tests.engine.builders import ON_DEMAND, SPOT, START, a_config, a_dag, a_plan, a_pool, a_task
+from tests.engine.driving import Run, decided_again
+from tests.engine.world import FAILED, MOVED, TAKEN, Does, Script, always, scripted
 
 from spotwright.engine.state import RunStatus
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Spot
 from spotwright.model.pools import Pool
 from spotwright.model.traces import Trace
-from tests.engine.builders import ON_DEMAND, SPOT, START, a_config, a_dag, a_plan, a_pool, a_task
-from tests.engine.world import FAILED, MOVED, TAKEN, Does, Run, Script, always, decided_again, scripted
 
 
 def a_run(*pools: Pool, script: Script | None = None, traces: dict[str, Trace] | None = None, **said: object) -> Run:
     policy = {"spot": "prefer", "deadline": "1000s", "work": "100s", **said}
     config = a_config(*(pools or (SPOT, ON_DEMAND)), policy={k: v for k, v in policy.items() if v is not None})
-    run = Run(a_plan([a_task("a")], config), script or always(Does(100.0)), traces=traces or {})
-    return run
+    return Run(a_plan([a_task("a")], config), script or always(Does(100.0)), traces=traces or {})
 
 
 def placed(run: Run) -> list[tuple[float, str]]:

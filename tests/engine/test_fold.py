@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.engine.builders import START, a_chain, a_config, a_plan, a_pool, a_task
+from tests.engine.driving import Run
+from tests.engine.world import TAKEN, Does, scripted
 
 from spotwright.engine.events import DECISIONS, Event
 from spotwright.engine.fold import _HANDLERS, fold, replay
 from spotwright.engine.state import RunState
 from spotwright.errors import StateError
-from tests.engine.builders import START, a_chain, a_config, a_plan, a_pool, a_task
-from tests.engine.world import TAKEN, Does, Run, scripted
 
 
 def a_state() -> RunState:
@@ -41,7 +42,10 @@ def bound(number: int = 1) -> Event:
     ("event", "said"),
     [
         (Event("invented", START), "unknown kind 'invented'"),
-        (Event("bound", START, "b", 1, {"node": "n", "pool": "spot"}), r"event 5 of the journal \(bound of b, attempt 1\)"),
+        (
+            Event("bound", START, "b", 1, {"node": "n", "pool": "spot"}),
+            r"event 5 of the journal \(bound of b, attempt 1\)",
+        ),
         (Event("bound", START, "a", 2, {"node": "n", "pool": "spot"}), "does not fit"),
         (Event("bound", START, "a", 1, {}), "does not fit"),
         (Event("notice", START, data={"node": "unknown", "attempts": []}), "does not fit"),
@@ -101,14 +105,18 @@ def test_the_last_progress_may_come_with_the_end() -> None:
 
 
 def test_a_notice_is_noted_at_the_attempts_it_is_about() -> None:
-    run = Run(a_plan([a_task("a")], a_config(a_pool(lifetime=20.0), policy={"spot": "require"})), scripted({"a": [Does(60)]}))
+    run = Run(
+        a_plan([a_task("a")], a_config(a_pool(lifetime=20.0), policy={"spot": "require"})), scripted({"a": [Does(60)]})
+    )
     run.start()
     attempt = run.state.tasks["a"].attempts[0]
     assert (attempt.noticed_at, attempt.goes_at) == (START + 22, START + 32)
 
 
 def test_nodes_are_known_from_boot_to_end() -> None:
-    run = Run(a_plan([a_task("a")], a_config(a_pool(lifetime=20.0), policy={"spot": "require"})), scripted({"a": [Does(60)]}))
+    run = Run(
+        a_plan([a_task("a")], a_config(a_pool(lifetime=20.0), policy={"spot": "require"})), scripted({"a": [Does(60)]})
+    )
     run.start()
     node = run.state.nodes["spot-1"]
     told = (node.booted_at, node.ready_at, node.noticed_at, node.gone_at, node.state, node.why)
@@ -123,7 +131,9 @@ def test_a_run_knows_how_long_it_took() -> None:
 
 def test_what_is_under_way_is_known_at_every_moment() -> None:
     told = []
-    run = Run(a_plan(a_chain(2)), observers=[lambda state, _events: told.append((list(state.under_way), dict(state.holding)))])
+    run = Run(
+        a_plan(a_chain(2)), observers=[lambda state, _events: told.append((list(state.under_way), dict(state.holding)))]
+    )
     run.start()
     assert (["t0"], {"spot": 1}) in told
     assert told[-1] == ([], {"spot": 0})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from tests.engine.builders import ON_DEMAND, START, a_config, a_fan, a_plan, a_pool, a_task
+from tests.engine.driving import Run
+from tests.engine.world import FAILED, TAKEN, Does, Script, always, scripted
+
 from spotwright.engine.state import RunStatus
 from spotwright.model.pools import Pool
 from spotwright.model.traces import Trace
-from tests.engine.builders import ON_DEMAND, START, a_config, a_fan, a_plan, a_pool, a_task
-from tests.engine.world import FAILED, TAKEN, Does, Run, Script, always, scripted
 
 NO_SPOT, NO_ON_DEMAND = a_pool(max_nodes=0), a_pool("on-demand", spot=False, max_nodes=0)
 SPOT_B = a_pool("spot-b")

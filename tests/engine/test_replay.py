@@ -6,14 +6,15 @@ import copy
 import json
 
 import pytest
+from tests.engine.builders import ON_DEMAND, a_chain, a_config, a_diamond, a_fan, a_plan, a_pool, a_task
+from tests.engine.driving import Run, decided_again
+from tests.engine.world import FAILED, MOVED, TAKEN, Does, always, scripted
 
 from spotwright.engine.decide import decide
 from spotwright.engine.events import Event
 from spotwright.engine.fold import replay
 from spotwright.engine.state import RunState
 from spotwright.model.traces import Trace
-from tests.engine.builders import ON_DEMAND, a_chain, a_config, a_diamond, a_fan, a_plan, a_pool, a_task
-from tests.engine.world import FAILED, MOVED, TAKEN, Does, Run, always, decided_again, scripted
 
 TAKEN_OFTEN = a_config(
     a_pool(simulate={"taken_every": 20.0}), ON_DEMAND, policy={"spot": "prefer", "errors": {"retries": 2}}
@@ -69,7 +70,7 @@ def test_the_same_seed_gives_the_same_run(name: str) -> None:
 
 def test_deciding_changes_nothing_and_twice_gives_the_same() -> None:
     """After every batch of a run: decide twice from the same state."""
-    compared = []
+    compared: list[int] = []
 
     def look(state: RunState, _events: object) -> None:
         before = copy.deepcopy(state)

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.engine.builders import START, a_chain, a_config, a_dag, a_diamond, a_fan, a_plan, a_pool, a_task, constants
+from tests.engine.driving import Crash, MemoryJournal, Run, decided_again
+from tests.engine.world import FAILED, LOST, TAKEN, Does, World, always, scripted
 
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, RunStatus, TaskStatus
 from spotwright.pipelines.graph import TaskOutput
-from tests.engine.builders import START, a_chain, a_config, a_dag, a_diamond, a_fan, a_plan, a_pool, a_task, constants
-from tests.engine.world import (
-    FAILED,
-    LOST,
-    TAKEN,
-    Crash,
-    Does,
-    MemoryJournal,
-    Run,
-    World,
-    always,
-    decided_again,
-    scripted,
-)
 
 ONE_AT_A_TIME = a_config(a_pool(max_nodes=1, node=None), policy={"spot": "require", "pending_timeout": "300s"})
 MENDED = {"lr": 1}
@@ -43,7 +32,11 @@ def test_a_stopped_run_goes_on_where_it_was() -> None:
     run = stopped(Run(a_plan(a_chain(3)), always(Does(10))), 15)
     run.script = always(Does(10))
     assert run.resume().status is RunStatus.SUCCEEDED
-    assert [run.causes(path) for path in ("t0", "t1", "t2")] == [["succeeded"], ["cancelled", "succeeded"], ["succeeded"]]
+    assert [run.causes(path) for path in ("t0", "t1", "t2")] == [
+        ["succeeded"],
+        ["cancelled", "succeeded"],
+        ["succeeded"],
+    ]
 
 
 def test_a_stop_spends_no_budget() -> None:
@@ -130,8 +123,8 @@ def test_a_crash_while_cancelling_can_be_finished_by_cancelling() -> None:
 @pytest.mark.parametrize("append", range(1, 12))
 def test_a_crash_at_any_append_changes_no_output(append: int, before: bool) -> None:
     script = scripted({"left": [Does(3, TAKEN)], "right": [Does(5)]})
-    run = Run(a_plan(a_diamond()), script, journal=MemoryJournal(crash_at=append, before=before))
-    assert run.until_done().status is RunStatus.SUCCEEDED
+    run = Run(a_plan(a_diamond()), script)
+    assert run.start_with_crashes([(append, before)]).status is RunStatus.SUCCEEDED
     assert run.outputs == {"bottom.out": "bottom(left=left(top=top()),right=right(top=top()))"}
     for task in run.state.tasks.values():
         assert [str(attempt.cause) for attempt in task.attempts].count("succeeded") == 1

@@ -17,7 +17,8 @@ from tests.engine.builders import (
     constants,
     from_outside,
 )
-from tests.engine.world import DONE, FAILED, TAKEN, Does, Run, always, scripted
+from tests.engine.driving import Run
+from tests.engine.world import DONE, FAILED, TAKEN, Does, always, scripted
 
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunStatus, TaskStatus

@@ -1,0 +1,77 @@
+"""Where the values of inputs and outputs come from."""
+
+from __future__ import annotations
+
+from tests.engine.builders import a_dag, a_plan, a_task, from_outside
+from tests.engine.driving import Run
+
+from spotwright.engine.values import inputs_of, run_outputs
+from spotwright.pipelines.graph import Constant, Dag, DagInput, ParameterSpec, TaskOutput
+
+MODEL = [{"name": "model", "uri": "/model", "metadata": {}}]
+
+
+def inputs(run: Run, path: str) -> tuple[dict[str, object], dict[str, object]]:
+    run.start()
+    found = inputs_of(run.state, run.state.tasks[path])
+    return found.parameters, found.artifacts
+
+
+def test_a_constant_is_itself() -> None:
+    run = Run(a_plan([a_task("a", parameters={"x": Constant([1, None])})]))
+    assert inputs(run, "a") == ({"x": [1, None]}, {})
+
+
+def test_a_default_stands_where_the_pipeline_gives_nothing() -> None:
+    declared = {
+        "x": ParameterSpec("STRING", has_default=True, default=None),
+        "y": ParameterSpec("STRING", optional=True),
+    }
+    assert inputs(Run(a_plan([a_task("a", parameter_specs=declared)])), "a") == ({"x": None}, {})
+
+
+def test_an_argument_that_was_not_given_leaves_the_default() -> None:
+    declared = {"x": ParameterSpec("STRING", has_default=True, default="d")}
+    run = Run(a_plan([a_task("a", parameters=from_outside("x"), parameter_specs=declared)]))
+    assert inputs(run, "a") == ({"x": "d"}, {})
+
+
+def test_the_default_of_a_pipeline_inside_reaches_its_tasks() -> None:
+    inner = Dag(
+        "inner",
+        parameters={"x": ParameterSpec("STRING", has_default=True, default="d")},
+        tasks={"x": a_task("x", parameters=from_outside("x"))},
+    )
+    assert inputs(Run(a_plan([a_task("loop", dag="inner")], inner=inner)), "loop/x") == ({"x": "d"}, {})
+
+
+def test_artifacts_are_passed_on_as_they_are() -> None:
+    inner = a_dag(a_task("x", artifacts={"m": DagInput("given")}))
+    root = [a_task("a"), a_task("loop", "a", dag="inner", parameters={}, artifacts={"given": TaskOutput("a", "model")})]
+    run = Run(a_plan(root, inner=inner))
+    run.world.results["a"] = {"parameters": {}, "artifacts": {"model": MODEL}, "run": "r", "task": "a"}
+    assert inputs(run, "loop/x") == ({}, {"m": MODEL})
+
+
+def test_an_artifact_that_is_not_there_is_left_out() -> None:
+    run = Run(a_plan([a_task("a"), a_task("b", "a", parameters={}, artifacts={"m": TaskOutput("a", "model")})]))
+    assert inputs(run, "b") == ({}, {})
+
+
+def test_without_declared_outputs_those_of_the_last_tasks_are_the_runs() -> None:
+    run = Run(a_plan([a_task("a"), a_task("b", "a"), a_task("c", "a")]))
+    run.start()
+    assert run_outputs(run.state) == {"b.out": "b(a=a())", "c.out": "c(a=a())"}
+
+
+def test_declared_outputs_are_the_runs() -> None:
+    dag = Dag(
+        "root",
+        tasks={"a": a_task("a")},
+        parameter_outputs={"answer": TaskOutput("a", "out")},
+        artifact_outputs={"model": TaskOutput("a", "model")},
+    )
+    run = Run(a_plan(dag))
+    run.world.results["a"] = {"parameters": {"out": 42}, "artifacts": {"model": MODEL}, "run": "r", "task": "a"}
+    run.start()
+    assert run.outputs == {"answer": 42, "model": MODEL}
