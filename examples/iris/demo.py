@@ -62,7 +62,11 @@ def main() -> int:
             sys.executable, "-m", "spotwright", "run", str(HERE / "pipeline.py"),
             "--arg", f"url={url}/iris-csv-files.tar.gz", "--seed", SEED, *sys.argv[1:],
         ]  # fmt: skip
-        return subprocess.call(command)
+        run = subprocess.Popen(command)
+        try:
+            return run.wait()
+        except KeyboardInterrupt:  # Ctrl-C reaches the run as well: it stops cleanly and says how to go on
+            return run.wait()
 
 
 if __name__ == "__main__":

@@ -291,3 +291,14 @@ def do(story: Story, what: str, task: str, progress: float) -> None:
         story.node(node, "gone", "taken")
         for path in [p for p, t in story.state.tasks.items() if t.status.value == "running" and t.last.node == node]:
             story.ends(path, signal=9, node_gone=True, spot=True)
+
+
+def test_a_node_keeps_the_price_of_the_time_it_was_asked_for() -> None:
+    story = Story(a_plan(a_task("train"))).boots("cpu-spot-1").binds("train", "cpu-spot-1")
+    story.after(HOUR).ends("train", exit_code=1).gives_back("cpu-spot-1")
+    dearer = a_plan(a_task("train"), config=a_config(POOLS.replace("0.18/h", "0.36/h")))
+    story.state.plans = [*story.state.plans, dearer]
+    story.fact("reset", version=2, again=[])
+    story.boots("cpu-spot-2").binds("train", "cpu-spot-2").after(HOUR).ends("train").gives_back("cpu-spot-2")
+    costs = [cost.cost.money for cost in account(story.state).attempts_by_start]
+    assert costs == [Fraction("0.18"), Fraction("0.36")]

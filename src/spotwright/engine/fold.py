@@ -303,7 +303,7 @@ def _node(state: RunState, event: Event) -> None:
     data = event.data
     node = state.nodes.get(data["node"])
     if node is None:
-        node = state.nodes[data["node"]] = NodeState(data["node"], data["pool"], "booting", event.at)
+        node = state.nodes[data["node"]] = NodeState(data["node"], data["pool"], "booting", event.at, state.version)
     node.state = data["state"]
     node.why = data.get("why", "")
     if node.state == "ready":

@@ -126,6 +126,7 @@ class NodeState:
     pool: str
     state: str  # booting | ready | gone
     booted_at: float
+    version: int = 1  # of the plan when it was asked for: its pool's price is the one of then
     ready_at: float | None = None
     gone_at: float | None = None
     noticed_at: float | None = None

@@ -129,7 +129,7 @@ def format_duration(seconds: float) -> str:
     """Write seconds for people: ``0.4s``, ``12s``, ``3m20s``, ``2h05m``."""
     if seconds < 0:
         return "-" + format_duration(-seconds)
-    if seconds < 10 and seconds != int(seconds):
+    if round(seconds, 1) < 10 and seconds != int(seconds):
         return f"{seconds:.1f}s"
     whole = round(seconds)
     if whole < 60:

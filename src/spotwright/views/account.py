@@ -19,7 +19,7 @@ from itertools import chain
 
 from spotwright.engine.decide import effective
 from spotwright.engine.plan import Planned
-from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskStatus
+from spotwright.engine.state import AttemptState, NodeState, RunState, RunStatus, TaskStatus
 from spotwright.errors import StateError
 from spotwright.model.pools import Pool
 from spotwright.views.amounts import Amount, Range, total
@@ -55,9 +55,10 @@ def account(state: RunState, now: float | None = None) -> Account:
         until = max(now, until)
     attempts = sorted(_attempts(state, until), key=lambda attempt: attempt.stay.start)
     uses = _uses(state, attempts, until)
-    unpriced = tuple(name for name in _used_pools(state) if pool_of(state, name).price is None)
+    used = _used_pools(state)
+    unpriced = tuple(dict.fromkeys(name for name, price in used if price is None))
     costs = [_attempt_cost(attempt, uses, priced=not unpriced) for attempt in attempts]
-    pools = [_pool_cost(state, name, uses, priced=not unpriced) for name in _used_pools(state)]
+    pools = [_pool_cost(state, name, price, uses, priced=not unpriced) for name, price in used]
     nothing = Amount.of(Fraction(0), None if unpriced else Fraction(0))
     compared = _compare(state, attempts, costs, unpriced)
     return Account(
@@ -99,7 +100,7 @@ def _attempts(state: RunState, until: float) -> Iterator[_Attempt]:
         for attempt, kept in zip(task.attempts, kept_of(task.attempts, may_succeed=may_succeed), strict=True):
             if attempt.bound_at is None or attempt.node is None or attempt.pool is None:
                 continue
-            pool = pool_of(state, attempt.pool)
+            pool = _pool_of_node(state, state.nodes[attempt.node])
             share = share_of(planned.work.requests, pool.node)
             stay = Stay((task.path, attempt.number), share, attempt.bound_at, _end_of(attempt, until))
             yield _Attempt(task.path, planned, attempt, pool, kept, stay, attempt.node)
@@ -123,8 +124,14 @@ def _uses(state: RunState, attempts: Iterable[_Attempt], until: float) -> dict[s
     }
 
 
-def _used_pools(state: RunState) -> list[str]:
-    return list(dict.fromkeys(node.pool for node in state.nodes.values()))
+def _used_pools(state: RunState) -> list[tuple[str, Fraction | None]]:
+    """Every pool that had a node, once for each price it had: a resume may have changed it."""
+    return list(dict.fromkeys((node.pool, _pool_of_node(state, node).price) for node in state.nodes.values()))
+
+
+def _pool_of_node(state: RunState, node: NodeState) -> Pool:
+    """The pool of a node as it was when the node was asked for: money is counted at the price of its time."""
+    return state.plans[node.version - 1].config.pools.get(node.pool) or pool_of(state, node.pool)
 
 
 def pool_of(state: RunState, name: str) -> Pool:
@@ -152,18 +159,19 @@ def _attempt_cost(attempt: _Attempt, uses: dict[str, NodeUse], *, priced: bool) 
     )
 
 
-def _pool_cost(state: RunState, name: str, uses: dict[str, NodeUse], *, priced: bool) -> PoolCost:
-    pool = pool_of(state, name)
-    own = [uses[node.name] for node in state.nodes.values() if node.pool == name]
-    price = pool.price if priced else None
+def _pool_cost(
+    state: RunState, name: str, price: Fraction | None, uses: dict[str, NodeUse], *, priced: bool
+) -> PoolCost:
+    of_this = [n for n in state.nodes.values() if n.pool == name and _pool_of_node(state, n).price == price]
+    own = [uses[node.name] for node in of_this]
 
     def line(seconds: Iterable[Fraction]) -> Amount:
-        return total(Amount.of(each, price) for each in seconds)
+        return total(Amount.of(each, price if priced else None) for each in seconds)
 
     return PoolCost(
         name=name,
-        capacity=pool.capacity,
-        price=pool.price,
+        capacity=_pool_of_node(state, of_this[0]).capacity,
+        price=price,
         nodes=len(own),
         whole=line(use.whole for use in own),
         boot=line(use.boot for use in own),
