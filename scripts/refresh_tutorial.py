@@ -34,6 +34,8 @@ def main() -> None:
 def shortened(command: str, printed: str) -> str:
     """What a page shows of a command's output."""
     if command.startswith("spotwright run"):
+        if "Outputs\n" not in printed:
+            sys.exit(f"$ {command}\n{printed}")
         return "...\n" + printed[printed.index("Outputs\n") :]
     if command.startswith("spotwright logs"):
         return "".join(printed.splitlines(keepends=True)[:3]) + "...\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs.pages import ROOT, blocks, same
 from tests.examples.conftest import EXAMPLES
 
 pytestmark = pytest.mark.slow
@@ -21,8 +22,9 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class Demo:
-    """One run of the demo: what ``run --json`` and ``report --json`` said, and how long it took in all."""
+    """One run of the demo: what it printed, what ``show`` and ``report`` said as JSON, and how long it took in all."""
 
+    printed: str
     view: dict[str, Any]
     report: dict[str, Any]
     seconds: float
@@ -43,10 +45,12 @@ class Demo:
 def run_demo(folder: Path) -> Demo:
     """Run the demo as ``make demo`` does, with its state in a folder of the test."""
     began = time.monotonic()
-    view = json.loads(_said([str(EXAMPLES / "iris" / "demo.py"), "--json"], folder))
+    printed = _said([str(EXAMPLES / "iris" / "demo.py"), "--name", "demo"], folder)
     seconds = time.monotonic() - began
-    report = json.loads(_said(["-m", "spotwright", "report", view["run"], "--json"], folder))
-    return Demo(view, report, seconds)
+    view, report = (
+        json.loads(_said(["-m", "spotwright", what, "demo", "--json"], folder)) for what in ("show", "report")
+    )
+    return Demo(printed, view, report, seconds)
 
 
 def _said(command: Sequence[str], folder: Path) -> str:
@@ -100,6 +104,12 @@ def test_the_training_is_interrupted_and_falls_back_to_on_demand(quiet: Demo) ->
     training = [(pool, cause) for task, _, pool, cause in quiet.causes if task == "train"]
 
     assert training == [("spot", "interrupted")] * 3 + [("on-demand", "succeeded")]
+
+
+def test_the_readme_shows_what_the_demo_prints(quiet: Demo) -> None:
+    (shown,) = (block.text for block in blocks(ROOT / "README.md") if "Outputs" in block.text)
+
+    assert same(shown, quiet.printed), quiet.printed
 
 
 def test_the_demo_takes_less_than_a_minute(quiet: Demo) -> None:
