@@ -1,0 +1,92 @@
+"""kill -9 at any moment: what an append returned from is there, in order, without a gap. Real processes."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from spotwright.engine.events import Event
+from spotwright.records.journal import Journal
+
+KILLS = 150
+
+
+def write_until_killed(path: Path, first: int, acknowledge: int) -> None:
+    """Append one to three events at a time and say after each append up to which number; for ever."""
+    journal = Journal.open(path)
+    journal.take({"pid": os.getpid()}, lambda _held: False)
+    number = first
+    while True:
+        batch = [
+            Event("note", 0.0, data={"number": number + n, "text": "x" * (number % 700)}) for n in range(number % 3 + 1)
+        ]
+        journal.append(batch)
+        number += len(batch)
+        os.write(acknowledge, struct.pack("<q", number))
+
+
+def a_writer(path: Path, first: int) -> tuple[int, int]:
+    """A child that writes; its process and the pipe of its acknowledgements."""
+    receive, send = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            write_until_killed(path, first, send)
+        finally:
+            os._exit(1)
+    os.close(send)
+    return child, receive
+
+
+def acknowledged(receive: int) -> int | None:
+    """The last number that a writer said before it was killed; ``None`` where it said none."""
+    said = b""
+    while piece := os.read(receive, 65536):
+        said += piece
+    os.close(receive)
+    whole = len(said) // 8
+    return struct.unpack("<q", said[8 * whole - 8 : 8 * whole])[0] if whole else None
+
+
+@pytest.mark.slow
+def test_no_acknowledged_event_is_lost_and_none_is_missing_between(tmp_path: Path) -> None:
+    """150 engines one after another, each killed at a moment drawn anew, most of them in the middle of an append."""
+    path = tmp_path / "journal.db"
+    Journal.create(path).close()
+    draw = random.Random(7)  # noqa: S311  # the same moments every time
+    written = said_in_all = 0
+    for _ in range(KILLS):
+        child, receive = a_writer(path, written)
+        assert select.select([receive], [], [], 30)[0], "a writer wrote nothing for 30 s"
+        time.sleep(draw.random() * 0.01)  # the moment of the kill, not a wait for anything
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        last = acknowledged(receive)
+        reader = Journal.read(path)
+        numbers = [event.data["number"] for _, event in reader.events()]
+        reader.close()
+        assert numbers == list(range(len(numbers)))
+        assert last is None or len(numbers) >= last
+        assert len(numbers) <= (last or written) + 3  # at most the append that was not acknowledged any more
+        written, said_in_all = len(numbers), max(said_in_all, last or 0)
+    assert said_in_all > KILLS
+
+
+def test_a_journal_whose_engine_was_killed_can_be_driven_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    Journal.create(path).close()
+    child, receive = a_writer(path, 0)
+    assert select.select([receive], [], [], 30)[0]
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(receive)
+    journal = Journal.open(path)
+    assert journal.take({"pid": os.getpid()}, lambda held: held["pid"] != child) == 2
+    journal.close()
