@@ -29,7 +29,7 @@ def foreign(tmp_path: Path) -> Foreign:
             return work()
 
         if os.getuid() != 0:
-            for folder in tmp_path.rglob("*"):
+            for folder in (tmp_path, *tmp_path.rglob("*")):
                 folder.chmod(folder.stat().st_mode & ~0o222)
         try:
             return in_a_child(as_nobody)
