@@ -99,7 +99,7 @@ class StateFolder:
         """Open for reading. Raises :class:`StateError` for a folder of a newer version."""
         file = path / "format"
         try:
-            text = file.read_text(encoding="ascii", errors="replace").strip()
+            text = file.read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
             text = str(LAYOUT)
         except OSError as error:
@@ -126,6 +126,10 @@ class StateFolder:
         """The folder that stands for a persistent volume claim."""
         return self.path / "volumes" / _file_name(name)
 
+    def run(self, name: str) -> RunFolder:
+        """Where the run of this name lies or will lie."""
+        return RunFolder(self.path / "runs" / name)
+
     def create(self, name: str) -> RunFolder:
         """Make the folder of a new run. Raises :class:`InputError` where a run of that name exists, or it can be no name."""
         if not _RUN_NAME.fullmatch(name) or name == "last":
@@ -133,7 +137,7 @@ class StateFolder:
                 f"{name!r} cannot be the name of a run: expected up to 100 letters, digits, dots, dashes or underscores, "
                 "beginning with a letter or digit, and not 'last'"
             )
-        folder = RunFolder(self.path / "runs" / name)
+        folder = self.run(name)
         try:
             folder.path.mkdir()
         except FileExistsError as error:
