@@ -25,6 +25,9 @@ _COMMANDS = {
     "logs": ("spotwright.cli.looking", "Print the logs of a run, a task or one attempt."),
     "report": ("spotwright.cli.looking", "Say what a run cost, what was wasted and what spot saved."),
     "cancel": ("spotwright.cli.looking", "Cancel a run."),
+    "place": ("spotwright.cli.placing", "Put what the policy asks for into manifests."),
+    "unplace": ("spotwright.cli.placing", "Take out of manifests what place put in."),
+    "explain": ("spotwright.cli.placing", "Say where each role of a manifest goes, and why."),
 }
 
 

@@ -15,6 +15,7 @@ from spotwright import clouds
 from spotwright.manifests.affinity import capacity_expressions, names_expression
 from spotwright.manifests.context import POLICY_ANNOTATION, SPOT_LABEL, Context, Level, RoleReport
 from spotwright.manifests.documents import Path
+from spotwright.manifests.expander import EXPANDER
 from spotwright.manifests.podspec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool, Provider
@@ -146,8 +147,7 @@ def _prefer(ctx: Context, role: Role, used: Sequence[Pool], all_pools: Sequence[
         ctx.say(
             Level.WARNING,
             role.spec,
-            f"{role.name}: the cluster autoscaler passes over preferred affinity when it chooses a pool to grow; give it "
-            "the expander 'priority' with the spot pools first (spotwright explain prints it)",
+            f"{role.name}: the cluster autoscaler passes over preferred affinity when it chooses a pool to grow; give it {EXPANDER}",
         )
 
 

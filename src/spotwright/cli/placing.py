@@ -1,0 +1,218 @@
+"""``place``, ``unplace`` and ``explain``: manifests in, manifests out; nothing is written unless all of it could be."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from spotwright import config as configuration
+from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli.options import json_option
+from spotwright.config import Config
+from spotwright.errors import InputError
+from spotwright.manifests.context import Finding, Options
+from spotwright.manifests.documents import parse
+from spotwright.manifests.files import Placement, References, place_text, unplace_text
+from spotwright.views.explanation import explanation_json, explanation_text
+
+__all__ = ["explain", "place", "unplace"]
+
+_STDIN = Path("-")
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="A file, or a folder for several.")
+@click.option("--in-place", is_flag=True, help="Write each file where it was read, whole or not at all.")
+@click.option("--diff", "as_diff", is_flag=True, help="Show what would change; exit code 1 when something would.")
+@click.option(
+    "--with", "beside", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+    help="Documents that the manifests refer to: runtimes, templates, ConfigMaps.",
+)  # fmt: skip
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Instead of spotwright.yaml beside the first file.",
+)
+@click.option("--replace-retries", is_flag=True, help="Also change retry fields that are there already.")
+def place(
+    files: tuple[Path, ...],
+    output: Path | None,
+    in_place: bool,
+    as_diff: bool,
+    beside: tuple[Path, ...],
+    config: Path | None,
+    replace_retries: bool,
+) -> int:
+    """Put what the policy asks for into each FILE of YAML; - is standard input. The result goes to standard output."""
+    _one_way(output, in_place, as_diff)
+    texts = [(path, _read(path)) for path in files]
+    found = _config_of(files, config)
+    references = _references(texts, beside)
+    options = Options(replace_retries=replace_retries)
+    placements = [place_text(text, _name(path), found, references, options) for path, text in texts]
+    if found.note:
+        click.echo(f"note: {found.note}", err=True)
+    _tell(finding for placement in placements for finding in placement.findings)
+    return _give(texts, placements, output, in_place=in_place, as_diff=as_diff)
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="A file, or a folder for several.")
+@click.option("--in-place", is_flag=True, help="Write each file where it was read, whole or not at all.")
+@click.option("--diff", "as_diff", is_flag=True, help="Show what would change; exit code 1 when something would.")
+def unplace(files: tuple[Path, ...], output: Path | None, in_place: bool, as_diff: bool) -> int:
+    """Take out of each FILE what place put into it: the same bytes as before where nobody touched it since."""
+    _one_way(output, in_place, as_diff)
+    texts = [(path, _read(path)) for path in files]
+    placements = [unplace_text(text, _name(path)) for path, text in texts]
+    _tell(finding for placement in placements for finding in placement.findings)
+    return _give(texts, placements, output, in_place=in_place, as_diff=as_diff)
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--with", "beside", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+    help="Documents that the manifests refer to: runtimes, templates, ConfigMaps.",
+)  # fmt: skip
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Instead of spotwright.yaml beside the first file.",
+)
+@click.option("--replace-retries", is_flag=True, help="As place would with this option.")
+@json_option
+def explain(
+    files: tuple[Path, ...], beside: tuple[Path, ...], config: Path | None, replace_retries: bool, as_json: bool
+) -> int:
+    """Say for each role of each FILE: its pools in order and why, where each policy value was said, what an interruption does."""
+    texts = [(path, _read(path)) for path in files]
+    found = _config_of(files, config)
+    references = _references(texts, beside)
+    options = Options(replace_retries=replace_retries)
+    placements = {_name(p): place_text(text, _name(p), found, references, options) for p, text in texts}
+    if as_json:
+        click.echo(json.dumps(explanation_json(placements, found)))
+    else:
+        click.echo(explanation_text(placements, found))
+    return SUCCEEDED
+
+
+def _one_way(output: Path | None, in_place: bool, as_diff: bool) -> None:
+    if sum((output is not None, in_place, as_diff)) > 1:
+        raise click.UsageError("-o, --in-place and --diff exclude each other: choose one")
+
+
+def _read(path: Path) -> str:
+    """The text of a file with its line ends as they are. Raises :class:`InputError` with the fix."""
+    try:
+        data = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise InputError(f"{_name(path)}:{line}: not UTF-8 text") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _name(path: Path) -> str:
+    return "standard input" if path == _STDIN else str(path)
+
+
+def _config_of(files: Sequence[Path], explicit: Path | None) -> Config:
+    first = next((path for path in files if path != _STDIN), Path.cwd() / "-")
+    return configuration.find(first, explicit)
+
+
+def _references(texts: Sequence[tuple[Path, str]], beside: Sequence[Path]) -> References:
+    """Every document that a manifest may refer to: of all files given, then of ``--with``."""
+    given = [*texts, *((path, _read(path)) for path in beside)]
+    return References([document for path, text in given for document in parse(text, _name(path))])
+
+
+def _tell(findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        click.echo(str(finding), err=True)
+
+
+def _give(
+    texts: Sequence[tuple[Path, str]],
+    placements: Sequence[Placement],
+    output: Path | None,
+    *,
+    in_place: bool,
+    as_diff: bool,
+) -> int:
+    pairs = [(path, text, placement.text) for (path, text), placement in zip(texts, placements, strict=True)]
+    if as_diff:
+        return _show_diff(pairs)
+    if in_place:
+        for path, text, new in pairs:
+            if path == _STDIN:
+                raise InputError("--in-place: standard input has no place to write to")
+            if new != text:
+                _replace(path, new)
+    elif output is not None:
+        _write(output, pairs)
+    else:
+        sys.stdout.write(_joined([new for _, _, new in pairs]))
+        sys.stdout.flush()
+    return SUCCEEDED
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Several files as one stream of documents; a single one as it is."""
+    parts = list(texts[:1])
+    for text in texts[1:]:
+        if not parts[-1].endswith("\n"):
+            parts.append("\n")
+        parts += [text] if text.startswith("---") else ["---\n", text]
+    return "".join(parts)
+
+
+def _show_diff(pairs: Sequence[tuple[Path, str, str]]) -> int:
+    changed = False
+    for path, text, new in pairs:
+        name = _name(path)
+        lines = list(difflib.unified_diff(text.splitlines(keepends=True), new.splitlines(keepends=True), name, name))
+        changed = changed or bool(lines)
+        for line in lines:
+            click.echo(line.rstrip("\r\n"))
+    return FAILED if changed else SUCCEEDED
+
+
+def _write(output: Path, pairs: Sequence[tuple[Path, str, str]]) -> None:
+    if len(pairs) == 1 and not output.is_dir():
+        _replace(output, pairs[0][2])
+        return
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output}: is a file, and there are {len(pairs)} results: name a folder")
+    names = [path.name for path, _, _ in pairs]
+    if len(set(names)) < len(names):
+        raise InputError(f"{output}: two of the files have one name: place them into folders of their own")
+    output.mkdir(parents=True, exist_ok=True)
+    for path, _, new in pairs:
+        _replace(output / path.name, new)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all; permissions stay."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_bytes(text.encode())
+        if path.exists():
+            beside.chmod(path.stat().st_mode)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
