@@ -8,8 +8,8 @@ as a finding.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -72,6 +72,13 @@ class RoleReport:
 Find = Callable[[str, str, str | None], Document | None]
 """Looks for a document by kind, name and namespace, in the same input and in what ``--with`` gives."""
 
+FindAll = Callable[[str], Sequence[Document]]
+"""Gives every document of a kind, in the same input and in what ``--with`` gives: for objects that others refer to."""
+
+
+def _nothing(_kind: str) -> Sequence[Document]:
+    return ()
+
 
 @dataclass(slots=True)
 class Context:
@@ -85,6 +92,8 @@ class Context:
     owner: str = ""  # the policy path of the object around it (a Katib experiment)
     findings: list[Finding] = field(default_factory=list)
     roles: list[RoleReport] = field(default_factory=list)
+    find_all: FindAll = _nothing
+    around: Context | None = None  # of the object that this one stands in
 
     def at(self, *steps: str | int) -> Path:
         """A path inside the object."""
@@ -96,16 +105,11 @@ class Context:
 
     def inside(self, *steps: str | int, owner: str = "") -> Context:
         """The context of an object that stands inside this one; findings and reports are shared."""
-        return Context(
-            self.editor,
-            self.config,
-            self.find,
-            self.options,
-            self.at(*steps),
-            owner or self.owner,
-            self.findings,
-            self.roles,
-        )
+        return replace(self, base=self.at(*steps), owner=owner or self.owner, around=self)
+
+    def embedded(self, editor: Editor, owner: str = "") -> Context:
+        """The context of an object whose YAML stands in this one as a text; findings and reports are shared."""
+        return replace(self, editor=editor, base=(), owner=owner or self.owner, around=self)
 
     @property
     def name(self) -> str:
@@ -132,33 +136,33 @@ class Context:
         """The policy of one role by its path (``mnist/worker``).
 
         Precedence: ``policy.tasks``, then what the object says itself (label ``spotwright.dev/spot``, annotation
-        ``spotwright.dev/policy``), then ``stays`` (why a role is kept on on-demand by default), then ``policy.default``.
+        ``spotwright.dev/policy``, also of an object around it), then ``stays`` (why a role is kept on on-demand), then
+        ``policy.default``. Where nobody says anything about spot, ``stays`` says nothing either.
         """
         default, tasks = self.config.layers_for(path)
         layers: list[Layer] = [*default]
-        if stays:
+        if stays and any(layer.values.get("spot") for layer in default):
             layers.append(Layer(stays, {"spot": Spot.NEVER}))
-        said = self._said()
-        layers += [said] if said is not None else []
-        layers += tasks
+        layers += [*self._said(), *tasks]
         policy = resolve(layers)
         problems = [] if stays else check(policy, layers)
         if problems:
             raise ConfigError(f"policy of {path}: {problems[0]}")
         return policy
 
-    def _said(self) -> Layer | None:
+    def _said(self) -> list[Layer]:
+        around = self.around._said() if self.around is not None else []  # noqa: SLF001 (its own class)
         labels = self.get("metadata", "labels", default=None) or {}
         annotations = self.get("metadata", "annotations", default=None) or {}
         source = f"{self.editor.document.file}:{self.editor.document.line(self.at('metadata'))}"
         try:
             if POLICY_ANNOTATION in annotations:
-                return parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)
+                return [*around, parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)]
             if SPOT_LABEL in labels:
-                return parse_policy({"spot": labels[SPOT_LABEL]}, source)
+                return [*around, parse_policy({"spot": labels[SPOT_LABEL]}, source)]
         except (PolicyValueError, ValueError) as error:
             raise self.problem(self.at("metadata"), f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
-        return None
+        return around
 
 
 def name_of(metadata: Any) -> str:

@@ -37,7 +37,10 @@ class ManifestError(InputError):
 
 @dataclass(slots=True)
 class Document:
-    """One YAML document of a file. ``start`` and ``end`` are its extent in the file's text, in characters."""
+    """One YAML document of a file. ``start`` and ``end`` are its extent in the file's text, in characters.
+
+    ``above`` is how many lines of the file stand above ``text``: it may be a part of the file that is YAML of its own.
+    """
 
     file: str
     text: str  # of the whole file
@@ -45,6 +48,7 @@ class Document:
     start: int
     end: int
     index: int  # of the document in the file
+    above: int = 0
     _values: dict[int, Any] = field(default_factory=dict)
     _nodes: list[yaml.Node] = field(default_factory=list)  # keeps what ``_values`` knows by identity alive
 
@@ -82,8 +86,8 @@ class Document:
             key = self.key_node(path[:length]) if length and isinstance(path[length - 1], str) else None
             node = key or self.node(path[:length])
             if node is not None:
-                return int(node.start_mark.line) + 1
-        return 1
+                return self._line(node)
+        return 1 + self.above
 
     def problem(self, path: Path, text: str) -> ManifestError:
         """An error at a path."""
@@ -98,7 +102,7 @@ class Document:
         for length in range(len(path) + 1):
             node = self.node(path[:length])
             if node is not None and not isinstance(node, yaml.ScalarNode) and counts.get(id(node), 0) > 1:
-                return int(node.start_mark.line) + 1
+                return self._line(node)
         return None
 
     def _uses(self) -> dict[int, int]:
@@ -134,9 +138,7 @@ class Document:
             if not isinstance(key, yaml.ScalarNode):
                 raise self._at(key, "a key must be a text; a template marker such as {{...}} needs quotes")
             if key.value in own:
-                raise self._at(
-                    key, f"the key {key.value!r} stands here and on line {own[key.value][0].start_mark.line + 1}"
-                )
+                raise self._at(key, f"the key {key.value!r} stands here and on line {self._line(own[key.value][0])}")
             own[key.value] = (key, value)
         self._nodes.append(node)
         self._values[-id(node)] = entries = {**merged, **own}
@@ -169,11 +171,17 @@ class Document:
         return node.value  # timestamps and the like are text to Kubernetes
 
     def _at(self, node: yaml.Node, text: str) -> ManifestError:
-        return ManifestError(f"{self.file}:{node.start_mark.line + 1}: {text}")
+        return ManifestError(f"{self.file}:{self._line(node)}: {text}")
+
+    def _line(self, node: yaml.Node) -> int:
+        return int(node.start_mark.line) + 1 + self.above
 
 
-def parse(text: str, file: str) -> list[Document]:
-    """The documents of a file, empty ones left out. Raises :class:`ManifestError` with the line where it is not YAML."""
+def parse(text: str, file: str, above: int = 0) -> list[Document]:
+    """The documents of a file, empty ones left out. Raises :class:`ManifestError` with the line where it is not YAML.
+
+    ``above``: how many lines of the file stand above ``text``, where it is only a part of the file.
+    """
     text = text.removeprefix("\ufeff")
     documents: list[Document] = []
     with _no_garbage_collection():
@@ -181,12 +189,15 @@ def parse(text: str, file: str) -> list[Document]:
         try:
             while loader.check_node():
                 root = loader.get_node()
-                documents.append(Document(file, text, root, root.start_mark.index, root.end_mark.index, len(documents)))
+                if root is None:
+                    break
+                start, end = root.start_mark.index, root.end_mark.index
+                documents.append(Document(file, text, root, start, end, len(documents), above))
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
             raise ManifestError(
-                f"{file}:{line}: not valid YAML: {error.problem or error.context}{_hint(text, line)}"
+                f"{file}:{line + above}: not valid YAML: {error.problem or error.context}{_hint(text, line)}"
             ) from error
         except yaml.YAMLError as error:
             raise ManifestError(f"{file}: not valid YAML: {error}") from error

@@ -18,16 +18,29 @@ from typing import Any
 
 from spotwright.manifests.documents import MISSING, Document, ManifestError, Path
 
-__all__ = ["Edit", "Editor", "value_at"]
+__all__ = ["Edit", "Editor", "Splice", "value_at"]
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Put ``text`` in the place of ``old`` at a position of a text. An insertion has no ``old``."""
+
+    at: int
+    text: str
+    old: str = ""
 
 
 @dataclass(slots=True)
 class Edit:
-    """One edit: ``add`` a key with a value, ``extend`` a list at its beginning by ``value``, or ``replace`` a scalar."""
+    """One edit: ``add`` a key with a value, ``extend`` a list at its beginning by ``value``, or ``replace`` a scalar.
 
-    kind: str  # add | extend | replace
+    ``embed`` changes a text that is YAML itself: ``value`` is the new text, ``inner`` what was changed in the old one.
+    """
+
+    kind: str  # add | extend | replace | embed
     path: Path
     value: Any
+    inner: tuple[Splice, ...] = ()
 
 
 @dataclass(slots=True)
@@ -98,6 +111,12 @@ class Editor:
         else:
             self.edits.append(Edit("replace", path, value))
 
+    def embed(self, path: Path, text: str, inner: Sequence[Splice]) -> None:
+        """Change a text that is YAML itself: ``inner`` are the changes that make ``text`` of it, by rising position."""
+        self._put(path, text)
+        self._guard(path[:-1])
+        self.edits.append(Edit("embed", path, text, tuple(inner)))
+
     def problem(self, path: Path, text: str) -> ManifestError:
         """An error at a path of the document."""
         return self.document.problem(path, text)
@@ -146,8 +165,11 @@ class Editor:
 def value_at(value: Any, path: Path, default: Any = None) -> Any:
     """What stands at a path of plain data; ``default`` where nothing does."""
     for step in path:
-        if (isinstance(value, Mapping) and step in value) or (isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)):
-            value = value[step]
+        if isinstance(value, list):
+            found = isinstance(step, int) and 0 <= step < len(value)
         else:
+            found = isinstance(value, Mapping) and step in value
+        if not found:
             return default
+        value = value[step]
     return value

@@ -50,6 +50,10 @@ class References:
                 return document
         return None
 
+    def find_all(self, kind: str) -> list[Document]:
+        """Every document of a kind."""
+        return [document for document in self.documents if document.get(("kind",), None) == kind]
+
 
 def place_text(
     text: str, file: str, config: Config, references: References | None = None, options: Options | None = None
@@ -86,8 +90,16 @@ def _place_object(document: Document, base: Path, result: Placement, work: _Work
     editor = Editor(document)
     at = (*base, "metadata", "annotations", ANNOTATION)
     reserve(editor, at)
+    references = work.references
     ctx = Context(
-        editor, work.config, work.references.find, work.options, base, findings=result.findings, roles=result.roles
+        editor,
+        work.config,
+        references.find,
+        work.options,
+        base,
+        findings=result.findings,
+        roles=result.roles,
+        find_all=references.find_all,
     )
     place(ctx)
     if len(editor.edits) == 1 and not _has_more(editor, at):

@@ -82,6 +82,9 @@ def placed_text(editor: Editor, at: Path = AT) -> str:
         "beside": {key: _value_digest(value) for key, value in _new_keys(annotations, original) if key != at[-1]},
         "edits": entries,
     }
+    inside = [_inverse(edit) for edit in editor.edits if edit.kind == "embed"]
+    if inside:
+        record["inside"] = inside
     written = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
     if len(written.encode()) > MAX_RECORD:
         raise document.problem(
@@ -108,12 +111,21 @@ def unplaced(document: Document, at: Path = AT) -> Unplaced:
     if exact is not None:
         return Unplaced(exact, exact=True)
     removals, left = [], []
-    for kind, path, _, _, old, digests in record["edits"]:
+    entries = [entry for entry in record["edits"] if entry[0] != "embed"]  # those are inverted as a whole
+    for kind, path, _, _, old, digests in entries:
         found = _removal(document, kind, tuple(path), old, digests)
         if isinstance(found, str):
             left.append(f"{document.file}:{document.line(tuple(path))}: {show(tuple(path))}: {found}")
         else:
             removals.append(found)
+    for path, digest, changes in record["inside"]:
+        text = document.get(tuple(path), None)
+        if isinstance(text, str) and _digest(text) == digest:
+            inner = tuple(Splice(at, old, text[at : at + length]) for at, length, old in changes)
+            removals.append(Removal(tuple(path), (), apply(text, inner), inner))
+        else:
+            found = "was changed since it was placed, and is left"
+            left.append(f"{document.file}:{document.line(tuple(path))}: {show(tuple(path))}: {found}")
     removals += _record_removals(document, record, at)
     return Unplaced(remove(document, removals), exact=False, left=tuple(left))
 
@@ -128,6 +140,15 @@ def _entries(document: Document, pairs: Sequence[tuple[Edit, Splice]]) -> tuple[
         delta += len(change.text) - len(change.old)
     text = apply(document.text, [change for _, change in pairs])
     return entries, text[document.start : document.end + delta + document.start]
+
+
+def _inverse(edit: Edit) -> list[Any]:
+    """How a text that is YAML itself becomes what it was: its path, its digest, and each change undone."""
+    changes, delta = [], 0
+    for change in edit.inner:
+        changes.append([change.at + delta, len(change.text), change.old])
+        delta += len(change.text) - len(change.old)
+    return [list(edit.path), _digest(edit.value), changes]
 
 
 def _kind(document: Document, edit: Edit) -> str:
@@ -155,6 +176,7 @@ def _read(document: Document, at: Path) -> dict[str, Any]:
         record = json.loads(document.get(at))
         newer = record["v"] > VERSION
         read = {key: record[key] for key in ("before", "after", "cut", "made", "beside", "edits")}
+        read["inside"] = record.get("inside", [])
     except (TypeError, ValueError, KeyError) as error:
         raise document.problem(at, "is not a record of spotwright; nothing can be taken out") from error
     if newer:
@@ -227,6 +249,8 @@ def _parsed(token: str, file: str) -> Any:
 
 
 def _value_digests(edit: Edit) -> list[str]:
+    if edit.kind == "embed":
+        return []
     if edit.kind == "extend":
         return [_value_digest(item) for item in edit.value]
     return [_value_digest(edit.value)]

@@ -14,8 +14,9 @@ from typing import Any
 
 import yaml
 
-from spotwright.manifests.documents import MISSING, Document, ManifestError, Path, parse
+from spotwright.manifests.documents import Document, ManifestError, Path, parse
 from spotwright.manifests.edits import value_at
+from spotwright.manifests.literal import within_block
 from spotwright.manifests.splice import Splice, apply, flow
 
 __all__ = ["KEEP", "Removal", "remove"]
@@ -26,11 +27,15 @@ KEEP: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Take out a key (``items`` empty), items of a list by index, or put ``replacement`` in the place of a value."""
+    """Take out a key (``items`` empty), items of a list by index, or put ``replacement`` in the place of a value.
+
+    ``inner`` are the changes that make ``replacement`` of a text, so that the rest of a literal block can stay as it is.
+    """
 
     path: Path
     items: tuple[int, ...]
     replacement: Any = KEEP
+    inner: tuple[Splice, ...] = ()
 
 
 def remove(document: Document, removals: Sequence[Removal]) -> str:
@@ -74,7 +79,8 @@ def _cut_once(document: Document, text: str, removal: Removal) -> str:
     if now is None or node is None:
         return text
     if removal.replacement is not KEEP:
-        return apply(text, [_replacing(text, node, removal.replacement)])
+        within = within_block(text, node, now.get(removal.path), removal.inner) if removal.inner else None
+        return apply(text, within or [_replacing(text, node, removal.replacement)])
     if removal.items:
         return apply(text, _without_items(text, node, removal.items))
     parent = now.node(removal.path[:-1])
@@ -85,7 +91,9 @@ def _cut_once(document: Document, text: str, removal: Removal) -> str:
 
 def _replacing(text: str, node: yaml.Node, value: Any) -> Splice:
     start, end = node.start_mark.index, _end(node)
-    return Splice(start, "" if value is None else flow(value), text[start:end])
+    is_block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")  # whose end is behind its line end
+    old = text[start:end].rstrip() if is_block else text[start:end]
+    return Splice(start, "" if value is None else flow(value), old)
 
 
 def _without_key(text: str, parent: yaml.MappingNode, key: str) -> Splice:
@@ -120,7 +128,7 @@ def _without_items(text: str, node: yaml.Node, items: Sequence[int]) -> list[Spl
 
 def _item_start(text: str, node: yaml.Node, child: yaml.Node) -> int:
     start = int(child.start_mark.index)
-    return start if node.flow_style else text.rindex("-", 0, start)
+    return start if isinstance(node, yaml.CollectionNode) and node.flow_style else text.rindex("-", 0, start)
 
 
 def _end(node: yaml.Node) -> int:
@@ -138,4 +146,4 @@ def _reads_as(text: str, document: Document, expected: Any) -> bool:
     except ManifestError:
         return False
     found = next((one for one in again if one.index == document.index), None)
-    return (found.get(()) if found is not None else MISSING) == expected
+    return bool(found is not None and found.get(()) == expected)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from spotwright.manifests.documents import Document, Path
-from spotwright.manifests.edits import Edit
+from spotwright.manifests.edits import Edit, Splice
+from spotwright.manifests.literal import within_block
 
 __all__ = ["Splice", "apply", "block", "flow", "splices"]
 
@@ -24,18 +24,10 @@ _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
 
-@dataclass(frozen=True, slots=True)
-class Splice:
-    """Put ``text`` in the place of ``old`` at a position of the file's text. An insertion has no ``old``."""
-
-    at: int
-    text: str
-    old: str = ""
-
-
 def splices(document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splice]]:
     """The changes of the text that the edits mean, by position; those at one position in the order of the edits."""
-    return sorted(((edit, _splice(document, edit)) for edit in edits), key=lambda pair: pair[1].at)
+    pairs = ((edit, change) for edit in edits for change in _changes(document, edit))
+    return sorted(pairs, key=lambda pair: pair[1].at)
 
 
 def apply(text: str, changes: Sequence[Splice]) -> str:
@@ -45,6 +37,17 @@ def apply(text: str, changes: Sequence[Splice]) -> str:
         parts += [text[position : change.at], change.text]
         position = change.at + len(change.old)
     return "".join([*parts, text[position:]])
+
+
+def _changes(document: Document, edit: Edit) -> Sequence[Splice]:
+    if edit.kind != "embed":
+        return [_splice(document, edit)]
+    node, old = _existing(document, edit.path), document.get(edit.path)
+    within = within_block(document.text, node, old, edit.inner)
+    if within is not None:
+        return within
+    start, end = node.start_mark.index, node.end_mark.index
+    return [Splice(start, flow(edit.value), document.text[start:end].rstrip())]  # a block ends behind its line end
 
 
 def _splice(document: Document, edit: Edit) -> Splice:
@@ -105,7 +108,7 @@ def _uncommented(document: Document, keys: Sequence[yaml.Node]) -> yaml.Node:
 def _into_list(document: Document, edit: Edit) -> Splice:
     node = _existing(document, edit.path)
     text = document.text
-    if node.flow_style:
+    if isinstance(node, yaml.CollectionNode) and node.flow_style:
         at = node.value[0].start_mark.index if node.value else node.start_mark.index + 1
         items = ", ".join(flow(item) for item in edit.value)
         return Splice(at, f"{items}, " if node.value else items)

@@ -1,0 +1,73 @@
+"""YAML that stands as a text inside YAML: a trial template in a ConfigMap, a manifest in a step of a workflow.
+
+The text is placed as a document of its own, by its own kinds, and what was put into it becomes an edit of the object around
+it, which carries the record. In a literal block (``|``) only the lines that are new are written; a text of another style is
+written anew as a whole, and its old form is kept in the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import yaml
+
+from spotwright.manifests.context import Context, Level, name_of
+from spotwright.manifests.documents import Document, Path, parse, show
+from spotwright.manifests.edits import Editor
+from spotwright.manifests.kinds import find_kind
+from spotwright.manifests.splice import apply, splices
+
+__all__ = ["place"]
+
+
+def place(ctx: Context, path: Path, owner: str = "") -> None:
+    """Place the objects in the text at ``path`` of the document (absolute: ``ctx.at(...)``), as parts of ``owner``.
+
+    ``owner`` is the policy path of an object that has no name of its own, by default that of the context. Raises
+    :class:`ManifestError` where the text is no YAML, or where an object in it cannot be placed.
+    """
+    document = ctx.editor.document
+    text = document.get(path, None)
+    if not isinstance(text, str):
+        raise ctx.problem(path, "expected a text that is YAML")
+    file, above = _whereabouts(document, path)
+    editors = [Editor(inner) for inner in parse(text, file, above)]
+    for editor in editors:
+        _place_object(ctx, editor, owner)
+    changes = [change for editor in editors for _, change in splices(editor.document, editor.edits)]
+    if not changes:
+        return
+    changed = apply(text, changes)
+    _check(changed, editors)
+    ctx.editor.embed(path, changed, changes)
+
+
+def _whereabouts(document: Document, path: Path) -> tuple[str, int]:
+    """How the lines of a text are called: those of a literal block are lines of the file, others are counted in the text."""
+    node = document.node(path)
+    line = document.line(path)
+    if isinstance(node, yaml.ScalarNode) and node.style == "|":
+        return document.file, document.above + int(node.start_mark.line) + 1
+    return f"{document.file}:{line}: {show(path)}", 0
+
+
+def _place_object(ctx: Context, editor: Editor, owner: str) -> None:
+    inner = ctx.embedded(editor, owner)
+    api_version, kind = str(inner.get("apiVersion", default="")), str(inner.get("kind", default=""))
+    found = find_kind(api_version, kind)
+    if found is not None:
+        found(inner)
+    elif kind:
+        name = name_of(inner.get("metadata")) or inner.owner
+        text = f"{kind} {name} ({api_version}): no kind that is placed; it passes through untouched"
+        inner.say(Level.NOTE, ("kind",), text)
+
+
+def _check(changed: str, editors: Sequence[Editor]) -> None:
+    """What was written must read as meant; that the way back gives the same bytes is seen with the object around it."""
+    file = editors[0].document.file
+    again = {found.index: found for found in parse(changed, file)}
+    for editor in editors:
+        index = editor.document.index
+        if index not in again or again[index].get(()) != editor.result():
+            raise editor.problem((), "cannot be placed: the result would not read as it should")
