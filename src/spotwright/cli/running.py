@@ -1,38 +1,21 @@
-"""``run`` and ``resume``: the commands that drive a run, show how it goes and end with its summary."""
+"""``run`` and ``resume``: their options, and no more than is needed to know which run is meant.
+
+The rest (:mod:`spotwright.cli.driving`) is imported while the run's fork server boots.
+"""
 
 from __future__ import annotations
 
-import json
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 import click
 
-from spotwright.cli import FAILED, STOPPED, SUCCEEDED
 from spotwright.cli.options import Duration, arguments_of, json_option, policy_of, state_option
-from spotwright.engine.loop import Observer
-from spotwright.engine.state import RunState, RunStatus
 from spotwright.pipelines.source import load
-from spotwright.records.folders import RunFolder
-from spotwright.runs.engine import Prepared, prepare, start
+from spotwright.records.folders import StateFolder
+from spotwright.runs.early import EarlyServer, new_name
 from spotwright.runs.options import CACHE_MODES, RunOptions
-from spotwright.runs.reading import find_run
-from spotwright.runs.resume import resume as resume_run
-from spotwright.views.progress import make_progress
-from spotwright.views.runs import run_view, summary_text
 
 __all__ = ["resume", "run"]
-
-_CODES = {
-    RunStatus.SUCCEEDED: SUCCEEDED,
-    RunStatus.FAILED: FAILED,
-    RunStatus.CANCELLED: STOPPED,
-    RunStatus.STOPPED: STOPPED,
-}
 
 
 @click.command()
@@ -98,20 +81,17 @@ def run(
     Pools and policy come from spotwright.yaml beside it. Each attempt is a real process; simulated nodes are taken away
     only where the pools or --taken-every say so.
     """
+    compiled = load(pipeline_file, pipeline=pipeline_name)
+    name = name or new_name(compiled.pipeline)
     options = RunOptions(
         arguments=arguments_of(texts), textual=True, config=config, seed=seed, taken_every=taken_every,
         time_scale=time_scale, cache="off" if no_cache else cache, state=state, name=name,
         policy=policy_of(policy_texts),
     )  # fmt: skip
-    prepared = prepare(load(pipeline_file, pipeline=pipeline_name), options)
-    return drive_prepared(prepared, as_json=as_json)
+    with EarlyServer(StateFolder(state).run(name).path) as server:
+        from spotwright.cli.driving import begin
 
-
-def drive_prepared(prepared: Prepared, *, as_json: bool) -> int:
-    """Drive a prepared run with its progress on the terminal; print the summary; give the exit code."""
-    with _shown(as_json=as_json) as observers:
-        folder, state = start(prepared, observers)
-    return _finish(folder, state, as_json=as_json)
+        return begin(compiled, options, server, as_json=as_json)
 
 
 @click.command()
@@ -125,28 +105,6 @@ def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
     Where the pipeline's code changed since, what changed and what follows it runs again. A run that failed starts its
     unfinished tasks with fresh budgets. RUN is a name, its unique beginning, or 'last'.
     """
-    folder = find_run(state, name)
-    out = sys.stderr if as_json else sys.stdout
-    with _shown(as_json=as_json) as observers:
-        resumption = resume_run(folder, lambda text: click.echo(text, file=out), observers, mended=not as_compiled)
-    if resumption.nothing_to_do:
-        click.echo(f"run {folder.name} has succeeded already: nothing to do", file=out)
-    return _finish(folder, resumption.state, as_json=as_json)
+    from spotwright.cli.driving import go_on
 
-
-@contextmanager
-def _shown(*, as_json: bool) -> Iterator[Sequence[Observer]]:
-    """The progress display, on the error output where standard output is for JSON."""
-    stream: TextIO = sys.stderr if as_json else sys.stdout
-    with make_progress(stream) as progress:
-        yield (progress,)
-
-
-def _finish(folder: RunFolder, state: RunState, *, as_json: bool) -> int:
-    if as_json:
-        click.echo(json.dumps(run_view(state, folder.name, time.time())))
-    else:
-        click.echo(summary_text(state, folder.name, time.time()))
-    if state.status is RunStatus.STOPPED:
-        click.echo(f"stopped; go on with: spotwright resume {folder.name}", err=True)
-    return _CODES.get(state.status, FAILED)
+    return go_on(state, name, mended=not as_compiled, as_json=as_json)

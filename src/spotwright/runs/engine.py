@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets as randomness
 import selectors
 import shutil
@@ -36,6 +35,7 @@ from spotwright.pipelines.secrets import Secrets
 from spotwright.records.cache import Cache
 from spotwright.records.folders import RunFolder, StateFolder
 from spotwright.records.journal import Journal, Lease
+from spotwright.runs.early import EarlyServer, new_name
 from spotwright.runs.options import RunOptions
 from spotwright.runs.plans import StoredPlan, can_be_taken, save_plan, traces_of
 from spotwright.runs.wakes import Wakes
@@ -76,10 +76,15 @@ def bind_arguments(pipeline: Pipeline, given: Mapping[str, Any], *, textual: boo
     return stored, secrets
 
 
-def start(prepared: Prepared, observers: Sequence[Observer] = ()) -> tuple[RunFolder, RunState]:
-    """Make the run and drive it to its end. Returns where it lies and how it ended."""
+def start(
+    prepared: Prepared, observers: Sequence[Observer] = (), server: EarlyServer | None = None
+) -> tuple[RunFolder, RunState]:
+    """Make the run and drive it to its end, with a fork server that was started for it already if there is one.
+
+    Returns where it lies and how it ended.
+    """
     options, compiled = prepared.options, prepared.stored.compiled
-    folder = StateFolder.open(options.state).create(options.name or _new_name(compiled.pipeline))
+    folder = StateFolder.open(options.state).create(options.name or new_name(compiled.pipeline))
     clock = steady_clock()
     created = Event("created", clock(), data=_meta(folder.name, prepared))
     _begin(folder, prepared.stored, created)
@@ -91,7 +96,7 @@ def start(prepared: Prepared, observers: Sequence[Observer] = ()) -> tuple[RunFo
             observe(state, [created])
         facts = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
         facts += [Event("note", clock(), data={"text": text}) for text in prepared.notes]
-        execute(folder, journal, state, facts, prepared.stored, prepared.secrets, observers)
+        execute(folder, journal, state, facts, prepared.stored, prepared.secrets, observers, server)
     return folder, state
 
 
@@ -146,6 +151,7 @@ def execute(
     stored: StoredPlan,
     secrets: Secrets,
     observers: Sequence[Observer],
+    server: EarlyServer | None = None,
 ) -> None:
     """Drive a run whose lease is held: open the world, let the loop run, give the lease back."""
     meta, clock = state.meta, steady_clock()
@@ -161,7 +167,7 @@ def execute(
             traces=stored.traces,
             made=Counter(node.pool for node in state.nodes.values()),
         )
-        with _processes(selector, folder) as processes:
+        with _processes(selector, folder, server) as processes:
             results = _results(meta["cache"], state.plan.config, state_folder)
             machine = Machine(selector, processes, Watch(selector))
             world = World(machine, supply, places, clock, pools=pools, results=results, wakes=wakes.facts)
@@ -179,10 +185,10 @@ def places_of(folder: RunFolder, epoch: int, secrets: Secrets) -> Places:
 
 
 @contextmanager
-def _processes(selector: selectors.BaseSelector, folder: RunFolder) -> Iterator[Processes]:
+def _processes(selector: selectors.BaseSelector, folder: RunFolder, server: EarlyServer | None) -> Iterator[Processes]:
     processes = Processes(selector, run=folder.name, folder=folder.path.absolute())
     try:
-        processes.warm()
+        processes.warm(server.take() if server is not None else None)
         yield processes
     finally:
         processes.close()
@@ -207,10 +213,3 @@ def is_alive(lease: Lease) -> bool:
         return False
     os.close(descriptor)
     return True
-
-
-def _new_name(pipeline: str) -> str:
-    """A name that sorts by nothing, reads well and is short to type: the pipeline's with five random letters."""
-    slug = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[:40] or "run"
-    alphabet = "abcdefghjkmnpqrstvwxyz23456789"
-    return f"{slug}-{''.join(randomness.choice(alphabet) for _ in range(5))}"
