@@ -26,7 +26,7 @@ cancel         fact       the user cancelled the run
 stop           fact       why: the engine was told to stop; the run can be resumed
 finished       decision   status, why
 reset          fact       version, again, arguments: what did not succeed starts afresh (resume); again: what did and must too
-note           decision   text: said once to the user
+note           fact       text: said once to the user
 =============  =========  ==============================================================================================
 """
 
