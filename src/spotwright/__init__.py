@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spotwright.errors import SpotwrightError
+    from spotwright.manifests.objects import place, unplace
     from spotwright.pipelines.policies import defaults, never, prefer, require
     from spotwright.runs.api import Run, open_run, run
 
-__all__ = ["Run", "SpotwrightError", "defaults", "never", "open_run", "prefer", "require", "run"]
+__all__ = ["Run", "SpotwrightError", "defaults", "never", "open_run", "place", "prefer", "require", "run", "unplace"]
 
 __version__ = "0.1.0"
 
@@ -23,9 +24,11 @@ _HOMES = {
     "defaults": "spotwright.pipelines.policies",
     "never": "spotwright.pipelines.policies",
     "open_run": "spotwright.runs.api",
+    "place": "spotwright.manifests.objects",
     "prefer": "spotwright.pipelines.policies",
     "require": "spotwright.pipelines.policies",
     "run": "spotwright.runs.api",
+    "unplace": "spotwright.manifests.objects",
 }
 
 

@@ -147,7 +147,8 @@ def _prefer(ctx: Context, role: Role, used: Sequence[Pool], all_pools: Sequence[
         ctx.say(
             Level.WARNING,
             role.spec,
-            f"{role.name}: the cluster autoscaler passes over preferred affinity when it chooses a pool to grow; give it {EXPANDER}",
+            f"{role.name}: the cluster autoscaler passes over preferred affinity when it chooses a pool to grow; "
+            f"give it {EXPANDER}",
         )
 
 

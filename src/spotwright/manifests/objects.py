@@ -1,0 +1,111 @@
+"""Objects in Python placed and taken apart: dicts, the models of the ``kubernetes`` client, and what looks like them.
+
+An object is never changed: a placed one comes back. Models are turned into the data they stand for and back again by their own
+client, which has to be installed only where such objects are used.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from spotwright import config as configuration
+from spotwright.config import Config
+from spotwright.errors import InputError
+from spotwright.manifests.context import Options
+from spotwright.manifests.documents import parse
+from spotwright.manifests.files import Placement, References, place_text, unplace_text
+
+__all__ = ["place", "unplace"]
+
+_NAME = "object"
+
+T = TypeVar("T")
+
+
+def place(
+    obj: T,
+    policy: Config | Mapping[str, Any] | str | Path | None = None,
+    *,
+    beside: Sequence[Any] = (),
+    replace_retries: bool = False,
+) -> T:
+    """The same object with what the policy asks for in it.
+
+    ``policy`` is the path of a ``spotwright.yaml``, a mapping in its shape, or a loaded configuration; by default the file of
+    the current folder. ``beside`` are objects that this one refers to (a training runtime). What a person should know is
+    raised as a warning of Python. Raises :class:`InputError` where the object cannot be placed.
+    """
+    references = References([document for other in beside for document in parse(_text(_data(other)), _NAME)])
+    options = Options(replace_retries=replace_retries)
+    return _like(obj, place_text(_text(_data(obj)), _NAME, _config(policy), references, options))
+
+
+def unplace(obj: T) -> T:
+    """The same object without what :func:`place` or ``spotwright place`` put into it."""
+    return _like(obj, unplace_text(_text(_data(obj)), _NAME))
+
+
+def _config(policy: Config | Mapping[str, Any] | str | Path | None) -> Config:
+    if isinstance(policy, Config):
+        return policy
+    if isinstance(policy, Mapping):
+        return configuration.parse(json.dumps({"version": 1, **policy}), "policy")
+    return configuration.find(Path.cwd(), policy)
+
+
+def _data(obj: Any) -> Mapping[str, Any]:
+    """The data an object stands for, in the field names of its API."""
+    if isinstance(obj, Mapping):
+        return obj
+    if hasattr(obj, "openapi_types") and hasattr(obj, "attribute_map"):  # kubernetes, kubeflow.training, kubeflow.katib
+        data: Mapping[str, Any] = _client(obj).sanitize_for_serialization(obj)
+        return data
+    if hasattr(obj, "to_dict"):  # hera, lightkube, kubeflow_trainer_api
+        found = obj.to_dict()
+        if isinstance(found, Mapping):
+            return found
+    raise InputError(f"{type(obj).__name__}: expected a dict, or a model of the kubernetes client or a Kubeflow SDK")
+
+
+def _client(obj: Any) -> Any:
+    """The ``ApiClient`` of the package that the model is from."""
+    package = type(obj).__module__.split(".models")[0]
+    home = import_module(package)
+    return (
+        getattr(home, "ApiClient", None)()
+        if hasattr(home, "ApiClient")
+        else import_module(f"{package}.api_client").ApiClient()
+    )
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(json.loads(json.dumps(data, default=str)), sort_keys=False, allow_unicode=True, width=10**6)
+
+
+def _like(obj: T, placement: Placement) -> T:
+    """The placed data as an object of the same type."""
+    for finding in placement.findings:
+        warnings.warn(finding.text, stacklevel=3)
+    data = parse(placement.text, _NAME)[0].get(())
+    made: Any
+    if isinstance(obj, dict):
+        made = data
+    elif hasattr(obj, "openapi_types"):
+        made = _client(obj).deserialize(_Response(json.dumps(data)), type(obj).__name__)
+    else:
+        made = type(obj).from_dict(data)  # type: ignore[attr-defined]
+    return made  # type: ignore[no-any-return]
+
+
+class _Response:
+    """What the client's ``deserialize`` reads: a body as text."""
+
+    def __init__(self, data: str) -> None:
+        self.data = data
