@@ -1,0 +1,42 @@
+"""Examples of the how-to pages that can be run do what their page says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import ROOT, blocks
+
+pytestmark = pytest.mark.slow
+
+HOW_TO = ROOT / "docs" / "how-to"
+
+
+def said(folder: Path, *command: str) -> str:
+    """What a command prints, run by this interpreter in a folder."""
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_training_that_saves_is_interrupted_and_does_nothing_twice(tmp_path: Path) -> None:
+    page = blocks(HOW_TO / "survive-interruptions.md")
+    (tmp_path / "training.py").write_text(page[0].text)
+    (command,) = [found[1] for block in page if (found := re.match(r"spotwright (run training\.py .*)\n", block.text))]
+
+    (task,) = json.loads(said(tmp_path, "-m", "spotwright", *command.split(), "--json"))["tasks"]
+
+    assert [attempt["cause"] for attempt in task["attempts"]] == ["interrupted", "interrupted", "succeeded"]
+    assert [attempt["kept"]["low"] > 0.9 for attempt in task["attempts"]] == [True] * 3
+
+
+def test_the_script_that_runs_its_own_pipeline_prints_its_output(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(blocks(HOW_TO / "use-from-python.md")[0].text)
+
+    assert said(tmp_path, "script.py").splitlines()[-1] == "succeeded {'Output': 16}"
