@@ -23,8 +23,6 @@ from spotwright.records.folders import RunFolder
 from spotwright.runs.early import EarlyServer
 from spotwright.runs.engine import prepare, start
 from spotwright.runs.options import RunOptions
-from spotwright.runs.reading import find_run
-from spotwright.runs.resume import resume
 from spotwright.views.progress import make_progress
 from spotwright.views.runs import run_view, summary_text
 
@@ -48,6 +46,9 @@ def begin(compiled: Compiled, options: RunOptions, server: EarlyServer, *, as_js
 
 def go_on(state_path: Path, name: str, *, mended: bool, as_json: bool) -> int:
     """Take a run up again with its progress on the terminal."""
+    from spotwright.runs.reading import find_run
+    from spotwright.runs.resume import resume
+
     folder = find_run(state_path, name)
     out = sys.stderr if as_json else sys.stdout
     with _shown(as_json=as_json) as observers:

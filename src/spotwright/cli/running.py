@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from spotwright.cli import importing
 from spotwright.cli.options import Duration, arguments_of, json_option, policy_of, state_option
 from spotwright.pipelines.source import load
 from spotwright.records.folders import StateFolder
@@ -89,8 +90,8 @@ def run(
         policy=policy_of(policy_texts),
     )  # fmt: skip
     with EarlyServer(StateFolder(state).run(name).path) as server:
-        from spotwright.cli.driving import begin
-
+        with importing():
+            from spotwright.cli.driving import begin
         return begin(compiled, options, server, as_json=as_json)
 
 
@@ -105,6 +106,6 @@ def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
     Where the pipeline's code changed since, what changed and what follows it runs again. A run that failed starts its
     unfinished tasks with fresh budgets. RUN is a name, its unique beginning, or 'last'.
     """
-    from spotwright.cli.driving import go_on
-
+    with importing():
+        from spotwright.cli.driving import go_on
     return go_on(state, name, mended=not as_compiled, as_json=as_json)
