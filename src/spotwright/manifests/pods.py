@@ -15,16 +15,14 @@ from spotwright import clouds
 from spotwright.manifests.affinity import capacity_expressions, names_expression
 from spotwright.manifests.context import POLICY_ANNOTATION, SPOT_LABEL, Context, Level, RoleReport
 from spotwright.manifests.documents import Path
+from spotwright.manifests.environment import Identity, tell_the_code
 from spotwright.manifests.expander import EXPANDER
 from spotwright.manifests.podspec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool, Provider
 from spotwright.scheduling.ladder import Ladder, Work, build
 
-__all__ = ["NOTICE_PORT", "Placed", "Role", "place_pod"]
-
-NOTICE_PORT = 8788
-"""Where ``spotwright node-agent`` answers on every node unless it is told otherwise."""
+__all__ = ["Placed", "Role", "place_pod"]
 
 _RESERVE = 5  # seconds between the end of the grace period and the moment the node goes, for the kubelet's own work
 
@@ -34,7 +32,8 @@ class Role:
     """One kind of pod of an object. ``spec`` is the path of its pod spec, ``template`` that of what holds its metadata.
 
     ``path`` names it in policies; ``stays`` says why it is kept on on-demand unless the user says otherwise; ``holder`` is
-    true for objects that carry tolerations and affinity but are no pod specs (Argo), where nothing else can be set.
+    true for objects that carry tolerations and affinity but are no pod specs (Argo), where nothing else can be set. ``work``,
+    ``run`` and ``index`` are those of :class:`~spotwright.manifests.environment.Identity`; ``work`` is ``path`` by default.
     """
 
     name: str
@@ -43,6 +42,9 @@ class Role:
     template: Path | None
     stays: str = ""
     holder: bool = False
+    work: str = ""
+    run: str = "metadata.name"
+    index: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ def place_pod(ctx: Context, role: Role) -> Placed:
     _attract(ctx, role, placed, used)
     if not role.holder:
         _limit_grace(ctx, role, placed, used)
-        _tell_the_code(ctx, role, placed)
+        who = Identity(role.path, role.work or role.path, role.run, role.index)
+        tell_the_code(ctx, role.spec, who, policy.checkpoint)
         if policy.image_pull_secrets:
             ctx.editor.extend((*role.spec, "imagePullSecrets"), [{"name": name} for name in policy.image_pull_secrets])
     if role.template is not None:
@@ -178,28 +181,6 @@ def _notice_of_pods(pool: Pool) -> float:
         if pool.provider is Provider.GKE and pool.notice <= clouds.default_notice(Provider.GKE)
         else pool.notice
     )
-
-
-def _tell_the_code(ctx: Context, role: Role, placed: Placed) -> None:
-    """The environment of the design, in every container."""
-    env = _environment(role, placed.policy)
-    for index, container in enumerate(ctx.editor.get((*role.spec, "containers")) or ()):
-        known = {item.get("name") for item in container.get("env") or () if isinstance(item, dict)}
-        path = (*role.spec, "containers", index, "env")
-        ctx.editor.extend(path, [item for item in env if item["name"] not in known])
-
-
-def _environment(role: Role, policy: Policy) -> list[dict[str, object]]:
-    """Names by field path, so that indexes and iterations of one template stay apart."""
-    env: list[dict[str, object]] = [
-        {"name": "SPOTWRIGHT_TASK", "value": role.path},
-        {"name": "SPOTWRIGHT_ATTEMPT", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        {"name": "SPOTWRIGHT_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
-        {"name": "SPOTWRIGHT_NOTICE_URL", "value": f"http://$(SPOTWRIGHT_HOST):{NOTICE_PORT}/notice"},
-    ]
-    if policy.checkpoint is not None:
-        env.append({"name": "SPOTWRIGHT_CHECKPOINT", "value": policy.checkpoint})
-    return env
 
 
 def _mark(ctx: Context, template: Path, placed: Placed, used: Sequence[Pool]) -> None:
