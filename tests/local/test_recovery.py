@@ -26,7 +26,8 @@ import json, sys
 from pathlib import Path
 from tests.local.lab import Lab
 lab = Lab(Path(sys.argv[1]))
-lab.run = lab.processes._run = sys.argv[2]
+lab.run = sys.argv[2]
+lab.processes._marks["SPOTWRIGHT_RUN"] = lab.run
 for name, source, parameters in json.loads(sys.argv[3]):
     lab.start(source, parameters, name)
 while True:
@@ -86,7 +87,7 @@ def engines() -> Iterator[list[Engine]]:
     yield made
     for engine in made:
         engine.kill()
-        sweep(engine.run)
+        sweep(engine.folder)
         assert marked(engine.run) == []
 
 
@@ -151,7 +152,7 @@ def test_nothing_is_left_whoever_is_killed_beside_the_engine(
     engine.process.wait()
     record = engine.settle()
     assert (record is None) == ("shim" in killed)
-    sweep(engine.run)
+    sweep(engine.folder)
     assert [pid for pid in left if alive(pid)] == []
     assert marked(engine.run) == []
 
@@ -211,20 +212,19 @@ def test_a_claim_that_cannot_be_read_is_said_with_its_place(tmp_path: Path) -> N
         settle(tmp_path, run="r", epoch=2)
 
 
-def test_sweep_spares_this_process_and_those_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = f"run-{time.time_ns()}"
-    with subprocess.Popen(["sleep", "600"], env={"SPOTWRIGHT_RUN": run}) as below:
-        assert sweep(run) == 0
+def test_sweep_spares_this_process_and_those_below_it(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"], env=identity.marks("run", tmp_path)) as below:
+        assert sweep(tmp_path) == 0
         assert alive(below.pid)
         below.kill()
 
 
 def test_sweep_ends_a_daemon_of_the_run(tmp_path: Path) -> None:
-    run, pid = f"run-{time.time_ns()}", tmp_path / "pid"
+    pid = tmp_path / "pid"
     subprocess.run(
         ["sh", "-c", f"setsid sleep 600 & echo $! > {pid}"],
-        env={"SPOTWRIGHT_RUN": run, "PATH": os.environ["PATH"]},
+        env={**identity.marks("run", tmp_path), "PATH": os.environ["PATH"]},
         check=True,
     )
-    assert sweep(run) == 1
+    assert sweep(tmp_path) == 1
     assert not alive(int(pid.read_text()))

@@ -16,7 +16,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -75,8 +75,8 @@ class Build:
     output: int  # a file without a name: what pip said
 
     @classmethod
-    def start(cls, environment: Environment, cache: Path, run: str) -> Build:
-        """Start building; ``run`` marks the processes. Another engine that builds the same is waited for, not doubled."""
+    def start(cls, environment: Environment, cache: Path, marks: Mapping[str, str]) -> Build:
+        """Start building. Another engine that builds the same is waited for, not doubled. ``marks``: see :mod:`.identity`."""
         directory = directory_of(environment, cache)
         what = {
             "python": _python(environment),
@@ -93,7 +93,7 @@ class Build:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env=os.environ | {"SPOTWRIGHT_RUN": run},
+                env={**os.environ, **marks},
                 start_new_session=True,
             )
         except OSError:

@@ -2,7 +2,8 @@
 
 Pids come round within seconds on a busy machine. A process is named by its pid, its start time (``/proc/PID/stat``, field
 22, in clock ticks since the boot) and the boot's id; signals go through a pidfd. An attempt is run by whoever first links
-its claim to ``claim`` in the attempt's directory: a shim that is about to run it, or an engine that fences it off.
+its claim to ``claim`` in the attempt's directory: a shim that is about to run it, or an engine that fences it off. Whatever
+else comes of a run is known by its marks: names of runs are not unique on a machine, their folders are.
 
 Read by the fork server too, so it imports nothing outside the standard library.
 """
@@ -20,12 +21,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 __all__ = [
+    "FOLDER",
     "Identity",
     "Stat",
     "boot_id",
     "children",
     "claim",
     "environ",
+    "marks",
     "mine",
     "open_process",
     "pids",
@@ -34,6 +37,9 @@ __all__ = [
     "stat",
     "write",
 ]
+
+FOLDER = "_SPOTWRIGHT_FOLDER"
+"""The variable that tells of every process which run it came of."""
 
 _DEAD = frozenset("ZX")  # a zombie has ended; where pid 1 does not reap, it stays one for ever
 
@@ -146,6 +152,11 @@ def environ(pid: int) -> frozenset[bytes]:
         return frozenset(read(f"/proc/{pid}/environ").split(b"\0"))
     except OSError:
         return frozenset()
+
+
+def marks(run: str, folder: str | os.PathLike[str]) -> dict[str, str]:
+    """The environment by which the processes of a run are found; ``folder`` is the run's."""
+    return {"SPOTWRIGHT_RUN": run, FOLDER: os.path.realpath(folder)}
 
 
 def claim(directory: str | os.PathLike[str], content: dict[str, Any]) -> bool:

@@ -86,7 +86,8 @@ class Processes:
     def __init__(self, selector: selectors.BaseSelector, *, run: str, folder: Path, cache: Path | None = None) -> None:
         require_linux()
         _allow_descriptors()
-        self._selector, self._run, self._folder = selector, run, folder.absolute()
+        self._selector, self._folder = selector, folder.resolve()
+        self._marks = identity.marks(run, folder)
         self._cache = cache or cache_folder()
         self._servers: dict[Environment, ForkServer] = {}
         self._builds: dict[Environment, Build] = {}
@@ -94,9 +95,12 @@ class Processes:
         self._components: dict[str, str] = {}
         self._events: list[Started | Ended | StartFailed] = []
 
-    def warm(self, environment: Environment | None = None) -> None:
-        """Start the environment's fork server, or its build, before the first order needs it."""
-        self._prepare(environment or Environment())
+    def warm(self, server: ForkServer | None = None) -> None:
+        """Start the running interpreter's fork server before the first order needs it, or use one that was started."""
+        if server is None:
+            self._prepare(Environment())
+        else:
+            self._add(Environment(), server)
 
     def order(self, order: StartOrder) -> None:
         """Start an attempt as soon as its environment is ready."""
@@ -144,10 +148,13 @@ class Processes:
             return self._servers.get(environment)
         python = find_python(environment, self._cache)
         if python is None:
-            build = self._builds[environment] = Build.start(environment, self._cache, self._run)
+            build = self._builds[environment] = Build.start(environment, self._cache, self._marks)
             self._selector.register(build.pidfd, selectors.EVENT_READ, partial(self._on_built, build))
             return None
-        server = self._servers[environment] = ForkServer(python, self._run)
+        return self._add(environment, ForkServer(python, self._marks))
+
+    def _add(self, environment: Environment, server: ForkServer) -> ForkServer:
+        self._servers[environment] = server
         self._selector.register(server, selectors.EVENT_READ, partial(self._on_server, server))
         return server
 
@@ -180,6 +187,7 @@ class Processes:
         return {
             "key": order.key,
             "directory": order.directory,
+            "folder": str(self._folder),
             "run": order.run,
             "task": order.task,
             "attempt": order.attempt,
@@ -265,7 +273,7 @@ class Processes:
     def _watch(self, attempt: _Attempt, pid: int, starttime: int, pidfd: int | None) -> None:
         order = attempt.order
         attempt.claim = {
-            "run": order.run,
+            "folder": str(self._folder),
             "task": order.task,
             "attempt": order.attempt,
             "pid": pid,
@@ -306,7 +314,7 @@ class Processes:
         """Nothing is known of the attempt's end: kill what can be found of it, then say so."""
         if attempt.server not in self._servers.values():  # nobody has collected its orphans
             shims = [other.claim["pid"] for other in self._attempts.values() if other.claim and other is not attempt]
-            recovery.sweep(self._run, spare=shims)
+            recovery.sweep(self._folder, spare=shims)
         if attempt.claim is not None:
             recovery.sweep_attempt(attempt.claim)
         del self._attempts[attempt.order.key]

@@ -65,19 +65,19 @@ def end_all(shims: Collection[int], patience: float) -> None:
         os.close(pidfd)  # in the kernel for good, on a dead disk say: it can do nothing any more
 
 
-def sweep(run: str, *, spare: Collection[int] = ()) -> int:
+def sweep(folder: Path, *, spare: Collection[int] = ()) -> int:
     """Kill whatever a run started and nobody ended, and wait until it is gone. Returns how many processes that were.
 
-    Found by SPOTWRIGHT_RUN in their environment, so no two runs of one machine may have the same name. Spared are this
-    process, those that ``spare`` names by pid, and all below them: a fork server that was started early is one of them.
+    Found by the run's folder in their environment. Spared are this process, those that ``spare`` names by pid, and all
+    below them: a fork server that was started early is one of them.
     """
-    mark, spared = f"SPOTWRIGHT_RUN={run}".encode(), {os.getpid(), *spare}
+    mark, spared = _mark(folder.resolve()), {os.getpid(), *spare}
     return _kill_until_gone(lambda pid: mark in identity.environ(pid) and not _is_below(pid, spared))
 
 
 def sweep_attempt(claim: dict[str, Any]) -> int:
     """Kill what is left of one attempt whose shim was killed: its session, and what carries its marks. Returns how many."""
-    run = f"SPOTWRIGHT_RUN={claim['run']}".encode()
+    run = _mark(claim["folder"])
     marks = {run, f"SPOTWRIGHT_TASK={claim['task']}".encode(), f"SPOTWRIGHT_ATTEMPT={claim['attempt']}".encode()}
 
     def is_left(pid: int) -> bool:
@@ -92,6 +92,10 @@ def sweep_attempt(claim: dict[str, Any]) -> int:
         version, parent, name = claim["group"]
         cgroups.remove(cgroups.Group(version, parent).child(name))
     return killed
+
+
+def _mark(folder: object) -> bytes:
+    return os.fsencode(f"{identity.FOLDER}={folder}")
 
 
 def fence(directory: Path, run: str, epoch: int) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,9 @@ _NOT_FOR_BUILT = frozenset({"PYTHONPATH", "PYTHONHOME"})
 
 
 class ForkServer:
-    """A running fork server. ``run`` marks the process, so that what is left of it can be found."""
+    """A running fork server. ``marks`` are in its environment, so that what is left of it can be found."""
 
-    def __init__(self, python: str, run: str) -> None:
+    def __init__(self, python: str, marks: Mapping[str, str]) -> None:
         self.python = python
         self.ready = False  # it has said that it can fork
         self._incoming = bytearray()
@@ -42,7 +43,7 @@ class ForkServer:
         self._socket.settimeout(0)
         try:
             with theirs:
-                self._process = _execute(python, run, theirs.fileno(), self._output)
+                self._process = _execute(python, marks, theirs.fileno(), self._output)
         except OSError:  # no such interpreter, no more processes
             self._socket.close()
             os.close(self._output)
@@ -127,7 +128,7 @@ class ForkServer:
             os.close(self._output)
 
 
-def _execute(python: str, run: str, descriptor: int, output: int) -> subprocess.Popen[bytes]:
+def _execute(python: str, marks: Mapping[str, str], descriptor: int, output: int) -> subprocess.Popen[bytes]:
     built = python != sys.executable
     env = {name: value for name, value in os.environ.items() if not (built and name in _NOT_FOR_BUILT)}
     return subprocess.Popen(
@@ -137,7 +138,7 @@ def _execute(python: str, run: str, descriptor: int, output: int) -> subprocess.
         stdout=subprocess.DEVNULL,  # not the terminal: shims outlive us, and would hold a pipe behind us open
         stderr=output,
         start_new_session=True,  # Ctrl-C is for the engine alone
-        env=env | {"_KFP_RUNTIME": "true", "SPOTWRIGHT_RUN": run},
+        env={**env, "_KFP_RUNTIME": "true", **marks},
     )
 
 

@@ -87,7 +87,7 @@ class Shim:
 
     def _claim(self) -> bool:
         me = identity.mine()
-        content = {name: self._order[name] for name in ("run", "task", "attempt", "epoch")}
+        content = {name: self._order[name] for name in ("folder", "run", "task", "attempt", "epoch")}
         content |= {"by": "shim", "pid": me.pid, "starttime": me.starttime, "boot_id": me.boot_id}
         content["group"] = self._order["group"]
         return identity.claim(self._directory, content)

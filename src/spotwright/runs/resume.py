@@ -99,7 +99,7 @@ def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Se
         seen = Seen(noticed=attempt.noticed_at is not None, spot=_is_spot(state, attempt.pool), engine_gone=True)
         data = end_data(task.plan.spec, directory, record, seen, places)
         events.append(Event("ended", _ended_at(state, record), task.path, attempt.number, data))
-    sweep(folder.name)
+    sweep(folder.path)
     events.sort(key=lambda event: event.at)
     return [*events, *_lost_nodes(state, events[-1].at if events else state.last_at)]
 
