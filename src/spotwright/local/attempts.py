@@ -22,6 +22,7 @@ from spotwright.local.orders import LOG, OUT, PROGRESS, WORK, Environment, ExitR
 from spotwright.local.watch import read_progress
 from spotwright.model.attempts import Signals
 from spotwright.pipelines.executor import Context, executor_input, read_outputs
+from spotwright.pipelines.outputs import EXECUTOR_OUTPUT, PARAMETERS
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.spec import TaskSpec
 
@@ -31,6 +32,7 @@ __all__ = [
     "Seen",
     "attempt_key",
     "end_data",
+    "hide_secrets",
     "keep_reason",
     "start_order",
     "steady_clock",
@@ -199,6 +201,29 @@ def end_data(
 def _is_heard(record: ExitRecord | None, seen: Seen) -> bool:
     """Whether its record says how it ended by itself; not where it was ended because its engine had gone."""
     return record is not None and not (seen.engine_gone and any(order.what == "kill" for order in record.ordered))
+
+
+def hide_secrets(folder: Path, secrets: Secrets) -> None:
+    """Put references in the place of secrets in what the SDK wrote of an attempt's outputs, once the journal has them.
+
+    Artifacts are the user's own files and stay as they are.
+    """
+    if not secrets:
+        return
+    out = folder / OUT
+    for path in (out / EXECUTOR_OUTPUT, *sorted((out / PARAMETERS).glob("*"))):
+        try:
+            text = path.read_bytes().decode("utf-8", "surrogateescape")
+        except OSError:  # it wrote none, or something that is no file
+            continue
+        try:
+            written = json.loads(text)
+            hidden = secrets.redact(written)
+            new = text if hidden == written else json.dumps(hidden)
+        except ValueError:
+            new = secrets.redact(text)
+        if new != text:
+            path.write_bytes(new.encode("utf-8", "surrogateescape"))
 
 
 def _last_line(log: Path) -> str:

@@ -19,7 +19,16 @@ from spotwright.engine.loop import Clock
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import inputs_of
 from spotwright.errors import SpotwrightError
-from spotwright.local.attempts import Places, Seen, attempt_key, end_data, keep_reason, start_order, write_notice
+from spotwright.local.attempts import (
+    Places,
+    Seen,
+    attempt_key,
+    end_data,
+    hide_secrets,
+    keep_reason,
+    start_order,
+    write_notice,
+)
 from spotwright.local.orders import Ended, Started, StartFailed
 from spotwright.local.processes import Processes
 from spotwright.local.watch import Watch
@@ -191,6 +200,7 @@ class World:
 
     def _conclude(self, state: RunState, event: Event) -> None:
         """The end is decided: only now is its room free, so that nothing starts on it where that end stops the run."""
+        hide_secrets(self._places.attempt(event.task, event.attempt), self._places.secrets)
         self._supply.release((event.task, event.attempt), self._clock())
         if event.data["then"] != "succeed":
             self._withdraw(state, event)
