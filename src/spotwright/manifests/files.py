@@ -6,7 +6,7 @@ A file comes out whole or not at all: whatever is wrong with one object, nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spotwright.config import Config
@@ -67,11 +67,31 @@ def place_text(
     bom, body = (_BOM, result.text[1:]) if result.text.startswith(_BOM) else ("", result.text)
     documents = parse(body, file)
     known = References([*documents, *(references.documents if references is not None else [])])
-    for document, base in [(one.index, base) for one in documents for base in _objects(one)]:
-        now = next(one for one in parse(body, file) if one.index == document)
-        body = _place_object(now, base, result, _Work(config, known, options or Options()))
+    work = _Work(config, known, options or Options())
+
+    def place_one(chunk: str, first_line: int, bases: list[Path]) -> str:
+        for base in bases:
+            chunk = _place_object(parse(chunk, file, first_line)[0], base, result, work)
+        return chunk
+
+    body = _each(body, documents, place_one)
     result.text = bom + body
     return result
+
+
+def _each(text: str, documents: Sequence[Document], change: Callable[[str, int, list[Path]], str]) -> str:
+    """Change documents one by one, each in its own piece of the text, so that a long file costs no more than its documents."""
+    parts, position = [], 0
+    for document in documents:
+        start = document.start
+        line_start = text.rfind("\n", 0, start) + 1
+        if not text[line_start:start].strip():
+            start = line_start  # the first key's indentation belongs to the document
+        bases = list(_objects(document))
+        chunk = text[start : document.end]
+        parts += [text[position:start], change(chunk, text.count("\n", 0, start), bases) if bases else chunk]
+        position = document.end
+    return "".join([*parts, text[position:]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +159,25 @@ def unplace_text(text: str, file: str) -> Placement:
     bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
     if ANNOTATION not in body:
         return result
-    for index, base in reversed([(one.index, base) for one in parse(body, file) for base in _objects(one)]):
-        document = next(one for one in parse(body, file) if one.index == index)
-        at = (*base, "metadata", "annotations", ANNOTATION)
-        if not is_placed(document, at):
-            continue
-        done = unplaced(document, at)
-        body = done.text
-        line = document.line(at)
-        for left in done.left:
-            result.findings.append(Finding(Level.WARNING, file, line, at, left))
-        if not done.exact:
-            text_ = "was written anew by another tool since it was placed: equal now, but not the same bytes"
-            result.findings.append(Finding(Level.NOTE, file, line, at, text_))
+
+    def unplace_one(chunk: str, first_line: int, bases: list[Path]) -> str:
+        for base in reversed(bases):
+            chunk = _unplace_object(parse(chunk, file, first_line)[0], base, result)
+        return chunk
+
+    body = _each(body, parse(body, file), unplace_one)
     result.text = bom + body
     return result
+
+
+def _unplace_object(document: Document, base: Path, result: Placement) -> str:
+    at = (*base, "metadata", "annotations", ANNOTATION)
+    if not is_placed(document, at):
+        return document.text
+    done = unplaced(document, at)
+    line = document.line(at)
+    result.findings += [Finding(Level.WARNING, document.file, line, at, left) for left in done.left]
+    if not done.exact:
+        text = "was written anew by another tool since it was placed: equal now, but not the same bytes"
+        result.findings.append(Finding(Level.NOTE, document.file, line, at, text))
+    return done.text
