@@ -91,6 +91,7 @@ class Context:
     base: Path = ()
     owner: str = ""  # the policy path of the object around it (a Katib experiment)
     findings: list[Finding] = field(default_factory=list)
+    said: set[Finding] = field(default_factory=set)  # the findings of this object, to say none twice
     roles: list[RoleReport] = field(default_factory=list)
     find_all: FindAll = _nothing
     around: Context | None = None  # of the object that this one stands in
@@ -125,7 +126,8 @@ class Context:
     def say(self, level: Level, path: Path, text: str) -> None:
         """Note a finding at a path of the document; the same text at the same line is said once."""
         finding = Finding(level, self.editor.document.file, self.editor.document.line(path), path, text)
-        if finding not in self.findings:
+        if finding not in self.said:
+            self.said.add(finding)
             self.findings.append(finding)
 
     def problem(self, path: Path, text: str) -> ManifestError:
