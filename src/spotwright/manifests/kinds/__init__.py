@@ -17,7 +17,11 @@ __all__ = ["FAMILIES", "Place", "find_kind", "known_kinds"]
 Place = Callable[[Context], None]
 """Places one object through its context."""
 
-FAMILIES: tuple[str, ...] = ("core",)
+FAMILIES: tuple[str, ...] = (
+    "core",
+    "jobset",
+    "untouched",
+)
 """The modules of this package, imported when a kind is first looked up."""
 
 
