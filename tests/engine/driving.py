@@ -112,7 +112,7 @@ class Run:
             key = (task.path, task.last.number)
             if task.last.bound_at is not None:
                 data = self.records.setdefault(key, {"signals": write_signals(LOST)})
-                ended.append(Event("ended", self.now, *key, data=data))
+                ended.append(Event("ended", self.now, *key, data={**data, "settled": True}))
         gone = [node for node in state.nodes.values() if node.gone_at is None]
         nodes = [Event("node", self.now, data={"node": n.name, "pool": n.pool, "state": "gone"}) for n in gone]
         self._append(state, [self._engine(), *ended, *nodes])

@@ -69,6 +69,14 @@ def test_what_ran_when_the_engine_went_is_lost_and_tried_again() -> None:
     assert run.causes("a") == ["lost", "succeeded"]
 
 
+def test_what_was_lost_with_the_engine_is_tried_again_at_once() -> None:
+    config = a_config(policy={"interruptions": {"backoff": "1h"}})
+    run = crashed(Run(a_plan([a_task("a")], config), always(Does(10))), "bound")
+    state = run.resume(after=5)
+    assert state.finished_at is not None
+    assert state.finished_at - state.started_at < 60
+
+
 def test_what_had_ended_when_the_engine_went_counts() -> None:
     run = crashed(Run(a_plan([a_task("a")]), always(Does(10))), "ended", before=True)
     assert run.resume().status is RunStatus.SUCCEEDED

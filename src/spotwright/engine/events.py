@@ -17,7 +17,7 @@ bound          fact       node, pool: it has a node and starts
 progress       fact       value: 0..1, as the code reported it
 notice         fact       node, goes_at, attempts, why: the provider will take the node
 node           fact       node, pool, state (booting | ready | gone), why
-ended          fact       signals, seconds, parameters, artifacts, first_progress, progress, record
+ended          fact       signals, seconds, parameters, artifacts, first_progress, progress, record, settled (by a later engine)
 decided        decision   cause, why, then, next, rung, wait, evidence: the one cause of the end, and what follows
 failed         decision   why: the task fails without an attempt
 halt           decision   why: this attempt is to be stopped

@@ -83,8 +83,9 @@ class AttemptState:
 
     @property
     def place(self) -> Place:
-        """Where it ran, as the budgets see it."""
-        return Place(self.first, self.rung, self.pool)
+        """Where it ran, as the budgets see it. Where the engine went, no pool has taken it: there is nothing to wait for."""
+        went = self.ended is not None and self.ended.get("settled", False) and self.noticed_at is None
+        return Place(self.first, self.rung, None if went else self.pool)
 
 
 @dataclass(slots=True)

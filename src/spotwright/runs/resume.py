@@ -97,7 +97,7 @@ def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Se
     ):
         attempt = task.last
         seen = Seen(noticed=attempt.noticed_at is not None, spot=_is_spot(state, attempt.pool), engine_gone=True)
-        data = end_data(task.plan.spec, directory, record, seen, places)
+        data = {**end_data(task.plan.spec, directory, record, seen, places), "settled": True}
         events.append(Event("ended", _ended_at(state, record), task.path, attempt.number, data))
     sweep(folder.path)
     events.sort(key=lambda event: event.at)
