@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -100,7 +101,7 @@ class Bench:
                 env=self.env | dict(env or {}),
             )  # fmt: skip
             try:
-                code = process.wait(_PATIENCE)
+                code = _wait(process)
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -130,6 +131,18 @@ class Bench:
     def theirs(self, name: str, *options: str) -> Done:
         """The same pipeline under ``kfp.local``: see ``theirs.py``."""
         return self.run([sys.executable, HERE / "theirs.py", name, self.new_folder("kfp-local"), "RESULT", *options])
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a process, told by the kernel: ``Popen.wait`` with a timeout looks only every 50 ms."""
+    pidfd = os.pidfd_open(process.pid)
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    ended = poller.poll(_PATIENCE * 1000)
+    os.close(pidfd)
+    if not ended:
+        raise BenchmarkError(f"{process.args} did not end within {_PATIENCE:g}s")
+    return process.wait()
 
 
 SPOTWRIGHT = (sys.executable, "-m", "spotwright")
