@@ -39,7 +39,9 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
     positive = _positive(meant, others)
     if positive:
         return positive[:1]
-    negative = list(_negative(meant, others))
+    negative = list(_negative(meant, others)) or [
+        {**expression, "operator": "NotIn"} for expression in _positive(others, meant)[:1]
+    ]
     if negative:
         return negative
     kind = "spot" if spot else "on-demand"

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import yaml
 
 from spotwright.manifests.context import Context, Level, name_of
-from spotwright.manifests.documents import Document, Path, parse, show
+from spotwright.manifests.documents import Document, Path, show
 from spotwright.manifests.edits import Editor
 from spotwright.manifests.kinds import find_kind
+from spotwright.manifests.markers import parse_marked
 from spotwright.manifests.splice import apply, splices
 
 __all__ = ["place"]
@@ -31,7 +32,7 @@ def place(ctx: Context, path: Path, owner: str = "") -> None:
     if not isinstance(text, str):
         raise ctx.problem(path, "expected a text that is YAML")
     file, above = _whereabouts(document, path)
-    editors = [Editor(inner) for inner in parse(text, file, above)]
+    editors = [Editor(inner) for inner in parse_marked(text, file, above)]
     for editor in editors:
         _place_object(ctx, editor, owner)
     changes = [change for editor in editors for _, change in splices(editor.document, editor.edits)]
@@ -66,7 +67,7 @@ def _place_object(ctx: Context, editor: Editor, owner: str) -> None:
 def _check(changed: str, editors: Sequence[Editor]) -> None:
     """What was written must read as meant; that the way back gives the same bytes is seen with the object around it."""
     file = editors[0].document.file
-    again = {found.index: found for found in parse(changed, file)}
+    again = {found.index: found for found in parse_marked(changed, file)}
     for editor in editors:
         index = editor.document.index
         if index not in again or again[index].get(()) != editor.result():

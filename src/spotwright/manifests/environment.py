@@ -27,7 +27,7 @@ _PVC = "pvc://"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a pod is part of. ``run`` and ``index`` are field paths (``metadata.labels['job-name']``).
+    """What a pod is part of. ``run`` and ``index`` are field paths (``metadata.labels['job-name']``) or templates (``{{...}}``).
 
     ``index`` is empty where pods have none, or share their work; ``work`` is what checkpoints are kept for in a run: the task's
     path, or the object where its roles work on one thing.
@@ -69,6 +69,8 @@ def _variables(who: Identity, place: str) -> Iterator[dict[str, Any]]:
 
 
 def _from_field(name: str, path: str) -> dict[str, Any]:
+    if "{{" in path:  # Argo fills it in
+        return {"name": name, "value": path}
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 

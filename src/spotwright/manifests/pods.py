@@ -8,12 +8,13 @@ contradicts the user's own words is refused with both lines.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from spotwright import clouds
 from spotwright.manifests.affinity import capacity_expressions, names_expression
-from spotwright.manifests.context import POLICY_ANNOTATION, SPOT_LABEL, Context, Level, RoleReport
+from spotwright.manifests.context import POLICY_ANNOTATION, QUEUE_LABEL, SPOT_LABEL, Context, Level, RoleReport
 from spotwright.manifests.documents import Path
 from spotwright.manifests.environment import Identity, tell_the_code
 from spotwright.manifests.expander import EXPANDER
@@ -90,6 +91,12 @@ def place_pod(ctx: Context, role: Role) -> Placed:
     return placed
 
 
+def is_queued(ctx: Context, metadata: Any) -> bool:
+    """Whether Kueue admits the object, or its pods one by one: the queue's name may be a label of the pods alone."""
+    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
+    return ctx.is_queued or (isinstance(labels, Mapping) and QUEUE_LABEL in labels)
+
+
 def _fits_nowhere(role: Role, policy: Policy, ladder: Ladder) -> str:
     reasons = "; ".join(f"{pool}: {why}" for pool, why in ladder.refusals.items())
     said = f"spot: {policy.spot} ({policy.sources['spot']})"
@@ -110,7 +117,7 @@ def _tolerate(ctx: Context, role: Role, ladder: Ladder) -> None:
 
 def _attract(ctx: Context, role: Role, placed: Placed, used: Sequence[Pool]) -> None:
     """Node affinity by the ladder: required for one kind of capacity, preferred for both, none under Kueue."""
-    if ctx.is_queued:
+    if is_queued(ctx, None if role.template is None else ctx.editor.get((*role.template, "metadata"))):
         ctx.say(
             Level.NOTE, role.spec, f"{role.name}: Kueue decides by the order of its flavors, so no affinity is added"
         )

@@ -54,7 +54,7 @@ def _splice(document: Document, edit: Edit) -> Splice:
     if edit.kind == "replace":
         node = _existing(document, edit.path)
         start, end = node.start_mark.index, node.end_mark.index
-        return Splice(start, flow(edit.value), document.text[start:end])
+        return Splice(start, flow(edit.value), document.text[start:end].rstrip())
     if edit.kind == "extend":
         return _into_list(document, edit)
     return _into_mapping(document, edit)
@@ -127,6 +127,9 @@ def block(value: Any, column: int) -> list[str]:
             if isinstance(item, dict | list) and item:
                 lines.append(f"{indent}{_scalar(key)}:")
                 lines += block(item, column + (2 if isinstance(item, dict) else 0))
+            elif isinstance(item, str) and _reads_well(item):
+                lines.append(f"{indent}{_scalar(key)}: |")
+                lines += [f"{indent}  {line}" for line in item.splitlines()]
             else:
                 lines.append(f"{indent}{_scalar(key)}: {flow(item)}")
         return lines
@@ -137,6 +140,17 @@ def block(value: Any, column: int) -> list[str]:
         else:
             lines.append(f"{indent}- {flow(item)}")
     return lines
+
+
+def _reads_well(text: str) -> bool:
+    """Whether a text can stand as a literal block: whole lines of ordinary characters, the first of them not indented."""
+    lines = text.split("\n")
+    return (
+        len(lines) > 2
+        and lines[-1] == ""
+        and text[0] != " "
+        and all(line and line.isprintable() for line in lines[:-1])
+    )
 
 
 def flow(value: Any) -> str:

@@ -1,0 +1,102 @@
+"""What Argo has no field for: ``podSpecPatch``, a text that is a patch of the pod spec in JSON or YAML.
+
+The user's own patch stays as it is, with new fields above its first one. A patch that starts with ``{`` is JSON to Argo, so
+there the new fields are JSON as well. ``{{retries}}`` is known in a template's patch only (argo-workflows#13123), so what
+changes from attempt to attempt is written there.
+
+Every retry may need another node affinity: attempts that must be on on-demand get the condition, and earlier ones get the same
+condition on a label that no node has, which ``NotIn`` makes true everywhere.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spotwright.manifests.context import Context
+from spotwright.manifests.documents import Document, Path
+from spotwright.manifests.edits import value_at
+from spotwright.manifests.markers import parse_marked
+from spotwright.manifests.podspec import REQUIRED_TERMS
+from spotwright.manifests.splice import Splice, apply, block
+
+__all__ = ["NO_LABEL", "add_to_patch", "from_attempt", "read_patch"]
+
+NO_LABEL = "spotwright.dev/any-node"
+"""A label that no node has: ``NotIn`` on it is true of every node."""
+
+
+def read_patch(ctx: Context, path: Path) -> dict[str, Any]:
+    """The patch at ``path`` as data; empty where there is none. Raises :class:`ManifestError` where it is no mapping."""
+    document = _parsed(ctx, path)
+    return {} if document is None else document.get(())
+
+
+def _parsed(ctx: Context, path: Path) -> Document | None:
+    text = ctx.editor.get(path)
+    if not isinstance(text, str) or not text.strip():
+        return None
+    found = parse_marked(text, f"{ctx.editor.document.file}:{ctx.editor.document.line(path)}: podSpecPatch")
+    if len(found) != 1 or not isinstance(found[0].get(()), Mapping):
+        raise ctx.problem(path, "expected a patch of a pod spec in JSON or YAML")
+    return found[0]
+
+
+def add_to_patch(ctx: Context, path: Path, fields: Mapping[str, Any]) -> None:
+    """Put fields into the patch at ``path``, which has none of them yet."""
+    document = _parsed(ctx, path)
+    if document is None:
+        _write(ctx, path, "\n".join(block(dict(fields), 0)) + "\n")
+        return
+    before, text = document.get(()), document.text
+    changes = [_above(document, fields)]
+    changed = apply(text, changes)
+    if [found.get(()) for found in parse_marked(changed, document.file)] != [{**fields, **before}]:
+        raise ctx.problem(path, f"cannot take {', '.join(fields)}; write the patch as YAML, one field a line")
+    ctx.editor.embed(path, changed, changes)
+
+
+def _write(ctx: Context, path: Path, text: str) -> None:
+    if ctx.editor.get(path) is None:
+        ctx.editor.add(path, text)
+    else:
+        ctx.editor.replace(path, text)
+
+
+def _above(document: Document, fields: Mapping[str, Any]) -> Splice:
+    text, root = document.text, document.root
+    if text.lstrip().startswith("{"):
+        comma = ", " if document.get(()) else ""
+        return Splice(text.index("{") + 1, json.dumps(fields)[1:-1] + comma)
+    column = root.start_mark.column
+    lines = block(dict(fields), column)
+    return Splice(root.start_mark.index, "\n".join(lines).lstrip(" ") + "\n" + " " * column)
+
+
+def from_attempt(attempt: int, affinity: Any, conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The affinity of a patch that asks for ``conditions`` from an attempt on, counted from zero, beside ``affinity``.
+
+    A patch replaces the terms of the affinity as a whole, so those that are there stand in it too.
+    """
+    terms = copy.deepcopy(value_at({"affinity": affinity}, REQUIRED_TERMS)) or [{}]
+    later = [_later(attempt, condition) for condition in conditions]
+    for term in terms:
+        term["matchExpressions"] = [*(term.get("matchExpressions") or ()), *later]
+    value: Any = terms
+    for step in reversed(REQUIRED_TERMS[1:]):
+        value = {step: value}
+    return dict(value)
+
+
+def _later(attempt: int, condition: Mapping[str, Any]) -> dict[str, Any]:
+    def until(early: str, late: str) -> str:
+        return f"{{{{=asInt(retries) < {attempt} ? '{early}' : '{late}'}}}}"
+
+    operator = str(condition["operator"])
+    return {
+        "key": until(NO_LABEL, str(condition["key"])),
+        "operator": operator if operator == "NotIn" else until("NotIn", operator),
+        "values": list(condition["values"]),
+    }

@@ -1,0 +1,104 @@
+"""Pods whose fields come from several places: a runtime and its patches, a workflow and its templates, a patch that is a text.
+
+The shared rules (:mod:`spotwright.manifests.pods`) look at one pod spec. Here that spec is put together first, as the controller
+will do it, the rules are applied to it, and what they changed is written where the kind has room for it: beside what the user
+wrote there, or whole where the place is still empty and would hide what was inherited.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spotwright.manifests.context import Context
+from spotwright.manifests.documents import Path
+from spotwright.manifests.edits import Editor, value_at
+from spotwright.manifests.pods import Placed, Role, place_pod
+
+__all__ = ["place_merged", "strategic", "write"]
+
+_BY_NAME = frozenset({"containers", "initContainers", "ephemeralContainers", "volumes", "env", "imagePullSecrets"})
+"""Lists of a pod spec that a strategic merge patch joins by name; every other list of it is replaced (k8s.io/api/core/v1)."""
+
+
+@dataclass(slots=True)
+class _Merged(Editor):
+    """An editor of one value that stands nowhere in the document; everything else is read from the real one."""
+
+    real: Editor | None = None
+    root: Path = ()
+
+    def __post_init__(self) -> None:
+        """The value is given, and is changed in place."""
+
+    def get(self, path: Path, default: Any = None) -> Any:
+        if path[: len(self.root)] == self.root:
+            return value_at(self.data, path[len(self.root) :], default)
+        return self.real.get(path, default) if self.real is not None else default
+
+    def _guard(self, path: Path) -> None:
+        """Nothing is shared here; whoever writes the result is guarded."""
+
+
+def place_merged(ctx: Context, role: Role, value: dict[str, Any]) -> Placed:
+    """Place a pod spec that was put together. ``value`` becomes what it must be for the pod to be placed.
+
+    ``value`` stands for what would be at ``role.template``, or at ``role.spec`` where the role has no template; both may name
+    places that are not in the document. Nothing is written: see :func:`write`.
+    """
+    root = role.spec if role.template is None else role.template
+    merged = _Merged(ctx.editor.document, [], value, ctx.editor, root)
+    return place_pod(replace(ctx, editor=merged), role)
+
+
+def write(editor: Editor, path: Path, before: Any, after: Any) -> None:
+    """Write at ``path`` what ``before`` became: additions only, to what stands there, or all of it where nothing does."""
+    if after == before:
+        return
+    own = editor.get(path)
+    if own is None:
+        editor.add(path, after)
+    elif isinstance(own, dict) and isinstance(after, dict):
+        known = before if isinstance(before, Mapping) else {}
+        for key, value in after.items():
+            write(editor, (*path, key), known.get(key), value)
+    elif isinstance(own, list) and isinstance(after, list):
+        kept = len(own)
+        for index, (old, new) in enumerate(zip(own, after[:kept], strict=True)):
+            write(editor, (*path, index), old, new)
+        editor.extend(path, after[kept:])
+    else:
+        editor.add(path, after)
+
+
+def strategic(base: Any, patch: Any) -> Any:
+    """What a strategic merge patch of (a part of) a pod spec makes of ``base``; neither is changed.
+
+    Mappings are merged key by key, lists of named things by name, other lists replaced. Source: Kubernetes, "Update API Objects
+    in Place Using kubectl patch", and the ``patchStrategy`` of the fields of ``core/v1``.
+    """
+    if not isinstance(base, Mapping) or not isinstance(patch, Mapping):
+        return copy.deepcopy(patch)
+    result = {key: copy.deepcopy(value) for key, value in base.items()}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif key in _BY_NAME and isinstance(value, list) and isinstance(result.get(key), list):
+            result[key] = _by_name(result[key], value)
+        else:
+            result[key] = strategic(result.get(key), value)
+    return result
+
+
+def _by_name(base: list[Any], patch: list[Any]) -> list[Any]:
+    merged = {_name(item, index): item for index, item in enumerate(base)}
+    for index, item in enumerate(patch):
+        name = _name(item, index)
+        merged[name] = strategic(merged.get(name), item)
+    return list(merged.values())
+
+
+def _name(item: Any, index: int) -> Any:
+    return item.get("name", index) if isinstance(item, Mapping) else index
