@@ -130,6 +130,34 @@ def test_on_demand_nodes_are_never_taken_by_the_model() -> None:
     assert Lab(pool).submit("a").until(500).notices == []
 
 
+def ages(*names: str) -> list[float]:
+    pool = a_pool(simulate={"taken_every": 20.0})
+    drawn = [fate(pool.simulate, 7, name, 1) for name in names]
+    return [one.age for one in drawn if one is not None]
+
+
+def test_attempts_that_share_a_node_lose_it_no_more_often_than_one_alone() -> None:
+    lab = Lab(a_pool(simulate={"taken_every": 20.0}))
+    for name in ("a", "b", "c", "d"):
+        lab.submit(name)
+    assert ages("a")[0] > min(ages("b", "c", "d"))
+    assert lab.until(200).notices[0][0] == pytest.approx(2 + ages("a")[0], abs=0.002)
+
+
+def test_when_the_oldest_attempt_ends_the_next_one_tells_when_the_node_goes() -> None:
+    lab = Lab(a_pool(simulate={"taken_every": 20.0})).submit("a").submit("b").until(3).release("a").until(200)
+    assert lab.notices[0][0] == pytest.approx(3 + ages("b")[0], abs=0.002)
+
+
+def test_the_next_one_goes_on_from_the_progress_it_has() -> None:
+    pool = a_pool(simulate={"taken_every": 20.0})
+    thresholds = {name: drawn.threshold(0.5) for name in "bcdefgh" if (drawn := fate(pool.simulate, 7, name, 1))}
+    name, at = next((name, at) for name, at in thresholds.items() if at is not None and at < 0.7)
+    lab = Lab(pool).submit("a").submit(name).until(3).report(name, 0.5).until(3.5).release("a").until(4)
+    assert lab.report(name, at - 0.001).notices == []
+    assert lab.report(name, at).notices != []
+
+
 def test_an_ended_attempt_takes_no_node_with_it() -> None:
     pool = a_pool(simulate={"taken_every": 20.0})
     assert Lab(pool).submit("a").until(3).release("a").until(500).notices == []

@@ -8,6 +8,8 @@ attempt's number alone, so a fast and a slow machine see the same interruptions:
   means that the attempt is let through;
 * an attempt that reports none loses its node at an *age*, exponential with mean ``taken_every``.
 
+Of several attempts on a node the oldest one's draw counts, so that a node is taken as often however many it holds.
+
 A trace is ``{"metadata": {"gap_seconds": n}, "data": [...]}`` with the number of nodes that could be had at each tick; it
 starts again when it is over.
 """

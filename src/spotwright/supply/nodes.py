@@ -46,9 +46,9 @@ class _Running:
 
     node: Node
     request: Request
-    fate: Fate | None
+    progress: float | None = None  # as it was last reported
+    fate: Fate | None = None  # of its node, while this attempt is the one whose work tells when that goes
     threshold: float | None = None
-    reported: bool = False
 
 
 @dataclass(slots=True)
@@ -114,16 +114,19 @@ class Supply:
         node = running.node
         node.give_back(key, running.request)
         self._dirty = True
+        if running.fate is not None and node.keys:
+            self._carry(next(iter(node.keys)), now)
         if not node.keys and node.goes_at is None:
             self._watch_idle(node, now)
 
     def report(self, key: Key, progress: float, now: float) -> None:
         """An attempt reported its progress (0 to 1); this may be the moment its node goes."""
         running = self._running.get(key)
-        if running is None or running.fate is None:
+        if running is None:
             return
-        if not running.reported:
-            running.reported, running.threshold = True, running.fate.threshold(progress)
+        if running.fate is not None and running.progress is None:
+            running.threshold = running.fate.threshold(progress)
+        running.progress = progress
         if running.threshold is not None and progress >= running.threshold:
             self._take(running.node, f"at {progress:.0%} of the work of {key[0]}", now)
 
@@ -288,16 +291,30 @@ class Supply:
 
     def _bind_to(self, key: Key, request: Request, node: Node, now: float) -> None:
         node.take_in(key, request)
-        drawn = fate(node.pool.simulate, self._seed, *key) if node.pool.is_spot else None
-        self._running[key] = _Running(node, request, drawn)
+        self._running[key] = _Running(node, request)
         self._out.append(Bound(key, node.name, node.pool.name))
-        if drawn is not None:
-            self._at(now + drawn.age, lambda at: self._come_of_age(key, node, at))
+        if len(node.keys) == 1:
+            self._carry(key, now)
 
-    def _come_of_age(self, key: Key, node: Node, now: float) -> None:
+    def _carry(self, key: Key, now: float) -> None:
+        """From now on the work of this attempt tells when its node goes.
+
+        One attempt of each node does: the oldest. Did each of them, ten attempts on a node would lose it ten times as often.
+        """
+        running = self._running[key]
+        drawn = fate(running.node.pool.simulate, self._seed, *key) if running.node.pool.is_spot else None
+        running.fate = drawn
+        if drawn is None:
+            return
+        if running.progress is not None:
+            running.threshold = drawn.threshold(running.progress)
+        else:
+            self._at(now + drawn.age, lambda at: self._come_of_age(key, drawn, at))
+
+    def _come_of_age(self, key: Key, drawn: Fate, now: float) -> None:
         running = self._running.get(key)
-        if running is not None and running.node is node and not running.reported:
-            self._take(node, f"after {running.fate.age if running.fate else 0.0:.3g}s of {key[0]}", now)
+        if running is not None and running.fate is drawn and running.progress is None:
+            self._take(running.node, f"after {drawn.age:.3g}s of {key[0]}", now)
 
     def _plan(self, request: Request, planned: list[Node], now: float) -> bool:
         """Make sure that a node is on its way for one more attempt; False when none can be had.
