@@ -18,8 +18,11 @@ Place = Callable[[Context], None]
 """Places one object through its context."""
 
 FAMILIES: tuple[str, ...] = (
+    "argo",
     "core",
     "jobset",
+    "katib",
+    "training",
     "untouched",
 )
 """The modules of this package, imported when a kind is first looked up."""
