@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.model.policy import BUILT_IN, FIELDS, Backoff, Deadline, Layer, Policy, Spot, resolve
+from spotwright.model.policy import BUILT_IN, FIELDS, Backoff, Deadline, Layer, Policy, Spot, meant, resolve
 
 DEFAULT = "spotwright.yaml:12"
 RETRY = "set_retry"
@@ -227,3 +227,13 @@ def test_a_deadline_after_the_start_moves_with_the_run() -> None:
 
 def test_a_deadline_at_a_time_does_not_move() -> None:
     assert Deadline(at=5000.0).moment(1000.0) == 5000.0
+
+
+@pytest.mark.parametrize(("field", "value"), [("deadline", Deadline(after=60.0)), ("fall_back_after", 2)])
+def test_who_names_a_deadline_or_when_to_fall_back_prefers_spot(field: str, value: Any) -> None:
+    policy = meant(resolve([Layer(DEFAULT, {field: value})]))
+    assert (policy.spot, policy.sources["spot"]) == (Spot.PREFER, DEFAULT)
+
+
+def test_who_says_nothing_of_spot_means_nothing() -> None:
+    assert meant(resolve([said(DEFAULT, timeout=60.0)])).spot is None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from spotwright.model.policy import FIELDS, Deadline, Layer, Spot, resolve
-from spotwright.model.policy_values import PolicyValueError, check, parse_policy
+from spotwright.model.policy_values import PolicyValueError, check, parse_policy, policy_mapping
 
 GOOD: dict[str, Any] = {
     "spot": "prefer",
@@ -32,6 +33,12 @@ def test_every_field_of_the_policy_can_be_read() -> None:
     assert values["spot"] is Spot.PREFER
     assert values["timeout"] == 5400.0
     assert values["ladder"] == ("a", "b")
+
+
+@pytest.mark.parametrize("deadline", ["8h", "90s best-effort", "2026-11-21T08:00:00+01:00", "2026-11-21T08:00:00Z best-effort"])
+def test_values_are_written_in_the_shape_they_are_read_in(deadline: str) -> None:
+    values = parse_policy({**GOOD, "deadline": deadline}, "here").values
+    assert parse_policy(json.loads(json.dumps(policy_mapping(values))), "here").values == values
 
 
 def test_a_layer_names_its_place() -> None:

@@ -8,10 +8,11 @@ import pytest
 from tests.pipelines.builders import component, graph, kubernetes, one, python_container, task
 
 from spotwright.errors import PipelineError
+from spotwright.model.kfp_settings import read_retry
 from spotwright.model.placing import Constraints, Toleration
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.graph import DagInput, TaskOutput, build
-from spotwright.pipelines.settings import read_retry, read_settings, settled
+from spotwright.pipelines.settings import read_settings, settled
 
 
 def test_a_limit_without_a_request_is_the_request() -> None:

@@ -13,14 +13,12 @@ from typing import Any
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
-from spotwright.model.policy import BUILT_IN, Layer, Policy, Spot, resolve
+from spotwright.model.policy import Layer, Policy, Spot, meant, resolve
 from spotwright.model.policy_values import check
 from spotwright.pipelines.graph import Dag, Pipeline, TaskSpec
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 __all__ = ["Plan", "Planned"]
-
-_NOT_SAID = (None, BUILT_IN.source, "interruptions.max")  # sources of values that nobody chose
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ class Plan:
         layers += tasks
         if self.flags is not None:
             layers.append(self.flags)
-        policy = _meant(resolve(layers, spec.retry))
+        policy = meant(resolve(layers, spec.retry))
         problems = check(policy, layers)
         if problems:
             raise ConfigError(f"policy of task {path}: {problems[0]}")
@@ -164,14 +162,6 @@ def _after_each(tasks: list[Planned], work: Callable[[Planned], float]) -> dict[
         for name in planned.spec.after:
             after[name] = max(after.get(name, 0.0), tail)
     return after
-
-
-def _meant(policy: Policy) -> Policy:
-    """Who sets a deadline or a number of interruptions to fall back after, and says nothing else of spot, prefers it."""
-    said = [name for name in ("deadline", "fall_back_after") if policy.sources.get(name) not in _NOT_SAID]
-    if policy.spot is not None or not said:
-        return policy
-    return replace(policy, spot=Spot.PREFER, sources={**policy.sources, "spot": policy.sources[said[0]]})
 
 
 def _cannot_run(path: str, policy: Policy, ladder: Ladder, config: Config) -> str:

@@ -8,11 +8,11 @@ design makes: it also *raises* ``interruptions.max`` (see :func:`resolve`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["BUILT_IN", "FIELDS", "Backoff", "Deadline", "Layer", "Policy", "Spot", "resolve"]
+__all__ = ["BUILT_IN", "FIELDS", "Backoff", "Deadline", "Layer", "Policy", "Spot", "meant", "resolve"]
 
 
 class Spot(StrEnum):
@@ -165,6 +165,15 @@ def resolve(layers: Iterable[Layer], kfp: Layer | None = None) -> Policy:
         image_pull_secrets=tuple(values.get("image_pull_secrets", ())),
         sources=sources,
     )
+
+
+def meant(policy: Policy) -> Policy:
+    """The policy with ``spot: prefer`` where somebody set a deadline or ``fall_back_after`` and said nothing else of spot."""
+    not_said = (None, BUILT_IN.source, "interruptions.max")
+    said = [name for name in ("deadline", "fall_back_after") if policy.sources.get(name) not in not_said]
+    if policy.spot is not None or not said:
+        return policy
+    return replace(policy, spot=Spot.PREFER, sources={**policy.sources, "spot": policy.sources[said[0]]})
 
 
 def _backoff(kind: str, values: Mapping[str, Any]) -> Backoff:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from spotwright.model.policy import BUILT_IN, FIELDS, Deadline, Layer, Policy, Spot
 from spotwright.model.quantities import parse_duration
 
-__all__ = ["PolicyValueError", "check", "parse_policy"]
+__all__ = ["PolicyValueError", "check", "parse_policy", "policy_mapping"]
 
 _GROUPS = frozenset(name.partition(".")[0] for name in FIELDS if "." in name)
 _BEST_EFFORT = "best-effort"
@@ -46,6 +46,25 @@ def parse_policy(mapping: Mapping[str, Any], source: str) -> Layer:
         else:
             values[str(key)] = _read(str(key), value)
     return Layer(source, values)
+
+
+def policy_mapping(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a layer in the shape of ``spotwright.yaml``, as JSON data: what :func:`parse_policy` reads back to them."""
+    mapping: dict[str, Any] = {}
+    for name, value in values.items():
+        group, dot, field = name.rpartition(".")
+        place = mapping.setdefault(group, {}) if dot else mapping
+        place[field] = _plain(value)
+    return mapping
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Deadline):
+        at = "" if value.at is None else datetime.fromtimestamp(value.at, UTC).isoformat()
+        return f"{at or f'{value.after}s'}{f' {_BEST_EFFORT}' if value.best_effort else ''}"
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Spot) else value
 
 
 def _group(name: str, value: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a compiled task asks of the place it runs in: resources, retries, and the settings of ``platforms.kubernetes``.
+"""What a compiled task asks of the place it runs in: resources, and the settings of ``platforms.kubernetes``.
 
 Some settings hold values that are known only while the run goes on (a memory limit from a pipeline parameter, a toleration
 from an upstream task). They are kept as they are and :func:`settled` puts the values in. Sources:
@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.model.placing import Constraints, Expression, Preference, Term, Toleration
-from spotwright.model.policy import Layer
-from spotwright.model.quantities import parse_duration, parse_resource
+from spotwright.model.kfp_settings import read_constraints, read_resources
+from spotwright.model.placing import Constraints
 from spotwright.pipelines.spec import DagInput, Source, TaskOutput, TaskSpec
 from spotwright.pipelines.values import to_text
 
-__all__ = ["PLACEMENT", "Settings", "read_retry", "read_settings", "settled"]
+__all__ = ["PLACEMENT", "Settings", "read_settings", "settled"]
 
 PLACEMENT = "placement:"
 """Prefix of the names in ``TaskSpec.parameters`` that only the task's placement needs; the code never sees them."""
@@ -69,13 +68,13 @@ def read_settings(container: Mapping[str, Any], kubernetes: Mapping[str, Any]) -
     resources = dict(container.get("resources") or {})
     inputs = set(_INPUT.findall(" ".join(_texts(resources))))
     deferred = {"resources": resources, "kubernetes": known} if sources or inputs else {}
-    requests, limits = _read_resources(_without_inputs(resources))
+    requests, limits = read_resources(_without_inputs(resources))
     metadata = known.get("podMetadata") or {}
     seconds = float(known.get("activeDeadlineSeconds") or 0)
     return Settings(
         requests=requests,
         limits=limits,
-        constraints=Constraints() if sources else _read_constraints(known),
+        constraints=Constraints() if sources else read_constraints(known),
         labels={str(k): str(v) for k, v in (metadata.get("labels") or {}).items()},
         annotations={str(k): str(v) for k, v in (metadata.get("annotations") or {}).items()},
         timeout=seconds or None,
@@ -108,8 +107,8 @@ def settled(task: TaskSpec, values: Mapping[str, Any]) -> TaskSpec:
     if not task.deferred:
         return task
     try:
-        requests, limits = _read_resources(_with_values(task.deferred["resources"], values))
-        constraints = _read_constraints(_with_values(task.deferred["kubernetes"], values))
+        requests, limits = read_resources(_with_values(task.deferred["resources"], values))
+        constraints = read_constraints(_with_values(task.deferred["kubernetes"], values))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise PipelineError(f"task {task.name}: its placement or resources cannot be read: {error}") from error
     return dataclasses.replace(task, requests=requests, limits=limits, constraints=constraints, deferred={})
@@ -157,99 +156,3 @@ def _texts(item: Any) -> list[str]:
     if isinstance(item, Mapping):
         return [text for value in item.values() for text in _texts(value)]
     return [item] if isinstance(item, str) else []
-
-
-def _read_resources(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
-    """Requests and limits. The fields that start with ``resource`` are the newer ones and win, as in the backend."""
-    requests: dict[str, int] = {}
-    limits: dict[str, int] = {}
-    for name, unit in (("cpu", ""), ("memory", "G")):
-        for which, amounts in (("Request", requests), ("Limit", limits)):
-            new = resources.get(f"resource{name.capitalize()}{which}")
-            old = resources.get(f"{name}{which}")
-            if new or old:
-                amounts[name] = parse_resource(name, new or f"{old}{unit}")
-    accelerator = resources.get("accelerator") or {}
-    kind = accelerator.get("resourceType") or accelerator.get("type")
-    count = parse_resource("count", accelerator.get("resourceCount") or accelerator.get("count") or 0)
-    if kind and count:
-        limits[kind] = count
-    return {**limits, **requests}, limits
-
-
-def _read_constraints(kubernetes: Mapping[str, Any]) -> Constraints:
-    tolerations = [t for entry in kubernetes.get("tolerations") or () for t in _read_tolerations(entry)]
-    selector = kubernetes.get("nodeSelector") or {}
-    labels = selector.get("nodeSelectorJson") or selector.get("labels") or {}
-    required: list[Term] = []
-    preferred: list[Preference] = []
-    for entry in kubernetes.get("nodeAffinity") or ():
-        _read_affinity(entry, required, preferred)
-    return Constraints(
-        tolerations=tuple(tolerations),
-        selector={str(key): str(value) for key, value in labels.items()},
-        required=tuple(required),
-        preferred=tuple(preferred),
-    )
-
-
-def _read_tolerations(entry: Mapping[str, Any]) -> list[Toleration]:
-    """One entry of the compiled list. ``tolerationJson`` may hold a toleration, a list of them, or nothing."""
-    if "tolerationJson" in entry:
-        given = entry["tolerationJson"] or []
-        return [t for item in (given if isinstance(given, list) else [given]) for t in _read_tolerations(item)]
-    seconds = entry.get("tolerationSeconds")
-    return [
-        Toleration(
-            key=str(entry.get("key") or ""),
-            operator=str(entry.get("operator") or "Equal"),
-            value=str(entry.get("value") or ""),
-            effect=str(entry.get("effect") or ""),
-            seconds=int(seconds) if seconds is not None else None,
-        )
-    ]
-
-
-def _read_affinity(entry: Mapping[str, Any], required: list[Term], preferred: list[Preference]) -> None:
-    """Add one entry. Each required entry is an alternative of its own, as ``k8s.go`` makes it."""
-    if "nodeAffinityJson" in entry:
-        whole = entry["nodeAffinityJson"] or {}
-        demands = whole.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-        required += [_read_term(term) for term in demands.get("nodeSelectorTerms") or ()]
-        wishes = whole.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        preferred += [Preference(int(wish["weight"]), _read_term(wish["preference"])) for wish in wishes]
-    elif entry.get("weight"):
-        preferred.append(Preference(int(entry["weight"]), _read_term(entry)))
-    else:
-        required.append(_read_term(entry))
-
-
-def _read_term(term: Mapping[str, Any]) -> Term:
-    return Term(_read_expressions(term.get("matchExpressions")), _read_expressions(term.get("matchFields")))
-
-
-def _read_expressions(entries: Any) -> tuple[Expression, ...]:
-    return tuple(
-        Expression(str(e["key"]), str(e["operator"]), tuple(str(v) for v in e.get("values") or ()))
-        for e in entries or ()
-    )
-
-
-def read_retry(retry: Mapping[str, Any] | None, timeout: float | None) -> Layer | None:
-    """The policy layer of ``set_retry`` and ``set_timeout``; ``None`` when neither was called.
-
-    The SDK writes a first backoff of zero where the user gave none (``structures.py``, ``RetryPolicy.to_proto``), so zero
-    counts as not said and the policy's own backoff holds. Raises ``ValueError`` for a value that is no duration.
-    """
-    values: dict[str, Any] = {}
-    if retry is not None:
-        values["errors.retries"] = int(retry.get("maxRetryCount") or 0)
-        first = parse_duration(retry.get("backoffDuration") or 0)
-        if first:
-            values["errors.backoff"] = first
-            values["errors.factor"] = max(1.0, float(retry.get("backoffFactor") or 2.0))
-            values["errors.ceiling"] = parse_duration(retry.get("backoffMaxDuration") or "3600s")
-    if timeout is not None:
-        values["timeout"] = timeout
-    said = [name for name, there in (("set_retry", retry is not None), ("set_timeout", timeout is not None)) if there]
-    return Layer(" and ".join(said), values) if said else None

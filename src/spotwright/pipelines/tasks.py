@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spotwright.errors import PipelineError
+from spotwright.model.kfp_settings import read_retry
 from spotwright.model.policy import Layer
 from spotwright.model.policy_values import PolicyValueError, parse_policy
 from spotwright.pipelines.lightweight import Unsupported, recognise
-from spotwright.pipelines.settings import Settings, read_retry, read_settings
+from spotwright.pipelines.settings import Settings, read_settings
 from spotwright.pipelines.spec import (
     ArtifactSpec,
     Constant,

@@ -1,0 +1,120 @@
+"""What KFP's compiled settings say, in this vocabulary: resources, tolerations, selectors, affinity and retries of a task.
+
+They are read in two places that must agree: where a pipeline runs, and where a compiled file is placed for a cluster. Sources:
+``backend/src/v2/driver/k8s.go`` and ``container.go`` of kubeflow/pipelines, ``kfp/dsl/structures.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spotwright.model.placing import Constraints, Expression, Preference, Term, Toleration
+from spotwright.model.policy import Layer
+from spotwright.model.quantities import parse_duration, parse_resource
+
+__all__ = ["read_constraints", "read_resources", "read_retry"]
+
+
+def read_resources(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
+    """Requests and limits of a container's ``resources``. The fields that start with ``resource`` are newer and win.
+
+    A limit counts as a request where there is none, as in Kubernetes. Raises ``ValueError`` for what is no quantity.
+    """
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    for name, unit in (("cpu", ""), ("memory", "G")):
+        for which, amounts in (("Request", requests), ("Limit", limits)):
+            new = resources.get(f"resource{name.capitalize()}{which}")
+            old = resources.get(f"{name}{which}")
+            if new or old:
+                amounts[name] = parse_resource(name, new or f"{old}{unit}")
+    accelerator = resources.get("accelerator") or {}
+    kind = accelerator.get("resourceType") or accelerator.get("type")
+    count = parse_resource("count", accelerator.get("resourceCount") or accelerator.get("count") or 0)
+    if kind and count:
+        limits[kind] = count
+    return {**limits, **requests}, limits
+
+
+def read_constraints(kubernetes: Mapping[str, Any]) -> Constraints:
+    """Tolerations, node selector and node affinity of an executor's entry under ``platforms.kubernetes``.
+
+    Values that are known only in a run (``*Json``) must have been put in before. Raises ``ValueError``, ``TypeError``,
+    ``AttributeError`` or ``KeyError`` for what has another shape.
+    """
+    tolerations = [t for entry in kubernetes.get("tolerations") or () for t in _read_tolerations(entry)]
+    selector = kubernetes.get("nodeSelector") or {}
+    labels = selector.get("nodeSelectorJson") or selector.get("labels") or {}
+    required: list[Term] = []
+    preferred: list[Preference] = []
+    for entry in kubernetes.get("nodeAffinity") or ():
+        _read_affinity(entry, required, preferred)
+    return Constraints(
+        tolerations=tuple(tolerations),
+        selector={str(key): str(value) for key, value in labels.items()},
+        required=tuple(required),
+        preferred=tuple(preferred),
+    )
+
+
+def _read_tolerations(entry: Mapping[str, Any]) -> list[Toleration]:
+    """One entry of the compiled list. ``tolerationJson`` may hold a toleration, a list of them, or nothing."""
+    if "tolerationJson" in entry:
+        given = entry["tolerationJson"] or []
+        return [t for item in (given if isinstance(given, list) else [given]) for t in _read_tolerations(item)]
+    seconds = entry.get("tolerationSeconds")
+    return [
+        Toleration(
+            key=str(entry.get("key") or ""),
+            operator=str(entry.get("operator") or "Equal"),
+            value=str(entry.get("value") or ""),
+            effect=str(entry.get("effect") or ""),
+            seconds=int(seconds) if seconds is not None else None,
+        )
+    ]
+
+
+def _read_affinity(entry: Mapping[str, Any], required: list[Term], preferred: list[Preference]) -> None:
+    """Add one entry. Each required entry is an alternative of its own, as ``k8s.go`` makes it."""
+    if "nodeAffinityJson" in entry:
+        whole = entry["nodeAffinityJson"] or {}
+        demands = whole.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+        required += [_read_term(term) for term in demands.get("nodeSelectorTerms") or ()]
+        wishes = whole.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        preferred += [Preference(int(wish["weight"]), _read_term(wish["preference"])) for wish in wishes]
+    elif entry.get("weight"):
+        preferred.append(Preference(int(entry["weight"]), _read_term(entry)))
+    else:
+        required.append(_read_term(entry))
+
+
+def _read_term(term: Mapping[str, Any]) -> Term:
+    return Term(_read_expressions(term.get("matchExpressions")), _read_expressions(term.get("matchFields")))
+
+
+def _read_expressions(entries: Any) -> tuple[Expression, ...]:
+    return tuple(
+        Expression(str(e["key"]), str(e["operator"]), tuple(str(v) for v in e.get("values") or ()))
+        for e in entries or ()
+    )
+
+
+def read_retry(retry: Mapping[str, Any] | None, timeout: float | None) -> Layer | None:
+    """The policy layer of ``set_retry`` and ``set_timeout``; ``None`` when neither was called.
+
+    The SDK writes a first backoff of zero where the user gave none (``structures.py``, ``RetryPolicy.to_proto``), so zero
+    counts as not said and the policy's own backoff holds. Raises ``ValueError`` for a value that is no duration.
+    """
+    values: dict[str, Any] = {}
+    if retry is not None:
+        values["errors.retries"] = int(retry.get("maxRetryCount") or 0)
+        first = parse_duration(retry.get("backoffDuration") or 0)
+        if first:
+            values["errors.backoff"] = first
+            values["errors.factor"] = max(1.0, float(retry.get("backoffFactor") or 2.0))
+            values["errors.ceiling"] = parse_duration(retry.get("backoffMaxDuration") or "3600s")
+    if timeout is not None:
+        values["timeout"] = timeout
+    said = [name for name, there in (("set_retry", retry is not None), ("set_timeout", timeout is not None)) if there]
+    return Layer(" and ".join(said), values) if said else None
