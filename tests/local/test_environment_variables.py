@@ -7,6 +7,8 @@ import os
 import pytest
 from tests.local.lab import Lab
 
+from spotwright.local import identity
+
 ALL = "import os\ndef work() -> dict:\n    return dict(os.environ)\n"
 
 
@@ -14,7 +16,7 @@ def test_the_given_variables_lie_over_the_engines(lab: Lab, monkeypatch: pytest.
     monkeypatch.setenv("FROM_THE_ENGINE", "kept")
     monkeypatch.setenv("IN_BOTH", "engine")
     lab.play(ALL, env={"IN_BOTH": "task", "OWN": "x=y"})
-    marks = {"SPOTWRIGHT_RUN": lab.run, "SPOTWRIGHT_TASK": "task", "SPOTWRIGHT_ATTEMPT": "1"}
+    marks = identity.marks(lab.run, lab.folder) | {"SPOTWRIGHT_TASK": "task", "SPOTWRIGHT_ATTEMPT": "1"}
     assert lab.output() == os.environ | marks | {"_KFP_RUNTIME": "true", "IN_BOTH": "task", "OWN": "x=y"}
 
 

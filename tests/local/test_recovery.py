@@ -186,7 +186,7 @@ def test_a_pid_that_was_given_away_is_left_alone(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "600"]) as other:
         seen = identity.stat(other.pid)
         assert seen is not None
-        claim = {"by": "shim", "run": "r", "task": "t", "attempt": 1, "epoch": 1, "group": None, "pid": other.pid}
+        claim = {"by": "shim", "folder": "/r", "task": "t", "attempt": 1, "epoch": 1, "group": None, "pid": other.pid}
         identity.claim(tmp_path, claim | {"starttime": seen.starttime - 1, "boot_id": identity.boot_id()})
         assert settle(tmp_path, run="r", epoch=2) is None
         assert alive(other.pid)
@@ -195,7 +195,7 @@ def test_a_pid_that_was_given_away_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_claim_of_an_earlier_boot_names_nobody(tmp_path: Path) -> None:
     me = identity.mine()
-    claim = {"by": "shim", "run": "r", "task": "t", "attempt": 1, "epoch": 1, "group": None, "pid": me.pid}
+    claim = {"by": "shim", "folder": "/r", "task": "t", "attempt": 1, "epoch": 1, "group": None, "pid": me.pid}
     identity.claim(tmp_path, claim | {"starttime": me.starttime, "boot_id": "another"})
     assert settle(tmp_path, run="r", epoch=2) is None
 
