@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.e2e.building import Of, step
 from tests.e2e.inside import alone, attempt, hold, note, raise_file, the_time_of, until
-from tests.e2e.project import Project, Under, alive, eventually
+from tests.e2e.project import QUICK, Project, Under, alive, eventually
 from tests.e2e.soundness import assert_sound
 
 
@@ -142,6 +144,20 @@ def waits_and_prints() -> int:
     return 1
 
 
+def test_a_run_of_the_same_name_in_another_folder_is_left_alone(project: Project, tmp_path: Path) -> None:
+    """Its attempts are not this run's, though the names of run, task and attempt are the same."""
+    beside = Project(tmp_path / "beside")
+    beside.config(QUICK)
+    other = holding(beside)
+    holding(project).kill()
+    assert project.spotwright("resume", "r").code == 0
+    beside.raise_file("go on")
+    other.send(signal.SIGTERM)
+    assert other.wait().code == 130
+    assert beside.causes("first") == ["cancelled"]
+    assert beside.processes() == {}
+
+
 def test_one_run_is_driven_by_one_engine(project: Project) -> None:
     under = holding(project)
     second = project.spotwright("resume", "r")
@@ -165,8 +181,6 @@ def test_of_two_engines_that_take_up_a_run_at_once_one_drives_it(project: Projec
 def test_a_process_that_was_given_the_pid_of_a_dead_engine_does_not_hold_the_run(project: Project) -> None:
     """The lease names a process by its start time too: here somebody else's pid stands in it."""
     holding(project).kill()
-    import sqlite3
-
     with contextlib.closing(sqlite3.connect(project.state / "runs" / "r" / "journal.db")) as journal, journal:
         journal.execute("UPDATE lease SET owner = json_set(owner, '$.pid', ?)", (os.getpid(),))
     assert project.spotwright("resume", "r").code == 0
