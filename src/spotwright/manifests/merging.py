@@ -19,8 +19,15 @@ from spotwright.manifests.pods import Placed, Role, place_pod
 
 __all__ = ["place_merged", "strategic", "write"]
 
-_BY_NAME = frozenset({"containers", "initContainers", "ephemeralContainers", "volumes", "env", "imagePullSecrets"})
-"""Lists of a pod spec that a strategic merge patch joins by name; every other list of it is replaced (k8s.io/api/core/v1)."""
+_JOINED: Mapping[str, str] = {
+    "containers": "name",
+    "env": "name",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+"""Lists that a strategic merge patch joins, by which key; other lists are replaced (``patchStrategy`` in k8s.io/api/core/v1)."""
 
 
 @dataclass(slots=True)
@@ -76,7 +83,7 @@ def write(editor: Editor, path: Path, before: Any, after: Any) -> None:
 def strategic(base: Any, patch: Any) -> Any:
     """What a strategic merge patch of (a part of) a pod spec makes of ``base``; neither is changed.
 
-    Mappings are merged key by key, lists of named things by name, other lists replaced. Source: Kubernetes, "Update API Objects
+    Mappings are merged key by key, some lists item by item, other lists replaced. Source: Kubernetes, "Update API Objects
     in Place Using kubectl patch", and the ``patchStrategy`` of the fields of ``core/v1``.
     """
     if not isinstance(base, Mapping) or not isinstance(patch, Mapping):
@@ -85,20 +92,20 @@ def strategic(base: Any, patch: Any) -> Any:
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
-        elif key in _BY_NAME and isinstance(value, list) and isinstance(result.get(key), list):
-            result[key] = _by_name(result[key], value)
+        elif key in _JOINED and isinstance(value, list) and isinstance(result.get(key), list):
+            result[key] = _joined(result[key], value, _JOINED[key])
         else:
             result[key] = strategic(result.get(key), value)
     return result
 
 
-def _by_name(base: list[Any], patch: list[Any]) -> list[Any]:
-    merged = {_name(item, index): item for index, item in enumerate(base)}
+def _joined(base: list[Any], patch: list[Any], key: str) -> list[Any]:
+    merged = {_key(item, key, index): item for index, item in enumerate(base)}
     for index, item in enumerate(patch):
-        name = _name(item, index)
-        merged[name] = strategic(merged.get(name), item)
+        found = _key(item, key, index)
+        merged[found] = strategic(merged.get(found), item)
     return list(merged.values())
 
 
-def _name(item: Any, index: int) -> Any:
-    return item.get("name", index) if isinstance(item, Mapping) else index
+def _key(item: Any, key: str, index: int) -> Any:
+    return item.get(key, index) if isinstance(item, Mapping) else index

@@ -23,6 +23,7 @@ FAMILIES: tuple[str, ...] = (
     "jobset",
     "katib",
     "training",
+    "trainjob",
     "untouched",
 )
 """The modules of this package, imported when a kind is first looked up."""

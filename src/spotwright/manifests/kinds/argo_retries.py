@@ -119,11 +119,8 @@ def _expression(ctx: Context, at: Path, policy: Policy) -> str:
         told = f"lastRetry.message matches '{_MESSAGES}'"
     if not policy.retries:
         return told
-    ctx.say(
-        Level.NOTE,
-        at,
-        f"Argo has one count: an error is tried again only while fewer than {policy.retries} retries of any kind were made",
-    )
+    first = "the first retry" if policy.retries == 1 else f"one of the first {policy.retries} retries"
+    ctx.say(Level.NOTE, at, f"Argo counts interruptions and errors together: an error is tried again only as {first}")
     return f"{told} || asInt(retries) < {policy.retries}"
 
 
