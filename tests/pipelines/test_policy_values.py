@@ -35,7 +35,9 @@ def test_every_field_of_the_policy_can_be_read() -> None:
     assert values["ladder"] == ("a", "b")
 
 
-@pytest.mark.parametrize("deadline", ["8h", "90s best-effort", "2026-11-21T08:00:00+01:00", "2026-11-21T08:00:00Z best-effort"])
+@pytest.mark.parametrize(
+    "deadline", ["8h", "90s best-effort", "2026-11-21T08:00:00+01:00", "2026-11-21T08:00:00Z best-effort"]
+)
 def test_values_are_written_in_the_shape_they_are_read_in(deadline: str) -> None:
     values = parse_policy({**GOOD, "deadline": deadline}, "here").values
     assert parse_policy(json.loads(json.dumps(policy_mapping(values))), "here").values == values

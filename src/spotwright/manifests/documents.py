@@ -91,9 +91,24 @@ class Document:
 
     def problem(self, path: Path, text: str) -> ManifestError:
         """An error at a path."""
-        return ManifestError(
-            f"{self.file}:{self.line(path)}: {show(path)}: {text}" if path else f"{self.file}:{self.line(path)}: {text}"
-        )
+        where = self.spoken(path)
+        return ManifestError(f"{self.file}:{self.line(path)}: {f'{where}: ' if where else ''}{text}")
+
+    def spoken(self, path: Path) -> str:
+        """A path of this document as people write it."""
+        return show(path)
+
+    def again(self, text: str) -> Document | None:
+        """The same document in another text of its file; ``None`` where there is none."""
+        return next((found for found in parse(text, self.file, self.above) if found.index == self.index), None)
+
+    def written(self, value: Any) -> str:
+        """What could stand in this document's place, written anew from its data."""
+        return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10**6))
+
+    def parts(self, path: Path, value: Any) -> list[Path]:  # noqa: ARG002 (a pair of documents has parts)
+        """Paths in a value that is added at ``path`` which can be taken out one by one; none where it stands or falls as one."""
+        return []
 
     def aliased(self, path: Path) -> int | None:
         """The line of the anchor where a value on the way to ``path`` is shared with another place; else ``None``."""

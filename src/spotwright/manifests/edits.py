@@ -34,10 +34,11 @@ class Splice:
 class Edit:
     """One edit: ``add`` a key with a value, ``extend`` a list at its beginning by ``value``, or ``replace`` a scalar.
 
-    ``embed`` changes a text that is YAML itself: ``value`` is the new text, ``inner`` what was changed in the old one.
+    ``embed`` changes a text that is YAML itself: ``value`` is the new text, ``inner`` what was changed in the old one. ``append``
+    puts a document behind the last one.
     """
 
-    kind: str  # add | extend | replace | embed
+    kind: str  # add | extend | replace | embed | append
     path: Path
     value: Any
     inner: tuple[Splice, ...] = ()
@@ -50,6 +51,9 @@ class Editor:
     document: Document
     edits: list[Edit] = field(default_factory=list)
     data: Any = None
+    changes: int = field(default=0, init=False)  # grows with every change
+    _made: set[Path] = field(default_factory=set, init=False)  # paths of what was added or appended
+    _changed: dict[Path, Edit] = field(default_factory=dict, init=False)  # lists that were extended, scalars replaced
 
     def __post_init__(self) -> None:
         """Work on a copy: what the document gives is shared and never changed."""
@@ -70,10 +74,19 @@ class Editor:
         made = (*base, path[len(base)])
         for step in reversed(path[len(made) :]):
             value = {step: value}
+        self.changes += 1
         self._put(made, copy.deepcopy(value))
         if not self._is_added(made):
             self._guard(base)
+            self._made.add(made)
             self.edits.append(Edit("add", made, value_at(self.data, made)))
+
+    def append(self) -> None:
+        """Put a document behind those of a file that are edited together, an empty mapping yet."""
+        path = (len(self.data),)
+        self.data.append({})
+        self._made.add(path)
+        self.edits.append(Edit("append", path, self.data[-1]))
 
     def extend(self, path: Path, items: Sequence[Any]) -> None:
         """Put items into a list, before those that are there; the list is made where it is missing. Equal items are left out."""
@@ -87,32 +100,37 @@ class Editor:
         new = [copy.deepcopy(item) for item in items if item not in present]
         if not new:
             return
+        self.changes += 1
         present.extend(new)
         if self._is_added(path):
             return
         self._guard(path)
-        known = next((edit for edit in self.edits if edit.kind == "extend" and edit.path == path), None)
+        known = self._changed.get(path)
         if known is not None:
             known.value.extend(new)
         else:
-            self.edits.append(Edit("extend", path, new))
+            self._changed[path] = Edit("extend", path, new)
+            self.edits.append(self._changed[path])
 
     def replace(self, path: Path, value: Any) -> None:
         """Replace a scalar of the user's. The caller has made sure that this is wanted."""
         if self.get(path) == value:
             return
+        self.changes += 1
         self._put(path, value)
         if self._is_added(path):
             return
         self._guard(path[:-1])
-        known = next((edit for edit in self.edits if edit.kind == "replace" and edit.path == path), None)
+        known = self._changed.get(path)
         if known is not None:
             known.value = value
         else:
-            self.edits.append(Edit("replace", path, value))
+            self._changed[path] = Edit("replace", path, value)
+            self.edits.append(self._changed[path])
 
     def embed(self, path: Path, text: str, inner: Sequence[Splice]) -> None:
         """Change a text that is YAML itself: ``inner`` are the changes that make ``text`` of it, by rising position."""
+        self.changes += 1
         self._put(path, text)
         self._guard(path[:-1])
         self.edits.append(Edit("embed", path, text, tuple(inner)))
@@ -128,12 +146,14 @@ class Editor:
             parent = value_at(value, edit.path[:-1])
             if edit.kind == "extend":
                 parent[edit.path[-1]] = [*edit.value, *parent[edit.path[-1]]]
+            elif edit.kind == "append":
+                parent.append(edit.value)
             else:
                 parent[edit.path[-1]] = edit.value
         return value
 
     def _is_added(self, path: Path) -> bool:
-        return any(edit.kind == "add" and path[: len(edit.path)] == edit.path for edit in self.edits)
+        return any(path[:length] in self._made for length in range(1, len(path) + 1))
 
     def _deepest_mapping(self, path: Path) -> Path:
         """The longest beginning of the path that is a mapping now; a null counts as an empty one."""

@@ -14,11 +14,13 @@ from spotwright.manifests.context import Context, Finding, Level, Options, RoleR
 from spotwright.manifests.documents import MISSING, Document, Path, parse
 from spotwright.manifests.edits import Editor
 from spotwright.manifests.kinds import find_kind
-from spotwright.manifests.record import ANNOTATION, is_placed, placed_text, reserve, unplaced
+from spotwright.manifests.pairs import AT, KIND, Pair, units
+from spotwright.manifests.record import ANNOTATION, MAX_RECORD, is_placed, placed_text, reserve, unplaced
 
 __all__ = ["Placement", "References", "place_text", "unplace_text"]
 
 _BOM = "\ufeff"
+_MARK = "spotwright"  # stands in every file with a record
 
 
 @dataclass(slots=True)
@@ -69,9 +71,9 @@ def place_text(
     known = References([*documents, *(references.documents if references is not None else [])])
     work = _Work(config, known, options or Options())
 
-    def place_one(chunk: str, first_line: int, bases: list[Path]) -> str:
-        for base in bases:
-            chunk = _place_object(parse(chunk, file, first_line)[0], base, result, work)
+    def place_one(chunk: str, first_line: int, unit: Document) -> str:
+        for base in _objects(unit):
+            chunk = _place_object(_only(chunk, file, first_line), base, result, work)
         return chunk
 
     body = _each(body, documents, place_one)
@@ -79,19 +81,22 @@ def place_text(
     return result
 
 
-def _each(text: str, documents: Sequence[Document], change: Callable[[str, int, list[Path]], str]) -> str:
+def _each(text: str, documents: Sequence[Document], change: Callable[[str, int, Document], str]) -> str:
     """Change documents one by one, each in its own piece of the text, so that a long file costs no more than its documents."""
     parts, position = [], 0
-    for document in documents:
-        start = document.start
+    for unit in units(documents):
+        start = unit.start
         line_start = text.rfind("\n", 0, start) + 1
         if not text[line_start:start].strip():
             start = line_start  # the first key's indentation belongs to the document
-        bases = list(_objects(document))
-        chunk = text[start : document.end]
-        parts += [text[position:start], change(chunk, text.count("\n", 0, start), bases) if bases else chunk]
-        position = document.end
+        parts += [text[position:start], change(text[start : unit.end], text.count("\n", 0, start), unit)]
+        position = unit.end
     return "".join([*parts, text[position:]])
+
+
+def _only(chunk: str, file: str, first_line: int) -> Document:
+    """The one unit of a piece of the text."""
+    return next(units(parse(chunk, file, first_line)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +107,17 @@ class _Work:
 
 
 def _place_object(document: Document, base: Path, result: Placement, work: _Work) -> str:
-    api_version, kind = document.get((*base, "apiVersion"), ""), document.get((*base, "kind"), "")
-    place = find_kind(str(api_version), str(kind))
+    api_version, kind = _kind_of(document, base)
+    place = find_kind(api_version, kind)
     if place is None:
-        _pass_through(document, base, result, str(api_version), str(kind))
+        _pass_through(document, base, result, api_version, kind)
         return document.text
     editor = Editor(document)
-    at = (*base, "metadata", "annotations", ANNOTATION)
+    at = _record_of(document, base)
+    if at[0] == len(editor.data):
+        editor.append()  # the platform document that is missing
     reserve(editor, at)
+    reserved = editor.changes
     references = work.references
     ctx = Context(
         editor,
@@ -122,16 +130,20 @@ def _place_object(document: Document, base: Path, result: Placement, work: _Work
         find_all=references.find_all,
     )
     place(ctx)
-    if len(editor.edits) == 1 and not _has_more(editor, at):
+    if editor.changes == reserved:
         return document.text  # nothing to add, so nothing to record
-    return placed_text(editor, at)
+    return placed_text(editor, at, None if isinstance(document, Pair) else MAX_RECORD)
 
 
-def _has_more(editor: Editor, at: Path) -> bool:
-    """Whether the first edit holds more than the record's own place (annotations of the same object)."""
-    annotations = editor.get(at[:-1]) or {}
-    original = editor.document.get(at[:-1])
-    return len(annotations) > len(original if isinstance(original, dict) else {}) + 1
+def _kind_of(document: Document, base: Path) -> tuple[str, str]:
+    if isinstance(document, Pair):
+        return KIND
+    return str(document.get((*base, "apiVersion"), "")), str(document.get((*base, "kind"), ""))
+
+
+def _record_of(document: Document, base: Path) -> Path:
+    """Where the record of an object stands."""
+    return AT if isinstance(document, Pair) else (*base, "metadata", "annotations", ANNOTATION)
 
 
 def _pass_through(document: Document, base: Path, result: Placement, api_version: str, kind: str) -> None:
@@ -144,6 +156,9 @@ def _pass_through(document: Document, base: Path, result: Placement, api_version
 
 def _objects(document: Document) -> Iterator[Path]:
     """Where the objects of a document stand: itself, or the items of a ``List``."""
+    if isinstance(document, Pair):
+        yield ()
+        return
     kind = document.get(("kind",), None)
     items = document.get(("items",), MISSING) if isinstance(kind, str) and kind.endswith("List") else MISSING
     if isinstance(items, Sequence):
@@ -157,12 +172,12 @@ def unplace_text(text: str, file: str) -> Placement:
     """Take out of a file what was placed; the same bytes where nobody touched it since, else an equal document, and said."""
     result = Placement(text)
     bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
-    if ANNOTATION not in body:
+    if _MARK not in body:
         return result
 
-    def unplace_one(chunk: str, first_line: int, bases: list[Path]) -> str:
-        for base in reversed(bases):
-            chunk = _unplace_object(parse(chunk, file, first_line)[0], base, result)
+    def unplace_one(chunk: str, first_line: int, unit: Document) -> str:
+        for base in reversed(list(_objects(unit))):
+            chunk = _unplace_object(_only(chunk, file, first_line), base, result)
         return chunk
 
     body = _each(body, parse(body, file), unplace_one)
@@ -171,7 +186,7 @@ def unplace_text(text: str, file: str) -> Placement:
 
 
 def _unplace_object(document: Document, base: Path, result: Placement) -> str:
-    at = (*base, "metadata", "annotations", ANNOTATION)
+    at = _record_of(document, base)
     if not is_placed(document, at):
         return document.text
     done = unplaced(document, at)

@@ -10,16 +10,17 @@ The record itself is the first edit (:func:`reserve`), so that further annotatio
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.manifests.documents import MISSING, Document, Path, parse, show
+from spotwright.manifests.documents import MISSING, Document, Path, parse
 from spotwright.manifests.edits import Edit, Editor, value_at
 from spotwright.manifests.removal import Removal, remove
 from spotwright.manifests.splice import Splice, apply, flow, splices
+from spotwright.model.placed import VERSION, digest, value_digest
 
 __all__ = ["ANNOTATION", "AT", "MAX_RECORD", "Unplaced", "is_placed", "placed_text", "reserve", "unplaced"]
 
@@ -32,7 +33,8 @@ AT: Path = ("metadata", "annotations", ANNOTATION)
 MAX_RECORD = 32 * 1024
 """The most bytes a record may have as an annotation."""
 
-VERSION = 1
+_CHANGED = "was changed since it was placed, and is left"
+_GONE = "is not there any more"
 
 _TOKEN = "@"  # noqa: S105 (it stands in the record's place until the record is known)
 
@@ -59,10 +61,11 @@ def reserve(editor: Editor, at: Path = AT) -> None:
     editor.add(at, _TOKEN)
 
 
-def placed_text(editor: Editor, at: Path = AT) -> str:
+def placed_text(editor: Editor, at: Path = AT, most: int | None = MAX_RECORD) -> str:
     """The file's text with the edits of one object in it, and their record, which :func:`reserve` has made room for.
 
-    Raises :class:`ManifestError` where the way back would not give the same bytes, or the record is too large.
+    ``most`` is how many bytes the record may have, ``None`` where nothing limits it. Raises :class:`ManifestError` where the
+    way back would not give the same bytes, or the record is too large.
     """
     document, pairs = editor.document, splices(editor.document, editor.edits)
     record_edit = editor.edits[0]
@@ -75,20 +78,27 @@ def placed_text(editor: Editor, at: Path = AT) -> str:
     original = document.get(at[:-1])
     record = {
         "v": VERSION,
-        "before": _digest(document.text[document.start : document.end]),
-        "after": _digest(after),
+        "before": digest(document.text[document.start : document.end]),
+        "after": digest(after),
         "cut": [prefix, len(record_change.text) - prefix - len(token), record_change.old],
         "made": [_kind(document, record_edit), list(record_edit.path)],
-        "beside": {key: _value_digest(value) for key, value in _new_keys(annotations, original) if key != at[-1]},
+        "beside": {key: value_digest(value) for key, value in _new_keys(annotations, original) if key != at[-1]},
         "edits": entries,
     }
     inside = [_inverse(edit) for edit in editor.edits if edit.kind == "embed"]
     if inside:
         record["inside"] = inside
+    parts = [
+        [list(path), value_digest(value_at(editor.data, path))]
+        for edit in editor.edits
+        for path in _parts(document, edit)
+    ]
+    if parts:
+        record["parts"] = parts
     written = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
-    if len(written.encode()) > MAX_RECORD:
+    if most is not None and len(written.encode()) > most:
         raise document.problem(
-            at[:-2], f"the record of {len(rest)} edits is larger than {MAX_RECORD} bytes: split the object"
+            at[:-2], f"the record of {len(rest)} edits is larger than {most} bytes: split the object"
         )
     whole = Splice(record_change.at, record_change.text.replace(token, flow(written), 1), record_change.old)
     text = apply(document.text, [whole if edit is record_edit else change for edit, change in pairs])
@@ -111,22 +121,34 @@ def unplaced(document: Document, at: Path = AT) -> Unplaced:
     if exact is not None:
         return Unplaced(exact, exact=True)
     removals, left = [], []
-    entries = [entry for entry in record["edits"] if entry[0] != "embed"]  # those are inverted as a whole
+
+    def leave(path: Path, why: str) -> None:
+        left.append(f"{document.file}:{document.line(path)}: {document.spoken(path)}: {why}")
+
+    entries = [entry for entry in record["edits"] if entry[5]]  # the others are inverted as a whole, or part by part
     for kind, path, _, _, old, digests in entries:
         found = _removal(document, kind, tuple(path), old, digests)
         if isinstance(found, str):
-            left.append(f"{document.file}:{document.line(tuple(path))}: {show(tuple(path))}: {found}")
+            leave(tuple(path), found)
         else:
             removals.append(found)
-    for path, digest, changes in record["inside"]:
+    for path, known, changes in record["inside"]:
         text = document.get(tuple(path), None)
-        if isinstance(text, str) and _digest(text) == digest:
+        if isinstance(text, str) and digest(text) == known:
             inner = tuple(Splice(at, old, text[at : at + length]) for at, length, old in changes)
             removals.append(Removal(tuple(path), (), apply(text, inner), inner))
         else:
-            found = "was changed since it was placed, and is left"
-            left.append(f"{document.file}:{document.line(tuple(path))}: {show(tuple(path))}: {found}")
-    removals += _record_removals(document, record, at)
+            leave(tuple(path), _CHANGED)
+    own, gone = _record_removals(document, record, at)
+    for path, known in record["parts"]:
+        present = document.get(tuple(path))
+        if value_digest(present) == known:
+            gone.add(tuple(path))
+        else:
+            leave(tuple(path), _GONE if present is MISSING else _CHANGED)
+    removals += own
+    for top in _wide(record):
+        removals += [Removal(path, ()) for path in _emptied(document.get(top, None), top, gone)]
     return Unplaced(remove(document, removals), exact=False, left=tuple(left))
 
 
@@ -134,12 +156,45 @@ def _entries(document: Document, pairs: Sequence[tuple[Edit, Splice]]) -> tuple[
     """The record's entries, each with its place in the document's text without the record, and that text."""
     entries = []
     delta = -document.start
+    lengths = {edit.path: len(edit.value) for edit, _ in pairs if edit.kind == "extend"}
     for edit, change in pairs:
         place = [change.at + delta, len(change.text)]
-        entries.append([_kind(document, edit), list(edit.path), *place, change.old, _value_digests(edit)])
+        digests = [] if _parts(document, edit) else _value_digests(edit)
+        entries.append([_kind(document, edit), _in_result(edit.path, lengths), *place, change.old, digests])
         delta += len(change.text) - len(change.old)
     text = apply(document.text, [change for _, change in pairs])
     return entries, text[document.start : document.end + delta + document.start]
+
+
+def _in_result(path: Path, lengths: Mapping[Path, int]) -> list[str | int]:
+    """A path as it is in the placed document, where the new items of a list stand before the old ones."""
+    steps = enumerate(path)
+    return [step + lengths.get(path[:place], 0) if isinstance(step, int) else step for place, step in steps]
+
+
+def _parts(document: Document, edit: Edit) -> list[Path]:
+    return document.parts(edit.path, edit.value) if edit.kind in ("add", "append") else []
+
+
+def _wide(record: Mapping[str, Any]) -> list[Path]:
+    """Where the parts stand: in what was added with them, one by one to be taken out."""
+    made = [tuple(record["made"][1])] if record["made"][0] == "append" else []
+    return made + [tuple(path) for kind, path, _, _, _, digests in record["edits"] if kind == "add" and not digests]
+
+
+def _emptied(value: Any, path: Path, gone: AbstractSet[Path]) -> Iterator[Path]:
+    """The highest paths below which nothing is left when all that is in ``gone`` goes."""
+    if _is_emptied(value, path, gone):
+        yield path
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _emptied(item, (*path, key), gone)
+
+
+def _is_emptied(value: Any, path: Path, gone: AbstractSet[Path]) -> bool:
+    if path in gone:
+        return True
+    return isinstance(value, dict) and all(_is_emptied(item, (*path, key), gone) for key, item in value.items())
 
 
 def _inverse(edit: Edit) -> list[Any]:
@@ -148,7 +203,7 @@ def _inverse(edit: Edit) -> list[Any]:
     for change in edit.inner:
         changes.append([change.at + delta, len(change.text), change.old])
         delta += len(change.text) - len(change.old)
-    return [list(edit.path), _digest(edit.value), changes]
+    return [list(edit.path), digest(edit.value), changes]
 
 
 def _kind(document: Document, edit: Edit) -> str:
@@ -163,7 +218,7 @@ def _kind(document: Document, edit: Edit) -> str:
 def _check(editor: Editor, text: str, at: Path) -> None:
     """What was written must read as meant, and come out again to the last byte."""
     document = editor.document
-    again = next((found for found in parse(text, document.file) if found.index == document.index), None)
+    again = document.again(text)
     if again is None or again.get(()) != editor.result():
         raise document.problem((), "cannot be placed: the result would not read as it should")
     back = unplaced(again, at)
@@ -176,7 +231,7 @@ def _read(document: Document, at: Path) -> dict[str, Any]:
         record = json.loads(document.get(at))
         newer = record["v"] > VERSION
         read = {key: record[key] for key in ("before", "after", "cut", "made", "beside", "edits")}
-        read["inside"] = record.get("inside", [])
+        read |= {key: record.get(key, []) for key in ("inside", "parts")}
     except (TypeError, ValueError, KeyError) as error:
         raise document.problem(at, "is not a record of spotwright; nothing can be taken out") from error
     if newer:
@@ -195,31 +250,27 @@ def _exactly(document: Document, record: dict[str, Any], at: Path) -> str | None
     text = apply(document.text, [cut])
     begin, stop = document.start, document.end - (len(cut.old) - len(old))
     placed = text[begin:stop]
-    if _digest(placed) != record["after"]:
+    if digest(placed) != record["after"]:
         return None
     parts, position = [], 0
     for _, _, offset, length, replaced, _ in record["edits"]:
         parts += [placed[position:offset], replaced]
         position = offset + length
     original = "".join([*parts, placed[position:]])
-    return text[:begin] + original + text[stop:] if _digest(original) == record["before"] else None
+    return text[:begin] + original + text[stop:] if digest(original) == record["before"] else None
 
 
 def _removal(document: Document, kind: str, path: Path, old: str, digests: list[str]) -> Removal | str:
     """How an edit is taken out of a document that was written anew; a sentence where it must be left."""
     present = document.get(path)
     if present is MISSING:
-        return "is not there any more"
+        return _GONE
     if kind == "extend":
         items = present if isinstance(present, list) else []
-        found = [index for index, item in enumerate(items) if _value_digest(item) in digests]
-        return (
-            Removal(path, tuple(found))
-            if len(found) == len(digests)
-            else "was changed since it was placed, and is left"
-        )
-    if _value_digest(present) != digests[0]:
-        return "was changed since it was placed, and is left"
+        found = [index for index, item in enumerate(items) if value_digest(item) in digests]
+        return Removal(path, tuple(found)) if len(found) == len(digests) else _CHANGED
+    if value_digest(present) != digests[0]:
+        return _CHANGED
     if kind == "replace":
         return Removal(path, (), replacement=_parsed(old, document.file))
     if kind == "fill":
@@ -229,18 +280,21 @@ def _removal(document: Document, kind: str, path: Path, old: str, digests: list[
     return Removal(path, ())
 
 
-def _record_removals(document: Document, record: dict[str, Any], at: Path) -> list[Removal]:
-    """Take out the record and what was put beside it; the mapping as well where it was made for them alone."""
+def _record_removals(document: Document, record: dict[str, Any], at: Path) -> tuple[list[Removal], set[Path]]:
+    """Take out the record and what was put beside it; the mapping as well where it was made for them alone.
+
+    Where they came in a document of their own, what goes of it is given as paths, because more may stand beside them.
+    """
     annotations = document.get(at[:-1])
-    ours = {key for key, digest in record["beside"].items() if _value_digest(annotations.get(key)) == digest} | {at[-1]}
+    ours = {key for key, known in record["beside"].items() if value_digest(annotations.get(key)) == known} | {at[-1]}
     kind, made = record["made"][0], tuple(record["made"][1])
-    if made == at and kind == "add":
-        return [Removal((*at[:-1], key), ()) for key in sorted(ours)]
-    if annotations.keys() - ours:
-        return [Removal((*at[:-1], key), ()) for key in sorted(ours)]
+    if kind == "append":
+        return [], {(*at[:-1], key) for key in ours}
+    if (made == at and kind == "add") or annotations.keys() - ours:
+        return [Removal((*at[:-1], key), ()) for key in sorted(ours)], set()
     if kind == "add":
-        return [Removal(made, ())]
-    return [Removal(made if kind == "fill" else made[:-1], (), replacement=None)]
+        return [Removal(made, ())], set()
+    return [Removal(made if kind == "fill" else made[:-1], (), replacement=None)], set()
 
 
 def _parsed(token: str, file: str) -> Any:
@@ -252,13 +306,5 @@ def _value_digests(edit: Edit) -> list[str]:
     if edit.kind == "embed":
         return []
     if edit.kind == "extend":
-        return [_value_digest(item) for item in edit.value]
-    return [_value_digest(edit.value)]
-
-
-def _value_digest(value: Any) -> str:
-    return _digest(json.dumps(value, sort_keys=True, ensure_ascii=False, default=str))[:8]
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return [value_digest(item) for item in edit.value]
+    return [value_digest(edit.value)]

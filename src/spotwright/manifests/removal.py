@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from spotwright.manifests.documents import Document, ManifestError, Path, parse
+from spotwright.manifests.documents import Document, ManifestError, Path
 from spotwright.manifests.edits import value_at
 from spotwright.manifests.literal import within_block
 from spotwright.manifests.splice import Splice, apply, flow
@@ -46,7 +46,7 @@ def remove(document: Document, removals: Sequence[Removal]) -> str:
         text = _cut_once(document, text, removal)
     if _reads_as(text, document, expected):
         return text
-    written = yaml.safe_dump(expected, sort_keys=False, allow_unicode=True, width=10**6)
+    written = document.written(expected)
     text = document.text[: document.start] + written.rstrip("\n") + "\n" + document.text[document.end :]
     if not _reads_as(text, document, expected):
         raise document.problem((), "cannot be taken apart: what is left would not read as it should")
@@ -64,6 +64,8 @@ def _expected(document: Document, removals: Sequence[Removal]) -> Any:
             parent[key] = removal.replacement
         elif removal.items:
             parent[key] = [item for index, item in enumerate(parent[key]) if index not in removal.items]
+        elif isinstance(parent, list) and isinstance(key, int):
+            del parent[key]
         else:
             parent.pop(key, None)
     return value
@@ -72,7 +74,7 @@ def _expected(document: Document, removals: Sequence[Removal]) -> Any:
 def _cut_once(document: Document, text: str, removal: Removal) -> str:
     """Make one removal in a text whose earlier removals have already moved the marks, so it is parsed again."""
     try:
-        now = next((found for found in parse(text, document.file) if found.index == document.index), None)
+        now = document.again(text)
     except ManifestError:
         return text  # the comparison at the end sees it
     node = now.node(removal.path) if now is not None else None
@@ -85,7 +87,7 @@ def _cut_once(document: Document, text: str, removal: Removal) -> str:
         return apply(text, _without_items(text, node, removal.items))
     parent = now.node(removal.path[:-1])
     if not isinstance(parent, yaml.MappingNode):
-        return text
+        return apply(text, [_without_document(text, node)])
     return apply(text, [_without_key(text, parent, str(removal.path[-1]))])
 
 
@@ -106,6 +108,12 @@ def _without_key(text: str, parent: yaml.MappingNode, key: str) -> Splice:
         start, end = entries[index][0].start_mark.index, entries[index + 1][0].start_mark.index
     else:
         start, end = _end(entries[index - 1][1]), _end(entries[index][1])
+    return Splice(start, "", text[start:end])
+
+
+def _without_document(text: str, node: yaml.Node) -> Splice:
+    """The last document of a file with the line above it that separates it."""
+    start, end = text.rindex("---", 0, node.start_mark.index + 1), node.end_mark.index
     return Splice(start, "", text[start:end])
 
 
@@ -142,8 +150,7 @@ def _end(node: yaml.Node) -> int:
 
 def _reads_as(text: str, document: Document, expected: Any) -> bool:
     try:
-        again = parse(text, document.file)
+        found = document.again(text)
     except ManifestError:
         return False
-    found = next((one for one in again if one.index == document.index), None)
     return bool(found is not None and found.get(()) == expected)

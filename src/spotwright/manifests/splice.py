@@ -57,6 +57,8 @@ def _splice(document: Document, edit: Edit) -> Splice:
         return Splice(start, flow(edit.value), document.text[start:end].rstrip())
     if edit.kind == "extend":
         return _into_list(document, edit)
+    if edit.kind == "append":
+        return _behind(document, edit)
     return _into_mapping(document, edit)
 
 
@@ -116,6 +118,17 @@ def _into_list(document: Document, edit: Edit) -> Splice:
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = block(edit.value, column)
     return Splice(node.start_mark.index, newline.join(lines).lstrip(" ") + newline + " " * column)
+
+
+def _behind(document: Document, edit: Edit) -> Splice:
+    """A document behind the last one, in the style of the first."""
+    before = document.text[: document.end]
+    newline = "\r\n" if "\r\n" in before else "\n"
+    first = _existing(document, (0,))
+    if isinstance(first, yaml.CollectionNode) and first.flow_style:
+        return Splice(document.end, f"{newline}--- {flow(edit.value)}")
+    lead = "" if before.endswith("\n") else newline
+    return Splice(document.end, lead + newline.join(["---", *block(edit.value, 0), ""]))
 
 
 def block(value: Any, column: int) -> list[str]:
