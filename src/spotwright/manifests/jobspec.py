@@ -142,11 +142,12 @@ def _has_bound(job: _Job) -> bool:
 
 
 def _deadline(job: _Job) -> int | None:
-    """The bound of the policy; ``None`` without a timeout, or where completions or parallelism are placeholders."""
-    completions, parallelism = whole(job.get("completions"), 1), whole(job.get("parallelism"), 1)
-    if completions is None or parallelism is None:
+    """The bound of the policy; ``None`` without a timeout, or where completions is a placeholder."""
+    completions = whole(job.get("completions"), 1)
+    if completions is None:
         return None
-    return deadline_seconds(job.placed.policy, max(1, math.ceil(completions / max(1, parallelism))))
+    parallelism = whole(job.get("parallelism"), 1) or 1
+    return deadline_seconds(job.placed.policy, max(1, math.ceil(completions / parallelism)))
 
 
 def _ignoring(job: _Job) -> str:
@@ -172,7 +173,10 @@ def _counting(job: _Job, obstacle: str) -> str:
     policy = job.placed.policy
     total = policy.max_interruptions + policy.retries
     field, holds = _settle_limit(job, total, Level.WARNING, "interruptions are counted there as well")
-    why = obstacle or "the policy has no timeout that would bound them, so they are not ignored"
+    bound = (
+        "no timeout that would bound them" if policy.timeout is None else "no bound while completions is a placeholder"
+    )
+    why = obstacle or f"the policy gives {bound}, so interruptions are not ignored"
     if holds == total:
         job.say(Level.WARNING, field, f"{counting_costs(field, policy)}: {why}")
     elif obstacle:

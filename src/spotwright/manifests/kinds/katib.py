@@ -94,7 +94,7 @@ def _look_for_template(ctx: Context) -> None:
         ctx.say(
             Level.NOTE,
             at,
-            f"the trials are placed in ConfigMap {name} ({there}): place that file, with this one beside it",
+            f"the trials' template stands in ConfigMap {name} ({there}), and is placed with it",
         )
 
 
