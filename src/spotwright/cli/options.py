@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
@@ -17,7 +17,13 @@ __all__ = ["Duration", "arguments_of", "json_option", "policy_of", "state_option
 _Command = Callable[..., Any]
 
 
-class Duration(click.ParamType):
+if TYPE_CHECKING:
+    _FloatType = click.ParamType[float, Any]
+else:
+    _FloatType = click.ParamType  # before click 8.5 it takes no types
+
+
+class Duration(_FloatType):
     """A duration such as ``20s`` or ``5m``, as seconds."""
 
     name = "duration"

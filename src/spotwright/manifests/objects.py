@@ -77,12 +77,8 @@ def _data(obj: Any) -> Mapping[str, Any]:
 def _client(obj: Any) -> Any:
     """The ``ApiClient`` of the package that the model is from."""
     package = type(obj).__module__.split(".models")[0]
-    home = import_module(package)
-    return (
-        getattr(home, "ApiClient", None)()
-        if hasattr(home, "ApiClient")
-        else import_module(f"{package}.api_client").ApiClient()
-    )
+    maker = getattr(import_module(package), "ApiClient", None) or import_module(f"{package}.api_client").ApiClient
+    return maker()
 
 
 def _text(data: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ file RESULT, so that nothing the user's code prints or closes can spoil it; with
 from __future__ import annotations
 
 import difflib
+import gc
 import importlib.util
 import inspect
 import json
@@ -22,7 +23,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import spotwright
 from spotwright.errors import PipelineError
 from spotwright.pipelines import sdk
 from spotwright.pipelines.documents import read_compiled
@@ -70,17 +70,21 @@ def main(arguments: list[str]) -> int:
     except (_Refused, PipelineError) as refusal:
         answer = {"error": str(refusal)}
     result.write_text(json.dumps(answer))
+    gc.freeze()  # an interpreter that ends looks for garbage in everything there is
     return 0
 
 
 def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
+    gc.disable()  # what comes now stays: looking for garbage in it is a third of the time
     try:
         import kfp.compiler  # before the user's file, which may be called kfp.py
     except ImportError as error:
         fix = "pip install 'kfp[kubernetes]>=2.17,<3'"
         raise _Refused(f"{file}: compiling needs kfp 2.17 or later beside Spotwright ({error}): {fix}") from error
+    gc.freeze()
+    gc.enable()
     kfp.Client = kfp.client.Client = _NoClient
-    vars(spotwright).update(run=_no_run, open_run=_no_run)
+    vars(sys.modules["spotwright"]).update(run=_no_run, open_run=_no_run)
     opened: list[str] = []
     sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
     with warnings.catch_warnings(record=True) as heard, sdk.mended():
