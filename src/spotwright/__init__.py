@@ -11,16 +11,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spotwright.errors import SpotwrightError
     from spotwright.manifests.objects import place, unplace
+    from spotwright.manifests.sdk_options import TrainJobOption
     from spotwright.pipelines.policies import defaults, never, prefer, require
     from spotwright.runs.api import Run, open_run, run
 
-__all__ = ["Run", "SpotwrightError", "defaults", "never", "open_run", "place", "prefer", "require", "run", "unplace"]
+__all__ = [
+    "Run",
+    "SpotwrightError",
+    "TrainJobOption",
+    "defaults",
+    "never",
+    "open_run",
+    "place",
+    "prefer",
+    "require",
+    "run",
+    "unplace",
+]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Run": "spotwright.runs.api",
     "SpotwrightError": "spotwright.errors",
+    "TrainJobOption": "spotwright.manifests.sdk_options",
     "defaults": "spotwright.pipelines.policies",
     "never": "spotwright.pipelines.policies",
     "open_run": "spotwright.runs.api",

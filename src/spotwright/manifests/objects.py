@@ -25,6 +25,7 @@ from spotwright.manifests.files import Placement, References, place_text, unplac
 __all__ = ["place", "unplace"]
 
 _NAME = "object"
+_BESIDE = "beside"
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ def place(
     the current folder. ``beside`` are objects that this one refers to (a training runtime). What a person should know is
     raised as a warning of Python. Raises :class:`InputError` where the object cannot be placed.
     """
-    references = References([document for other in beside for document in parse(_text(_data(other)), _NAME)])
+    references = References([document for other in beside for document in parse(_text(_data(other)), _BESIDE)])
     options = Options(replace_retries=replace_retries)
     return _like(obj, place_text(_text(_data(obj)), _NAME, _config(policy), references, options))
 
