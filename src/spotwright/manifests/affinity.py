@@ -7,14 +7,16 @@ that is meant carries it and none of the others does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from spotwright import clouds
 from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
 from spotwright.errors import ConfigError
-from spotwright.model.pools import Pool
+from spotwright.model.policy import Policy
+from spotwright.model.pools import Pool, Provider
 
-__all__ = ["Expression", "capacity_expressions", "names_expression"]
+__all__ = ["Attraction", "Expression", "attraction", "capacity_expressions", "names_expression"]
 
 Expression = dict[str, Any]
 """A node selector requirement as Kubernetes writes it: key, operator, values."""
@@ -25,6 +27,30 @@ _CAPACITY_KEYS = (
     "eks.amazonaws.com/capacityType",
     "karpenter.sh/capacity-type",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Attraction:
+    """What node affinity a placement asks for: conditions that must hold, and conditions of which each is wished for."""
+
+    required: tuple[Expression, ...] = ()
+    preferred: tuple[Expression, ...] = ()
+
+
+def attraction(policy: Policy, used: Sequence[Pool], pools: Mapping[str, Pool]) -> Attraction:
+    """By the ladder: one kind of capacity is required, of both spot is preferred; of Karpenter's pools both are required.
+
+    Karpenter itself tries spot first where both are allowed. Raises :class:`ConfigError` where no label tells the pools apart.
+    """
+    every = tuple(pools.values())
+    named = names_expression(used, pools) if policy.ladder is not None else []
+    kinds = {pool.is_spot for pool in used}
+    if len(kinds) == 1:
+        return Attraction((*named, *capacity_expressions(used, every, spot=kinds == {True})))
+    if all(pool.provider is Provider.KARPENTER for pool in used):
+        both = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
+        return Attraction((*named, both))
+    return Attraction(tuple(named), tuple(capacity_expressions([p for p in used if p.is_spot], every, spot=True)))
 
 
 def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: bool) -> list[Expression]:

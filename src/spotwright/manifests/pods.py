@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotwright import clouds
-from spotwright.manifests.affinity import capacity_expressions, names_expression
+from spotwright.manifests.affinity import attraction
 from spotwright.manifests.context import POLICY_ANNOTATION, QUEUE_LABEL, SPOT_LABEL, Context, Level, RoleReport
 from spotwright.manifests.documents import Path
 from spotwright.manifests.environment import Identity, tell_the_code
@@ -23,7 +23,7 @@ from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool, Provider
 from spotwright.scheduling.ladder import Ladder, Work, build
 
-__all__ = ["Placed", "Role", "place_pod"]
+__all__ = ["Placed", "Role", "fits_nowhere", "is_queued", "mark", "place_pod", "tolerations_of", "warn_of_preference"]
 
 _RESERVE = 5  # seconds between the end of the grace period and the moment the node goes, for the kubelet's own work
 
@@ -73,12 +73,12 @@ def place_pod(ctx: Context, role: Role) -> Placed:
     if policy.spot is None:
         return Placed(policy, Ladder(()), report)
     if not ladder.rungs:
-        raise ctx.problem(role.spec, _fits_nowhere(role, policy, ladder))
+        raise ctx.problem(role.spec, fits_nowhere(role.name, policy, ladder))
     if ladder.note:
         ctx.say(Level.WARNING, role.spec, f"{role.name}: {ladder.note}")
     placed = Placed(policy, ladder, report)
     used = [ctx.config.pools[name] for name in pools]
-    _tolerate(ctx, role, ladder)
+    ctx.editor.extend((*role.spec, "tolerations"), tolerations_of(ladder))
     _attract(ctx, role, placed, used)
     if not role.holder:
         _limit_grace(ctx, role, placed, used)
@@ -87,7 +87,7 @@ def place_pod(ctx: Context, role: Role) -> Placed:
         if policy.image_pull_secrets:
             ctx.editor.extend((*role.spec, "imagePullSecrets"), [{"name": name} for name in policy.image_pull_secrets])
     if role.template is not None:
-        _mark(ctx, role.template, placed, used)
+        mark(ctx, (*role.template, "metadata"), placed, used)
     return placed
 
 
@@ -97,13 +97,15 @@ def is_queued(ctx: Context, metadata: Any) -> bool:
     return ctx.is_queued or (isinstance(labels, Mapping) and QUEUE_LABEL in labels)
 
 
-def _fits_nowhere(role: Role, policy: Policy, ladder: Ladder) -> str:
+def fits_nowhere(name: str, policy: Policy, ladder: Ladder) -> str:
+    """Why a role can run in no pool, with the reason of each."""
     reasons = "; ".join(f"{pool}: {why}" for pool, why in ladder.refusals.items())
     said = f"spot: {policy.spot} ({policy.sources['spot']})"
-    return f"{role.name} fits no pool with {said}: {reasons}"
+    return f"{name} fits no pool with {said}: {reasons}"
 
 
-def _tolerate(ctx: Context, role: Role, ladder: Ladder) -> None:
+def tolerations_of(ladder: Ladder) -> list[dict[str, object]]:
+    """The tolerations that a ladder needs, as Kubernetes writes them."""
     wanted = [toleration for rung in ladder.rungs for toleration in rung.tolerations]
     items = []
     for toleration in dict.fromkeys(wanted):
@@ -112,7 +114,7 @@ def _tolerate(ctx: Context, role: Role, ladder: Ladder) -> None:
             item["value"] = toleration.value
         item["effect"] = toleration.effect
         items.append(item)
-    ctx.editor.extend((*role.spec, "tolerations"), items)
+    return items
 
 
 def _attract(ctx: Context, role: Role, placed: Placed, used: Sequence[Pool]) -> None:
@@ -122,20 +124,13 @@ def _attract(ctx: Context, role: Role, placed: Placed, used: Sequence[Pool]) -> 
             Level.NOTE, role.spec, f"{role.name}: Kueue decides by the order of its flavors, so no affinity is added"
         )
         return
-    policy = placed.policy
-    all_pools = tuple(ctx.config.pools.values())
-    if policy.ladder is not None:
-        for expression in names_expression(used, ctx.config.pools):
-            _require(ctx, role, expression)
-    kinds = {pool.is_spot for pool in used}
-    if len(kinds) == 1:
-        for expression in capacity_expressions(used, all_pools, spot=kinds == {True}):
-            _require(ctx, role, expression)
-        return
-    if all(pool.provider is Provider.KARPENTER for pool in used):
-        _require(ctx, role, {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]})
-        return
-    _prefer(ctx, role, used, all_pools)
+    wanted = attraction(placed.policy, used, ctx.config.pools)
+    for expression in wanted.required:
+        _require(ctx, role, expression)
+    items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in wanted.preferred]
+    ctx.editor.extend((*role.spec, *PREFERRED_TERMS), items)
+    if items:
+        warn_of_preference(ctx, role.spec, role.name)
 
 
 def _require(ctx: Context, role: Role, expression: dict[str, object]) -> None:
@@ -149,17 +144,11 @@ def _require(ctx: Context, role: Role, expression: dict[str, object]) -> None:
         ctx.editor.extend((*terms, index, "matchExpressions"), [expression])
 
 
-def _prefer(ctx: Context, role: Role, used: Sequence[Pool], all_pools: Sequence[Pool]) -> None:
-    expressions = capacity_expressions([pool for pool in used if pool.is_spot], all_pools, spot=True)
-    items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in expressions]
-    ctx.editor.extend((*role.spec, *PREFERRED_TERMS), items)
+def warn_of_preference(ctx: Context, path: Path, name: str) -> None:
+    """Say what makes the autoscaler obey a preference."""
     if ctx.config.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler":
-        ctx.say(
-            Level.WARNING,
-            role.spec,
-            f"{role.name}: the cluster autoscaler passes over preferred affinity when it chooses a pool to grow; "
-            f"give it {EXPANDER}",
-        )
+        text = "the cluster autoscaler passes over preferred affinity when it chooses a pool to grow; give it"
+        ctx.say(Level.WARNING, path, f"{name}: {text} {EXPANDER}")
 
 
 def _limit_grace(ctx: Context, role: Role, placed: Placed, used: Sequence[Pool]) -> None:
@@ -190,10 +179,9 @@ def _notice_of_pods(pool: Pool) -> float:
     )
 
 
-def _mark(ctx: Context, template: Path, placed: Placed, used: Sequence[Pool]) -> None:
+def mark(ctx: Context, metadata: Path, placed: Placed, used: Sequence[Pool]) -> None:
     """The label and the policy on the pod, and the annotations that keep autoscalers from moving it without need."""
     spot = str(placed.policy.spot)
-    metadata = (*template, "metadata")
     _add_new(ctx, (*metadata, "labels", SPOT_LABEL), spot)
     said = {
         "spot": spot,
