@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -105,15 +106,14 @@ def _runtime(given: Any, backend: Any) -> Mapping[str, Any]:
     if api is None:
         text = f"TrainJobOption works with the Kubernetes backend, which can read the runtime; {type(backend).__name__} cannot"
         raise InputError(text)
-    from kubernetes.client import ApiException
-
+    refused: Any = import_module("kubernetes.client").ApiException  # the SDK's own client
     for kind, plural in _KINDS.items():
         try:
             if kind == "TrainingRuntime":
                 found = api.get_namespaced_custom_object(_GROUP, _VERSION, backend.namespace, plural, name)
             else:
                 found = api.get_cluster_custom_object(_GROUP, _VERSION, plural, name)
-        except ApiException as error:
+        except refused as error:
             if error.status != 404:
                 raise InputError(f"runtime {name} cannot be read: {error.status} {error.reason}") from error
             continue
