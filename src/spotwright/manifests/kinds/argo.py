@@ -63,7 +63,12 @@ def _place_workflow(ctx: Context, *above: str) -> None:
 
 
 def _place_cron(ctx: Context) -> None:
+    begin = len(ctx.roles)
     _place_workflow(ctx, "spec")
+    on_spot = any(ctx.config.pools[name].is_spot for role in ctx.roles[begin:] for name in role.pools)
+    if on_spot and ctx.get("spec", "concurrencyPolicy", default="Allow") == "Allow":
+        text = "a workflow that tries again may overlap the next one of the schedule: write concurrencyPolicy Forbid or Replace"
+        ctx.say(Level.WARNING, ctx.at("spec"), text)
 
 
 def _refuse_misplaced(ctx: Context, template: Template) -> None:
@@ -74,9 +79,8 @@ def _refuse_misplaced(ctx: Context, template: Template) -> None:
 
 
 def _place_template(ctx: Context, spec: Path, template: Template) -> None:
-    own_patch = (*template.path, "podSpecPatch")
     before = effective(ctx, spec, template)
-    for patch in ((*spec, "podSpecPatch"), own_patch):
+    for patch in _patches(ctx, spec, template):
         before = strategic(before, read_patch(ctx, patch))
     after = copy.deepcopy(before)
     task = f"{ctx.name}/{template.name}".lower()
@@ -90,9 +94,15 @@ def _place_template(ctx: Context, spec: Path, template: Template) -> None:
             _refuse_patched(ctx, spec, template, "affinity")
             fields["affinity"] = _from_attempt(ctx, placed, after.get("affinity"))
         if fields:
-            add_to_patch(ctx, own_patch, fields)
+            add_to_patch(ctx, (*template.path, "podSpecPatch"), fields, (*spec, "templateDefaults", "podSpecPatch"))
     if template.kind == "resource":
         _place_manifest(ctx, template)
+
+
+def _patches(ctx: Context, spec: Path, template: Template) -> tuple[Path, Path]:
+    """The patches of a template's pods, as they are applied: the workflow's, then its own or else that of the defaults."""
+    own = (*template.path, "podSpecPatch")
+    return (*spec, "podSpecPatch"), own if ctx.editor.get(own) else (*spec, "templateDefaults", "podSpecPatch")
 
 
 def _retries(ctx: Context, spec: Path, template: Template, placed: Placed) -> Retries:
@@ -131,7 +141,7 @@ def _write_pod(ctx: Context, spec: Path, template: Template, before: dict[str, A
 
 def _refuse_patched(ctx: Context, spec: Path, template: Template, name: str) -> None:
     """A patch wins over the fields: what it says of scheduling would hide what is placed."""
-    for path in ((*spec, "podSpecPatch"), (*template.path, "podSpecPatch")):
+    for path in _patches(ctx, spec, template):
         if name in read_patch(ctx, path):
             text = (
                 f"the patch sets {name}, which would hide what is placed; move it to {name} of template {template.name}"

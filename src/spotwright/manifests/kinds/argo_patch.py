@@ -44,18 +44,24 @@ def _parsed(ctx: Context, path: Path) -> Document | None:
     return found[0]
 
 
-def add_to_patch(ctx: Context, path: Path, fields: Mapping[str, Any]) -> None:
-    """Put fields into the patch at ``path``, which has none of them yet."""
-    document = _parsed(ctx, path)
+def add_to_patch(ctx: Context, path: Path, fields: Mapping[str, Any], default: Path | None = None) -> None:
+    """Put fields into the patch at ``path``, which has none of them yet.
+
+    Where there is no patch, the one at ``default`` counts, and would be hidden: so it is written with them.
+    """
+    own = _parsed(ctx, path)
+    document = own or (_parsed(ctx, default) if default is not None else None)
     if document is None:
         _write(ctx, path, "\n".join(block(dict(fields), 0)) + "\n")
         return
-    before, text = document.get(()), document.text
     changes = [_above(document, fields)]
-    changed = apply(text, changes)
-    if [found.get(()) for found in parse_marked(changed, document.file)] != [{**fields, **before}]:
+    changed = apply(document.text, changes)
+    if [found.get(()) for found in parse_marked(changed, document.file)] != [{**fields, **document.get(())}]:
         raise ctx.problem(path, f"cannot take {', '.join(fields)}; write the patch as YAML, one field a line")
-    ctx.editor.embed(path, changed, changes)
+    if own is None:
+        _write(ctx, path, changed)
+    else:
+        ctx.editor.embed(path, changed, changes)
 
 
 def _write(ctx: Context, path: Path, text: str) -> None:

@@ -153,7 +153,7 @@ def effective(ctx: Context, spec: Path, template: Template) -> dict[str, Any]:
         "nodeSelector": own["nodeSelector"] or _inherited(ctx, spec, template, "nodeSelector"),
         "imagePullSecrets": copy.deepcopy(ctx.editor.get((*spec, "imagePullSecrets"))),
         "metadata": _metadata(ctx, spec, template),
-        "containers": _containers(ctx, template),
+        "containers": _containers(ctx, spec, template),
         "initContainers": copy.deepcopy(ctx.editor.get((*template.path, "initContainers"))),
         "volumes": copy.deepcopy(ctx.editor.get((*template.path, "volumes"))),
     }
@@ -215,8 +215,9 @@ def _one_affinity(ctx: Context, template: Template, handed: Sequence[tuple[Path,
     return copy.deepcopy(first)
 
 
-def _containers(ctx: Context, template: Template) -> list[Any]:
+def _containers(ctx: Context, spec: Path, template: Template) -> list[Any]:
     """The containers of the pod: the user's code first, then sidecars. Argo calls the one of a simple template ``main``."""
+    defaults = ctx.editor.get((*spec, "templateDefaults", template.kind)) or {}
     if template.kind in _RUNS_ARGO:
         return []
     paths = code_paths(ctx, template)
@@ -224,8 +225,9 @@ def _containers(ctx: Context, template: Template) -> list[Any]:
     for path, container in zip(paths, found, strict=True):
         if not isinstance(container, Mapping):
             raise ctx.problem(path, f"expected a container, found {container!r}")
-    named = [{**container, "name": "main"} for container in found] if template.kind != "containerSet" else found
-    return copy.deepcopy([*named, *(ctx.editor.get((*template.path, "sidecars")) or ())])
+    if template.kind != "containerSet":
+        found = [{**strategic(defaults, container), "name": "main"} for container in found]
+    return copy.deepcopy([*found, *(ctx.editor.get((*template.path, "sidecars")) or ())])
 
 
 def code_paths(ctx: Context, template: Template) -> list[Path]:
