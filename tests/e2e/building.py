@@ -24,7 +24,7 @@ _COMMAND = (
     'program_path=$(mktemp -d)\n\nprintf "%s" "$0" > "$program_path/ephemeral_component.py"\n'
     '_KFP_RUNTIME=true python3 -m kfp.dsl.executor_main --component_module_path "$program_path/ephemeral_component.py" "$@"\n'
 )
-_IMPORTS = "import shutil, subprocess\nfrom kfp import dsl\n"
+_IMPORTS = "import hashlib, shutil, subprocess\nfrom kfp import dsl\n"
 _PIP = "python3 -m pip install --quiet --no-warn-script-location"
 
 
