@@ -65,6 +65,13 @@ def test_tasks_inside_a_pipeline_inherit_its_set_retry() -> None:
     assert [policy_of(plan, path).retries for path in ("loop/x", "loop/y")] == [4, 1]
 
 
+def test_a_task_with_a_timeout_of_its_own_inherits_the_retries_all_the_same() -> None:
+    inner = a_dag(a_task("x", retry=layer("set_timeout", timeout=60.0)))
+    plan = a_plan([a_task("loop", dag="inner", retry=layer("of loop", errors__retries=4))], a_config(), inner=inner)
+    policy = policy_of(plan, "loop/x")
+    assert (policy.retries, policy.timeout, policy.max_interruptions) == (4, 60.0, 10)
+
+
 def test_tasks_deeper_inside_inherit_the_nearest_set_retry() -> None:
     root = [a_task("out", dag="middle", retry=layer("of out", errors__retries=4))]
     plan = a_plan(root, a_config(), middle=a_dag(a_task("in", dag="inner")), inner=a_dag(a_task("x")))

@@ -13,6 +13,7 @@ from typing import Any
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
+from spotwright.model.kfp_settings import inherit_retry
 from spotwright.model.policy import Layer, Policy, Spot, meant, resolve
 from spotwright.model.policy_values import check
 from spotwright.pipelines.graph import Dag, Pipeline, TaskSpec
@@ -104,7 +105,7 @@ class Plan:
     def _tasks(self, scope: str) -> list[Planned]:
         if scope not in self._planned:
             dag, retry = self._dag(scope)
-            specs = (spec if spec.retry or not retry else replace(spec, retry=retry) for spec in dag.tasks.values())
+            specs = [s if retry is None else replace(s, retry=inherit_retry(s.retry, retry)) for s in dag.tasks.values()]
             self._planned[scope] = [self._plan(f"{scope}/{s.name}" if scope else s.name, s) for s in specs]
         return self._planned[scope]
 

@@ -1,4 +1,4 @@
-"""What KFP's compiled settings say, in this vocabulary: resources, tolerations, selectors, affinity and retries of a task.
+"""What a compiled KFP task says, in this vocabulary: resources, tolerations, selectors, affinity, retries and policy.
 
 They are read in two places that must agree: where a pipeline runs, and where a compiled file is placed for a cluster. Sources:
 ``backend/src/v2/driver/k8s.go`` and ``container.go`` of kubeflow/pipelines, ``kfp/dsl/structures.py``.
@@ -6,14 +6,18 @@ They are read in two places that must agree: where a pipeline runs, and where a 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from spotwright.model.placing import Constraints, Expression, Preference, Term, Toleration
 from spotwright.model.policy import Layer
+from spotwright.model.policy_values import parse_policy
 from spotwright.model.quantities import parse_duration, parse_resource
 
-__all__ = ["read_constraints", "read_resources", "read_retry"]
+__all__ = ["inherit_retry", "read_constraints", "read_policy_text", "read_resources", "read_retry"]
+
+_IN_PIPELINE = "the pipeline"  # the place that explain names for what the compiled file says
 
 
 def read_resources(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
@@ -118,3 +122,21 @@ def read_retry(retry: Mapping[str, Any] | None, timeout: float | None) -> Layer 
         values["timeout"] = timeout
     said = [name for name, there in (("set_retry", retry is not None), ("set_timeout", timeout is not None)) if there]
     return Layer(" and ".join(said), values) if said else None
+
+
+def inherit_retry(own: Layer | None, above: Layer | None) -> Layer | None:
+    """The layer of a task inside a pipeline that is a task itself: its ``set_retry`` counts where the task has none.
+
+    ``above`` is the nearest such layer. Source: ``backend/src/v2/compiler/visitor.go``.
+    """
+    if own is None or above is None or "errors.retries" in own.values:
+        return own or above
+    return Layer(f"{above.source} and {own.source}", {**above.values, **own.values})
+
+
+def read_policy_text(text: Any) -> Layer:
+    """The policy that a compiled pipeline carries as one JSON text. Raises ``ValueError`` or ``TypeError`` for another text."""
+    policy = json.loads(text)
+    if not isinstance(policy, dict):
+        raise TypeError("its policy is no JSON object")
+    return parse_policy(policy, _IN_PIPELINE)

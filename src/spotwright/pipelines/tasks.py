@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.model.kfp_settings import read_retry
+from spotwright.model.kfp_settings import read_policy_text, read_retry
 from spotwright.model.policy import Layer
-from spotwright.model.policy_values import PolicyValueError, parse_policy
+from spotwright.model.policy_values import PolicyValueError
 from spotwright.pipelines.lightweight import Unsupported, recognise
 from spotwright.pipelines.settings import Settings, read_settings
 from spotwright.pipelines.spec import (
@@ -33,7 +33,6 @@ from spotwright.pipelines.values import KINDS, fit, whole_numbers
 
 __all__ = ["Reading", "component_of", "read_input_specs", "read_output_specs", "read_policy", "read_task"]
 
-_IN_PIPELINE = "the pipeline"  # the place that explain names for what the compiled file says
 _KINDS_LATER = {
     "TASK_FINAL_STATUS": "the final status of another task (dsl.PipelineTaskFinalStatus) is not supported yet",
     "TASK_CONFIG": "its own settings as an input (dsl.TaskConfig) are not supported yet",
@@ -192,10 +191,7 @@ def read_policy(reading: Reading, entry: Mapping[str, Any], place: str) -> Layer
     if "policy" not in entry:
         return None
     try:
-        policy = json.loads(entry["policy"])
-        if not isinstance(policy, dict):
-            raise reading.error(place, "platforms.spotwright: its policy is no JSON object")
-        return parse_policy(policy, _IN_PIPELINE)
+        return read_policy_text(entry["policy"])
     except PolicyValueError as error:
         raise reading.error(place, f"platforms.spotwright: {error}") from error
     except (ValueError, TypeError) as error:
