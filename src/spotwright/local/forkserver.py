@@ -45,6 +45,7 @@ def serve(descriptor: int) -> None:
     gc.disable()
     engine.sendall(pack({"ready": True}))
     _Server(engine).loop()
+    os._exit(0)  # the engine waits for the end, and there is nothing here to put in order
 
 
 class _Server:

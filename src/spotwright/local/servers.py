@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import contextlib
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -115,11 +116,9 @@ class ForkServer:
     def close(self, patience: float = 5.0) -> str:
         """End the server without touching what it has started. Returns the last thing it complained about."""
         self._socket.close()
-        try:
-            self._process.wait(patience)
-        except subprocess.TimeoutExpired:
+        if not _has_ended(self._process.pid, patience):
             self._process.kill()
-            self._process.wait()
+        self._process.wait()
         while self._descriptors:
             os.close(self._descriptors.popleft())
         try:
@@ -140,6 +139,17 @@ def _execute(python: str, marks: Mapping[str, str], descriptor: int, output: int
         start_new_session=True,  # Ctrl-C is for the engine alone
         env={**env, "_KFP_RUNTIME": "true", **marks},
     )
+
+
+def _has_ended(child: int, patience: float) -> bool:
+    """Wait for the end of a child that nobody has waited for, told by the kernel; ``Popen.wait`` would look now and then."""
+    pidfd = os.pidfd_open(child)
+    try:
+        poller = select.poll()
+        poller.register(pidfd, select.POLLIN)
+        return bool(poller.poll(patience * 1000))
+    finally:
+        os.close(pidfd)
 
 
 def tail(descriptor: int) -> str:
