@@ -11,14 +11,13 @@ ones in the text, and behind them in what :meth:`Editor.get` gives, so that inde
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from spotwright.manifests.documents import MISSING, Document, ManifestError, Path
 
-__all__ = ["Edit", "Editor", "Splice", "value_at"]
+__all__ = ["Edit", "Editor", "Splice", "clone", "value_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Editor:
 
     def __post_init__(self) -> None:
         """Work on a copy: what the document gives is shared and never changed."""
-        self.data = copy.deepcopy(self.document.get(()))
+        self.data = clone(self.document.get(()))
 
     def get(self, path: Path, default: Any = None) -> Any:
         """The value at a path with every edit so far applied; ``default`` where there is none. Never change what is returned."""
@@ -75,7 +74,7 @@ class Editor:
         for step in reversed(path[len(made) :]):
             value = {step: value}
         self.changes += 1
-        self._put(made, copy.deepcopy(value))
+        self._put(made, clone(value))
         if not self._is_added(made):
             self._guard(base)
             self._made.add(made)
@@ -97,7 +96,7 @@ class Editor:
             return
         if not isinstance(present, list):
             raise self.problem(path, f"expected a list, found {present!r}")
-        new = [copy.deepcopy(item) for item in items if item not in present]
+        new = [clone(item) for item in items if item not in present]
         if not new:
             return
         self.changes += 1
@@ -141,7 +140,7 @@ class Editor:
 
     def result(self) -> Any:
         """The document as its text will give it, new items of a list before the old ones."""
-        value = copy.deepcopy(self.document.get(()))
+        value = clone(self.document.get(()))
         for edit in sorted(self.edits, key=lambda edit: -len(edit.path)):
             parent = value_at(value, edit.path[:-1])
             if edit.kind == "extend":
@@ -180,6 +179,15 @@ class Editor:
         if line is not None:
             text = f"this stands inside the anchor of line {line}, which another place shares; write it out in one of the two"
             raise self.problem(path, text)
+
+
+def clone(value: Any) -> Any:
+    """A copy of plain data; several times faster than :func:`copy.deepcopy`, which looks for more than there can be."""
+    if isinstance(value, dict):
+        return {key: clone(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clone(item) for item in value]
+    return value
 
 
 def value_at(value: Any, path: Path, default: Any = None) -> Any:

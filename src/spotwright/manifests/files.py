@@ -6,8 +6,10 @@ A file comes out whole or not at all: whatever is wrong with one object, nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from spotwright.config import Config
 from spotwright.manifests.context import Context, Finding, Level, Options, RoleReport, name_of
@@ -19,6 +21,8 @@ from spotwright.manifests.record import ANNOTATION, MAX_RECORD, is_placed, place
 
 __all__ = ["Placement", "References", "place_text", "unplace_text"]
 
+_MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_WHOLE = re.compile(r"^%|^pipelineInfo:|\bpipelineInfo\b", re.MULTILINE)
 _BOM = "\ufeff"
 _MARK = "spotwright"  # stands in every file with a record
 
@@ -67,29 +71,59 @@ def place_text(
     found = unplace_text(text, file)
     result = Placement(found.text, found.findings)
     bom, body = (_BOM, result.text[1:]) if result.text.startswith(_BOM) else ("", result.text)
-    documents = parse(body, file)
+    pieces = [(piece, list(units(parse(piece, file, above)))) for above, piece in _pieces(body)]
+    documents = [unit for _, found_units in pieces for unit in found_units]
     known = References([*documents, *(references.documents if references is not None else [])])
     work = _Work(config, known, options or Options())
 
-    def place_one(chunk: str, first_line: int, unit: Document) -> str:
-        for base in _objects(unit):
-            chunk = _place_object(_only(chunk, file, first_line), base, result, work)
-        return chunk
+    def place_one(unit: Document, base: Path) -> str:
+        return _place_object(unit, base, result, work)
 
-    body = _each(body, documents, place_one)
-    result.text = bom + body
+    result.text = bom + "".join(_change(piece, found_units, place_one) for piece, found_units in pieces)
     return result
 
 
-def _each(text: str, documents: Sequence[Document], change: Callable[[str, int, Document], str]) -> str:
-    """Change documents one by one, each in its own piece of the text, so that a long file costs no more than its documents."""
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """A file cut at the markers between its documents, each piece with how many lines stand above it.
+
+    So an edit costs what its document costs, however long the file is. A compiled pipeline is two documents that belong together,
+    and a directive belongs to the document behind it: such files stay whole.
+    """
+    starts = [0] if _WHOLE.search(text) else [0, *(found.start() for found in _MARKER.finditer(text) if found.start())]
+    above = 0
+    for start, end in pairwise([*starts, len(text)]):
+        yield above, text[start:end]
+        above += text.count("\n", start, end)
+
+
+def _change(
+    piece: str, found: Sequence[Document], change: Callable[[Document, Path], str], *, last_first: bool = False
+) -> str:
+    """Change the objects of a piece one after another, each in the text that the one before left."""
+    if len(found) > 1:
+        return _each(piece, found, change, last_first=last_first)
+    for unit in found:
+        bases = list(_objects(unit))
+        now = unit
+        for number, base in enumerate(reversed(bases) if last_first else bases):
+            now = now if number == 0 else _only(piece, unit.file, unit.above)
+            piece = change(now, base)
+    return piece
+
+
+def _each(
+    text: str, found: Sequence[Document], change: Callable[[Document, Path], str], *, last_first: bool = False
+) -> str:
+    """Change the documents of a text that cannot be cut, each in its own part of it."""
     parts, position = [], 0
-    for unit in units(documents):
+    for unit in found:
         start = unit.start
         line_start = text.rfind("\n", 0, start) + 1
         if not text[line_start:start].strip():
             start = line_start  # the first key's indentation belongs to the document
-        parts += [text[position:start], change(text[start : unit.end], text.count("\n", 0, start), unit)]
+        part = text[start : unit.end]
+        own = list(units(parse(part, unit.file, unit.above + text.count("\n", 0, start))))
+        parts += [text[position:start], _change(part, own, change, last_first=last_first)]
         position = unit.end
     return "".join([*parts, text[position:]])
 
@@ -175,13 +209,13 @@ def unplace_text(text: str, file: str) -> Placement:
     if _MARK not in body:
         return result
 
-    def unplace_one(chunk: str, first_line: int, unit: Document) -> str:
-        for base in reversed(list(_objects(unit))):
-            chunk = _unplace_object(_only(chunk, file, first_line), base, result)
-        return chunk
+    def unplace_one(unit: Document, base: Path) -> str:
+        return _unplace_object(unit, base, result)
 
-    body = _each(body, parse(body, file), unplace_one)
-    result.text = bom + body
+    result.text = bom + "".join(
+        _change(piece, list(units(parse(piece, file, above))), unplace_one, last_first=True)
+        for above, piece in _pieces(body)
+    )
     return result
 
 
