@@ -6,9 +6,11 @@ Each child ends at once and is waited for before the next one: the part of a tas
 import gc
 import json
 import os
+import statistics
 import sys
 import time
 import types
+from itertools import pairwise
 from pathlib import Path
 
 from spotwright import local
@@ -24,10 +26,12 @@ gc.collect()
 gc.freeze()
 gc.disable()
 count = int(sys.argv[1])
-start = time.perf_counter()
+moments = [time.perf_counter()]
 for _ in range(count):
     pid = os.fork()
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-Path(sys.argv[2]).write_text(json.dumps({"seconds": (time.perf_counter() - start) / count}))
+    moments.append(time.perf_counter())
+step = statistics.median(later - earlier for earlier, later in pairwise(moments))
+Path(sys.argv[2]).write_text(json.dumps({"step": step, "rate": count / (moments[-1] - moments[0])}))

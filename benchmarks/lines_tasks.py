@@ -86,10 +86,9 @@ def fork(bench: Bench) -> Iterator[Row]:
     one, bare, rate, spent, bare_rate = [], [], [], [], []
     for _ in range(bench.times(3, 2)):
         forks = bench.run([sys.executable, HERE / "forks.py", "500", "RESULT"], env={"_KFP_RUNTIME": "true"})
-        bare.append(forks.result["seconds"] * 1000)
-        bare_rate.append(1 / forks.result["seconds"])
-        done = bench.ours(chained).result
-        one.append(done["steady"] * 1000 / (done["tasks"] - 1))
+        bare.append(forks.result["step"] * 1000)
+        bare_rate.append(forks.result["rate"])
+        one.append(bench.ours(chained).result["step"] * 1000)
         done = bench.ours(wide).result
         rate.append((done["tasks"] - 1) / done["steady"])
         spent.append(done["spent"] * 1000 / done["tasks"])
