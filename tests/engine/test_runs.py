@@ -306,14 +306,26 @@ def test_what_is_asked_to_end_is_asked_once() -> None:
 
 
 def test_a_halt_that_takes_long_keeps_nobody_awake() -> None:
-    config = a_config(a_pool(max_nodes=1, node=None), policy={"spot": "require", "pending_timeout": "61s"})
-    run = Run(a_plan(a_fan(2), config), always(Does(500)))
-    run.world.at(60, "stop", why="stopped by the user")
+    """While one attempt takes its time to end, the backoff of another one ends and means nothing."""
+    config = a_config(policy={"spot": "prefer", "errors": {"retries": 1, "backoff": "60s"}})
+    run = Run(a_plan(a_fan(2), config), scripted({"t0": [Does(1, FAILED)], "t1": [Does(500)]}))
+    run.world.at(62.5, "stop", why="stopped by the user")
     waits: list[float | None] = []
     wait = run.world.wait
     run.world.wait = lambda until: (waits.append(until), wait(until))[1]  # type: ignore[method-assign, func-returns-value]
     run.start()
-    assert waits[-1] is None
+    assert (run.state.status, waits[-1]) == (RunStatus.STOPPED, None)
+
+
+def test_what_was_asked_to_end_waits_for_no_timeout_any_more() -> None:
+    """The world takes longer to withdraw an attempt than that may wait: it is not called unschedulable."""
+    tasks = {"t0": {"spot": "never"}, "t1": {"spot": "require"}}
+    config = a_config(a_pool(max_nodes=0), ON_DEMAND, policy={"pending_timeout": "60s"}, tasks=tasks)
+    run = Run(a_plan(a_fan(2), config), scripted({"t0": [Does(30, FAILED)]}))
+    halt = run.world._halt
+    run.world._halt = lambda key: run.world._at(run.world.now + 100, lambda: halt(key))  # type: ignore[method-assign]
+    run.start()
+    assert (run.causes("t1"), run.world.now - START) == (["cancelled"], 132)
 
 
 # Earlier results

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engine.builders import ON_DEMAND, SPOT, SPOT_B, a_ladder, a_policy
+from tests.engine.builders import ON_DEMAND, SPOT, SPOT_B, a_ladder, a_policy, a_pool
 
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy
@@ -243,6 +243,15 @@ def test_pending_after_the_fallback_does_not_climb_back_to_spot() -> None:
 
 def test_an_attempt_that_climbed_while_pending_is_followed_by_one_at_the_top() -> None:
     assert after(Cause.INTERRUPTED, place=Place(first=0, rung=2, pool="on-demand")).rung == 0
+
+
+def test_also_where_it_climbed_to_a_spot_rung() -> None:
+    policy = a_policy(spot="prefer")
+    ladder = a_ladder(policy, SPOT, SPOT_B, a_pool("spot-c"), ON_DEMAND)
+    said = [
+        after_attempt(Cause.INTERRUPTED, Spent(), Place(first, 1, "spot-b"), policy, ladder).rung for first in (0, 1)
+    ]
+    assert said == [0, 2]
 
 
 def test_an_unschedulable_attempt_fails_its_task() -> None:
