@@ -206,24 +206,32 @@ def _is_heard(record: ExitRecord | None, seen: Seen) -> bool:
 def hide_secrets(folder: Path, secrets: Secrets) -> None:
     """Put references in the place of secrets in what the SDK wrote of an attempt's outputs, once the journal has them.
 
-    Artifacts are the user's own files and stay as they are.
+    Artifacts are the user's own files and stay as they are. Raises :class:`StateError` where a file cannot be written.
     """
     if not secrets:
         return
     out = folder / OUT
     for path in (out / EXECUTOR_OUTPUT, *sorted((out / PARAMETERS).glob("*"))):
-        try:
-            text = path.read_bytes().decode("utf-8", "surrogateescape")
-        except OSError:  # it wrote none, or something that is no file
+        if not path.is_file():  # it wrote none, or made a pipe of that name
             continue
         try:
-            written = json.loads(text)
-            hidden = secrets.redact(written)
-            new = text if hidden == written else json.dumps(hidden)
-        except ValueError:
-            new = secrets.redact(text)
-        if new != text:
-            path.write_bytes(new.encode("utf-8", "surrogateescape"))
+            text = path.read_bytes().decode("utf-8", "surrogateescape")
+            new = _without(secrets, text)
+            if new != text:
+                path.write_bytes(new.encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            raise StateError(
+                f"{path}: a secret in it cannot be hidden ({error.strerror}); free some space, then resume the run"
+            ) from error
+
+
+def _without(secrets: Secrets, text: str) -> str:
+    try:
+        written = json.loads(text)
+    except (ValueError, RecursionError):
+        return str(secrets.redact(text))
+    hidden = secrets.redact(written)
+    return text if hidden == written else json.dumps(hidden)
 
 
 def _last_line(log: Path) -> str:

@@ -12,7 +12,7 @@ from spotwright.pipelines.secrets import Reference
 from spotwright.pipelines.spec import ParameterSpec, Pipeline
 from spotwright.pipelines.values import KINDS, fit, parse_text
 
-__all__ = ["bind"]
+__all__ = ["bind", "references"]
 
 _REFERENCES = ("@env:", "@file:")
 
@@ -43,6 +43,22 @@ def bind(pipeline: Pipeline, given: Mapping[str, Any], *, textual: bool) -> dict
     return bound
 
 
+def references(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Reference]:
+    """The references to secrets among the given arguments, of the types that the pipeline declares."""
+    specs = pipeline.root.parameters
+    found = {name: _reference(value, specs[name].type) for name, value in given.items() if name in specs}
+    return {name: reference for name, reference in found.items() if reference is not None}
+
+
+def _reference(value: Any, kind: str) -> Reference | None:
+    if isinstance(value, Reference):
+        return Reference(value.kind, value.name, kind)
+    if isinstance(value, str) and value.startswith(_REFERENCES):
+        where, _, name = value[1:].partition(":")
+        return Reference(where, name, kind)
+    return None
+
+
 def _hint(name: str, specs: Mapping[str, ParameterSpec]) -> str:
     close = difflib.get_close_matches(name, specs, n=1)
     if close:
@@ -51,11 +67,9 @@ def _hint(name: str, specs: Mapping[str, ParameterSpec]) -> str:
 
 
 def _bind_one(name: str, spec: ParameterSpec, value: Any, *, textual: bool) -> Any:
-    if isinstance(value, Reference):
-        return Reference(value.kind, value.name, spec.type)
-    if isinstance(value, str) and value.startswith(_REFERENCES):
-        kind, _, where = value[1:].partition(":")
-        return Reference(kind, where, spec.type)
+    reference = _reference(value, spec.type)
+    if reference is not None:
+        return reference
     if isinstance(value, str) and value.startswith("@@"):
         value = value[1:]
     if value is None and spec.optional and not textual:

@@ -28,7 +28,7 @@ from spotwright.local.identity import Identity, mine, open_process
 from spotwright.local.processes import Processes
 from spotwright.local.watch import Watch
 from spotwright.local.world import Machine, Results, World
-from spotwright.pipelines.arguments import bind
+from spotwright.pipelines.arguments import bind, references
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.graph import Pipeline
 from spotwright.pipelines.secrets import Secrets
@@ -41,7 +41,7 @@ from spotwright.runs.plans import StoredPlan, can_be_taken, save_plan, traces_of
 from spotwright.runs.wakes import Wakes
 from spotwright.supply.nodes import Supply
 
-__all__ = ["Prepared", "bind_arguments", "execute", "is_alive", "owner", "places_of", "prepare", "start"]
+__all__ = ["Prepared", "bind_again", "bind_arguments", "execute", "is_alive", "owner", "places_of", "prepare", "start"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,18 @@ def bind_arguments(pipeline: Pipeline, given: Mapping[str, Any], *, textual: boo
 
     Raises :class:`InputError` for arguments that are missing, unknown or of the wrong type, and for references to nothing.
     """
-    bound = bind(pipeline, given, textual=textual)
-    secrets, stored = Secrets.resolve(bound, os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+    secrets, stored = Secrets.resolve(bind(pipeline, given, textual=textual), os.environ, _text_of)
     return stored, secrets
+
+
+def bind_again(pipeline: Pipeline, given: Mapping[str, Any], *, textual: bool) -> tuple[dict[str, Any], Secrets]:
+    """The same for arguments as the journal keeps them: secrets that were given in plain have been hidden there."""
+    secrets, _ = Secrets.resolve(references(pipeline, given), os.environ, _text_of)
+    return bind_arguments(pipeline, secrets.reveal(given), textual=textual)
+
+
+def _text_of(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
 
 
 def start(
@@ -109,7 +118,7 @@ def _meta(run: str, prepared: Prepared) -> dict[str, Any]:
         "config": prepared.stored.config.path,
         "explicit_config": str(options.config.absolute()) if options.config is not None else None,
         "arguments": prepared.arguments,
-        "given": dict(options.arguments),
+        "given": prepared.secrets.redact(dict(options.arguments)),
         "textual": options.textual,
         "seed": options.seed if options.seed is not None else randomness.randbelow(2**31),
         "time_scale": options.time_scale,

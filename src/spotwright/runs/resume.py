@@ -9,8 +9,11 @@ and tasks whose code changed run again together with what follows them.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +26,8 @@ from spotwright.engine.loop import Clock, Observer
 from spotwright.engine.plan import Plan, Planned
 from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus
 from spotwright.errors import InputError
-from spotwright.local.attempts import Seen, end_data, steady_clock
-from spotwright.local.orders import ExitRecord
+from spotwright.local.attempts import Places, Seen, end_data, hide_secrets, steady_clock
+from spotwright.local.orders import OUT, ExitRecord
 from spotwright.local.recovery import settle_all, sweep
 from spotwright.pipelines.compiled import Compiled, digests
 from spotwright.pipelines.executor import code_fingerprint
@@ -33,7 +36,7 @@ from spotwright.pipelines.source import load
 from spotwright.pipelines.spec import DagInput
 from spotwright.records.folders import RunFolder
 from spotwright.records.journal import Journal
-from spotwright.runs.engine import bind_arguments, execute, is_alive, owner, places_of
+from spotwright.runs.engine import bind_again, execute, is_alive, owner, places_of
 from spotwright.runs.plans import StoredPlan, load_plans, save_plan, traces_of
 
 __all__ = ["Resumption", "Say", "cancel_dead", "resume", "settled_attempts"]
@@ -71,6 +74,7 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
         recovery = settled_attempts(folder, state, epoch, secrets)
         recovery.append(Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}))
         _settle_into(state, journal, recovery, clock)
+        _hide_secrets(state, places_of(folder, epoch, secrets))
         if ended or newer is not None:  # before the world looks at the state
             _commit(state, journal, _reset(folder, state, newer, arguments, clock, say))
         execute(folder, journal, state, (), newer or current, secrets, observers)
@@ -79,14 +83,15 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
     return Resumption(state)
 
 
-def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Secrets) -> list[Event]:
+def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Secrets | None) -> list[Event]:
     """End every attempt that had a node when the last engine went, and say how and when each ended.
 
     An attempt that came to its own end did so at the moment of its record. For every other, and for the nodes, it is the
     last moment that the journal knows: nobody pays for the time in which no engine was there. Nothing that the run had
-    started lives afterwards.
+    started lives afterwards. Where the run's secrets are not known (``None``) the attempts count as cancelled, and nothing
+    of their outputs stays.
     """
-    places = places_of(folder, epoch, secrets)
+    places = places_of(folder, epoch, secrets or Secrets())
     bound = [task for task in map(state.tasks.__getitem__, state.under_way) if task.last.bound_at is not None]
     directories = [places.attempt(task.path, task.last.number) for task in bound]
     for directory in directories:
@@ -97,7 +102,12 @@ def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Se
     ):
         attempt = task.last
         seen = Seen(noticed=attempt.noticed_at is not None, spot=_is_spot(state, attempt.pool), engine_gone=True)
-        data = {**end_data(task.plan.spec, directory, record, seen, places), "settled": True}
+        if secrets is None:
+            shutil.rmtree(directory / OUT, ignore_errors=True)
+            data: dict[str, Any] = {"signals": {"cancelled": True}}
+        else:
+            data = end_data(task.plan.spec, directory, record, seen, places)
+        data["settled"] = True
         events.append(Event("ended", _ended_at(state, record), task.path, attempt.number, data))
     sweep(folder.path)
     events.sort(key=lambda event: event.at)
@@ -132,6 +142,14 @@ def _settle_into(state: RunState, journal: Journal, recovery: Sequence[Event], c
     for event in closed:
         fold(state, event)
     journal.append([*recovery, *closed])
+
+
+def _hide_secrets(state: RunState, places: Places) -> None:
+    """In what every attempt left: the last engine may have gone before it came to that."""
+    if places.secrets:
+        for task in chain(state.tasks.values(), state.retired.values()):
+            for attempt in task.attempts:
+                hide_secrets(places.attempt(task.path, attempt.number), places.secrets)
 
 
 def _commit(state: RunState, journal: Journal, events: Sequence[Event]) -> None:
@@ -241,20 +259,27 @@ def _walk(plan: Plan, scope: str) -> Iterator[Planned]:
 
 def _bound(state: RunState, plan: Plan) -> tuple[dict[str, Any], Secrets]:
     """The run's arguments for its pipeline as it is now; secrets are read again from where they are."""
-    return bind_arguments(plan.pipeline, state.meta["given"], textual=state.meta["textual"])
+    return bind_again(plan.pipeline, state.meta["given"], textual=state.meta["textual"])
 
 
 def cancel_dead(folder: RunFolder) -> RunState:
-    """Cancel a run that no engine drives: end what may still live, and write that it is cancelled."""
+    """Cancel a run that no engine drives: end what may still live, and write that it is cancelled.
+
+    What finished since the engine went counts as finished, unless the run has secrets that cannot be read here: nobody could
+    hide them in its outputs, so those are forgotten, and the task runs again if the run is ever resumed.
+    """
     plans = load_plans(folder)
-    journal = Journal.open(folder.journal)
-    try:
+    with closing(Journal.open(folder.journal)) as journal:
         epoch = journal.take(owner(), is_alive)
         clock = steady_clock()
         state = replay([stored.plan for stored in plans], (event for _, event in journal.events()))
         if state.status in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED):
             raise InputError(f"run {folder.name} has ended already: it {_word(state.status)}")
-        events = settled_attempts(folder, state, epoch, Secrets())
+        try:
+            secrets: Secrets | None = _bound(state, state.plan)[1]
+        except InputError:
+            secrets = None
+        events = settled_attempts(folder, state, epoch, secrets)
         events.append(Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}))
         events.append(Event("cancel", clock()))
         for path in state.under_way:
@@ -268,9 +293,8 @@ def cancel_dead(folder: RunFolder) -> RunState:
                 fold(state, event)
             events += decisions
         journal.append(events)
+        _hide_secrets(state, places_of(folder, epoch, secrets or Secrets()))
         journal.give_up()
-    finally:
-        journal.close()
     return state
 
 

@@ -1,0 +1,239 @@
+"""Secrets: a value that is given by ``@env:`` or ``@file:`` reaches the code, and nothing that is kept or shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tests.e2e.building import Of, Param, step
+from tests.e2e.inside import PLAYGROUND, attempt, hold, note, raise_file, until
+from tests.e2e.project import Done, Project, eventually
+
+SECRET = "s3cr3t-Ärger'\"\\-of-the-house"
+FORMS = [SECRET, json.dumps(SECRET)[1:-1], json.dumps(SECRET, ensure_ascii=False)[1:-1], repr(SECRET)[1:-1]]
+
+
+def uses(token: str) -> int:
+    """Knows the true value, and shows that without keeping it where the test looks."""
+    note("used", length=len(token), is_true=token == (PLAYGROUND.parent / "token").read_text())
+    return len(token)
+
+
+def prints(token: str) -> int:
+    sys.stdout.write(f"plain {token}\nas json {json.dumps({'token': token})}\nas repr {[token]!r}\n")
+    sys.stderr.write(f"to the error output {token}\n")
+    sys.stdout.flush()
+    os.write(1, token.encode()[:5])
+    os.write(1, token.encode()[5:])
+    return 1
+
+
+def passes_on(token: str) -> str:
+    return f"Bearer {token}"
+
+
+def keeps(token: str) -> dict:
+    return {"nested": [token, {token: token}], "length": len(token)}
+
+
+def is_given(header: str) -> int:
+    token = header.removeprefix("Bearer ")
+    note("used", length=len(token), is_true=token == (PLAYGROUND.parent / "token").read_text())
+    return 1
+
+
+def fails_with(token: str) -> int:
+    raise ValueError(f"cannot log in with {token}")
+
+
+def ends_late(token: str) -> str:
+    """Is ended by nobody: the engine goes while it waits."""
+    raise_file("waiting")
+    until("go on")
+    return token
+
+
+def holds_at_first(token: str) -> str:
+    if attempt() == 1:
+        raise_file("waiting")
+        hold()
+    return token
+
+
+def secret(project: Project) -> Project:
+    (project.folder / "token").write_text(SECRET)
+    project.extra["TOKEN"] = SECRET
+    return project
+
+
+def assert_hidden(project: Project, *done: Done) -> None:
+    """The value is in no file of the state folder, and in nothing that was shown."""
+    shown = [text.encode() for each in done for text in (each.out, each.err)]
+    kept = {path: path.read_bytes() for path in project.state.rglob("*") if path.is_file()}
+    for form in FORMS:
+        assert not any(form.encode() in text for text in shown), form
+        assert [path for path, content in kept.items() if form.encode() in content] == [], form
+
+
+def run(project: Project, steps: dict[str, object], *arguments: str) -> Done:
+    given = arguments or ("--arg", "token=@env:TOKEN")
+    return project.run(project.pipeline(steps, {"token": "str"}), *given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("reference", ["@env:TOKEN", "@file:token"])
+def test_the_code_is_given_the_value_and_the_records_the_reference(project: Project, reference: str) -> None:
+    done = run(secret(project), {"it": step(uses, {"token": Param("token")})}, "--arg", f"token={reference}")
+    assert done.code == 0
+    [used] = project.ledger("used")
+    assert used["is_true"]
+    assert project.show()["arguments"] == {"token": reference}
+    assert_hidden(project, done, project.spotwright("show", "r"), project.spotwright("show", "r", "--json"))
+
+
+def test_what_a_component_prints_is_masked(project: Project) -> None:
+    done = run(secret(project), {"it": step(prints, {"token": Param("token")})})
+    assert done.code == 0
+    logs = project.spotwright("logs", "r", "it", "1")
+    assert "plain ***\n" in logs.out
+    assert "to the error output ***\n" in logs.out
+    assert_hidden(project, done, logs, project.spotwright("logs", "r", "--json"))
+
+
+@pytest.mark.parametrize("component", [passes_on, keeps])
+def test_what_a_component_returns_is_kept_as_the_reference(project: Project, component: object) -> None:
+    assert callable(component)
+    done = run(secret(project), {"it": step(component, {"token": Param("token")})})
+    assert done.code == 0
+    shown = project.spotwright("show", "r", "--json")
+    assert "@env:TOKEN" in json.dumps(shown.json()["outputs"])
+    assert_hidden(project, done, shown, project.spotwright("report", "r", "--json"))
+
+
+def test_the_next_task_is_given_the_true_value_inside_a_longer_text(project: Project) -> None:
+    steps = {"one": step(passes_on, {"token": Param("token")}), "two": step(is_given, {"header": Of("one")})}
+    done = run(secret(project), steps)
+    assert done.code == 0
+    assert [line["is_true"] for line in project.ledger("used")] == [True]
+    assert_hidden(project, done)
+
+
+def test_a_traceback_does_not_show_it(project: Project) -> None:
+    done = run(secret(project), {"it": step(fails_with, {"token": Param("token")})})
+    assert done.code == 1
+    logs = project.spotwright("logs", "r", "it")
+    assert "ValueError: cannot log in with ***" in logs.out
+    assert_hidden(project, done, logs, project.spotwright("show", "r"), project.spotwright("report", "r"))
+
+
+def test_it_is_read_again_when_a_run_is_resumed(project: Project) -> None:
+    steps = {
+        "one": step(holds_at_first, {"token": Param("token")}),
+        "two": step(is_given, {"header": Of("one")}),
+    }
+    under = secret(project).start(
+        "run", str(project.pipeline(steps, {"token": "str"})), "--name", "r", "--arg", "token=@file:token"
+    )
+    eventually((project.playground / "waiting").exists)
+    killed = under.kill()
+    done = project.spotwright("resume", "r")
+    assert done.code == 0
+    assert [line["is_true"] for line in project.ledger("used")] == [True]
+    assert_hidden(project, killed, done)
+
+
+@pytest.mark.parametrize("command", ["resume", "cancel"])
+def test_what_finished_without_an_engine_does_not_bring_it_into_the_journal(project: Project, command: str) -> None:
+    under = secret(project).start(
+        "run", str(project.pipeline({"it": step(ends_late, {"token": Param("token")})}, {"token": "str"})),
+        "--name", "r", "--arg", "token=@env:TOKEN",
+    )  # fmt: skip
+    eventually((project.playground / "waiting").exists)
+    killed = under.kill()
+    project.raise_file("go on")
+    eventually((project.attempt("it") / "exit.json").exists)
+    if command == "cancel":
+        del project.extra["TOKEN"]  # whoever cancels need not know it
+    done = project.spotwright(command, "r", "--json")
+    assert done.code == 0
+    assert_hidden(project, killed, done)
+
+
+def test_a_variable_that_is_gone_when_a_run_is_resumed_is_said(project: Project) -> None:
+    assert run(secret(project), {"it": step(fails_with, {"token": Param("token")})}).code == 1
+    del project.extra["TOKEN"]
+    done = project.spotwright("resume", "r")
+    assert done.code == 2
+    assert done.said == ["spotwright: @env:TOKEN: the environment has no variable TOKEN; set it first"]
+
+
+def test_an_argument_in_plain_that_holds_the_same_value_is_hidden_too(project: Project) -> None:
+    pipeline = project.pipeline(
+        {"it": step(is_given, {"header": Param("header")}), "beside": step(uses, {"token": Param("token")})},
+        {"token": "str", "header": "str"},
+    )
+    done = secret(project).run(pipeline, "--arg", "token=@env:TOKEN", "--arg", f"header=Bearer {SECRET}")
+    assert done.code == 0
+    assert [line["is_true"] for line in project.ledger("used")] == [True, True]
+    assert_hidden(project, done)
+    assert project.spotwright("resume", "r").code == 0
+
+
+def test_a_text_that_begins_with_an_at_sign_is_no_reference_when_it_is_doubled(project: Project) -> None:
+    steps = {"it": step(passes_on, {"token": Param("token")})}
+    assert run(project, steps, "--arg", "token=@@env:TOKEN").code == 0
+    assert project.show()["outputs"]["it.Output"]["value"] == "Bearer @env:TOKEN"
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("@env:NOT_SET", "@env:NOT_SET: the environment has no variable NOT_SET; set it first"),
+        ("@file:not-there", "@file:not-there: cannot be read: No such file or directory"),
+        ("@file:binary", "@file:binary: is no text in UTF-8"),
+        ("@file:.", "@file:.: cannot be read: Is a directory"),
+    ],
+)
+def test_a_reference_to_nothing_is_refused(project: Project, argument: str, said: str) -> None:
+    (project.folder / "binary").write_bytes(b"\xff\xfe\x00")
+    done = run(project, {"it": step(uses, {"token": Param("token")})}, "--arg", f"token={argument}")
+    assert (done.code, done.said, done.out) == (2, [f"spotwright: {said}"], "")
+    assert not project.state.exists()
+
+
+def test_a_secret_of_the_wrong_type_is_refused_without_showing_it(project: Project) -> None:
+    pipeline = project.pipeline({"it": step(counts, {"number": Param("number")})}, {"number": "int"})
+    done = secret(project).run(pipeline, "--arg", "number=@env:TOKEN")
+    assert (done.code, done.said) == (2, ["spotwright: @env:TOKEN: its value is not a whole number"])
+
+
+def counts(number: int) -> int:
+    return number
+
+
+def test_nothing_of_it_is_in_the_environment_or_the_command_line_of_a_process(project: Project) -> None:
+    (project.folder / "token").write_text(SECRET)
+    under = project.start(
+        "run", str(project.pipeline({"it": step(holds_at_first, {"token": Param("token")})}, {"token": "str"})),
+        "--name", "r", "--arg", "token=@file:token",
+    )  # fmt: skip
+    eventually((project.playground / "waiting").exists)
+    seen = b""
+    for pid in project.processes():
+        seen += Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    assert SECRET.encode() not in seen
+    under.kill()
+    assert project.spotwright("cancel", "r").code == 0
+
+
+def leaves_a_pipe(token: str) -> int:
+    os.mkfifo(Path.cwd().parent / "out" / "executor_output.json")
+    note("made", length=len(token))
+    os._exit(0)
+
+
+def test_a_pipe_in_the_place_of_the_outputs_does_not_stop_who_hides_it(project: Project) -> None:
+    assert run(secret(project), {"it": step(leaves_a_pipe, {"token": Param("token")})}).code == 1
+    assert project.causes("it") == ["failed"]
