@@ -16,7 +16,7 @@ from spotwright.config.nodes import Scalar, Table
 from spotwright.config.policies import Policies, check_policies, read_policies
 from spotwright.config.pools import read_pools
 from spotwright.config.problems import Place, Problems
-from spotwright.config.settings import Config
+from spotwright.config.settings import BUILT_IN_NAME, Config
 from spotwright.errors import ConfigError
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_bytes
@@ -24,7 +24,6 @@ from spotwright.model.quantities import format_bytes
 __all__ = ["FILE_NAME", "built_in", "find", "load", "parse"]
 
 FILE_NAME = "spotwright.yaml"
-BUILT_IN_NAME = "built-in configuration"
 
 
 def find(pipeline_path: str | Path, explicit: str | Path | None = None) -> Config:

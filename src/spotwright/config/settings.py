@@ -9,7 +9,10 @@ from spotwright.config.patterns import matches
 from spotwright.model.policy import Layer
 from spotwright.model.pools import Pool
 
-__all__ = ["Config"]
+__all__ = ["BUILT_IN_NAME", "Config"]
+
+BUILT_IN_NAME = "built-in configuration"
+"""The path of the configuration that is no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,11 @@ class Config:
     path: str
     text: str = field(repr=False)
     note: str = field(default="", compare=False)
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether there is no file: nobody said what its policy says."""
+        return self.path == BUILT_IN_NAME
 
     def layers_for(self, task_path: str) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
         """The layers of ``policy.default`` and those of ``policy.tasks`` that match a task's path, weakest first.

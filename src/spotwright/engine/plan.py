@@ -105,7 +105,9 @@ class Plan:
     def _tasks(self, scope: str) -> list[Planned]:
         if scope not in self._planned:
             dag, retry = self._dag(scope)
-            specs = [s if retry is None else replace(s, retry=inherit_retry(s.retry, retry)) for s in dag.tasks.values()]
+            specs = [
+                s if retry is None else replace(s, retry=inherit_retry(s.retry, retry)) for s in dag.tasks.values()
+            ]
             self._planned[scope] = [self._plan(f"{scope}/{s.name}" if scope else s.name, s) for s in specs]
         return self._planned[scope]
 
@@ -140,6 +142,8 @@ class Plan:
         layers = [*default]
         layers += [layer for layer in (spec.retry, self.pipeline.policy, spec.policy) if layer is not None]
         layers += tasks
+        if self.config.is_built_in and path in self.pipeline.placed:
+            layers.append(self.pipeline.placed[path])
         if self.flags is not None:
             layers.append(self.flags)
         policy = meant(resolve(layers, spec.retry))

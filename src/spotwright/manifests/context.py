@@ -17,7 +17,7 @@ from spotwright.config import Config
 from spotwright.errors import ConfigError
 from spotwright.manifests.documents import Document, ManifestError, Path
 from spotwright.manifests.edits import Editor
-from spotwright.model.policy import Layer, Policy, Spot, resolve
+from spotwright.model.policy import Layer, Policy, Spot, meant, resolve
 from spotwright.model.policy_values import PolicyValueError, check, parse_policy
 
 __all__ = ["Context", "Finding", "Level", "Options", "RoleReport", "name_of"]
@@ -67,6 +67,7 @@ class RoleReport:
     refusals: Mapping[str, str]
     after_interruption: str = ""
     frozen: str = ""  # what the API server will not change on a live object
+    notes: tuple[str, ...] = ()  # said once, whatever the number of roles that have them: settings ready to paste
 
 
 Find = Callable[[str, str, str | None], Document | None]
@@ -134,22 +135,30 @@ class Context:
         """An error at a path of the document."""
         return self.editor.problem(path, text)
 
-    def policy(self, path: str, *, stays: str = "") -> Policy:
+    def policy(
+        self, path: str, *, stays: str = "", said: Sequence[Layer] | None = None, kfp: Layer | None = None
+    ) -> Policy:
         """The policy of one role by its path (``mnist/worker``).
 
         Precedence: ``policy.tasks``, then what the object says itself (label ``spotwright.dev/spot``, annotation
         ``spotwright.dev/policy``, also of an object around it), then ``stays`` (why a role is kept on on-demand), then
-        ``policy.default``. Where nobody says anything about spot, ``stays`` says nothing either.
+        ``policy.default``. Where nobody says anything about spot, ``stays`` says nothing either. ``said`` stands in for what
+        the object says itself, ``kfp`` is what KFP's own settings say of a task, weaker than both.
         """
         default, tasks = self.config.layers_for(path)
         layers: list[Layer] = [*default]
         if stays and any(layer.values.get("spot") for layer in default):
             layers.append(Layer(stays, {"spot": Spot.NEVER}))
-        layers += [*self._said(), *tasks]
-        policy = resolve(layers)
+        layers += [] if kfp is None else [kfp]
+        layers += [*(self._said() if said is None else said), *tasks]
+        policy = meant(resolve(layers, kfp))
         problems = [] if stays else check(policy, layers)
         if problems:
             raise ConfigError(f"policy of {path}: {problems[0]}")
+        for name in policy.ladder or ():
+            if name not in self.config.pools:
+                text = f"ladder ({policy.sources['ladder']}) names the pool {name!r}, which is not configured"
+                raise ConfigError(f"policy of {path}: {text}; the pools are {', '.join(self.config.pools)}")
         return policy
 
     def _said(self) -> list[Layer]:

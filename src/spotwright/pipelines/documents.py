@@ -18,6 +18,7 @@ from typing import Any
 from spotwright.errors import PipelineError
 from spotwright.pipelines.compiled import Compiled, sorted_json
 from spotwright.pipelines.labels import merged_executors
+from spotwright.pipelines.placed import as_written
 
 __all__ = ["read_compiled"]
 
@@ -39,6 +40,7 @@ def read_compiled(path: Path) -> Compiled:
     if len(pipelines) > 1 or len(platforms) > 1 or "platforms" in documents[0]:
         raise PipelineError(f"{path}: expected one pipeline document, then at most one platform document")
     _refuse_strangers(path, pipelines[0])
+    as_written(path, pipelines[0], {"platforms": platforms[0] if platforms else {}})
     ir, platform = _check(path, pipelines[0], platforms[0] if platforms else {})
     for names in merged_executors(ir):
         raise PipelineError(

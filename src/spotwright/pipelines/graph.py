@@ -14,6 +14,7 @@ from typing import Any
 
 from spotwright.errors import PipelineError
 from spotwright.pipelines.compiled import Compiled
+from spotwright.pipelines.placed import read_policies
 from spotwright.pipelines.spec import (
     ArtifactSpec,
     Constant,
@@ -86,6 +87,7 @@ def build(compiled: Compiled) -> Pipeline:
         dags=reading.dags,
         policy=read_policy(reading, (compiled.platform.get("spotwright") or {}).get("config") or {}, "the pipeline"),
         ignored=tuple(reading.ignored),
+        placed=read_policies(reading.file, compiled.platform),
     )
 
 

@@ -165,7 +165,8 @@ class Dag:
 class Pipeline:
     """A whole pipeline. ``dags`` holds every DAG by component name, the root as ``root``; ``policy`` is its own default.
 
-    ``ignored`` names the platform settings that mean nothing on one machine, to be said once.
+    ``ignored`` names the platform settings that mean nothing on one machine, to be said once. ``placed`` is what the
+    configuration said of each task, by its path, when the file was placed for a cluster.
     """
 
     name: str
@@ -173,3 +174,4 @@ class Pipeline:
     dags: Mapping[str, Dag]
     policy: Layer | None = None
     ignored: tuple[str, ...] = ()
+    placed: Mapping[str, Layer] = field(default_factory=dict)

@@ -45,6 +45,9 @@ def explanation_text(placements: Mapping[str, Placement], config: Config) -> str
         lines += [f"  {finding.level}: line {finding.line}: {finding.text}" for finding in placement.findings]
     if any(EXPANDER in finding.text for placement in placements.values() for finding in placement.findings):
         lines += ["", "for the cluster autoscaler:", *(f"  {line}" for line in expander_lines(config.pools))]
+    roles = (role for placement in placements.values() for role in placement.roles)
+    for note in dict.fromkeys(note for role in roles for note in role.notes):
+        lines += ["", note]
     return "\n".join(lines)
 
 
@@ -58,6 +61,7 @@ def _role_facts(role: RoleReport, config: Config) -> dict[str, Any]:
         "policy": {field: {"value": value, "source": source} for field, value, source in _values(role.policy)},
         "after_interruption": role.after_interruption,
         "frozen": role.frozen,
+        "notes": list(role.notes),
     }
 
 

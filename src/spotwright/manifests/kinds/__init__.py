@@ -22,6 +22,7 @@ FAMILIES: tuple[str, ...] = (
     "core",
     "jobset",
     "katib",
+    "kfp",
     "training",
     "trainjob",
     "untouched",
