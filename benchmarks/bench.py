@@ -112,11 +112,12 @@ class Bench:
             raise BenchmarkError(f"{' '.join(words)}: exit code {code}\n" + "\n".join(said))
         return Done(seconds, json.loads(result.read_text()) if result.exists() else {})
 
-    def start(self, command: Sequence[str | Path]) -> subprocess.Popen[bytes]:
-        """Start a process that the caller ends."""
+    def start(self, command: Sequence[str | Path], terminal: int | None = None) -> subprocess.Popen[bytes]:
+        """Start a process that the caller ends; what it says goes to the terminal, if there is one."""
+        output = subprocess.DEVNULL if terminal is None else terminal
         return subprocess.Popen(
-            [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, cwd=self.folder, start_new_session=True, env=self.env,
+            [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder,
+            start_new_session=True, env=self.env | {"TERM": "xterm-256color"},
         )  # fmt: skip
 
     def ours(self, pipeline: Path, *options: str) -> Done:

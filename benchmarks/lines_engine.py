@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,9 +87,30 @@ def fold(bench: Bench) -> Iterator[Row]:
 
 
 def idle(bench: Bench) -> Iterator[Row]:
-    """The engine's processor time while tasks sleep."""
+    """The engine's processor time while tasks sleep, with plain lines and with the live display of a terminal."""
+    what = "the engine's processor time in 5 s in which tasks sleep"
+    yield Row("idle", what, [_idle_time(bench, None) * 1000], "ms", Judged.VALUE, 50)
+    keyboard, terminal = pty.openpty()
+    reader = threading.Thread(target=_read_all, args=(keyboard,))
+    reader.start()
+    try:
+        spent = _idle_time(bench, terminal)
+    finally:
+        os.close(terminal)
+        reader.join()
+        os.close(keyboard)
+    yield Row("idle", f"{what}, on a terminal", [spent * 1000], "ms", Judged.VALUE, 50)
+
+
+def _read_all(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while os.read(descriptor, 65536):
+            pass
+
+
+def _idle_time(bench: Bench, terminal: int | None) -> float:
     file, state = bench.compiled / "waiting.yaml", bench.new_folder("state")
-    process = bench.start([*SPOTWRIGHT, "run", file, "--arg", "seconds=8", "--state", state])
+    process = bench.start([*SPOTWRIGHT, "run", file, "--arg", "seconds=8", "--state", state], terminal)
     try:
         wait_until("the start of four tasks", lambda: len(list(state.glob("runs/*/tasks/*/attempt-1/claim"))) == 4)
         time.sleep(1.0)  # what it does after the start is no idling
@@ -95,7 +119,7 @@ def idle(bench: Bench) -> Iterator[Row]:
         spent = _processor_time(process.pid) - before
     finally:
         _stop(process)
-    yield Row("idle", "the engine's processor time in 5 s in which tasks sleep", [spent * 1000], "ms", Judged.VALUE, 50)
+    return spent
 
 
 def _processor_time(pid: int) -> float:
