@@ -30,6 +30,7 @@ _COMMANDS = {
     "cancel": ("spotwright.cli.looking", "Cancel a run."),
     "place": ("spotwright.cli.placing", "Put what the policy asks for into manifests."),
     "unplace": ("spotwright.cli.placing", "Take out of manifests what place put in."),
+    "compile": ("spotwright.cli.compiling", "Compile a pipeline to KFP YAML, placed on the pools."),
     "explain": ("spotwright.cli.placing", "Say where each role of a manifest goes, and why."),
 }
 

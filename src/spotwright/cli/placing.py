@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 from spotwright import config as configuration
 from spotwright.cli import FAILED, SUCCEEDED
 from spotwright.cli.options import json_option
+from spotwright.cli.writing import replace_file
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.manifests.context import Finding, Options
@@ -161,7 +161,7 @@ def _give(
             if path == _STDIN:
                 raise InputError("--in-place: standard input has no place to write to")
             if new != text:
-                _replace(path, new)
+                replace_file(path, new)
     elif output is not None:
         _write(output, pairs)
     else:
@@ -193,7 +193,7 @@ def _show_diff(pairs: Sequence[tuple[Path, str, str]]) -> int:
 
 def _write(output: Path, pairs: Sequence[tuple[Path, str, str]]) -> None:
     if len(pairs) == 1 and not output.is_dir():
-        _replace(output, pairs[0][2])
+        replace_file(output, pairs[0][2])
         return
     if output.exists() and not output.is_dir():
         raise InputError(f"{output}: is a file, and there are {len(pairs)} results: name a folder")
@@ -202,17 +202,4 @@ def _write(output: Path, pairs: Sequence[tuple[Path, str, str]]) -> None:
         raise InputError(f"{output}: two of the files have one name: place them into folders of their own")
     output.mkdir(parents=True, exist_ok=True)
     for path, _, new in pairs:
-        _replace(output / path.name, new)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all; permissions stay."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        beside.write_bytes(text.encode())
-        if path.exists():
-            beside.chmod(path.stat().st_mode)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        replace_file(output / path.name, new)
