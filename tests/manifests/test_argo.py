@@ -113,6 +113,7 @@ def test_daemons_and_argos_own_pods_stay_on_on_demand_without_retries(stays: str
     assert term["matchExpressions"] == [ON_DEMAND]
     assert "tolerations" not in placed
     assert "retryStrategy" not in placed
+    assert "env" not in placed.get("container", {})
     assert outcome.roles["nightly/other"].pools == ("regular",)
 
 
@@ -153,6 +154,8 @@ def test_inline_templates_are_placed_by_the_name_of_their_step(main: str) -> Non
 
     assert outcome.roles["nightly/main/go"].pools == ("spot", "regular")
     assert "scalesetpriority" in outcome.text
+    assert outcome.says("main/go: retries of an inline template fail", "argo-workflows#15051")
+    assert not place(a_workflow(main), argo="3.6").says("#15051")
 
 
 @pytest.mark.parametrize(

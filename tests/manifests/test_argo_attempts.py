@@ -64,7 +64,7 @@ def test_the_message_tells_an_interruption_from_an_error(message: str, is_interr
 def test_before_3_5_there_is_no_message_so_status_and_exit_code_must_do() -> None:
     expression = template(place(a_workflow(), argo="3.4"))["retryStrategy"]["expression"]
 
-    assert expression == "lastRetry.status == 'Error' || lastRetry.exitCode in ['137', '143']"
+    assert expression == "lastRetry.status == 'Error' || lastRetry.exitCode in ['-1', '137', '143']"
 
 
 def test_before_3_2_errors_cannot_be_told_apart_and_that_is_said() -> None:

@@ -89,6 +89,8 @@ def _place_template(ctx: Context, spec: Path, template: Template) -> None:
     if placed.policy.spot is not None:
         retries = _retries(ctx, spec, template, placed)
         _write_pod(ctx, spec, template, before, after)
+        if not template.stays or placed.on_spot:
+            _write_code(ctx, template, before, after)
         fields = {_GRACE: after[_GRACE]} if after.get(_GRACE) != before.get(_GRACE) else {}
         if _falls_back(ctx, template, placed, retries, after):
             _refuse_patched(ctx, spec, template, "affinity")
@@ -114,6 +116,11 @@ def _retries(ctx: Context, spec: Path, template: Template, placed: Placed) -> Re
     inherited = [(*spec, "templateDefaults", "retryStrategy"), (*spec, "retryStrategy")]
     retries = write_retries(ctx, (*template.path, "retryStrategy"), inherited, placed)
     report.after_interruption = retries.sentence
+    if retries.is_retried and template.path[-1] == "inline" and argo_version(ctx) >= (3, 7):
+        text = (
+            "retries of an inline template fail in releases of Argo 3.7 and 4.0 without the fix of argo-workflows#15051"
+        )
+        ctx.say(Level.WARNING, template.path, f"{template.name}: {text}; upgrade, or list it under templates")
     if placed.on_spot and template.kind == "containerSet":
         text = "a containerSet whose pod is deleted can hang (argo-workflows#13951): give it activeDeadlineSeconds"
         ctx.say(Level.WARNING, (*template.path, "containerSet"), f"{template.name}: {text}")
@@ -121,7 +128,7 @@ def _retries(ctx: Context, spec: Path, template: Template, placed: Placed) -> Re
 
 
 def _write_pod(ctx: Context, spec: Path, template: Template, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """What the rules changed, where Argo has a field for it."""
+    """Where the pod goes, how it is marked, and with which secrets its images are pulled."""
     for name in ("tolerations", "affinity"):
         if after.get(name) != before.get(name):
             _refuse_patched(ctx, spec, template, name)
@@ -132,8 +139,14 @@ def _write_pod(ctx: Context, spec: Path, template: Template, before: dict[str, A
         for key, value in (after.get("metadata", {}).get(kind) or {}).items():
             if key not in known:
                 ctx.editor.add((*template.path, "metadata", kind, key), value)
-    write(ctx.editor, (*template.path, "volumes"), before.get("volumes"), after.get("volumes"))
-    for index, path in enumerate(code_paths(ctx, template)):
+
+
+def _write_code(ctx: Context, template: Template, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """What the code needs to be told, and to go on where it was; pods that stay need neither."""
+    paths = code_paths(ctx, template)
+    if paths:
+        write(ctx.editor, (*template.path, "volumes"), before.get("volumes"), after.get("volumes"))
+    for index, path in enumerate(paths):
         for name in ("env", "volumeMounts"):
             old, new = (pod["containers"][index].get(name) or [] for pod in (before, after))
             ctx.editor.extend((*path, name), new[len(old) :])

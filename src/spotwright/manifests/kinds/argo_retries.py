@@ -114,7 +114,7 @@ def _expression(ctx: Context, at: Path, policy: Policy) -> str:
         )
         return ""
     if version < (3, 5):
-        told = "lastRetry.status == 'Error' || lastRetry.exitCode in ['137', '143']"
+        told = "lastRetry.status == 'Error' || lastRetry.exitCode in ['-1', '137', '143']"
     else:
         told = f"lastRetry.message matches '{_MESSAGES}'"
     if not policy.retries:
