@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.builders import ON_DEMAND, SPOT, START, a_config, a_dag, a_plan, a_pool, a_task
+from tests.engine.builders import ON_DEMAND, SPOT, START, a_config, a_dag, a_fan, a_plan, a_pool, a_task
 from tests.engine.driving import Run, decided_again
 from tests.engine.world import FAILED, MOVED, TAKEN, Does, Script, always, scripted
 
@@ -119,6 +119,13 @@ def test_on_demand_that_has_no_node_is_not_waited_for_for_ever() -> None:
     run = a_run(a_pool(max_nodes=0), a_pool("on-demand", spot=False, max_nodes=0))
     run.start()
     assert (run.state.status, run.causes("a")) == (RunStatus.FAILED, ["unschedulable"])
+
+
+def test_on_demand_that_the_runs_own_attempts_hold_is_waited_for() -> None:
+    pool = a_pool("on-demand", spot=False, max_nodes=1, node=None)
+    config = a_config(pool, policy={"spot": "prefer", "deadline": "1h", "work": "700s"})
+    run = Run(a_plan(a_fan(2), config), always(Does(700.0)))
+    assert (run.start().status, run.world.now - START) == (RunStatus.SUCCEEDED, 1402)
 
 
 def test_required_spot_with_a_best_effort_deadline_waits_for_spot_up_to_the_deadline() -> None:
