@@ -25,7 +25,7 @@ from spotwright.records.journal import Journal
 from spotwright.runs.reading import find_run, read_state
 from spotwright.views.runs import run_view
 
-__all__ = ["AT_WORK", "PATIENCE", "QUICK", "Done", "Project", "Under", "alive", "eventually"]
+__all__ = ["AT_WORK", "PATIENCE", "QUICK", "Done", "Project", "Under", "a_project", "alive", "eventually"]
 
 _CRASHING = Path(__file__).with_name("crashing.py")
 _KEPT = ("PATH", "PYTHONPATH", "LANG", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
@@ -236,6 +236,19 @@ class Project:
                     os.kill(pid, signal.SIGKILL)
         for under in self.started:
             under.process.wait()
+
+
+@contextlib.contextmanager
+def a_project(folder: Path) -> Iterator[Project]:
+    """A project with two quick pools, whose commands must have left no process behind at the end of the block."""
+    made = Project(folder)
+    made.config(QUICK)
+    try:
+        yield made
+        left = made.processes()
+    finally:
+        made.end_all()
+    assert not left, f"left behind: {left}"
 
 
 def eventually(what: Callable[[], Any], seconds: float = PATIENCE) -> Any:

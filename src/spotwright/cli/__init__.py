@@ -89,9 +89,14 @@ def main() -> None:
 
 def _outcome() -> int:
     try:
-        code = cli.main(standalone_mode=False)
-    except click.ClickException as error:
+        code = cli.main(prog_name="spotwright", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        return WRONG
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        click.echo(f"spotwright: {error.format_message()}", err=True)
+        click.echo(f"see {context.command_path if context else 'spotwright'} --help", err=True)
         return WRONG
     except (click.Abort, KeyboardInterrupt):
         return STOPPED

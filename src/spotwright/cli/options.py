@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,11 +71,19 @@ def policy_of(texts: tuple[str, ...]) -> dict[str, Any]:
     return policy
 
 
+def _in_utf8(text: str) -> str:
+    """The text that was typed, whatever encoding this Python took it to be in: that depends on the shell's language."""
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{text!r}: is no text in UTF-8", param_hint="--arg") from error
+
+
 def arguments_of(texts: tuple[str, ...]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a mapping. Refuses a text without a name and a name given twice."""
+    """``NAME=VALUE`` texts as a mapping. Refuses a text without a name, one that is no UTF-8, and a name given twice."""
     arguments: dict[str, str] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
+        name, equals, value = _in_utf8(text).partition("=")
         if not equals or not name:
             raise click.BadParameter(f"{text!r}: expected NAME=VALUE", param_hint="--arg")
         if name in arguments:

@@ -83,7 +83,7 @@ def run(
     only where the pools or --taken-every say so.
     """
     compiled = load(pipeline_file, pipeline=pipeline_name)
-    name = name or new_name(compiled.pipeline)
+    name = name if name is not None else new_name(compiled.pipeline)
     options = RunOptions(
         arguments=arguments_of(texts), textual=True, config=config, seed=seed, taken_every=taken_every,
         time_scale=time_scale, cache="off" if no_cache else cache, state=state, name=name,

@@ -164,7 +164,7 @@ class StateFolder:
         if name == "last" and runs:
             return runs[-1]
         exact = [run for run in runs if run.name == name]
-        found = exact or [run for run in runs if run.name.startswith(name)]
+        found = exact or [run for run in runs if name and run.name.startswith(name)]
         if len(found) == 1:
             return found[0]
         if found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +42,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         """Refuse values that no run can have."""
-        if self.time_scale <= 0:
+        if not 0 < self.time_scale < math.inf:
             raise InputError(f"--time-scale {self.time_scale:g}: expected a number above 0, for example 60")
         if self.taken_every is not None and self.taken_every <= 0:
             raise InputError(f"--taken-every {self.taken_every:g}s: expected a duration above 0, for example 20s")

@@ -1,0 +1,163 @@
+"""Wrong options and names: one or two lines with the place and the fix, exit code 2, and nothing left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.e2e.building import Param, step
+from tests.e2e.project import Done, Project
+
+
+def repeats(text: str) -> str:
+    return text
+
+
+def prepared(project: Project) -> str:
+    steps = {"it": step(repeats, {"text": Param("text")})}
+    return str(project.pipeline(steps, {"text": ("str", "x")}))
+
+
+def refused(done: Done, *parts: str) -> None:
+    assert done.code == 2, done
+    assert done.out == ""
+    assert 1 <= len(done.said) <= 2, done.err
+    assert "Traceback" not in done.err
+    for part in parts:
+        assert part in done.err, (part, done.err)
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--time-scale", "0"], ["--time-scale 0", "expected a number above 0", "for example 60"]),
+        (["--time-scale", "-1"], ["--time-scale -1"]),
+        (["--time-scale", "nan"], ["--time-scale nan"]),
+        (["--time-scale", "inf"], ["--time-scale inf"]),
+        (["--time-scale", "fast"], ["--time-scale", "'fast'"]),
+        (["--seed", "x"], ["--seed", "'x'"]),
+        (["--seed", "-1"], ["--seed -1", "from 0"]),
+        (["--seed", str(2**70)], ["--seed"]),
+        (["--arg", "text"], ["--arg", "'text'", "NAME=VALUE"]),
+        (["--arg", "=1"], ["--arg", "NAME=VALUE"]),
+        (["--arg", "text=1", "--arg", "text=2"], ["--arg", "'text' is given twice"]),
+        (["--taken-every", "0s"], ["--taken-every", "above 0"]),
+        (["--taken-every", "soon"], ["--taken-every", "soon"]),
+        (["--cache", "perhaps"], ["--cache", "perhaps", "auto"]),
+        (["--name", "../x"], ["'../x' cannot be the name of a run"]),
+        (["--name", "/x"], ["'/x' cannot be the name of a run"]),
+        (["--name", ""], ["name"]),
+        (["--name", "last"], ["'last' cannot be the name of a run"]),
+        (["--name", ".."], ["'..' cannot be the name of a run"]),
+        (["--name", "a\nb"], ["cannot be the name of a run"]),
+        (["--name", "x" * 300], ["cannot be the name of a run"]),
+        (["--config", "missing.yaml"], ["missing.yaml"]),
+        (["--config", "."], [": "]),
+        (["--policy", "spot"], ["--policy", "spot"]),
+        (["--policy", "spot=sometimes"], ["--policy", "spot", "require, prefer or never"]),
+        (["--no-such-option"], ["--no-such-option"]),
+    ],
+)
+def test_an_option_that_is_wrong(project: Project, options: list[str], parts: list[str]) -> None:
+    refused(project.spotwright("run", prepared(project), *options), *parts)
+    assert not project.state.exists() or list((project.state / "runs").iterdir()) == []
+    assert [path.name for path in project.folder.parent.iterdir() if path.name == "x"] == []
+
+
+def test_a_name_that_is_taken(project: Project) -> None:
+    pipeline = prepared(project)
+    assert project.spotwright("run", pipeline, "--name", "mine").code == 0
+    refused(project.spotwright("run", pipeline, "--name", "mine"), "run mine exists already; choose another name")
+    assert project.show("mine")["status"] == "succeeded"
+
+
+def test_a_configuration_with_an_unknown_key(project: Project) -> None:
+    config = project.config("pools:\n  spot: {capacity: spot, maxnodes: 3}\n")
+    refused(
+        project.spotwright("run", prepared(project)),
+        f"spotwright: {config}:3: pools.spot.maxnodes:",
+        "did you mean 'max_nodes'?",
+    )
+
+
+def test_everything_that_is_wrong_in_a_configuration_is_said_at_once(project: Project) -> None:
+    project.config("pools:\n  spot: {capacity: spot, nodes: 3}\npolicy:\n  default: {spot: maybe}\n")
+    done = project.spotwright("run", prepared(project))
+    assert (done.code, len(done.said)) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        (["show", "nothing"], ["no run 'nothing'", "the newest are r", "--state"]),
+        (["logs", "r", "nothing"], ["run r has no task 'nothing'; its tasks are it"]),
+        (["logs", "r", "it", "7"], ["task it of run r has 1 attempt, not an attempt 7"]),
+        (["logs", "r", "it", "seven"], ["'seven'"]),
+        (["logs", "r", "--follow", "nothing"], ["run r has no task 'nothing'; its tasks are it"]),
+        (["report", ""], ["run"]),
+        (["resume", "../r"], ["no run '../r'"]),
+        (["cancel", "nothing"], ["no run 'nothing'"]),
+        (["cancel", "r"], ["run r has ended already: it succeeded"]),
+        (["show"], ["RUN"]),
+        (["nonsense"], ["nonsense"]),
+        (["run"], ["PIPELINE"]),
+    ],
+)
+def test_a_run_task_or_attempt_that_is_not_there(project: Project, command: list[str], parts: list[str]) -> None:
+    assert project.spotwright("run", prepared(project), "--name", "r").code == 0
+    refused(project.spotwright(*command), *parts)
+
+
+def test_a_beginning_that_several_runs_share(project: Project) -> None:
+    pipeline = prepared(project)
+    for name in ("night-1", "night-2"):
+        assert project.spotwright("run", pipeline, "--name", name).code == 0
+    refused(project.spotwright("show", "night"), "'night' is the beginning of several runs: night-1, night-2")
+    assert project.spotwright("show", "night-2").code == 0
+
+
+@pytest.mark.parametrize("command", [["show", "x"], ["runs"], ["resume", "x"], ["logs", "x"]])
+def test_a_folder_without_runs(project: Project, command: list[str]) -> None:
+    done = project.spotwright(*command)
+    assert "Traceback" not in done.err
+    assert done.code == (0 if command == ["runs"] else 2)
+    assert not project.state.exists()
+
+
+NOT_TEXT = b"gr\xfc\xdf"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [b"run", b"tested.yaml", b"--arg", b"text=" + NOT_TEXT],
+        [b"run", b"tested.yaml", b"--arg", NOT_TEXT + b"=1"],
+        [b"run", b"tested.yaml", b"--name", NOT_TEXT],
+        [b"run", NOT_TEXT + b".yaml"],
+        [b"run", b"tested.yaml", b"--config", NOT_TEXT + b".yaml"],
+        [b"run", b"tested.yaml", b"--arg", b"text=@file:" + NOT_TEXT],
+        [b"run", b"tested.yaml", b"--policy", b"spot=" + NOT_TEXT],
+        [b"show", NOT_TEXT],
+        [b"logs", b"r", NOT_TEXT],
+        [NOT_TEXT],
+    ],
+)
+def test_arguments_that_are_no_text(project: Project, command: list[bytes]) -> None:
+    prepared(project)
+    assert project.run(project.folder / "tested.yaml").code == 0
+    called = subprocess.run(
+        [sys.executable.encode(), b"-m", b"spotwright", *command],
+        cwd=project.folder,
+        env=project.env,
+        capture_output=True,
+        check=False,
+    )
+    refused(Done(called.returncode, called.stdout.decode(errors="replace"), called.stderr.decode(errors="replace")))
+
+
+def test_a_text_beyond_ascii_is_given_as_it_is_whatever_the_language_of_the_shell(project: Project) -> None:
+    project.extra |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = project.spotwright("run", prepared(project), "--name", "r", "--arg", "text=größer →")
+    assert done.code == 0, done
+    assert project.show()["outputs"]["it.Output"]["value"] == "größer →"
