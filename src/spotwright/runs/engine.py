@@ -93,7 +93,9 @@ def start(
     Returns where it lies and how it ended.
     """
     options, compiled = prepared.options, prepared.stored.compiled
-    folder = StateFolder.open(options.state).create(options.name if options.name is not None else new_name(compiled.pipeline))
+    folder = StateFolder.open(options.state).create(
+        options.name if options.name is not None else new_name(compiled.pipeline)
+    )
     clock = steady_clock()
     created = Event("created", clock(), data=_meta(folder.name, prepared))
     _begin(folder, prepared.stored, created)
