@@ -231,6 +231,26 @@ def test_a_claim_for_checkpoints_is_mounted_below_the_run() -> None:
     assert {"name": "SPOTWRIGHT_CHECKPOINT", "value": mount["mountPath"]} in pod["containers"][0]["env"]
 
 
+@pytest.mark.parametrize("null", ["", " null", " ~", "   # nothing yet"])
+def test_a_null_in_the_place_of_a_mapping_is_filled_and_comes_back(null: str) -> None:
+    text = (
+        a_job()
+        .replace("  template:\n", f"  template:\n    metadata:{null}\n")
+        .replace("{name: train}", "{name: train, labels: }")
+    )
+    outcome = place(text)
+
+    assert set(found(outcome.value, "spec.template.metadata")) == {"labels", "annotations"}
+
+
+def test_a_null_in_flow_style_is_filled_and_comes_back() -> None:
+    pod = "{restartPolicy: Never, tolerations: null, affinity: , containers: [{name: a, env: }]}"
+    text = f"{{apiVersion: batch/v1, kind: Job, metadata: {{name: a, annotations: }}, spec: {{template: {{spec: {pod}}}}}}}\n"
+    outcome = place(text)
+
+    assert len(found(outcome.value, "spec.template.spec.tolerations")) == 1
+
+
 def test_a_variable_that_the_user_set_stays() -> None:
     text = a_job().replace("        image: trainer:1\n", "        env: [{name: SPOTWRIGHT_RUN, value: mine}]\n")
     env = found(place(text).value, "spec.template.spec.containers.0.env")

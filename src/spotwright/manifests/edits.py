@@ -161,7 +161,7 @@ class Editor:
             if isinstance(value, Mapping):
                 return path[:length]
             if value is None and length:
-                return path[: length - 1] if self._is_added(path[:length]) else path[:length]
+                return path[: length - 1]
             if value is not MISSING:
                 raise self.problem(path[:length], f"expected a mapping, found {value!r}")
         return ()

@@ -105,7 +105,7 @@ def _settle_failures(job: _Job) -> str:
 def _keep(job: _Job, index: int, action: str) -> str:
     """What the user's own rule on interrupted pods means; changed only with ``--replace-retries``."""
     path = (*job.at, "podFailurePolicy", "rules", index, "action")
-    if job.ctx.options.replace_retries:
+    if job.ctx.options.replace_retries and _replaces_failed_pods(job):
         action = settle(job.ctx, path, "Ignore" if _has_bound(job) else "Count")
     for before in range(index):
         if any(_fails_at(job.get("podFailurePolicy", "rules", before), code) for code in _ENDED):
@@ -129,12 +129,15 @@ def _obstacle(job: _Job, *, never: bool) -> str:
         return "target.kubernetes has no podFailurePolicy: it came with 1.26"
     if len(job.get("podFailurePolicy", "rules") or ()) >= _MAX_RULES:
         return f"a podFailurePolicy has at most {_MAX_RULES} rules"
-    if (
-        job.get("podReplacementPolicy") is None
-        or settle(job.ctx, (*job.at, "podReplacementPolicy"), "Failed") == "Failed"
-    ):
+    if _replaces_failed_pods(job):
         return ""
     return "a podFailurePolicy needs podReplacementPolicy Failed (--replace-retries)"
+
+
+def _replaces_failed_pods(job: _Job) -> bool:
+    """Whether the Job waits until a pod has failed before it makes another, which is its default beside a podFailurePolicy."""
+    path = (*job.at, "podReplacementPolicy")
+    return job.ctx.editor.get(path) is None or settle(job.ctx, path, "Failed") == "Failed"
 
 
 def _has_bound(job: _Job) -> bool:

@@ -207,11 +207,9 @@ def _inverse(edit: Edit) -> list[Any]:
 
 
 def _kind(document: Document, edit: Edit) -> str:
-    """``fill`` for a key that was null, ``fill-above`` for one in a mapping that was null: nulls have to come back."""
+    """``fill`` for a key that was null, because nulls have to come back."""
     if edit.kind == "add" and document.get(edit.path) is None:
         return "fill"
-    if edit.kind == "add" and document.get(edit.path[:-1]) is None:
-        return "fill-above"
     return edit.kind
 
 
@@ -275,8 +273,6 @@ def _removal(document: Document, kind: str, path: Path, old: str, digests: list[
         return Removal(path, (), replacement=_parsed(old, document.file))
     if kind == "fill":
         return Removal(path, (), replacement=None)
-    if kind == "fill-above" and len(document.get(path[:-1])) == 1:
-        return Removal(path[:-1], (), replacement=None)
     return Removal(path, ())
 
 
@@ -294,7 +290,7 @@ def _record_removals(document: Document, record: dict[str, Any], at: Path) -> tu
         return [Removal((*at[:-1], key), ()) for key in sorted(ours)], set()
     if kind == "add":
         return [Removal(made, ())], set()
-    return [Removal(made if kind == "fill" else made[:-1], (), replacement=None)], set()
+    return [Removal(made, (), replacement=None)], set()
 
 
 def _parsed(token: str, file: str) -> Any:

@@ -72,21 +72,19 @@ def _existing(document: Document, path: Path) -> yaml.Node:
 def _into_mapping(document: Document, edit: Edit) -> Splice:
     parent, key = _existing(document, edit.path[:-1]), str(edit.path[-1])
     text = document.text
-    if not isinstance(parent, yaml.MappingNode):  # a null: ``annotations:`` with nothing behind it
-        start, end = parent.start_mark.index, parent.end_mark.index
+    if not isinstance(parent, yaml.MappingNode):
+        raise document.problem(edit.path[:-1], "expected a mapping")
+    existing = document.node(edit.path)
+    if existing is not None:  # a null under this very key
+        start, end = existing.start_mark.index, existing.end_mark.index
         space = "" if start and text[start - 1] in " \t\n" else " "
-        return Splice(start, f"{space}{{{_flow_key(key)}: {flow(edit.value)}}}", text[start:end])
+        return Splice(start, f"{space}{flow(edit.value)}", text[start:end])
     if parent.flow_style:
         at = parent.start_mark.index + 1
         comma = ", " if parent.value else ""
         if parent.value:
             at = parent.value[0][0].start_mark.index
         return Splice(at, f"{_flow_key(key)}: {flow(edit.value)}{comma}")
-    existing = document.node(edit.path)
-    if existing is not None:  # a null under this very key
-        start, end = existing.start_mark.index, existing.end_mark.index
-        space = "" if start and text[start - 1] in " \t\n" else " "
-        return Splice(start, f"{space}{flow(edit.value)}", text[start:end])
     neighbour = _uncommented(document, [key_node for key_node, _ in parent.value])
     column = neighbour.start_mark.column
     lines = block({key: edit.value}, column)
