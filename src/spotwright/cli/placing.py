@@ -19,6 +19,7 @@ from spotwright.errors import InputError
 from spotwright.manifests.context import Finding, Options
 from spotwright.manifests.documents import parse
 from spotwright.manifests.files import Placement, References, place_text, unplace_text
+from spotwright.manifests.kinds.unknown import read_pod_path
 from spotwright.views.explanation import explanation_json, explanation_text
 
 __all__ = ["explain", "place", "unplace"]
@@ -42,6 +43,13 @@ _STDIN = Path("-")
     help="Instead of spotwright.yaml beside the first file.",
 )
 @click.option("--replace-retries", is_flag=True, help="Also change retry fields that are there already.")
+@click.option(
+    "--pod-path",
+    "pod_paths",
+    multiple=True,
+    metavar="PATH",
+    help="Where kinds that are not known have their pod spec: spec.template.spec.",
+)
 def place(
     files: tuple[Path, ...],
     output: Path | None,
@@ -50,13 +58,14 @@ def place(
     beside: tuple[Path, ...],
     config: Path | None,
     replace_retries: bool,
+    pod_paths: tuple[str, ...],
 ) -> int:
     """Put what the policy asks for into each FILE of YAML; - is standard input. The result goes to standard output."""
     _one_way(output, in_place, as_diff)
     texts = [(path, _read(path)) for path in files]
     found = _config_of(files, config)
     references = _references(texts, beside)
-    options = Options(replace_retries=replace_retries)
+    options = Options(replace_retries, tuple(read_pod_path(text) for text in pod_paths))
     placements = [place_text(text, _name(path), found, references, options) for path, text in texts]
     if found.note:
         click.echo(f"note: {found.note}", err=True)
@@ -91,15 +100,21 @@ def unplace(files: tuple[Path, ...], output: Path | None, in_place: bool, as_dif
     help="Instead of spotwright.yaml beside the first file.",
 )
 @click.option("--replace-retries", is_flag=True, help="As place would with this option.")
+@click.option("--pod-path", "pod_paths", multiple=True, metavar="PATH", help="As place would with this option.")
 @json_option
 def explain(
-    files: tuple[Path, ...], beside: tuple[Path, ...], config: Path | None, replace_retries: bool, as_json: bool
+    files: tuple[Path, ...],
+    beside: tuple[Path, ...],
+    config: Path | None,
+    replace_retries: bool,
+    pod_paths: tuple[str, ...],
+    as_json: bool,
 ) -> int:
     """Say for each role of each FILE: its pools in order and why, where each policy value was said, what an interruption does."""
     texts = [(path, _read(path)) for path in files]
     found = _config_of(files, config)
     references = _references(texts, beside)
-    options = Options(replace_retries=replace_retries)
+    options = Options(replace_retries, tuple(read_pod_path(text) for text in pod_paths))
     placements = {_name(p): place_text(text, _name(p), found, references, options) for p, text in texts}
     if as_json:
         click.echo(json.dumps(explanation_json(placements, found)))

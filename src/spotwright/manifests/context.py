@@ -53,6 +53,7 @@ class Options:
     """What the user asked for beside the policy."""
 
     replace_retries: bool = False
+    pod_paths: tuple[Path, ...] = ()  # where objects of kinds that are not known have their pod specs
 
 
 @dataclass(slots=True)

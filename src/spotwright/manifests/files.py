@@ -15,7 +15,8 @@ from spotwright.config import Config
 from spotwright.manifests.context import Context, Finding, Level, Options, RoleReport, name_of
 from spotwright.manifests.documents import MISSING, Document, Path, parse
 from spotwright.manifests.edits import Editor
-from spotwright.manifests.kinds import find_kind
+from spotwright.manifests.kinds import Place, find_kind
+from spotwright.manifests.kinds.unknown import place_at
 from spotwright.manifests.pairs import AT, KIND, Pair, units
 from spotwright.manifests.record import ANNOTATION, MAX_RECORD, is_placed, placed_text, reserve, unplaced
 
@@ -142,7 +143,7 @@ class _Work:
 
 def _place_object(document: Document, base: Path, result: Placement, work: _Work) -> str:
     api_version, kind = _kind_of(document, base)
-    place = find_kind(api_version, kind)
+    place = find_kind(api_version, kind) or _by_path(document, base, work.options)
     if place is None:
         _pass_through(document, base, result, api_version, kind)
         return document.text
@@ -167,6 +168,19 @@ def _place_object(document: Document, base: Path, result: Placement, work: _Work
     if editor.changes == reserved:
         return document.text  # nothing to add, so nothing to record
     return placed_text(editor, at, None if isinstance(document, Pair) else MAX_RECORD)
+
+
+def _by_path(document: Document, base: Path, options: Options) -> Place | None:
+    """How an object of a kind that is not known is placed where the user says its pods are; ``None`` where it has none there."""
+    paths = [path for path in options.pod_paths if document.get((*base, *path, "containers")) is not MISSING]
+    if not paths:
+        return None
+
+    def place(ctx: Context) -> None:
+        for path in paths:
+            place_at(ctx, path)
+
+    return place
 
 
 def _kind_of(document: Document, base: Path) -> tuple[str, str]:

@@ -18,7 +18,7 @@ import yaml
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.manifests.context import Options
+from spotwright.manifests.context import Level, Options
 from spotwright.manifests.documents import parse
 from spotwright.manifests.files import Placement, References, place_text, unplace_text
 
@@ -89,7 +89,8 @@ def _text(data: Mapping[str, Any]) -> str:
 def _like(obj: T, placement: Placement) -> T:
     """The placed data as an object of the same type."""
     for finding in placement.findings:
-        warnings.warn(finding.text, stacklevel=3)
+        if finding.level is Level.WARNING:
+            warnings.warn(finding.text, stacklevel=3)
     data = parse(placement.text, _NAME)[0].get(())
     made: Any
     if isinstance(obj, dict):
