@@ -14,7 +14,7 @@ from spotwright.manifests.documents import Path
 from spotwright.model.policy import Policy
 from spotwright.model.quantities import format_duration
 
-__all__ = ["attempts", "counting_costs", "deadline_seconds", "settle", "spoken", "whole"]
+__all__ = ["attempts", "counting_costs", "deadline_seconds", "settle", "spoken", "undisturbed", "whole"]
 
 
 def attempts(policy: Policy) -> int:
@@ -44,6 +44,11 @@ def counting_costs(field: str, policy: Policy) -> str:
         f"{field} {total} counts interruptions ({policy.max_interruptions}) and errors ({policy.retries}) together, "
         "so an error of the code is tried again as often"
     )
+
+
+def undisturbed(policy: Policy) -> str:
+    """What an interruption does to pods that are on no spot pool; empty where nobody said anything about spot."""
+    return "nothing that spot does reaches it: it stays on on-demand" if policy.spot is not None else ""
 
 
 def settle(ctx: Context, path: Path, wanted: Any) -> Any:

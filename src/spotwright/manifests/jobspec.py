@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.manifests.bounds import counting_costs, deadline_seconds, settle, spoken, whole
+from spotwright.manifests.bounds import counting_costs, deadline_seconds, settle, spoken, undisturbed, whole
 from spotwright.manifests.context import Context, Level
 from spotwright.manifests.documents import Path
 from spotwright.manifests.levels import JOB_FIELDS, POD_FIELDS, refuse_at_template, refuse_misplaced
@@ -57,8 +57,8 @@ def place_job(ctx: Context, at: Path, role: Role) -> Placed:
     refuse_in_job(ctx, at)
     placed = place_pod(ctx, role)
     placed.report.frozen = _FROZEN
-    if placed.on_spot:
-        placed.report.after_interruption = _settle_failures(_Job(ctx, at, placed))
+    job = _Job(ctx, at, placed)
+    placed.report.after_interruption = _settle_failures(job) if placed.on_spot else undisturbed(placed.policy)
     return placed
 
 

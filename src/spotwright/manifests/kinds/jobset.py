@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.manifests.bounds import counting_costs, settle, whole
+from spotwright.manifests.bounds import counting_costs, settle, undisturbed, whole
 from spotwright.manifests.context import Context, Level
 from spotwright.manifests.documents import Path
 from spotwright.manifests.jobspec import add_rule, find_rule, refuse_in_job
@@ -62,6 +62,7 @@ def _place_jobset(ctx: Context) -> None:
         path = f"{ctx.name}/{name.lower()}"
         placed = place_pod(ctx, Role(name, path, (*template, "spec"), template, stays, work=ctx.name, run=_RUN))
         placed.report.frozen = _FROZEN
+        placed.report.after_interruption = "" if placed.on_spot else undisturbed(placed.policy)
         members.append(Member(spec, name, placed))
     settle_gang(ctx, at, members)
 

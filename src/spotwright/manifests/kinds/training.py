@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.manifests.bounds import deadline_seconds, settle, spoken, whole
+from spotwright.manifests.bounds import deadline_seconds, settle, spoken, undisturbed, whole
 from spotwright.manifests.context import Context, Level
 from spotwright.manifests.documents import Path
 from spotwright.manifests.kinds import Place
@@ -141,6 +141,7 @@ def _place_roles(ctx: Context, table: _Kind, own: Sequence[str]) -> list[_Member
         path = f"{ctx.name}/{name.lower()}"
         placed = place_pod(ctx, Role(name, path, (*template, "spec"), template, stays, work=ctx.name, run=_RUN))
         placed.report.frozen = _FROZEN
+        placed.report.after_interruption = "" if placed.on_spot else undisturbed(placed.policy)
         members.append(_Member(at, placed))
     return members
 
