@@ -1,0 +1,71 @@
+"""The other tutorials in today's APIs: their manifests are placed, their pipeline runs and goes on after preemptions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spotwright.config import load
+from spotwright.manifests.documents import parse
+from spotwright.manifests.files import place_text, unplace_text
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+CHARMED = EXAMPLES / "charmed"
+KEY = "kubernetes.azure.com/scalesetpriority"
+
+
+def placed(name: str) -> str:
+    text = (CHARMED / name).read_text()
+    result = place_text(text, name, load(CHARMED / "spotwright.yaml")).text
+    assert unplace_text(result, name).text == text
+    return result
+
+
+def test_the_workers_of_the_training_job_go_to_gpu_spot_nodes() -> None:
+    document = parse(placed("tfjob.yaml"), "tfjob.yaml")[0]
+    worker = document.get(("spec", "tfReplicaSpecs", "Worker", "template", "spec"))
+    assert [t["key"] for t in worker["tolerations"]] == [KEY]
+
+
+def test_its_parameter_servers_stay_on_on_demand() -> None:
+    document = parse(placed("tfjob.yaml"), "tfjob.yaml")[0]
+    assert "tolerations" not in document.get(("spec", "tfReplicaSpecs", "PS", "template", "spec"))
+
+
+def test_a_worker_that_is_interrupted_is_started_again() -> None:
+    document = parse(placed("tfjob.yaml"), "tfjob.yaml")[0]
+    assert document.get(("spec", "tfReplicaSpecs", "Worker", "restartPolicy")) == "ExitCode"
+
+
+def test_the_trials_of_the_experiment_do_not_pay_for_interruptions() -> None:
+    document = parse(placed("experiment.yaml"), "experiment.yaml")[0]
+    rules = document.get(("spec", "trialTemplate", "trialSpec", "spec", "podFailurePolicy", "rules"))
+    assert rules[0]["action"] == "Ignore"
+
+
+@pytest.fixture(scope="module")
+def preempted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    command = [sys.executable, "-m", "spotwright", "run", str(EXAMPLES / "preemptible" / "pipeline.py"), "--seed", "58"]
+    done = subprocess.run(
+        [*command, "--json"], cwd=tmp_path_factory.mktemp("run"), capture_output=True, text=True, check=True
+    )
+    view: dict[str, object] = json.loads(done.stdout)
+    return view
+
+
+def test_the_training_is_preempted_three_times_and_goes_on(preempted: dict[str, object]) -> None:
+    train = next(task for task in preempted["tasks"] if task["path"] == "train")  # type: ignore[attr-defined]
+    assert [attempt["cause"] for attempt in train["attempts"]] == ["interrupted"] * 3 + ["succeeded"]
+
+
+def test_it_ends_where_an_undisturbed_one_would(preempted: dict[str, object]) -> None:
+    assert preempted["outputs"] == {"Output": 40}
+
+
+def test_it_never_runs_beside_the_gpus(preempted: dict[str, object]) -> None:
+    copied = next(task for task in preempted["tasks"] if task["path"] == "copy-checkpoint")  # type: ignore[attr-defined]
+    assert [attempt["pool"] for attempt in copied["attempts"]] == ["default-pool"]
