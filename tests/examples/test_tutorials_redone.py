@@ -63,7 +63,7 @@ def test_the_training_is_preempted_three_times_and_goes_on(preempted: dict[str, 
 
 
 def test_it_ends_where_an_undisturbed_one_would(preempted: dict[str, object]) -> None:
-    assert preempted["outputs"] == {"Output": 40}
+    assert preempted["outputs"] == {"Output": {"kind": "parameter", "value": 40}}
 
 
 def test_it_never_runs_beside_the_gpus(preempted: dict[str, object]) -> None:
