@@ -112,14 +112,21 @@ def test_a_failed_run_begins_again_with_fresh_budgets(project: Project) -> None:
     assert_sound(project)
 
 
-def test_a_run_that_was_only_stopped_keeps_its_budgets(project: Project) -> None:
-    project.config(QUICK.replace("default: {spot: prefer}", "default: {spot: prefer, interruptions: {max: 0}}"))
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_run_without_an_engine_keeps_its_budgets_but_where_they_are_used_up(project: Project, most: int) -> None:
+    project.config(
+        QUICK.replace("default: {spot: prefer}", f"default: {{spot: prefer, interruptions: {{max: {most}}}}}")
+    )
     under = project.start("run", str(chain(project, two=step(holds_at_first, {"number": Of("one")}))), "--name", "r")
     eventually((project.playground / "holding").exists)
     under.kill()
-    assert resume(project).code == 1
-    assert project.causes("two") == ["lost"]
-    assert project.show()["tasks"]["two"]["why"] == "interrupted once, interruptions.max is 0"
+    done = resume(project)
+    assert done.code == 0
+    assert project.causes("two") == ["lost", "succeeded"]
+    assert project.show()["tasks"]["two"]["spent"]["interruptions"] == most
+    why = "interrupted once, interruptions.max is 0"
+    said = [f"task two has failed since the engine went ({why}): it begins again"]
+    assert said_before_it_starts(done) == ([] if most else said)
 
 
 def test_mended_code_of_the_task_that_failed_counts_and_is_said(project: Project) -> None:

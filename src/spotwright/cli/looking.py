@@ -10,6 +10,7 @@ import click
 
 from spotwright.cli import SUCCEEDED
 from spotwright.cli.options import json_option, state_option
+from spotwright.errors import SpotwrightError
 from spotwright.records.folders import RunFolder
 from spotwright.runs import reading
 from spotwright.runs.reading import AttemptLog, find_run, list_runs, now_of, read_state
@@ -24,7 +25,12 @@ __all__ = ["cancel", "logs", "report", "runs", "show"]
 @json_option
 def runs(state: Path, as_json: bool) -> int:
     """List the runs of the state folder, newest last."""
-    summaries = [summary(read_state(folder), folder.name, now_of(folder)) for folder in list_runs(state)]
+    summaries = []
+    for folder in list_runs(state):
+        try:
+            summaries.append(summary(read_state(folder), folder.name, now_of(folder)))
+        except SpotwrightError as error:  # one that is damaged, or of a newer version, hides none of the others
+            click.echo(f"spotwright: run {folder.name} is left out: {error}", err=True)
     click.echo(json.dumps(summaries) if as_json else runs_text(summaries))
     return SUCCEEDED
 

@@ -69,13 +69,15 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
         if state.status is RunStatus.SUCCEEDED and newer is None:
             journal.give_up()
             return Resumption(state, nothing_to_do=True)
-        ended = bool(state.failed) or state.cancelling  # asked now: what is settled next may end it, on its old budgets
+        had_failed = frozenset(state.failed)
         arguments, secrets = _bound(state, (newer or current).plan)
         recovery = settled_attempts(folder, state, epoch, secrets)
         recovery.append(Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}))
         _settle_into(state, journal, recovery, clock)
         _hide_secrets(state, places_of(folder, epoch, secrets))
-        if ended or newer is not None:  # before the world looks at the state
+        for path in [path for path in state.failed if path not in had_failed]:
+            say(f"task {path} has failed since the engine went ({state.tasks[path].why}): it begins again")
+        if state.failed or state.cancelling or newer is not None:  # before the world looks at the state
             _commit(state, journal, _reset(folder, state, newer, arguments, clock, say))
         execute(folder, journal, state, (), newer or current, secrets, observers)
     finally:
