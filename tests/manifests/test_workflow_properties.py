@@ -26,15 +26,17 @@ expressions = st.lists(
 )
 terms = st.lists(st.fixed_dictionaries({"matchExpressions": expressions}), min_size=1, max_size=2)
 affinities = terms.map(lambda some: {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": some}}})
-levels = st.fixed_dictionaries({}, optional={"tolerations": tolerations, "affinity": affinities})
-codes = st.sampled_from(
+levels: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {}, optional={"tolerations": tolerations, "affinity": affinities}
+)
+codes: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {"container": {"image": "x"}},
         {"script": {"image": "x", "source": "y"}},
         {"containerSet": {"containers": [{"name": "a", "image": "x"}]}},
     ]
 )
-patches = st.fixed_dictionaries(
+patches: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
         "podSpecPatch": st.sampled_from(

@@ -19,6 +19,7 @@ from spotwright.manifests.kinds import Place, find_kind
 from spotwright.manifests.kinds.unknown import place_at
 from spotwright.manifests.pairs import AT, KIND, Pair, units
 from spotwright.manifests.record import ANNOTATION, MAX_RECORD, is_placed, placed_text, reserve, unplaced
+from spotwright.manifests.shapes import METADATA, check
 
 __all__ = ["Placement", "References", "place_text", "unplace_text"]
 
@@ -164,6 +165,7 @@ def _place_object(document: Document, base: Path, result: Placement, work: _Work
         roles=result.roles,
         find_all=references.find_all,
     )
+    check(ctx, ctx.at("metadata"), METADATA)
     place(ctx)
     if editor.changes == reserved:
         return document.text  # nothing to add, so nothing to record

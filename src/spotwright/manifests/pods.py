@@ -19,6 +19,7 @@ from spotwright.manifests.documents import Path
 from spotwright.manifests.environment import Identity, tell_the_code
 from spotwright.manifests.expander import EXPANDER
 from spotwright.manifests.podspec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
+from spotwright.manifests.shapes import POD, check
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool, Provider
 from spotwright.scheduling.ladder import Ladder, Work, build
@@ -64,6 +65,7 @@ class Placed:
 
 def place_pod(ctx: Context, role: Role) -> Placed:
     """Place the pods of one role and report it. Raises :class:`ManifestError` where they fit no pool."""
+    check(ctx, role.spec, POD)
     policy = ctx.policy(role.path, stays=role.stays)
     work = Work({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
     ladder = build(work, policy, ctx.config.pools)

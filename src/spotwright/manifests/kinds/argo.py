@@ -21,6 +21,7 @@ from spotwright.manifests.kinds.argo_patch import add_to_patch, from_attempt, re
 from spotwright.manifests.kinds.argo_reference import place_by_reference
 from spotwright.manifests.kinds.argo_retries import Retries, write_retries
 from spotwright.manifests.kinds.argo_templates import (
+    WORKFLOW,
     Template,
     argo_version,
     code_paths,
@@ -31,6 +32,7 @@ from spotwright.manifests.kinds.argo_templates import (
 from spotwright.manifests.levels import POD_FIELDS, refuse_misplaced
 from spotwright.manifests.merging import place_merged, strategic, write
 from spotwright.manifests.pods import Placed, Role, is_queued
+from spotwright.manifests.shapes import check
 from spotwright.model.policy import Spot
 
 __all__ = ["KINDS"]
@@ -49,9 +51,8 @@ _NODE = "{{=sprig.trunc(12, sprig.sha256sum(node.name))}}"  # one for all attemp
 
 
 def _place_workflow(ctx: Context, *above: str) -> None:
-    spec = ctx.at(*above, "spec" if not above else "workflowSpec")
-    if not isinstance(ctx.editor.get(spec), Mapping):
-        raise ctx.problem(spec, "expected the workflow's spec")
+    spec = ctx.at(*above, "workflowSpec") if above else ctx.at("spec")
+    check(ctx, spec, WORKFLOW)
     refuse_misplaced(ctx, spec, (*spec, "podSpecPatch"), POD_FIELDS, _WORKFLOW_FIELDS)
     if ctx.editor.get((*spec, "workflowTemplateRef")) is not None:
         place_by_reference(ctx, spec)

@@ -20,6 +20,7 @@ from spotwright.manifests.documents import Document, Path
 from spotwright.manifests.edits import value_at
 from spotwright.manifests.markers import parse_marked
 from spotwright.manifests.podspec import REQUIRED_TERMS
+from spotwright.manifests.shapes import POD, check_value
 from spotwright.manifests.splice import Splice, apply, block
 
 __all__ = ["NO_LABEL", "add_to_patch", "from_attempt", "read_patch"]
@@ -31,7 +32,11 @@ NO_LABEL = "spotwright.dev/any-node"
 def read_patch(ctx: Context, path: Path) -> dict[str, Any]:
     """The patch at ``path`` as data; empty where there is none. Raises :class:`ManifestError` where it is no mapping."""
     document = _parsed(ctx, path)
-    return {} if document is None else document.get(())
+    if document is None:
+        return {}
+    patch: dict[str, Any] = document.get(())
+    check_value(ctx, path, patch, POD)
+    return patch
 
 
 def _parsed(ctx: Context, path: Path) -> Document | None:

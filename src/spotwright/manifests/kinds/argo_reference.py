@@ -16,9 +16,10 @@ from spotwright.manifests.documents import Document, Path
 from spotwright.manifests.edits import Editor
 from spotwright.manifests.kinds.argo_patch import add_to_patch, read_patch
 from spotwright.manifests.kinds.argo_retries import write_retries
-from spotwright.manifests.kinds.argo_templates import Template, effective, templates, walk_calls
+from spotwright.manifests.kinds.argo_templates import WORKFLOW, Template, effective, templates, walk_calls
 from spotwright.manifests.merging import place_merged, strategic, write
 from spotwright.manifests.pods import Placed, Role
+from spotwright.manifests.shapes import check
 
 __all__ = ["place_by_reference"]
 
@@ -32,7 +33,6 @@ def place_by_reference(ctx: Context, spec: Path) -> None:
     """Place a workflow that takes its templates from another object, as far as its own fields reach."""
     at = (*spec, "workflowTemplateRef")
     reference = ctx.editor.get(at)
-    reference = reference if isinstance(reference, Mapping) else {}
     kind = "ClusterWorkflowTemplate" if reference.get("clusterScope") else "WorkflowTemplate"
     name = str(reference.get("name"))
     found = ctx.find(kind, name, ctx.get("metadata", "namespace"))
@@ -41,6 +41,7 @@ def place_by_reference(ctx: Context, spec: Path) -> None:
         ctx.say(Level.WARNING, at, text)
         return
     other = replace(ctx, editor=Editor(found), base=(), around=None)
+    check(other, _SPEC, WORKFLOW)
     all_templates = templates(other, _SPEC)
     reason = _why_not(other, all_templates)
     pods = [] if reason else [_placed(ctx, other, spec, template) for template in all_templates]

@@ -16,8 +16,50 @@ from typing import Any
 from spotwright.manifests.context import Context
 from spotwright.manifests.documents import Path
 from spotwright.manifests.merging import strategic
+from spotwright.manifests.shapes import CONTAINER, METADATA, POD, TEXT
 
-__all__ = ["Template", "argo_version", "code_paths", "effective", "templates", "walk_calls"]
+__all__ = ["WORKFLOW", "Template", "argo_version", "code_paths", "effective", "templates", "walk_calls"]
+
+_SCHEDULING = {name: POD[name] for name in ("affinity", "nodeSelector", "tolerations")}
+_RETRIES = {"limit": TEXT, "retryPolicy": TEXT, "expression": TEXT, "backoff": {}}
+_STEP: dict[str, Any] = {
+    "name": TEXT,
+    "template": TEXT,
+    "templateRef": {"name": TEXT, "template": TEXT},
+    "onExit": TEXT,
+    "hooks": {},
+}
+_TEMPLATE = {
+    **_SCHEDULING,
+    "name": TEXT,
+    "container": CONTAINER,
+    "script": CONTAINER,
+    "containerSet": {"containers": [CONTAINER]},
+    "sidecars": [CONTAINER],
+    "initContainers": [CONTAINER],
+    "metadata": METADATA,
+    "volumes": [{"name": TEXT}],
+    "podSpecPatch": TEXT,
+    "retryStrategy": _RETRIES,
+    "dag": {"tasks": [_STEP]},
+    "steps": [[_STEP]],
+    "resource": {"action": TEXT, "manifest": TEXT},
+}
+_STEP["inline"] = _TEMPLATE
+WORKFLOW: Mapping[str, Any] = {
+    **_SCHEDULING,
+    "entrypoint": TEXT,
+    "templates": [_TEMPLATE],
+    "templateDefaults": _TEMPLATE,
+    "imagePullSecrets": [{"name": TEXT}],
+    "podMetadata": METADATA,
+    "podSpecPatch": TEXT,
+    "retryStrategy": _RETRIES,
+    "workflowTemplateRef": {"name": TEXT},
+    "onExit": TEXT,
+    "hooks": {},
+}
+"""The fields of a workflow's spec that are read or added to. Source: argo-workflows, ``workflow_types.go``."""
 
 _RUNS_CODE = ("container", "script", "containerSet")
 _RUNS_ARGO = {"resource": "its pod only watches the object that it made", "data": "its pod only lists files for others"}
@@ -171,12 +213,11 @@ def _metadata(ctx: Context, spec: Path, template: Template) -> Any:
 def _own(ctx: Context, spec: Path, path: Path) -> dict[str, Any]:
     """The scheduling fields of a template with the defaults in them; tolerations are joined by their key."""
     defaults = ctx.editor.get((*spec, "templateDefaults"))
-    defaults = defaults if isinstance(defaults, Mapping) else {}
+    defaults = defaults or {}
     template = ctx.editor.get(path)
-    tolerations = [item for item in template.get("tolerations") or () if isinstance(item, Mapping)]
+    tolerations = list(template.get("tolerations") or ())
     keys = {item.get("key") for item in tolerations}
-    given = (item for item in defaults.get("tolerations") or () if isinstance(item, Mapping))
-    tolerations += [item for item in given if item.get("key") not in keys]
+    tolerations += [item for item in defaults.get("tolerations") or () if item.get("key") not in keys]
     return {
         "tolerations": copy.deepcopy(tolerations),
         "affinity": strategic(defaults.get("affinity") or {}, template.get("affinity") or {}),
@@ -220,11 +261,7 @@ def _containers(ctx: Context, spec: Path, template: Template) -> list[Any]:
     defaults = ctx.editor.get((*spec, "templateDefaults", template.kind)) or {}
     if template.kind in _RUNS_ARGO:
         return []
-    paths = code_paths(ctx, template)
-    found = [ctx.editor.get(path) for path in paths]
-    for path, container in zip(paths, found, strict=True):
-        if not isinstance(container, Mapping):
-            raise ctx.problem(path, f"expected a container, found {container!r}")
+    found = [ctx.editor.get(path) for path in code_paths(ctx, template)]
     if template.kind != "containerSet":
         found = [{**strategic(defaults, container), "name": "main"} for container in found]
     return copy.deepcopy([*found, *(ctx.editor.get((*template.path, "sidecars")) or ())])

@@ -19,16 +19,40 @@ from spotwright.manifests.documents import Document, Path
 from spotwright.manifests.jobspec import refuse_in_job
 from spotwright.manifests.kinds import Place
 from spotwright.manifests.kinds.jobset import Member, settle_gang
-from spotwright.manifests.kinds.trainjob_patches import KUEUE, MANAGER, Generation, Patch, generation, items, patches
+from spotwright.manifests.kinds.trainjob_patches import (
+    KUEUE,
+    MANAGER,
+    PATCHES,
+    Generation,
+    Patch,
+    generation,
+    items,
+    patches,
+)
 from spotwright.manifests.levels import JOB_FIELDS, POD_FIELDS, refuse_misplaced
 from spotwright.manifests.merging import place_merged, strategic, write
 from spotwright.manifests.pods import Placed, Role, place_pod
+from spotwright.manifests.shapes import METADATA, TEMPLATE, TEXT, check, check_value
 
 __all__ = ["KINDS"]
 
 _RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
 _ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 _JOBS: Path = ("spec", "template", "spec", "replicatedJobs")
+_TRAINJOB = {
+    **PATCHES,
+    "runtimeRef": {"name": TEXT, "kind": TEXT},
+    "trainer": {"env": [{"name": TEXT}], "resourcesPerNode": {"limits": {}, "requests": {}}},
+}
+_RUNTIME = {
+    "mlPolicy": {"mpi": {}},
+    "template": {
+        "spec": {
+            "failurePolicy": {"rules": [{"action": TEXT}]},
+            "replicatedJobs": [{"name": TEXT, "template": {"metadata": METADATA, "spec": {"template": TEMPLATE}}}],
+        }
+    },
+}
 _LAUNCHER = "all nodes depend on the launcher"
 _GRACE = "terminationGracePeriodSeconds"
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
@@ -51,6 +75,7 @@ class _Job:
 
 
 def _place_trainjob(ctx: Context) -> None:
+    check(ctx, ctx.at("spec"), _TRAINJOB)
     known = generation(ctx)
     _refuse_misplaced(ctx, known)
     runtime = _runtime(ctx)
@@ -83,7 +108,7 @@ def _refuse_misplaced(ctx: Context, known: Generation) -> None:
 def _runtime(ctx: Context) -> Document | None:
     """The runtime of a TrainJob; said, and nothing more, where it is not at hand."""
     reference = ctx.get("spec", "runtimeRef")
-    if not isinstance(reference, Mapping) or not reference.get("name"):
+    if not reference or not reference.get("name"):
         raise ctx.problem(ctx.at("spec", "runtimeRef"), "expected the name of a runtime")
     kind, name = str(reference.get("kind") or "ClusterTrainingRuntime"), str(reference["name"])
     namespace = ctx.get("metadata", "namespace") if kind == "TrainingRuntime" else None
@@ -94,6 +119,8 @@ def _runtime(ctx: Context) -> Document | None:
             f"(kubectl get {kind.lower()} {name} -o yaml)"
         )
         ctx.say(Level.WARNING, ctx.at("spec", "runtimeRef"), text)
+        return None
+    check_value(found, ("spec",), found.get(("spec",), {}), _RUNTIME)
     return found
 
 
@@ -273,7 +300,7 @@ def _say_retries(ctx: Context, known: Generation, runtime: Document, jobs: Seque
 def _bound(ctx: Context, known: Generation, failures: Mapping[str, Any], spot: Sequence[_Job]) -> None:
     """Restarts that are not counted need an end: a deadline over the whole TrainJob, which 2.2 and later have."""
     rules = failures.get("rules") or ()
-    if not any(str(rule.get("action")).endswith("IgnoreMaxRestarts") for rule in rules if isinstance(rule, Mapping)):
+    if not any(str(rule.get("action")).endswith("IgnoreMaxRestarts") for rule in rules):
         return
     path = ctx.at("spec", "activeDeadlineSeconds")
     deadlines = [deadline_seconds(job.placed.policy) for job in spot]
@@ -289,6 +316,7 @@ def _bound(ctx: Context, known: Generation, failures: Mapping[str, Any], spot: S
 
 
 def _place_runtime(ctx: Context) -> None:
+    check(ctx, ctx.at("spec"), _RUNTIME)
     at = ctx.at("spec", "template", "spec")
     members = []
     jobs = ctx.editor.get((*at, "replicatedJobs")) or ()

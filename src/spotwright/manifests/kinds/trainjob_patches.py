@@ -15,8 +15,9 @@ from typing import Any
 from spotwright.manifests.context import Context, Level
 from spotwright.manifests.documents import Path
 from spotwright.manifests.levels import POD_FIELDS
+from spotwright.manifests.shapes import POD, TEMPLATE, TEXT
 
-__all__ = ["KUEUE", "MANAGER", "Generation", "Patch", "generation", "items", "patches"]
+__all__ = ["KUEUE", "MANAGER", "PATCHES", "Generation", "Patch", "generation", "items", "patches"]
 
 MANAGER = "spotwright.dev/placement"
 """The manager of the one entry that is ours."""
@@ -29,6 +30,17 @@ _FIELDS = {(2, 0): "podSpecOverrides", (2, 1): "podTemplateOverrides", (2, 2): "
 _POD = ("template", "spec", "template")  # below a replicated job
 _JOBS: Path = ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
 _GRACE = "terminationGracePeriodSeconds"
+_TARGETS = {"targetJobs": [{"name": TEXT}]}
+_JOB = {"name": TEXT, "template": {"spec": {"template": TEMPLATE}}}
+PATCHES: Mapping[str, Any] = {
+    "podSpecOverrides": [{**POD, **_TARGETS}],
+    "podTemplateOverrides": [{**TEMPLATE, **_TARGETS}],
+    "runtimePatches": [
+        {"manager": TEXT, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [_JOB]}}}},
+    ],
+}
+"""The fields of a TrainJob's spec that change pods, of every release."""
+
 _SETTABLE: Mapping[tuple[int, int], frozenset[str]] = {
     (2, 0): frozenset({"containers", "initContainers", "nodeSelector", "serviceAccountName", "tolerations", "volumes"}),
     (2, 1): frozenset({"affinity", "imagePullSecrets"}),
@@ -114,20 +126,17 @@ def _refuse_unknown(ctx: Context, known: Generation) -> None:
 
 
 def _spec(patch: Patch) -> Mapping[str, Any]:
-    spec = patch.template.get("spec")
-    return spec if isinstance(spec, Mapping) else {}
+    return patch.template.get("spec") or {}
 
 
 def patches(ctx: Context, known: Generation) -> Iterator[Patch]:
     """What the document's own entries say, in the order in which they are applied."""
     at = ctx.at("spec", known.field)
     for index, entry in enumerate(ctx.editor.get(at) or ()):
-        if not isinstance(entry, Mapping):
-            raise ctx.problem((*at, index), "expected a mapping")
         if known.field == "runtimePatches":
             yield from _of_entry(ctx, (*at, index), str(entry.get("manager")))
             continue
-        jobs = tuple(str(job.get("name")) for job in entry.get("targetJobs") or () if isinstance(job, Mapping))
+        jobs = tuple(str(job.get("name")) for job in entry.get("targetJobs") or ())
         if known.field == "podSpecOverrides":
             spec = {key: value for key, value in entry.items() if key != "targetJobs"}
             yield Patch((*at, index), (*at, index), "", jobs, {"spec": spec})
@@ -141,7 +150,7 @@ def _of_entry(ctx: Context, entry: Path, manager: str) -> Iterator[Patch]:
     for index, job in enumerate(ctx.editor.get(jobs) or ()):
         pod = (*jobs, index, *_POD)
         template = ctx.editor.get(pod)
-        if isinstance(job, Mapping) and isinstance(template, Mapping):
+        if template is not None:
             yield Patch(entry, (*pod, "spec"), manager, (str(job.get("name")),), template)
 
 
