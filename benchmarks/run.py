@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import lines_engine
+import lines_manifests
 import lines_start
 import lines_tasks
 from bench import Bench, BenchmarkError
@@ -33,6 +34,7 @@ _LINES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "engine": lines_engine.decisions,
     "fold": lines_engine.fold,
     "memory": lines_engine.memory,
+    "manifests": lines_manifests.manifests,
 }
 
 
