@@ -51,6 +51,7 @@ class Document:
     above: int = 0
     _values: dict[int, Any] = field(default_factory=dict)
     _nodes: list[yaml.Node] = field(default_factory=list)  # keeps what ``_values`` knows by identity alive
+    _counts: dict[int, int] | None = None  # of the places that use each collection
 
     def node(self, path: Path) -> yaml.Node | None:
         """The node at a path; ``None`` where there is none. Merge keys are looked through."""
@@ -112,7 +113,11 @@ class Document:
 
     def aliased(self, path: Path) -> int | None:
         """The line of the anchor where a value on the way to ``path`` is shared with another place; else ``None``."""
-        counts = self._uses()
+        if self._counts is None:
+            self._counts = self._uses()
+        counts = self._counts
+        if not counts:
+            return None
         node: yaml.Node | None = self.root
         for length in range(len(path) + 1):
             node = self.node(path[:length])

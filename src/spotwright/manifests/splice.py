@@ -88,7 +88,7 @@ def _into_mapping(document: Document, edit: Edit) -> Splice:
     neighbour = _uncommented(document, [key_node for key_node, _ in parent.value])
     column = neighbour.start_mark.column
     lines = block({key: edit.value}, column)
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = _newline(text, neighbour.start_mark.index)
     return Splice(neighbour.start_mark.index, newline.join(lines).lstrip(" ") + newline + " " * column)
 
 
@@ -98,11 +98,24 @@ def _uncommented(document: Document, keys: Sequence[yaml.Node]) -> yaml.Node:
     The second key comes before the first: a container's ``name`` is read at the beginning.
     """
     for key in [*keys[1:], keys[0]]:
-        line_start = document.text.rfind("\n", 0, key.start_mark.index) + 1
-        before = document.text[:line_start].rstrip("\r\n").rpartition("\n")[2].strip()
-        if not before.startswith("#"):
+        if not _line_above(document.text, key.start_mark.index).startswith("#"):
             return key
     return keys[0]
+
+
+def _line_above(text: str, position: int) -> str:
+    """The last line above a position that has anything in it."""
+    end = text.rfind("\n", 0, position)
+    while end > 0 and text[end - 1] in "\r\n":
+        end -= 1
+    return text[text.rfind("\n", 0, max(end, 0)) + 1 : max(end, 0)].strip()
+
+
+def _newline(text: str, position: int) -> str:
+    """How lines end around a position."""
+    end = text.find("\n", position)
+    end = end if end >= 0 else text.rfind("\n", 0, position)
+    return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
 
 
 def _into_list(document: Document, edit: Edit) -> Splice:
@@ -113,19 +126,18 @@ def _into_list(document: Document, edit: Edit) -> Splice:
         items = ", ".join(flow(item) for item in edit.value)
         return Splice(at, f"{items}, " if node.value else items)
     column = node.start_mark.column
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = _newline(text, node.start_mark.index)
     lines = block(edit.value, column)
     return Splice(node.start_mark.index, newline.join(lines).lstrip(" ") + newline + " " * column)
 
 
 def _behind(document: Document, edit: Edit) -> Splice:
     """A document behind the last one, in the style of the first."""
-    before = document.text[: document.end]
-    newline = "\r\n" if "\r\n" in before else "\n"
+    newline = _newline(document.text, document.start)
     first = _existing(document, (0,))
     if isinstance(first, yaml.CollectionNode) and first.flow_style:
         return Splice(document.end, f"{newline}--- {flow(edit.value)}")
-    lead = "" if before.endswith("\n") else newline
+    lead = "" if document.text[: document.end].endswith("\n") else newline
     return Splice(document.end, lead + newline.join(["---", *block(edit.value, 0), ""]))
 
 
