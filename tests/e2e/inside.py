@@ -22,9 +22,12 @@ __all__ = [
     "note",
     "progress",
     "raise_file",
+    "say",
     "the_time_of",
     "until",
+    "until_noticed",
     "when_told",
+    "work_and_hold",
 ]
 
 PLAYGROUND = Path(os.environ.get("PLAYGROUND", "."))
@@ -42,6 +45,12 @@ def note(what: str, **facts: Any) -> None:
     ledger = os.open(PLAYGROUND / "ledger", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.write(ledger, (json.dumps({**line, "at": time.monotonic(), **facts}) + "\n").encode())
     os.close(ledger)
+
+
+def say(text: str) -> None:
+    """Print a line."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 @contextlib.contextmanager

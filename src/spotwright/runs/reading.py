@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +114,7 @@ def _logs_of(folder: RunFolder, task: TaskState) -> Iterator[tuple[float, Attemp
 
 def follow(folder: RunFolder, task: str | None, attempt: int | None) -> Iterator[tuple[AttemptLog, str]]:
     """Pieces of the logs as they are written, until the run (or the attempt) has ended."""
-    shown: dict[tuple[str, int], int] = {}
+    readers: defaultdict[tuple[str, int], _Reader] = defaultdict(_Reader)
     while True:
         driven = is_driven(folder)
         state = read_state(folder)
@@ -122,25 +124,33 @@ def follow(folder: RunFolder, task: str | None, attempt: int | None) -> Iterator
             if not driven:
                 raise
             current = []
-        for log in current:
-            yield from _new_text(log, shown)
         over = state.status is not RunStatus.RUNNING or not driven
+        for log in current:
+            text = readers[log.task, log.attempt].read(log.path, ended=over or log.ended)
+            if text:
+                yield log, text
         if over or (attempt is not None and current and current[0].ended):
             return
         time.sleep(_POLL)
 
 
-def _new_text(log: AttemptLog, shown: dict[tuple[str, int], int]) -> Iterator[tuple[AttemptLog, str]]:
-    key = (log.task, log.attempt)
-    try:
-        with log.path.open("rb") as file:
-            file.seek(shown.get(key, 0))
-            data = file.read()
-    except FileNotFoundError:
-        return
-    if data:
-        shown[key] = shown.get(key, 0) + len(data)
-        yield log, data.decode("utf-8", "replace")
+class _Reader:
+    """Reads a log on from where it was. Bytes of a letter that is not complete yet wait for the others."""
+
+    def __init__(self) -> None:
+        self._position = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def read(self, path: Path, *, ended: bool) -> str:
+        """What is new; ``ended`` says that nothing more will come."""
+        try:
+            with path.open("rb") as file:
+                file.seek(self._position)
+                data = file.read()
+        except FileNotFoundError:
+            return ""
+        self._position += len(data)
+        return self._decoder.decode(data, final=ended)
 
 
 def cancel(folder: RunFolder, timeout: float = 60.0) -> RunState:

@@ -1,0 +1,124 @@
+"""``logs``: of every attempt, also those whose node was taken; live with ``--follow``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.e2e.building import Of, step
+from tests.e2e.inside import attempt, raise_file, say, until, work_and_hold
+from tests.e2e.project import AT_WORK, Project, eventually
+
+
+def prints(number: int) -> int:
+    say(f"attempt {attempt()} of {number}")
+    if attempt() == 1:
+        work_and_hold()
+    return number + 1
+
+
+def prints_in_steps(number: int) -> int:
+    say("first")
+    raise_file("first")
+    until("go on")
+    say("sec\u00f6nd")
+    return number
+
+
+def writes_half_a_letter(number: int) -> int:
+    sys.stdout.buffer.write(b"a" + "\u00f6".encode()[:1])
+    sys.stdout.flush()
+    raise_file("first")
+    until("go on")
+    sys.stdout.buffer.write("\u00f6".encode()[1:] + b"\n")
+    return number
+
+
+def test_the_logs_of_dead_attempts_are_kept(project: Project) -> None:
+    project.config(AT_WORK.format(notice="0s", grace="1s"))
+    steps = {"one": step(prints, {"number": 1}), "two": step(prints, {"number": Of("one")})}
+    assert project.run(project.pipeline(steps)).code == 0
+    assert project.spotwright("logs", "r", "one", "1").out == "attempt 1 of 1\n"
+    assert project.spotwright("logs", "r", "one").out == (
+        "==> one attempt 1 <==\nattempt 1 of 1\n==> one attempt 2 <==\nattempt 2 of 1\n"
+    )
+    assert project.spotwright("logs", "r").out.count("==>") == 4
+
+
+def test_follow_shows_what_is_written_while_it_is_written_and_ends_with_the_run(project: Project) -> None:
+    under = project.start("run", str(project.pipeline({"it": step(prints_in_steps, {"number": 1})})), "--name", "r")
+    eventually((project.playground / "first").exists)
+    follower = project.start("logs", "r", "it", "--follow")
+    eventually(lambda: "first" in follower.out.read_text())
+    project.raise_file("go on")
+    assert follower.wait().out == "==> it attempt 1 <==\nfirst\nsec\u00f6nd\n"
+    assert under.wait().code == 0
+
+
+def test_follow_waits_for_the_bytes_of_a_letter(project: Project) -> None:
+    under = project.start(
+        "run", str(project.pipeline({"it": step(writes_half_a_letter, {"number": 1})})), "--name", "r"
+    )
+    eventually((project.playground / "first").exists)
+    follower = project.start("logs", "r", "it", "1", "--follow")
+    eventually(lambda: "a" in follower.out.read_text(errors="replace"))
+    project.raise_file("go on")
+    assert follower.wait().out == "a\u00f6\n"
+    assert under.wait().code == 0
+
+
+def test_follow_of_a_run_that_has_ended_is_its_logs(project: Project) -> None:
+    assert project.run(project.pipeline({"it": step(prints_quickly, {"number": 1})})).code == 0
+    assert project.spotwright("logs", "r", "it", "1", "--follow").out == "hello\n"
+
+
+def prints_quickly(number: int) -> int:
+    say("hello")
+    return number
+
+
+def test_follow_ends_when_the_engine_is_killed(project: Project) -> None:
+    under = project.start("run", str(project.pipeline({"it": step(prints_in_steps, {"number": 1})})), "--name", "r")
+    eventually((project.playground / "first").exists)
+    follower = project.start("logs", "r", "--follow")
+    eventually(lambda: "first" in follower.out.read_text())
+    under.kill()
+    assert follower.wait().code == 0
+    assert project.spotwright("cancel", "r").code == 0
+
+
+def test_a_reader_that_goes_away_stops_nobody(project: Project) -> None:
+    """As in ``spotwright run ... | head -1``: the run goes on to its end."""
+    pipeline = project.pipeline({"it": step(prints_in_steps, {"number": 1})})
+    command = [sys.executable, "-m", "spotwright", "run", str(pipeline), "--name", "r"]
+    with subprocess.Popen(
+        command, cwd=project.folder, env=project.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as under:
+        assert under.stdout is not None
+        assert under.stderr is not None
+        assert under.stdout.readline()
+        under.stdout.close()
+        eventually((project.playground / "first").exists)
+        project.raise_file("go on")
+        said = under.stderr.read()
+    assert b"Traceback" not in said
+    assert project.show()["status"] == "succeeded"
+
+
+def test_a_reader_of_logs_that_goes_away_is_no_error(project: Project) -> None:
+    assert project.run(project.pipeline({"it": step(prints_a_lot, {"number": 1})})).code == 0
+    command = [sys.executable, "-m", "spotwright", "logs", "r", "it", "1"]
+    with subprocess.Popen(
+        command, cwd=project.folder, env=project.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as under:
+        assert under.stdout is not None
+        assert under.stderr is not None
+        under.stdout.readline()
+        under.stdout.close()
+        assert under.stderr.read() == b""
+
+
+def prints_a_lot(number: int) -> int:
+    for _ in range(20000):
+        say("a line of some length")
+    return number
