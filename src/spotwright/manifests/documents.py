@@ -16,7 +16,7 @@ import yaml
 
 from spotwright.errors import InputError
 
-__all__ = ["MISSING", "Document", "ManifestError", "Path", "parse", "show"]
+__all__ = ["MISSING", "Document", "ManifestError", "Path", "no_garbage_collection", "parse", "show"]
 
 Path: TypeAlias = tuple[str | int, ...]
 """Where a value stands: ``("spec", "template", "spec", "containers", 0)``."""
@@ -204,7 +204,7 @@ def parse(text: str, file: str, above: int = 0) -> list[Document]:
     """
     text = text.removeprefix("\ufeff")
     documents: list[Document] = []
-    with _no_garbage_collection():
+    with no_garbage_collection():
         loader = _LOADER(text)
         try:
             while loader.check_node():
@@ -254,7 +254,7 @@ def show(path: Path) -> str:
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """Parsing makes many nodes and no garbage: the collector would only look at all of them again and again."""
     was = gc.isenabled()
     gc.disable()

@@ -196,7 +196,7 @@ def value_at(value: Any, path: Path, default: Any = None) -> Any:
         if isinstance(value, list):
             found = isinstance(step, int) and 0 <= step < len(value)
         else:
-            found = isinstance(value, Mapping) and step in value
+            found = isinstance(value, dict) and step in value
         if not found:
             return default
         value = value[step]

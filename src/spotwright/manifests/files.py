@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from spotwright.config import Config
 from spotwright.manifests.context import Context, Finding, Level, Options, RoleReport, name_of
-from spotwright.manifests.documents import MISSING, Document, Path, parse
+from spotwright.manifests.documents import MISSING, Document, Path, no_garbage_collection, parse
 from spotwright.manifests.edits import Editor
 from spotwright.manifests.kinds import Place, find_kind
 from spotwright.manifests.kinds.unknown import place_at
@@ -26,7 +26,7 @@ __all__ = ["Placement", "References", "place_text", "unplace_text"]
 _MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _WHOLE = re.compile(r"^%|^pipelineInfo:|\bpipelineInfo\b", re.MULTILINE)
 _BOM = "\ufeff"
-_MARK = "spotwright"  # stands in every file with a record
+_MARK = "spotwright"  # stands in every document with a record
 
 
 @dataclass(slots=True)
@@ -63,6 +63,7 @@ class References:
         return [document for document in self.documents if document.get(("kind",), None) == kind]
 
 
+@no_garbage_collection()
 def place_text(
     text: str, file: str, config: Config, references: References | None = None, options: Options | None = None
 ) -> Placement:
@@ -218,6 +219,7 @@ def _objects(document: Document) -> Iterator[Path]:
         yield ()
 
 
+@no_garbage_collection()
 def unplace_text(text: str, file: str) -> Placement:
     """Take out of a file what was placed; the same bytes where nobody touched it since, else an equal document, and said."""
     result = Placement(text)
@@ -230,6 +232,8 @@ def unplace_text(text: str, file: str) -> Placement:
 
     result.text = bom + "".join(
         _change(piece, list(units(parse(piece, file, above))), unplace_one, last_first=True)
+        if _MARK in piece
+        else piece
         for above, piece in _pieces(body)
     )
     return result
