@@ -11,11 +11,11 @@ import gc
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from spotwright.engine.events import Event
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import AttemptState, NodeState, RunState, RunStatus, TaskState, TaskStatus
+from spotwright.engine.tasks import add_tasks, fail, make_ready, open_pipeline, succeed
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 
@@ -124,7 +124,7 @@ def _reset(state: RunState, event: Event) -> None:
     state.holding, state.freed = {}, {}
     state.cancelling, state.status, state.finished_at, state.why = False, RunStatus.RUNNING, None, ""
     if state.unfolded:
-        state.unfinished = _add_tasks(state, "", counting)
+        state.unfinished = add_tasks(state, "", counting)
 
 
 def _close_for_reset(task: TaskState, at: float) -> None:
@@ -146,100 +146,26 @@ def _unfolded(state: RunState, event: Event) -> None:
     scope = event.task
     if not scope:
         state.unfolded = True
-        state.unfinished = _add_tasks(state, "", {})
+        state.unfinished = add_tasks(state, "", {})
         return
     state.todo.pop(scope, None)
-    _open(state, state.tasks[scope], {})
-
-
-def _open(state: RunState, task: TaskState, counting: Mapping[str, TaskState]) -> None:
-    """Make the tasks of a pipeline known. It needs a decision at once where all of them have succeeded already."""
-    task.status = TaskStatus.OPEN
-    task.open_tasks = _add_tasks(state, task.path, counting)
-    if task.open_tasks == 0:
-        state.todo[task.path] = None
-
-
-def _add_tasks(state: RunState, scope: str, counting: Mapping[str, TaskState]) -> int:
-    """Add the tasks of a pipeline; the number of those that have not succeeded. ``counting``: what an earlier try came to.
-
-    Attempts of an earlier try stay with the task whatever becomes of it: their numbers, logs and costs go on. Its success
-    counts only where that of every task before it does, so what follows a task that runs again runs again too.
-    """
-    unfinished = 0
-    for planned in state.plan.unfold(scope):
-        task = state.tasks[planned.path] = TaskState(planned.path, scope, planned, missing=len(planned.spec.after))
-        for name in planned.spec.after:
-            upstream = state.tasks[f"{scope}/{name}" if scope else name]
-            upstream.consumers.append(task)
-            task.missing -= upstream.status is TaskStatus.SUCCEEDED
-        retired, before = state.retired.pop(planned.path, None), counting.get(planned.path)
-        if retired is not None:
-            task.attempts = retired.attempts
-        if before is not None and not task.missing:
-            _carry_over(state, task, before, counting)
-        if task.status is TaskStatus.WAITING and not task.missing:
-            _make_ready(state, task)
-        unfinished += task.status is not TaskStatus.SUCCEEDED
-    return unfinished
-
-
-def _carry_over(state: RunState, task: TaskState, before: TaskState, counting: Mapping[str, TaskState]) -> None:
-    if task.plan.spec.dag is not None and before.status in (TaskStatus.OPEN, TaskStatus.SUCCEEDED):
-        _open(state, task, counting)
-        if task.open_tasks:
-            return
-    if before.status is TaskStatus.SUCCEEDED:
-        task.status, task.cached_from = before.status, before.cached_from
-        task.parameters, task.artifacts = before.parameters, before.artifacts
-        state.todo.pop(task.path, None)
-
-
-def _make_ready(state: RunState, task: TaskState) -> None:
-    """The task may start; after a failure nothing new does, so there is nothing to decide about it."""
-    task.status = TaskStatus.READY
-    if not state.failed:
-        state.todo[task.path] = None
-
-
-def _succeed(state: RunState, task: TaskState, data: Mapping[str, Any]) -> None:
-    task.status, task.why = TaskStatus.SUCCEEDED, ""
-    task.parameters, task.artifacts = data.get("parameters", {}), data.get("artifacts", {})
-    state.todo.pop(task.path, None)
-    for consumer in task.consumers:
-        consumer.missing -= 1
-        if consumer.missing == 0 and consumer.status is TaskStatus.WAITING:
-            _make_ready(state, consumer)
-    if not task.scope:
-        state.unfinished -= 1
-        return
-    parent = state.tasks[task.scope]
-    parent.open_tasks -= 1
-    if parent.open_tasks == 0:
-        state.todo[parent.path] = None
-
-
-def _fail(state: RunState, task: TaskState, why: str) -> None:
-    task.status, task.why = TaskStatus.FAILED, why
-    if not state.failed:
-        state.todo = {path: None for path in state.todo if state.tasks[path].status is not TaskStatus.READY}
-    state.failed.append(task.path)
+    open_pipeline(state, state.tasks[scope], {})
 
 
 def _cached(state: RunState, event: Event) -> None:
     task = state.tasks[event.task]
     task.cached_from = (event.data["run"], event.data["task"])
-    _succeed(state, task, event.data)
+    succeed(state, task, event.data)
 
 
 def _completed(state: RunState, event: Event) -> None:
-    _succeed(state, state.tasks[event.task], event.data)
+    succeed(state, state.tasks[event.task], event.data)
 
 
 def _failed(state: RunState, event: Event) -> None:
     task = state.tasks[event.task]
     state.todo.pop(task.path, None)
-    _fail(state, task, event.data["why"])
+    fail(state, task, event.data["why"])
 
 
 # Attempts
@@ -341,21 +267,21 @@ def _decided(state: RunState, event: Event) -> None:
 
 
 def _follow_succeed(state: RunState, task: TaskState, _event: Event) -> None:
-    _succeed(state, task, task.last.ended or {})
+    succeed(state, task, task.last.ended or {})
 
 
 def _follow_retry(state: RunState, task: TaskState, event: Event) -> None:
     task.next_rung = event.data["rung"]
     task.due = event.data.get("due")
     if task.due is None:
-        _make_ready(state, task)
+        make_ready(state, task)
         return
     task.status = TaskStatus.BACKOFF
     heapq.heappush(state.timers, (task.due, task.path))
 
 
 def _follow_fail(state: RunState, task: TaskState, event: Event) -> None:
-    _fail(state, task, event.data["next"])
+    fail(state, task, event.data["next"])
 
 
 def _follow_cancel(state: RunState, task: TaskState, event: Event) -> None:
@@ -363,7 +289,7 @@ def _follow_cancel(state: RunState, task: TaskState, event: Event) -> None:
         task.status = TaskStatus.CANCELLED
         task.why = event.data["next"]
     else:  # the engine was told to stop, or another task failed: this one starts again when the run is resumed
-        _make_ready(state, task)
+        make_ready(state, task)
 
 
 def _halt(state: RunState, event: Event) -> None:
