@@ -15,6 +15,7 @@ from pathlib import Path
 
 from spotwright import local
 
+count, result = int(sys.argv[1]), Path(sys.argv[2])
 package = types.ModuleType("_spotwright_local")
 package.__path__ = list(local.__path__)
 sys.modules["_spotwright_local"] = package
@@ -25,7 +26,6 @@ taskmain.warm_up()
 gc.collect()
 gc.freeze()
 gc.disable()
-count = int(sys.argv[1])
 moments = [time.perf_counter()]
 for _ in range(count):
     pid = os.fork()
@@ -34,4 +34,4 @@ for _ in range(count):
     os.waitpid(pid, 0)
     moments.append(time.perf_counter())
 step = statistics.median(later - earlier for earlier, later in pairwise(moments))
-Path(sys.argv[2]).write_text(json.dumps({"step": step, "rate": count / (moments[-1] - moments[0])}))
+result.write_text(json.dumps({"step": step, "rate": count / (moments[-1] - moments[0])}))

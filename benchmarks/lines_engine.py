@@ -83,7 +83,7 @@ def fold(bench: Bench) -> Iterator[Row]:
         raise BenchmarkError(f"the journal holds only {made['events']} events")
     command = [sys.executable, HERE / "fold.py", made["folder"], "RESULT"]
     seconds = [bench.run(command).result["seconds"] for _ in range(bench.times(7, 3))]
-    yield Row("fold", f"{made['events']:,} events read and folded", seconds, "s", Judged.VALUE, 0.6)
+    yield Row("fold", f"{made['events']:,} events read and folded", seconds, "s", Judged.VALUE, 0.6, best=True)
 
 
 def idle(bench: Bench) -> Iterator[Row]:

@@ -1,7 +1,8 @@
 """``make bench``: speed and size of this checkout, beside ``kfp.local`` in the same run; exit code 1 if a target is missed.
 
-Every figure is a median of several runs (the smallest, for the start of programs), with the smallest and the largest beside
-it. ``kfp.local`` and ours take turns, so that a machine whose speed wanders is fair to both.
+Every figure is a median of several runs, with the smallest and the largest beside it; the smallest itself for the start of
+programs and for the fold, where whatever else the machine does can only add. ``kfp.local`` and ours take turns, so that a
+machine whose speed wanders is fair to both.
 """
 
 from __future__ import annotations
