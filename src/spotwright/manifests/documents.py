@@ -27,6 +27,7 @@ MISSING: Any = object()
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _MERGE = "tag:yaml.org,2002:merge"
 _TAG = "tag:yaml.org,2002:"
+_STRING = f"{_TAG}str"
 _MAX_DEPTH = 200
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 
@@ -161,22 +162,23 @@ class Document:
                 raise self._at(key, f"the key {key.value!r} stands here and on line {self._line(own[key.value][0])}")
             own[key.value] = (key, value)
         self._nodes.append(node)
-        self._values[-id(node)] = entries = {**merged, **own}
+        self._values[-id(node)] = entries = {**merged, **own} if merged else own
         return entries
 
     def _value(self, node: yaml.Node, depth: int) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return node.value if node.tag == _STRING else self._scalar(node)
         known = self._values.get(id(node), MISSING)
         if known is not MISSING:
             return known
         if depth > _MAX_DEPTH:
             raise self._at(node, f"nested deeper than {_MAX_DEPTH} levels")
+        inside = depth + 1
         value: Any
         if isinstance(node, yaml.MappingNode):
-            value = {key: self._value(child, depth + 1) for key, (_, child) in self._entries(node).items()}
-        elif isinstance(node, yaml.SequenceNode):
-            value = [self._value(child, depth + 1) for child in node.value]
+            value = {key: self._value(child, inside) for key, (_, child) in self._entries(node).items()}
         else:
-            value = self._scalar(node)
+            value = [self._value(child, inside) for child in node.value]
         self._nodes.append(node)
         self._values[id(node)] = value
         return value
