@@ -1,0 +1,52 @@
+"""What starting costs and what is public: nothing heavy is imported before it is needed, and names change on purpose only."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import spotwright
+from spotwright.runs.api import Run
+
+HEAVY = {"kfp", "google", "rich", "asyncio", "yaml", "sqlite3", "numpy", "pandas", "kubernetes"}
+HELP = "sys.argv = ['spotwright', *{command}]\nfrom spotwright.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
+
+
+def imported(code: str) -> set[str]:
+    """The top-level names of the modules that are there after this code."""
+    script = f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in json.loads(done.stderr.splitlines()[-1])}
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    assert imported("import spotwright") & (HEAVY | {"click", "subprocess"}) == set()
+
+
+@pytest.mark.parametrize("command", [["--help"], ["--version"], []])
+def test_help_imports_nothing_heavy(command: list[str]) -> None:
+    assert imported(HELP.format(command=command)) & HEAVY == set()
+
+
+@pytest.mark.parametrize("command", [["run", "--help"], ["resume", "--help"], ["show", "--help"]])
+def test_the_help_of_a_command_does_without_the_sdk(command: list[str]) -> None:
+    assert imported(HELP.format(command=command)) & {"kfp", "google", "rich", "numpy"} == set()
+
+
+def test_the_public_names_of_the_package() -> None:
+    pinned = {"Run", "SpotwrightError", "defaults", "never", "open_run", "prefer", "require", "run"}
+    assert pinned <= set(spotwright.__all__)
+    assert all(getattr(spotwright, name) is not None for name in spotwright.__all__)
+
+
+def test_the_public_names_of_a_run() -> None:
+    public = {name for name in vars(Run) if not name.startswith("_")}
+    assert public == {"account", "cancel", "logs", "name", "outputs", "report", "resume", "status", "tasks", "wait"}
+
+
+def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        spotwright.nonsense  # noqa: B018 (looking it up is the test)

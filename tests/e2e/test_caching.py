@@ -1,0 +1,112 @@
+"""Results of earlier runs: used as KFP uses them, said, and never where the user or the run's purpose is against it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.e2e.building import Of, Step, step
+from tests.e2e.inside import alone, say
+from tests.e2e.project import Project
+
+if TYPE_CHECKING:
+    from kfp import dsl
+
+
+def adds_one(number: int) -> int:
+    with alone():
+        say(f"adding to {number}")
+        return number + 1
+
+
+def adds_ten(number: int) -> int:
+    with alone():
+        return number + 10
+
+
+def writes(number: int, made: dsl.Output[dsl.Dataset]) -> None:
+    with alone():
+        Path(made.path).write_text(str(number))
+
+
+def reads(made: dsl.Input[dsl.Dataset]) -> str:
+    with alone():
+        return Path(made.path).read_text()
+
+
+def fails(number: int) -> int:
+    with alone():
+        raise ValueError(number)
+
+
+def chain(project: Project, **steps: Step) -> Path:
+    defaults = {"one": step(adds_one, {"number": 1}), "two": step(adds_one, {"number": Of("one")})}
+    return project.pipeline({**defaults, **steps})
+
+
+def starts(project: Project) -> list[str]:
+    return [line["task"] for line in project.ledger("start")]
+
+
+def test_a_second_run_uses_the_results_of_the_first_and_says_so(project: Project) -> None:
+    assert project.run(chain(project), name="first").code == 0
+    done = project.run(chain(project), name="second")
+    assert done.code == 0
+    assert starts(project) == ["one", "two"]
+    assert "one: does not run, the result from run first is used" in done.out
+    shown = project.show("second")
+    assert shown["outputs"]["two.Output"]["value"] == 3
+    assert shown["tasks"]["two"]["cached_from"] == {"run": "first", "task": "two"}
+    assert shown["tasks"]["two"]["attempts"] == []
+
+
+def test_the_logs_of_a_cached_task_are_those_of_the_attempt_that_made_the_result(project: Project) -> None:
+    assert project.run(chain(project), name="first").code == 0
+    assert project.run(chain(project), name="second").code == 0
+    assert project.spotwright("logs", "second", "one").out == "==> one attempt 1 <==\nadding to 1\n"
+
+
+@pytest.mark.parametrize("options", [["--no-cache"], ["--cache", "off"], ["--taken-every", "1h"]])
+def test_a_run_that_is_there_to_be_run_uses_none(project: Project, options: list[str]) -> None:
+    assert project.run(chain(project), name="first").code == 0
+    assert project.run(chain(project), *options, name="second").code == 0
+    assert starts(project) == ["one", "two"] * 2
+
+
+def test_a_run_whose_nodes_are_taken_uses_them_where_it_is_told_to(project: Project) -> None:
+    assert project.run(chain(project), name="first").code == 0
+    assert project.run(chain(project), "--taken-every", "1h", "--cache", "on", name="second").code == 0
+    assert starts(project) == ["one", "two"]
+
+
+def test_a_task_that_is_not_to_be_cached_runs(project: Project) -> None:
+    path = chain(project, one=step(adds_one, {"number": 1}, cached=False))
+    for name in ("first", "second"):
+        assert project.run(path, name=name).code == 0
+    assert starts(project) == ["one", "two", "one"]  # what follows it was given the same value
+
+
+@pytest.mark.parametrize("other", [step(adds_ten, {"number": 1}), step(adds_one, {"number": 5})])
+def test_other_code_or_other_inputs_run(project: Project, other: Step) -> None:
+    assert project.run(chain(project), name="first").code == 0
+    assert project.run(chain(project, one=other), name="second").code == 0
+    assert starts(project) == ["one", "two", "one", "two"]
+
+
+def test_a_failure_is_no_result(project: Project) -> None:
+    for name in ("first", "second"):
+        assert project.run(project.pipeline({"it": step(fails, {"number": 1})}), name=name).code == 1
+    assert starts(project) == ["it", "it"]
+
+
+def test_a_result_whose_files_are_gone_is_made_again(project: Project) -> None:
+    path = project.pipeline(
+        {"writes": step(writes, {"number": 7}), "reads": step(reads, {"made": Of("writes", "made")})}
+    )
+    assert project.run(path, name="first").code == 0
+    shutil.rmtree(project.state / "runs" / "first")
+    assert project.run(path, name="second").code == 0
+    assert project.show("second")["outputs"]["reads.Output"]["value"] == "7"
+    assert starts(project).count("writes") == 2

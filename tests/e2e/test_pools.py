@@ -1,0 +1,135 @@
+"""Where attempts land and how many at once: room of nodes and pools, GPUs, reuse of nodes, fallback, and an idle engine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.building import Of, step
+from tests.e2e.inside import alone, attempt, hold, note, raise_file, until, work_and_hold
+from tests.e2e.project import AT_WORK, Project, eventually
+
+ONE_EACH = """
+pools:
+  spot: {{capacity: spot, max_nodes: {nodes}, node: {{cpu: {cpu}, nvidia.com/gpu: 1}}, simulate: {{boot: 0s}}}}
+policy:
+  default: {{spot: require, pending_timeout: 1h}}
+"""
+ONE_CPU = {"cpuRequest": 1, "resourceCpuRequest": "1"}
+ONE_GPU = {"accelerator": {"resourceType": "nvidia.com/gpu", "resourceCount": "1"}}
+IDLE_FOR = 1.5  # seconds of wall time that are looked at
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def takes_a_while(number: int) -> int:
+    with alone():
+        for _ in range(20):
+            note("tick", number=number)
+            time.sleep(0.005)
+        return number
+
+
+def meets_the_others(number: int) -> int:
+    """Ends only where all three run at once."""
+    raise_file(f"here-{number}")
+    for other in range(3):
+        until(f"here-{other}")
+    return number
+
+
+def holds(number: int) -> int:
+    raise_file("holding")
+    hold()
+
+
+def interrupted_on_spot(number: int) -> int:
+    if attempt() <= 2:
+        work_and_hold()
+    return number
+
+
+def adds_one(number: int) -> int:
+    return number + 1
+
+
+def intervals(project: Project) -> list[tuple[float, float, str]]:
+    """When each attempt had its node, as the journal has it, and which node that was."""
+    attempts = [each for task in project.show()["tasks"].values() for each in task["attempts"]]
+    return sorted((each["bound_at"], each["ended_at"], each["node"]) for each in attempts)
+
+
+def most_at_once(project: Project) -> int:
+    moments = sorted(
+        [(end, -1) for _, end, _ in intervals(project)] + [(begin, 1) for begin, _, _ in intervals(project)]
+    )
+    most = now = 0
+    for _, change in moments:
+        now += change
+        most = max(most, now)
+    return most
+
+
+def beside(count: int, function: Any, **said: Any) -> dict[str, Any]:
+    return {f"t{number}": step(function, {"number": number}, **said) for number in range(count)}
+
+
+@pytest.mark.parametrize(("nodes", "cpu", "room"), [(1, 1, 1), (2, 1, 2), (1, 3, 3)])
+def test_no_more_run_at_once_than_there_is_room_for(project: Project, nodes: int, cpu: int, room: int) -> None:
+    project.config(ONE_EACH.format(nodes=nodes, cpu=cpu))
+    assert project.run(project.pipeline(beside(5, takes_a_while, resources=ONE_CPU))).code == 0
+    assert most_at_once(project) <= room
+    assert len({node for _, _, node in intervals(project)}) <= nodes
+
+
+def test_independent_tasks_run_at_the_same_time_where_there_is_room(project: Project) -> None:
+    project.config(ONE_EACH.format(nodes=3, cpu=1))
+    assert project.run(project.pipeline(beside(3, meets_the_others, resources=ONE_CPU))).code == 0
+    assert most_at_once(project) == 3
+
+
+def test_a_gpu_is_given_to_one_attempt_at_a_time(project: Project) -> None:
+    project.config(ONE_EACH.format(nodes=1, cpu=8))
+    assert project.run(project.pipeline(beside(3, takes_a_while, resources=ONE_GPU))).code == 0
+    for (_, end, _), (begin, _, _) in pairwise(intervals(project)):
+        assert end <= begin
+
+
+def test_a_node_is_used_again(project: Project) -> None:
+    steps = {"one": step(adds_one, {"number": 1}), "two": step(adds_one, {"number": Of("one")})}
+    assert project.run(project.pipeline(steps)).code == 0
+    assert len(project.show()["nodes"]) == 1
+
+
+def test_after_so_many_interruptions_a_task_goes_to_on_demand(project: Project) -> None:
+    project.config(AT_WORK.format(notice="0s", grace="1s").replace("fall_back_after: 1", "fall_back_after: 2"))
+    assert project.run(project.pipeline({"it": step(interrupted_on_spot, {"number": 1})})).code == 0
+    attempts = project.show()["tasks"]["it"]["attempts"]
+    assert [(each["pool"], each["cause"]) for each in attempts] == [
+        ("spot", "interrupted"),
+        ("spot", "interrupted"),
+        ("od", "succeeded"),
+    ]
+
+
+def used(pid: int) -> int:
+    """The processor time that a process has used, in clock ticks."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_an_idle_engine_and_all_that_works_for_it_use_no_cpu(project: Project) -> None:
+    under = project.start("run", str(project.pipeline({"it": step(holds, {"number": 1})})), "--name", "r")
+    eventually((project.playground / "holding").exists)
+    eventually(lambda: "bound" in project.kinds())
+    before = {pid: used(pid) for pid in project.processes()}
+    with pytest.raises(subprocess.TimeoutExpired):
+        under.process.wait(IDLE_FOR)
+    spent = sum(used(pid) - ticks for pid, ticks in before.items())
+    assert spent / TICKS < 0.1 * IDLE_FOR
+    assert project.spotwright("cancel", "r").code == 0
+    under.wait()
