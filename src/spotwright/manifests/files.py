@@ -43,24 +43,25 @@ class References:
     """What documents may refer to: those of the same input, then those of ``--with``."""
 
     documents: list[Document] = field(default_factory=list)
+    _kinds: dict[str, list[Document]] | None = None
 
     def find(self, kind: str, name: str, namespace: str | None = None) -> Document | None:
         """The first document of a kind and name; one without a namespace matches any."""
-        for document in self.documents:
+        for document in self.find_all(kind):
             metadata = document.get(("metadata",), {})
-            if (
-                document.get(("kind",), None) != kind
-                or not isinstance(metadata, Mapping)
-                or metadata.get("name") != name
-            ):
+            if not isinstance(metadata, Mapping) or metadata.get("name") != name:
                 continue
             if namespace is None or metadata.get("namespace") in (None, namespace):
                 return document
         return None
 
     def find_all(self, kind: str) -> list[Document]:
-        """Every document of a kind."""
-        return [document for document in self.documents if document.get(("kind",), None) == kind]
+        """Every document of a kind. The documents are looked through once, when something is first looked for."""
+        if self._kinds is None:
+            self._kinds = {}
+            for document in self.documents:
+                self._kinds.setdefault(str(document.get(("kind",), "")), []).append(document)
+        return self._kinds.get(kind, [])
 
 
 @no_garbage_collection()
