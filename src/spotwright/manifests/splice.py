@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import yaml
@@ -27,7 +29,17 @@ _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 def splices(document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splice]]:
     """The changes of the text that the edits mean, by position; those at one position in the order of the edits."""
     pairs = ((edit, change) for edit in edits for change in _changes(document, edit))
-    return sorted(pairs, key=lambda pair: pair[1].at)
+    ordered = sorted(pairs, key=lambda pair: pair[1].at)
+    for index, ((edit, change), (later, _)) in enumerate(pairwise(ordered)):
+        if edit.path[:-1] == later.path[:-1] and _is_empty_flow(document, edit):
+            ordered[index] = edit, replace(change, text=f"{change.text}, ")
+    return ordered
+
+
+def _is_empty_flow(document: Document, edit: Edit) -> bool:
+    """Whether a key comes into ``{}``, where only the next one tells that a comma is needed."""
+    parent = document.node(edit.path[:-1])
+    return edit.kind == "add" and isinstance(parent, yaml.MappingNode) and bool(parent.flow_style) and not parent.value
 
 
 def apply(text: str, changes: Sequence[Splice]) -> str:
