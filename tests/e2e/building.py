@@ -99,11 +99,15 @@ def _parameter(kind: str | tuple[str, Any]) -> dict[str, Any]:
 
 
 def _annotations(function: Callable[..., Any]) -> tuple[dict[str, str], str]:
+    """The types of a function's inputs and of what it returns, as they are written; nothing for ``None``."""
     signature = inspect.signature(function)
-    given = {name: str(parameter.annotation) for name, parameter in signature.parameters.items()}
-    return given, "" if signature.return_annotation in {"None", inspect.Signature.empty} else str(
-        signature.return_annotation
-    )
+    given = {name: _written(parameter.annotation) for name, parameter in signature.parameters.items()}
+    returned = signature.return_annotation
+    return given, "" if returned in {None, "None", inspect.Signature.empty} else _written(returned)
+
+
+def _written(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def _component(name: str, each: Step) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
         "arguments": dict(arguments or {}),
         "config": str(Path(config).absolute()) if config is not None else None,
         "seed": seed,
-        "taken_every": parse_duration(taken_every) if taken_every is not None else None,
+        "taken_every": _seconds(taken_every) if taken_every is not None else None,
         "time_scale": time_scale,
         "cache": cache,
         "state": str(Path(state).absolute()),
@@ -168,6 +168,13 @@ def run(  # noqa: PLR0913 (each is an option of its own)
 def open_run(name: str = "last", state: str | Path = DEFAULT_STATE) -> Run:
     """A run that was started before, by name, unique beginning, or ``last``. Raises :class:`UnknownRun`."""
     return Run(reading.find_run(Path(state), name))
+
+
+def _seconds(taken_every: str | float) -> float:
+    try:
+        return parse_duration(taken_every)
+    except ValueError as error:
+        raise InputError(f"taken_every: {error}") from error
 
 
 def _spawn(request: Mapping[str, Any]) -> subprocess.Popen[str]:
@@ -193,17 +200,18 @@ def _listen(process: subprocess.Popen[str], *, until_begun: bool = False) -> str
     """
     name = ""
     try:
-        for line in _pipe(process.stdout):
-            said = json.loads(line)
-            if "error" in said:
-                process.wait()
-                raise {"state": StateError, "pipeline": PipelineError}.get(said["kind"], InputError)(said["error"])
-            if "run" in said:
-                name = str(said["run"])
-                if until_begun:
-                    return name
-            else:
-                print(said["line"])  # noqa: T201 (the user asked to see it)
+        with _pipe(process.stdout) as lines:
+            for line in lines:
+                said = json.loads(line)
+                if "error" in said:
+                    process.wait()
+                    raise {"state": StateError, "pipeline": PipelineError}.get(said["kind"], InputError)(said["error"])
+                if "run" in said:
+                    name = str(said["run"])
+                    if until_begun:
+                        return name
+                else:
+                    print(said["line"])  # noqa: T201 (the user asked to see it)
     except KeyboardInterrupt:
         _stop(process)
         raise

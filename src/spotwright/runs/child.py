@@ -7,6 +7,7 @@ Lines are ``{"run": NAME}`` once the run has begun, ``{"line": TEXT}`` for progr
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,6 +49,9 @@ class _Lines:
             sys.stdout.flush()
         except BrokenPipeError:
             self._open = False
+            nowhere = os.open(os.devnull, os.O_WRONLY)  # what is still buffered goes there when this process ends
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
 
 
 def main() -> int:
