@@ -18,7 +18,7 @@ __all__ = ["Of", "Param", "Step", "document", "step"]
 
 _TYPES = {
     "str": "STRING", "int": "NUMBER_INTEGER", "float": "NUMBER_DOUBLE", "bool": "BOOLEAN",
-    "list": "LIST", "dict": "STRUCT", "list[str]": "LIST", "list[int]": "LIST",
+    "list": "LIST", "dict": "STRUCT", "dict[str, Any]": "STRUCT", "list[str]": "LIST", "list[int]": "LIST",
 }  # fmt: skip
 _COMMAND = (
     'program_path=$(mktemp -d)\n\nprintf "%s" "$0" > "$program_path/ephemeral_component.py"\n'

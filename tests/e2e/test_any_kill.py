@@ -1,7 +1,7 @@
 """For any seed, interruption pattern and kill point, a run's outputs are those of the undisturbed run, each task has succeeded
 exactly once, and budgets hold: real runs, with real kills.
 
-``pytest tests/e2e/test_any_kill.py -m slow`` tries ten times as many. Ten thousand cases on virtual time are in tests/engine.
+``pytest tests/e2e/test_any_kill.py -m many`` tries ten times as many. Ten thousand cases on virtual time are in tests/engine.
 """
 
 from __future__ import annotations
@@ -188,6 +188,7 @@ def test_a_run_that_is_struck_comes_to_the_end_of_the_undisturbed_one(project: P
 
 
 @pytest.mark.slow
+@pytest.mark.many
 @pytest.mark.parametrize("case", range(CASES, MANY))
 def test_so_do_many_more(project: Project, case: int) -> None:
     check(project, case)

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.e2e.building import Of, Param, step
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kfp import dsl
 
 
-def tells() -> dict:
+def tells() -> dict[str, Any]:
     told = {name: value for name, value in os.environ.items() if name.startswith("SPOTWRIGHT_")}
     return {**told, "cwd": str(Path.cwd()), "exists": Path(os.environ["SPOTWRIGHT_CHECKPOINT"]).is_dir()}
 
@@ -33,7 +33,7 @@ def saves() -> int:
     return count + 1
 
 
-def reads_its_notice() -> dict:
+def reads_its_notice() -> dict[str, Any]:
     until_noticed()
     notice = json.loads(Path(os.environ["SPOTWRIGHT_NOTICE_FILE"]).read_text())
     return {**notice, "now": time.time()}
@@ -60,8 +60,14 @@ def writes(number: int, made: dsl.Output[dsl.Dataset]) -> str:
 
 
 def reads(
-    made: dsl.Input[dsl.Dataset], said: str, text: str, ratio: float, is_on: bool, names: list, more: dict
-) -> dict:
+    made: dsl.Input[dsl.Dataset],
+    said: str,
+    text: str,
+    ratio: float,
+    is_on: bool,
+    names: list[str],
+    more: dict[str, Any],
+) -> dict[str, Any]:
     content = Path(made.path).read_text()
     return {
         "made": content, "metadata": made.metadata, "said": said, "text": text, "ratio": ratio, "is_on": is_on,

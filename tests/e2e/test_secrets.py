@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.e2e.building import Of, Param, step
+from tests.e2e.building import Of, Param, Step, step
 from tests.e2e.inside import PLAYGROUND, attempt, hold, note, raise_file, until
 from tests.e2e.project import Done, Project, eventually
 
@@ -35,7 +37,7 @@ def passes_on(token: str) -> str:
     return f"Bearer {token}"
 
 
-def keeps(token: str) -> dict:
+def keeps(token: str) -> dict[str, Any]:
     return {"nested": [token, {token: token}], "length": len(token)}
 
 
@@ -78,9 +80,9 @@ def assert_hidden(project: Project, *done: Done) -> None:
         assert [path for path, content in kept.items() if form.encode() in content] == [], form
 
 
-def run(project: Project, steps: dict[str, object], *arguments: str) -> Done:
+def run(project: Project, steps: Mapping[str, Step], *arguments: str) -> Done:
     given = arguments or ("--arg", "token=@env:TOKEN")
-    return project.run(project.pipeline(steps, {"token": "str"}), *given)  # type: ignore[arg-type]
+    return project.run(project.pipeline(steps, {"token": "str"}), *given)
 
 
 @pytest.mark.parametrize("reference", ["@env:TOKEN", "@file:token"])

@@ -286,7 +286,7 @@ def test_other_documents_of_the_same_stream_are_left_in_their_place() -> None:
     other = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
     placed = place(f"{one_task()}---\n{other}", PREFER)
 
-    assert [list(document)[0] for document in placed.documents[1:]] == ["platforms", "apiVersion"]
+    assert [next(iter(document)) for document in placed.documents[1:]] == ["platforms", "apiVersion"]
 
 
 def test_windows_line_ends_stay_and_are_used() -> None:
