@@ -44,6 +44,8 @@ class Plan:
     _settled: dict[str, Planned] = field(default_factory=dict)
     _planned: dict[str, list[Planned]] = field(default_factory=dict)
     _unfolded: dict[str, list[Planned]] = field(default_factory=dict)
+    _policies: dict[tuple[int, ...], tuple[Policy, list[Layer]]] = field(default_factory=dict)
+    _ladders: dict[tuple[int, int, int], tuple[Work, Ladder]] = field(default_factory=dict)
 
     def unfold(self, scope: str) -> list[Planned]:
         """The tasks of a pipeline by its path (``""``: the root), upstream before downstream, each with its policy.
@@ -128,15 +130,30 @@ class Plan:
 
     def _plan(self, path: str, spec: TaskSpec) -> Planned:
         policy = self._policy(path, spec)
-        work = Work(spec.requests, spec.constraints)
         if spec.dag is not None:
-            return Planned(path, spec, policy, work, Ladder(()))
-        ladder = build(work, policy, self.config.pools)
+            return Planned(path, spec, policy, Work(spec.requests, spec.constraints), Ladder(()))
+        work, ladder = self._ladder(spec, policy)
         if not ladder.rungs and not spec.deferred:
             raise PipelineError(_cannot_run(path, policy, ladder, self.config))
         return Planned(path, spec, policy, work, ladder)
 
+    def _ladder(self, spec: TaskSpec, policy: Policy) -> tuple[Work, Ladder]:
+        """The ladder of a task; equal tasks share what was read of them, and so their ladder."""
+        key = (id(policy), id(spec.requests), id(spec.constraints))
+        if key not in self._ladders:
+            work = Work(spec.requests, spec.constraints)  # keeps alive what the key names; _policies keeps the policy
+            self._ladders[key] = work, build(work, policy, self.config.pools)
+        return self._ladders[key]
+
     def _policy(self, path: str, spec: TaskSpec) -> Policy:
+        """The policy of a task; tasks with the same layers share it."""
+        layers = self._layers(path, spec)
+        key = tuple(map(id, layers))
+        if key not in self._policies:
+            self._policies[key] = self._resolved(path, spec, layers), layers  # they stay alive with the key
+        return self._policies[key][0]
+
+    def _layers(self, path: str, spec: TaskSpec) -> list[Layer]:
         """Precedence of the design: flags > policy.tasks > the pipeline > KFP's own settings > policy.default > built in."""
         default, tasks = self.config.layers_for(path)
         layers = [*default]
@@ -146,6 +163,9 @@ class Plan:
             layers.append(self.pipeline.placed[path])
         if self.flags is not None:
             layers.append(self.flags)
+        return layers
+
+    def _resolved(self, path: str, spec: TaskSpec, layers: list[Layer]) -> Policy:
         policy = meant(resolve(layers, spec.retry))
         problems = check(policy, layers)
         if problems:
