@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "kind", ["argo", "cronjob", "job", "jobset", "katib", "pod", "pytorchjob", "tfjob", "trainjob"]
+    "kind", ["argo", "cronjob", "job", "jobset", "katib", "kfp", "pod", "pytorchjob", "tfjob", "trainjob"]
 )
 def test_what_a_page_shows_is_what_is_printed(kind: str, tmp_path: Path) -> None:
     steps = list(walk(ROOT / "docs" / "kinds" / f"{kind}.md", tmp_path))
