@@ -13,9 +13,10 @@ from tests.manifests.placing import FILE, PREFER, REQUIRE, a_config, found, plac
 from tests.pipelines.builders import component, ir, kubernetes, python_container, task
 
 from spotwright import config
-from spotwright.errors import ConfigError
+from spotwright.errors import ConfigError, InputError
 from spotwright.manifests.documents import ManifestError
 from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.objects import place as place_object
 
 GOLDEN = Path(__file__).parent / "golden"
 POLICY = "{default: {spot: prefer, image_pull_secrets: [acr], timeout: 1h, checkpoint: 'gs://bucket/ckpt'}}"
@@ -336,6 +337,11 @@ def test_a_ladder_that_names_an_unknown_pool_is_refused() -> None:
     platform["spotwright"] = {"deploymentSpec": {"executors": {LABEL: {"policy": '{"ladder":["nowhere"]}'}}}}
     with pytest.raises(ConfigError, match="names the pool 'nowhere', which is not configured"):
         place_text(text_of(ir({"train": task("train")}), platform), FILE, a_config(PREFER))
+
+
+def test_a_pipeline_as_an_object_is_refused_because_it_would_lose_its_second_document() -> None:
+    with pytest.raises(InputError, match="placed in two documents"), pytest.warns(UserWarning):
+        place_object(ir({"train": task("train")}), a_config(PREFER))
 
 
 def test_the_built_in_configuration_is_not_kept_in_the_file() -> None:

@@ -91,7 +91,12 @@ def _like(obj: T, placement: Placement) -> T:
     for finding in placement.findings:
         if finding.level is Level.WARNING:
             warnings.warn(finding.text, stacklevel=3)
-    data = parse(placement.text, _NAME)[0].get(())
+    first, *others = parse(placement.text, _NAME)
+    if others:
+        raise InputError(
+            "a compiled pipeline is placed in two documents, and an object is one: use spotwright compile, or place its file"
+        )
+    data = first.get(())
     made: Any
     if isinstance(obj, dict):
         made = data
