@@ -340,7 +340,7 @@ def test_a_ladder_that_names_an_unknown_pool_is_refused() -> None:
 
 
 def test_a_pipeline_as_an_object_is_refused_because_it_would_lose_its_second_document() -> None:
-    with pytest.raises(InputError, match="placed in two documents"), pytest.warns(UserWarning):
+    with pytest.raises(InputError, match="placed in two documents"), pytest.warns(UserWarning, match="autoscaler"):
         place_object(ir({"train": task("train")}), a_config(PREFER))
 
 
