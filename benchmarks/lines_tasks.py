@@ -84,7 +84,7 @@ def fork(bench: Bench) -> Iterator[Row]:
     """A no-op task beside a bare fork of the same server, one after the other; and how many a second, four at a time."""
     chained, wide = bench.grown(bench.times(200, 50), chain=True), bench.grown(bench.times(2000, 300))
     one, bare, rate, spent, bare_rate = [], [], [], [], []
-    for _ in range(bench.times(3, 2)):
+    for _ in range(bench.times(5, 2)):
         forks = bench.run([sys.executable, HERE / "forks.py", "500", "RESULT"], env={"_KFP_RUNTIME": "true"})
         bare.append(forks.result["step"] * 1000)
         bare_rate.append(forks.result["rate"])
@@ -92,6 +92,16 @@ def fork(bench: Bench) -> Iterator[Row]:
         done = bench.ours(wide).result
         rate.append((done["tasks"] - 1) / done["steady"])
         spent.append(done["spent"] * 1000 / done["tasks"])
-    yield Row("fork", "no-op tasks one after the other: a task", one, "ms", Judged.DIFFERENCE, 12, "bare fork", bare)
+    yield Row(
+        "fork",
+        "no-op tasks one after the other: a task",
+        one,
+        "ms",
+        Judged.DIFFERENCE,
+        12,
+        "bare fork",
+        bare,
+        best=True,
+    )
     yield Row("fork", "no-op tasks, room for 20: sustained rate", rate, "/s", beside="bare fork", theirs=bare_rate)
     yield Row("fork", "no-op tasks, room for 20: the engine's processor time a task", spent, "ms")
