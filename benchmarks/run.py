@@ -1,8 +1,8 @@
 """``make bench``: speed and size of this checkout, beside ``kfp.local`` in the same run; exit code 1 if a target is missed.
 
 Every figure is a median of several runs, with the smallest and the largest beside it; the smallest itself for the start of
-programs, the fold and the step from task to task, where whatever else the machine does can only add. ``kfp.local`` and ours take turns, so that a
-machine whose speed wanders is fair to both.
+programs, the fold and the step from task to task, where whatever else the machine does can only add. ``kfp.local`` and ours
+take turns, so that a machine whose speed wanders is fair to both.
 """
 
 from __future__ import annotations
