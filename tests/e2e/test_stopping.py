@@ -104,6 +104,22 @@ def test_an_attempt_has_time_to_save_when_its_run_is_stopped(project: Project) -
     assert [line["what"] for line in project.ledger()] == ["told", "saved"]
 
 
+def test_an_attempt_that_finishes_while_its_run_is_stopped_is_not_run_again(project: Project) -> None:
+    under = held(project, project.pipeline({"it": step(saves_when_told)}))
+    under.send(signal.SIGINT)
+    assert under.wait().code == 130
+    assert project.spotwright("resume", "r").code == 0
+    assert project.causes("it") == ["succeeded"]
+    assert project.noted("saved") == [1]
+
+
+def test_an_attempt_that_finishes_while_its_run_is_cancelled_is_cancelled(project: Project) -> None:
+    under = held(project, project.pipeline({"it": step(saves_when_told)}))
+    assert project.spotwright("cancel", "r").code == 0
+    assert under.wait().code == 130
+    assert project.causes("it") == ["cancelled"]
+
+
 def test_a_second_ctrl_c_waits_for_nobody(project: Project) -> None:
     project.config(STUBBORN)
     under = held(project, project.pipeline({"it": step(never_ends)}))

@@ -67,6 +67,7 @@ class Seen:
     noticed: bool = False
     node_gone: bool = False
     cancelled: bool = False
+    only_stopped: bool = False  # cancelled because the engine was told to stop: the run is to go on later
     spot: bool | None = None
     killed: bool = False
     engine_gone: bool = False  # the engine that watched it had gone when it was settled
@@ -187,6 +188,8 @@ def end_data(
         if record.exit_code == 0:
             outputs = read_outputs(spec, str(folder / OUT), (places.root,))
             signals["outputs_complete"], signals["missing_outputs"] = not outputs.missing, tuple(outputs.missing)
+            if seen.only_stopped and not outputs.missing:
+                signals["cancelled"] = False  # it came to its end all the same: a task that finished is never run again
             data["parameters"] = places.secrets.redact(dict(outputs.parameters))
             data["artifacts"] = places.secrets.redact(dict(outputs.artifacts))
         elif record.exit_code is not None:

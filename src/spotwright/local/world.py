@@ -222,7 +222,7 @@ class World:
             self._facts.append(Event("ended", self._clock(), *key, data={"signals": {"cancelled": True}}))
             return
         seen = self._seen.setdefault(key, Seen())
-        seen.cancelled = True
+        seen.cancelled, seen.only_stopped = True, not state.cancelling
         grace = min(HALT_GRACE, effective(state, state.tasks[event.task]).policy.grace_period)
         self._kills[key] = self._clock() + grace
         self._processes.terminate(attempt_key(*key))
