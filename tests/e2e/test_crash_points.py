@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests.e2e.building import Of, step
-from tests.e2e.inside import alone, attempt, hold, progress
+from tests.e2e.inside import alone, attempt, work_and_hold
 from tests.e2e.project import Project
 from tests.e2e.soundness import assert_sound, attempts_of
 
 TAKEN = """
 pools:
-  spot: {capacity: spot, node: {cpu: 8}, notice: 50ms, simulate: {boot: 10ms, taken_every: 150ms}}
+  spot: {capacity: spot, node: {cpu: 8}, notice: 50ms, simulate: {boot: 10ms, taken_every: 1h, work: 10000h}}
   od: {capacity: on-demand, node: {cpu: 8}, simulate: {boot: 0s}}
 policy:
   default: {spot: prefer, fall_back_after: 1, grace_period: 20ms, interruptions: {backoff: 10ms}}
@@ -22,14 +22,13 @@ DEEDS = [("performed", kind) for kind in ("placed", "bound", "decided")]
 
 def give(number: int) -> int:
     with alone():
-        progress(0.5)
         return number
 
 
 def double(number: int) -> int:
     with alone():
         if attempt() == 1:
-            hold()
+            work_and_hold()
         return number * 2
 
 
