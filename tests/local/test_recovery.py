@@ -179,7 +179,7 @@ def test_a_stopped_shim_is_killed_when_patience_is_at_its_end(engines: list[Engi
     engine.kill()
     os.kill(engine.shim(), signal.SIGSTOP)
     assert settle(engine.directory(), run=engine.run, epoch=2, patience=0.1) is None
-    assert not alive(pid)
+    until(lambda: not alive(pid), "the end of the task: SIGKILL is on its way, and the kernel takes a moment")
 
 
 def test_a_pid_that_was_given_away_is_left_alone(tmp_path: Path) -> None:
