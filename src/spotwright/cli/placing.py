@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -25,23 +26,55 @@ from spotwright.views.explanation import explanation_json, explanation_text
 __all__ = ["explain", "place", "unplace"]
 
 _STDIN = Path("-")
+_Command = Callable[..., Any]
+
+
+def _files(command: _Command) -> _Command:
+    """``FILE...``, as many as there are."""
+    return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))(command)
+
+
+def _output(command: _Command) -> _Command:
+    """Where the result goes: ``-o``, ``--in-place``, ``--diff``."""
+    for option in (
+        click.option(
+            "--diff", "as_diff", is_flag=True, help="Show what would change; exit code 1 when something would."
+        ),
+        click.option("--in-place", is_flag=True, help="Write each file where it was read, whole or not at all."),
+        click.option(
+            "-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="A file, or a folder for several."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _references_and_config(command: _Command) -> _Command:
+    """What a placement is made from beside the files: ``--with``, ``--config``."""
+    for option in (
+        click.option(
+            "--config",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Instead of spotwright.yaml beside the first file.",
+        ),
+        click.option(
+            "--with",
+            "beside",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Documents that the manifests refer to: runtimes, templates, ConfigMaps.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="A file, or a folder for several.")
-@click.option("--in-place", is_flag=True, help="Write each file where it was read, whole or not at all.")
-@click.option("--diff", "as_diff", is_flag=True, help="Show what would change; exit code 1 when something would.")
-@click.option(
-    "--with", "beside", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-    help="Documents that the manifests refer to: runtimes, templates, ConfigMaps.",
-)  # fmt: skip
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Instead of spotwright.yaml beside the first file.",
-)
+@_files
+@_output
+@_references_and_config
 @click.option("--replace-retries", is_flag=True, help="Also change retry fields that are there already.")
 @click.option(
     "--pod-path",
@@ -74,10 +107,8 @@ def place(
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="A file, or a folder for several.")
-@click.option("--in-place", is_flag=True, help="Write each file where it was read, whole or not at all.")
-@click.option("--diff", "as_diff", is_flag=True, help="Show what would change; exit code 1 when something would.")
+@_files
+@_output
 def unplace(files: tuple[Path, ...], output: Path | None, in_place: bool, as_diff: bool) -> int:
     """Take out of each FILE what place put into it: the same bytes as before where nobody touched it since."""
     _one_way(output, in_place, as_diff)
@@ -88,17 +119,8 @@ def unplace(files: tuple[Path, ...], output: Path | None, in_place: bool, as_dif
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--with", "beside", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-    help="Documents that the manifests refer to: runtimes, templates, ConfigMaps.",
-)  # fmt: skip
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Instead of spotwright.yaml beside the first file.",
-)
+@_files
+@_references_and_config
 @click.option("--replace-retries", is_flag=True, help="As place would with this option.")
 @click.option("--pod-path", "pod_paths", multiple=True, metavar="PATH", help="As place would with this option.")
 @json_option
