@@ -1,0 +1,100 @@
+"""The node agent of this node as a source: what ``SPOTWRIGHT_NOTICE_URL`` names in a pod.
+
+The agent answers ``GET /notice`` with a small JSON object. Its ``state`` changes when the notice does; a client that names the
+one it knows, and how long it would wait, is answered when there is another. So a notice is told at once, without asking often.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from typing import Any
+
+from spotwright.notices.asking import Server
+from spotwright.notices.notice import KINDS, Notice, SourceError
+
+__all__ = ["FORMAT", "LONGEST_WAIT", "NodeAgentSource"]
+
+FORMAT = "spotwright-notice/1"
+"""The value of ``format`` in every answer of a node agent, so that whatever else listens there is not believed."""
+
+LONGEST_WAIT = 60.0
+"""Seconds that an agent lets a client wait at most."""
+
+_PATIENCE = 2.0
+"""Seconds that an agent on the same node may take to answer, beside what it was asked to wait."""
+
+_LONGEST_REASON = 500
+
+
+class NodeAgentSource:
+    """Asks the node agent at ``url``, such as ``http://10.1.2.3:8788/notice``. Raises :class:`SourceError` for no such URL."""
+
+    name = "node-agent"
+
+    def __init__(self, url: str) -> None:
+        host, slash, path = url.removeprefix("http://").partition("/")
+        self._server = Server(self.name, f"http://{host}")
+        if not url.startswith("http://") or not slash or "?" in path or not path.isprintable() or " " in path:
+            raise SourceError(f"{self.name}: {url!r} is no address of an agent: expected http://HOST:PORT/notice")
+        self._path = f"/{path}"
+        self._state = ""
+        self._said: Notice | None = None
+
+    def wait(self, timeout: float) -> Notice | None:
+        """See :meth:`spotwright.notices.Source.wait`."""
+        wait = min(timeout, LONGEST_WAIT)
+        known = f"?wait={wait:.3f}&since={self._state}" if self._state and wait > 0 else ""
+        try:
+            answer = self._server.ask(self._path + known, patience=wait + _PATIENCE)
+        except SourceError:
+            self._state = ""  # whoever answers next is asked for everything
+            raise
+        given = self._read(answer.status, answer.body)
+        self._state = given["state"]
+        notice = _notice(given["notice"])
+        if notice is None or not notice.same_as(self._said):
+            self._said = notice
+        return self._said
+
+    def _read(self, status: int, body: bytes) -> dict[str, Any]:
+        """The answer, where it is one. Everything else is an error: what an agent does not say in full, it does not say."""
+        try:
+            given = json.loads(body)
+        except (ValueError, RecursionError):
+            given = None
+        if not isinstance(given, dict) or given.get("format") != FORMAT:
+            raise SourceError(
+                f"{self.name}: what listens at {self._server.url} is no node agent (it answered {status})"
+            )
+        if status != 200:
+            raise SourceError(f"{self.name}: {_text(given.get('problem')) or f'it answered {status}'}")
+        state = given.get("state")
+        if not isinstance(state, str) or not (state.isascii() and state.isalnum()) or "notice" not in given:
+            raise SourceError(f"{self.name}: the agent at {self._server.url} answers with an incomplete notice")
+        return given
+
+
+def _notice(given: Any) -> Notice | None:
+    """The notice in an answer. Raises :class:`SourceError` for what is none."""
+    if given is None:
+        return None
+    left = given.get("seconds_left") if isinstance(given, dict) else None
+    if (
+        not isinstance(left, (int, float))
+        or isinstance(left, bool)
+        or not math.isfinite(left)
+        or given.get("kind") not in KINDS
+        or not isinstance(given.get("certain"), bool)
+        or not isinstance(given.get("source"), str)
+    ):
+        raise SourceError("node-agent: it answers with an incomplete notice")
+    # the time that is left counts, not the agent's clock: it may be set while both of us look
+    return Notice(
+        time.time() + left, given["kind"], _text(given["source"]), given["certain"], _text(given.get("reason"))
+    )
+
+
+def _text(given: Any) -> str:
+    return " ".join(given.split())[:_LONGEST_REASON] if isinstance(given, str) else ""
