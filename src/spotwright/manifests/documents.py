@@ -10,6 +10,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import yaml
@@ -50,22 +51,24 @@ class Document:
     end: int
     index: int  # of the document in the file
     above: int = 0
-    _values: dict[int, Any] = field(default_factory=dict)
-    _nodes: list[yaml.Node] = field(default_factory=list)  # keeps what ``_values`` knows by identity alive
+    _values: dict[int, Any] = field(default_factory=dict)  # of the collections, by identity: the root keeps them alive
+    _keys: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = field(default_factory=dict)  # of the mappings, likewise
     _counts: dict[int, int] | None = None  # of the places that use each collection
 
     def node(self, path: Path) -> yaml.Node | None:
         """The node at a path; ``None`` where there is none. Merge keys are looked through."""
-        node: yaml.Node | None = self.root
+        node: yaml.Node = self.root
         for step in path:
-            if isinstance(node, yaml.MappingNode) and isinstance(step, str):
-                node = self._entries(node).get(step, (None, None))[1]
-            elif (
-                isinstance(node, yaml.SequenceNode)
-                and isinstance(step, int)
-                and -len(node.value) <= step < len(node.value)
-            ):
-                node = node.value[step]
+            if isinstance(node, yaml.MappingNode):
+                pair = self._entries(node).get(step)  # type: ignore[call-overload]  # an index is no key, and not found
+                if pair is None:
+                    return None
+                node = pair[1]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+                items = node.value
+                if not -len(items) <= step < len(items):
+                    return None
+                node = items[step]
             else:
                 return None
         return node
@@ -145,13 +148,15 @@ class Document:
 
     def _entries(self, node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
         """The keys of a mapping with their nodes. Refuses a key that stands twice; merged keys stand behind its own."""
-        known = self._values.get(-id(node))
+        known = self._keys.get(id(node))
         if known is not None:
-            return known  # type: ignore[no-any-return]
+            return known
         own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-        for key, value in node.value:
+        for pair in node.value:
+            key = pair[0]
             if key.tag == _MERGE:
+                value = pair[1]
                 for part in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                     if isinstance(part, yaml.MappingNode):
                         merged = {**self._entries(part), **merged}
@@ -160,14 +165,13 @@ class Document:
                 raise self._at(key, "a key must be a text; a template marker such as {{...}} needs quotes")
             if key.value in own:
                 raise self._at(key, f"the key {key.value!r} stands here and on line {self._line(own[key.value][0])}")
-            own[key.value] = (key, value)
-        self._nodes.append(node)
-        self._values[-id(node)] = entries = {**merged, **own} if merged else own
+            own[key.value] = pair
+        self._keys[id(node)] = entries = {**merged, **own} if merged else own
         return entries
 
     def _value(self, node: yaml.Node, depth: int) -> Any:
         if isinstance(node, yaml.ScalarNode):
-            return node.value if node.tag == _STRING else self._scalar(node)
+            return node.value if node.tag == _STRING else _scalar(node.tag, node.value)
         known = self._values.get(id(node), MISSING)
         if known is not MISSING:
             return known
@@ -179,24 +183,25 @@ class Document:
             value = {key: self._value(child, inside) for key, (_, child) in self._entries(node).items()}
         else:
             value = [self._value(child, inside) for child in node.value]
-        self._nodes.append(node)
         self._values[id(node)] = value
         return value
-
-    def _scalar(self, node: yaml.Node) -> Any:
-        kind = node.tag.removeprefix(_TAG)
-        if kind in ("int", "float", "bool", "null"):
-            try:
-                return _CONSTRUCTOR.yaml_constructors[node.tag](_CONSTRUCTOR, node)
-            except ValueError:
-                return node.value
-        return node.value  # timestamps and the like are text to Kubernetes
 
     def _at(self, node: yaml.Node, text: str) -> ManifestError:
         return ManifestError(f"{self.file}:{self._line(node)}: {text}")
 
     def _line(self, node: yaml.Node) -> int:
         return int(node.start_mark.line) + 1 + self.above
+
+
+@lru_cache(maxsize=1024)
+def _scalar(tag: str, text: str) -> Any:
+    """The value of a plain scalar; timestamps and the like are text to Kubernetes."""
+    if tag.removeprefix(_TAG) in ("int", "float", "bool", "null"):
+        try:
+            return _CONSTRUCTOR.yaml_constructors[tag](_CONSTRUCTOR, yaml.ScalarNode(tag, text))
+        except ValueError:
+            return text
+    return text
 
 
 def parse(text: str, file: str, above: int = 0) -> list[Document]:

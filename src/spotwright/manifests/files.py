@@ -24,9 +24,10 @@ from spotwright.manifests.shapes import METADATA, check
 __all__ = ["Placement", "References", "place_text", "unplace_text"]
 
 _MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_WHOLE = re.compile(r"^%|^pipelineInfo:|\bpipelineInfo\b", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^%", re.MULTILINE)
+_PIPELINE = "pipelineInfo"  # stands in every compiled pipeline
 _BOM = "\ufeff"
-_MARK = "spotwright"  # stands in every document with a record
+_MARKS = (ANNOTATION, "spotwright:", '"spotwright"')  # one of them stands in every document with a record
 
 
 @dataclass(slots=True)
@@ -90,14 +91,28 @@ def place_text(
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
     """A file cut at the markers between its documents, each piece with how many lines stand above it.
 
-    So an edit costs what its document costs, however long the file is. A compiled pipeline is two documents that belong together,
-    and a directive belongs to the document behind it: such files stay whole.
+    So an edit costs what its document costs, however long the file is. A compiled pipeline is two documents that belong together
+    and stay so. A directive belongs to the document behind it: such a file stays whole.
     """
-    starts = [0] if _WHOLE.search(text) else [0, *(found.start() for found in _MARKER.finditer(text) if found.start())]
+    if _DIRECTIVE.search(text):
+        yield 0, text
+        return
     above = 0
-    for start, end in pairwise([*starts, len(text)]):
-        yield above, text[start:end]
-        above += text.count("\n", start, end)
+    waiting = ""
+    marks = [0, *(found.start() for found in _MARKER.finditer(text) if found.start()), len(text)]
+    for start, end in pairwise(marks):
+        piece = waiting + text[start:end]
+        waiting = piece if _may_go_on(waiting, piece) and end < len(text) else ""
+        if not waiting:
+            yield above, piece
+            above += piece.count("\n")
+
+
+def _may_go_on(pipeline: str, piece: str) -> bool:
+    """Whether the platforms of a compiled pipeline may stand behind a piece: they are the next document that has anything in it."""
+    if not pipeline:
+        return _PIPELINE in piece
+    return not any(line and not line.startswith(("#", "---")) for line in map(str.strip, piece[len(pipeline) :].splitlines()))
 
 
 def _change(
@@ -119,15 +134,17 @@ def _each(
     text: str, found: Sequence[Document], change: Callable[[Document, Path], str], *, last_first: bool = False
 ) -> str:
     """Change the documents of a text that cannot be cut, each in its own part of it."""
-    parts, position = [], 0
+    parts, position, line = [], 0, 0
     for unit in found:
         start = unit.start
         line_start = text.rfind("\n", 0, start) + 1
         if not text[line_start:start].strip():
             start = line_start  # the first key's indentation belongs to the document
         part = text[start : unit.end]
-        own = list(units(parse(part, unit.file, unit.above + text.count("\n", 0, start))))
+        line += text.count("\n", position, start)
+        own = list(units(parse(part, unit.file, unit.above + line)))
         parts += [text[position:start], _change(part, own, change, last_first=last_first)]
+        line += part.count("\n")
         position = unit.end
     return "".join([*parts, text[position:]])
 
@@ -225,7 +242,7 @@ def unplace_text(text: str, file: str) -> Placement:
     """Take out of a file what was placed; the same bytes where nobody touched it since, else an equal document, and said."""
     result = Placement(text)
     bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
-    if _MARK not in body:
+    if not _may_be_placed(body):
         return result
 
     def unplace_one(unit: Document, base: Path) -> str:
@@ -233,11 +250,15 @@ def unplace_text(text: str, file: str) -> Placement:
 
     result.text = bom + "".join(
         _change(piece, list(units(parse(piece, file, above))), unplace_one, last_first=True)
-        if _MARK in piece
+        if _may_be_placed(piece)
         else piece
         for above, piece in _pieces(body)
     )
     return result
+
+
+def _may_be_placed(text: str) -> bool:
+    return any(mark in text for mark in _MARKS)
 
 
 def _unplace_object(document: Document, base: Path, result: Placement) -> str:
