@@ -18,7 +18,7 @@ from spotwright.manifests.edits import Editor
 from spotwright.manifests.kinds import Place, find_kind
 from spotwright.manifests.kinds.unknown import place_at
 from spotwright.manifests.pairs import AT, KIND, Pair, units
-from spotwright.manifests.record import ANNOTATION, MAX_RECORD, is_placed, placed_text, reserve, unplaced
+from spotwright.manifests.record import ANNOTATION, MAX_RECORD, Outside, is_placed, placed_text, reserve, unplaced
 from spotwright.manifests.shapes import METADATA, check
 
 __all__ = ["Placement", "References", "place_text", "unplace_text"]
@@ -67,19 +67,25 @@ class References:
 
 @no_garbage_collection()
 def place_text(
-    text: str, file: str, config: Config, references: References | None = None, options: Options | None = None
+    text: str,
+    file: str,
+    config: Config,
+    references: References | None = None,
+    options: Options | None = None,
+    outside: Outside | None = None,
 ) -> Placement:
     """Place every object of a file that has a known kind. Raises :class:`ManifestError`; then nothing is to be written.
 
-    An object that was placed before is taken apart first, so that placing twice is placing once.
+    An object that was placed before is taken apart first, so that placing twice is placing once. ``outside`` has the records
+    that are too large for an annotation, and gets those that are; without it such an object is refused.
     """
-    found = unplace_text(text, file)
+    found = unplace_text(text, file, outside)
     result = Placement(found.text, found.findings)
     bom, body = (_BOM, result.text[1:]) if result.text.startswith(_BOM) else ("", result.text)
     pieces = [(piece, list(units(parse(piece, file, above)))) for above, piece in _pieces(body)]
     documents = [unit for _, found_units in pieces for unit in found_units]
     known = References([*documents, *(references.documents if references is not None else [])])
-    work = _Work(config, known, options or Options())
+    work = _Work(config, known, options or Options(), outside)
 
     def place_one(unit: Document, base: Path) -> str:
         return _place_object(unit, base, result, work)
@@ -112,7 +118,9 @@ def _may_go_on(pipeline: str, piece: str) -> bool:
     """Whether the platforms of a compiled pipeline may stand behind a piece: they are the next document that has anything in it."""
     if not pipeline:
         return _PIPELINE in piece
-    return not any(line and not line.startswith(("#", "---")) for line in map(str.strip, piece[len(pipeline) :].splitlines()))
+    return not any(
+        line and not line.startswith(("#", "---")) for line in map(str.strip, piece[len(pipeline) :].splitlines())
+    )
 
 
 def _change(
@@ -159,6 +167,7 @@ class _Work:
     config: Config
     references: References
     options: Options
+    outside: Outside | None
 
 
 def _place_object(document: Document, base: Path, result: Placement, work: _Work) -> str:
@@ -188,7 +197,7 @@ def _place_object(document: Document, base: Path, result: Placement, work: _Work
     place(ctx)
     if editor.changes == reserved:
         return document.text  # nothing to add, so nothing to record
-    return placed_text(editor, at, None if isinstance(document, Pair) else MAX_RECORD)
+    return placed_text(editor, at, None if isinstance(document, Pair) else MAX_RECORD, work.outside)
 
 
 def _by_path(document: Document, base: Path, options: Options) -> Place | None:
@@ -238,15 +247,18 @@ def _objects(document: Document) -> Iterator[Path]:
 
 
 @no_garbage_collection()
-def unplace_text(text: str, file: str) -> Placement:
-    """Take out of a file what was placed; the same bytes where nobody touched it since, else an equal document, and said."""
+def unplace_text(text: str, file: str, outside: Outside | None = None) -> Placement:
+    """Take out of a file what was placed; the same bytes where nobody touched it since, else an equal document, and said.
+
+    ``outside`` has the records that were too large for an annotation. Raises :class:`ManifestError` where one is missing.
+    """
     result = Placement(text)
     bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
     if not _may_be_placed(body):
         return result
 
     def unplace_one(unit: Document, base: Path) -> str:
-        return _unplace_object(unit, base, result)
+        return _unplace_object(unit, base, result, outside)
 
     result.text = bom + "".join(
         _change(piece, list(units(parse(piece, file, above))), unplace_one, last_first=True)
@@ -261,11 +273,11 @@ def _may_be_placed(text: str) -> bool:
     return any(mark in text for mark in _MARKS)
 
 
-def _unplace_object(document: Document, base: Path, result: Placement) -> str:
+def _unplace_object(document: Document, base: Path, result: Placement, outside: Outside | None) -> str:
     at = _record_of(document, base)
     if not is_placed(document, at):
         return document.text
-    done = unplaced(document, at)
+    done = unplaced(document, at, outside)
     line = document.line(at)
     result.findings += [Finding(Level.WARNING, document.file, line, at, left) for left in done.left]
     if not done.exact:

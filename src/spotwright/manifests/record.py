@@ -5,16 +5,17 @@ text and what it put there. While the digest matches, the way back is exact: the
 the document anew, every edit is looked for by its path: what is still as it was placed is taken out, what somebody changed is
 left and named.
 
-The record itself is the first edit (:func:`reserve`), so that further annotations of the same object stand beside it.
+The record itself is the first edit (:func:`reserve`), so that further annotations of the same object stand beside it. One that
+is too large for an annotation is kept outside of the document, and its digest stands there instead.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from spotwright.manifests.documents import MISSING, Document, Path, parse
 from spotwright.manifests.edits import Edit, Editor, value_at
@@ -22,7 +23,7 @@ from spotwright.manifests.removal import Removal, remove
 from spotwright.manifests.splice import Splice, apply, flow, splices
 from spotwright.model.placed import VERSION, digest, value_digest
 
-__all__ = ["ANNOTATION", "AT", "MAX_RECORD", "Unplaced", "is_placed", "placed_text", "reserve", "unplaced"]
+__all__ = ["ANNOTATION", "AT", "MAX_RECORD", "Outside", "Unplaced", "is_placed", "placed_text", "reserve", "unplaced"]
 
 ANNOTATION = "spotwright.dev/placed"
 """The annotation of every object that was changed."""
@@ -32,6 +33,9 @@ AT: Path = ("metadata", "annotations", ANNOTATION)
 
 MAX_RECORD = 32 * 1024
 """The most bytes a record may have as an annotation."""
+
+Outside: TypeAlias = MutableMapping[str, str]
+"""The records that are too large for an annotation, each as JSON by the digest that stands in the annotation instead."""
 
 _CHANGED = "was changed since it was placed, and is left"
 _GONE = "is not there any more"
@@ -61,11 +65,12 @@ def reserve(editor: Editor, at: Path = AT) -> None:
     editor.add(at, _TOKEN)
 
 
-def placed_text(editor: Editor, at: Path = AT, most: int | None = MAX_RECORD) -> str:
+def placed_text(editor: Editor, at: Path = AT, most: int | None = MAX_RECORD, outside: Outside | None = None) -> str:
     """The file's text with the edits of one object in it, and their record, which :func:`reserve` has made room for.
 
-    ``most`` is how many bytes the record may have, ``None`` where nothing limits it. Raises :class:`ManifestError` where the
-    way back would not give the same bytes, or the record is too large.
+    ``most`` is how many bytes the record may have, ``None`` where nothing limits it; a larger one is put into ``outside``.
+    Raises :class:`ManifestError` where the way back would not give the same bytes, or the record is too large and there is
+    no ``outside``.
     """
     document, pairs = editor.document, splices(editor.document, editor.edits)
     record_edit = editor.edits[0]
@@ -97,16 +102,28 @@ def placed_text(editor: Editor, at: Path = AT, most: int | None = MAX_RECORD) ->
         record["parts"] = parts
     written = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
     if most is not None and len(written.encode()) > most:
-        raise document.problem(
-            at[:-2], f"the record of {len(rest)} edits is larger than {most} bytes: split the object"
-        )
+        written = _put_outside(document, at, written, record, outside)
     whole = Splice(record_change.at, record_change.text.replace(token, flow(written), 1), record_change.old)
     text = apply(document.text, [whole if edit is record_edit else change for edit, change in pairs])
     annotations[at[-1]] = written  # also in the value of the edit that made the mapping, which is the same object
     if record_edit.path == at:
         record_edit.value = written
-    _check(editor, text, at)
+    _check(editor, text, at, outside)
     return text
+
+
+def _put_outside(document: Document, at: Path, written: str, record: Mapping[str, Any], outside: Outside | None) -> str:
+    """What stands in the annotation of an object whose record is kept elsewhere."""
+    if outside is None:
+        text = (
+            f"the record of what is placed has {len(written.encode())} bytes, and an annotation may have {MAX_RECORD}: name a "
+            "file for it with --record FILE, which unplace will ask for"
+        )
+        raise document.problem(at[:-2], text)
+    known = digest(written)
+    outside[known] = written
+    short = {"v": VERSION, "before": record["before"], "after": record["after"], "record": known}
+    return json.dumps(short, separators=(",", ":"))
 
 
 def _new_keys(annotations: Any, original: Any) -> Iterator[tuple[str, Any]]:
@@ -114,9 +131,12 @@ def _new_keys(annotations: Any, original: Any) -> Iterator[tuple[str, Any]]:
     return ((key, value) for key, value in annotations.items() if key not in known)
 
 
-def unplaced(document: Document, at: Path = AT) -> Unplaced:
-    """Take out what was placed in one object. The text is that of the whole file."""
-    record = _read(document, at)
+def unplaced(document: Document, at: Path = AT, outside: Outside | None = None) -> Unplaced:
+    """Take out what was placed in one object. The text is that of the whole file.
+
+    Raises :class:`ManifestError` where its record is kept outside and is not in ``outside``.
+    """
+    record = _read(document, at, outside)
     exact = _exactly(document, record, at)
     if exact is not None:
         return Unplaced(exact, exact=True)
@@ -213,20 +233,22 @@ def _kind(document: Document, edit: Edit) -> str:
     return edit.kind
 
 
-def _check(editor: Editor, text: str, at: Path) -> None:
+def _check(editor: Editor, text: str, at: Path, outside: Outside | None) -> None:
     """What was written must read as meant, and come out again to the last byte."""
     document = editor.document
     again = document.again(text)
     if again is None or again.get(()) != editor.result():
         raise document.problem((), "cannot be placed: the result would not read as it should")
-    back = unplaced(again, at)
+    back = unplaced(again, at, outside)
     if not back.exact or back.text != document.text:
         raise document.problem((), "cannot be placed: the way back would not give the same bytes")
 
 
-def _read(document: Document, at: Path) -> dict[str, Any]:
+def _read(document: Document, at: Path, outside: Outside | None) -> dict[str, Any]:
     try:
         record = json.loads(document.get(at))
+        if "record" in record:
+            record = json.loads(_from_outside(document, at, record["record"], outside))
         newer = record["v"] > VERSION
         read = {key: record[key] for key in ("before", "after", "cut", "made", "beside", "edits")}
         read |= {key: record.get(key, []) for key in ("inside", "parts")}
@@ -235,6 +257,19 @@ def _read(document: Document, at: Path) -> dict[str, Any]:
     if newer:
         raise document.problem(at, f"placed by a newer version of spotwright (record {record['v']}): upgrade")
     return read
+
+
+def _from_outside(document: Document, at: Path, known: str, outside: Outside | None) -> str:
+    """A record that is kept elsewhere, which must be the very one that was put there."""
+    if outside is None:
+        text = f"its record ({known}) is kept in a file of its own: pass the one that was named to place with --record FILE"
+        raise document.problem(at, text)
+    written = outside.get(known)
+    if written is None or digest(written) != known:
+        raise document.problem(
+            at, f"its record ({known}) is not in what --record names: pass the file that place wrote"
+        )
+    return written
 
 
 def _exactly(document: Document, record: dict[str, Any], at: Path) -> str | None:
