@@ -25,12 +25,29 @@ Path: TypeAlias = tuple[str | int, ...]
 MISSING: Any = object()
 """What :meth:`Document.get` gives where there is nothing, because ``None`` is a value."""
 
-_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _MERGE = "tag:yaml.org,2002:merge"
 _TAG = "tag:yaml.org,2002:"
-_STRING = f"{_TAG}str"
+_STRING, _MAPPING, _SEQUENCE = f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"
 _MAX_DEPTH = 200
+_REMEMBERED = 64  # characters: longer texts are seldom met twice
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
+_RESOLVER = yaml.resolver.Resolver()
+
+
+class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
+    """Half of the parser's time goes to what a plain text means: the same texts again and again, so they are remembered."""
+
+    def resolve(self, kind: type[yaml.Node], value: str | None, implicit: Any) -> str:
+        """The tag of a node that has none of its own."""
+        if kind is yaml.ScalarNode:
+            short = value is None or len(value) < _REMEMBERED
+            return _tag(value, implicit) if short else str(super().resolve(kind, value, implicit))
+        return _MAPPING if kind is yaml.MappingNode else _SEQUENCE
+
+    def descend_resolver(self, *_: Any) -> None:
+        """Nothing: no tag depends on where a node stands."""
+
+    ascend_resolver = descend_resolver
 
 
 class ManifestError(InputError):
@@ -193,6 +210,11 @@ class Document:
         return int(node.start_mark.line) + 1 + self.above
 
 
+@lru_cache(maxsize=4096)
+def _tag(text: str | None, implicit: tuple[bool, bool]) -> str:
+    return str(_RESOLVER.resolve(yaml.ScalarNode, text, implicit))
+
+
 @lru_cache(maxsize=1024)
 def _scalar(tag: str, text: str) -> Any:
     """The value of a plain scalar; timestamps and the like are text to Kubernetes."""
@@ -212,7 +234,7 @@ def parse(text: str, file: str, above: int = 0) -> list[Document]:
     text = text.removeprefix("\ufeff")
     documents: list[Document] = []
     with no_garbage_collection():
-        loader = _LOADER(text)
+        loader = _Loader(text)
         try:
             while loader.check_node():
                 root = loader.get_node()

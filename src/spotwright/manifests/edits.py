@@ -53,10 +53,11 @@ class Editor:
     changes: int = field(default=0, init=False)  # grows with every change
     _made: set[Path] = field(default_factory=set, init=False)  # paths of what was added or appended
     _changed: dict[Path, Edit] = field(default_factory=dict, init=False)  # lists that were extended, scalars replaced
+    _own: set[Path] = field(default_factory=set, init=False)  # collections of the document that are copied already
 
     def __post_init__(self) -> None:
-        """Work on a copy: what the document gives is shared and never changed."""
-        self.data = clone(self.document.get(()))
+        """What the document gives is shared and never changed: a collection is copied before it is."""
+        self.data = self.document.get(())
 
     def get(self, path: Path, default: Any = None) -> Any:
         """The value at a path with every edit so far applied; ``default`` where there is none. Never change what is returned."""
@@ -64,27 +65,33 @@ class Editor:
 
     def add(self, path: Path, value: Any) -> None:
         """Add a key that is not there; mappings above it are made where they are missing. Equal values are left alone."""
-        present = self.get(path, MISSING)
-        if present is not MISSING and present is not None:
+        present, depth = self._way(path)
+        if depth == len(path) and present is not None:
             if present == value:
                 return
             raise self.problem(path, f"expected nothing or {value!r} here, found {present!r}")
-        base = self._deepest_mapping(path)
-        made = (*base, path[len(base)])
-        for step in reversed(path[len(made) :]):
+        if depth == len(path) or (present is None and depth):
+            depth -= 1  # a null counts as an empty mapping
+        elif not isinstance(present, Mapping):
+            raise self.problem(path[:depth], f"expected a mapping, found {present!r}")
+        made = path[: depth + 1]
+        for step in reversed(path[depth + 1 :]):
             value = {step: value}
         self.changes += 1
-        self._put(made, clone(value))
+        value = clone(value)
+        self._writable(path[:depth])[made[-1]] = value
         if not self._is_added(made):
-            self._guard(base)
+            self._guard(path[:depth])
             self._made.add(made)
-            self.edits.append(Edit("add", made, value_at(self.data, made)))
+            self._own.add(made)
+            self.edits.append(Edit("add", made, value))
 
     def append(self) -> None:
         """Put a document behind those of a file that are edited together, an empty mapping yet."""
         path = (len(self.data),)
-        self.data.append({})
+        self._writable(()).append({})
         self._made.add(path)
+        self._own.add(path)
         self.edits.append(Edit("append", path, self.data[-1]))
 
     def extend(self, path: Path, items: Sequence[Any]) -> None:
@@ -100,7 +107,7 @@ class Editor:
         if not new:
             return
         self.changes += 1
-        present.extend(new)
+        self._writable(path).extend(new)
         if self._is_added(path):
             return
         self._guard(path)
@@ -116,7 +123,7 @@ class Editor:
         if self.get(path) == value:
             return
         self.changes += 1
-        self._put(path, value)
+        self._writable(path[:-1])[path[-1]] = value
         if self._is_added(path):
             return
         self._guard(path[:-1])
@@ -130,7 +137,7 @@ class Editor:
     def embed(self, path: Path, text: str, inner: Sequence[Splice]) -> None:
         """Change a text that is YAML itself: ``inner`` are the changes that make ``text`` of it, by rising position."""
         self.changes += 1
-        self._put(path, text)
+        self._writable(path[:-1])[path[-1]] = text
         self._guard(path[:-1])
         self.edits.append(Edit("embed", path, text, tuple(inner)))
 
@@ -140,38 +147,40 @@ class Editor:
 
     def result(self) -> Any:
         """The document as its text will give it, new items of a list before the old ones."""
-        value = clone(self.document.get(()))
+        holder: list[Any] = [self.document.get(())]
+        own: set[Path] = set()
         for edit in sorted(self.edits, key=lambda edit: -len(edit.path)):
-            parent = value_at(value, edit.path[:-1])
+            parent = _copied(holder, edit.path[:-1], own)
             if edit.kind == "extend":
                 parent[edit.path[-1]] = [*edit.value, *parent[edit.path[-1]]]
             elif edit.kind == "append":
                 parent.append(edit.value)
             else:
                 parent[edit.path[-1]] = edit.value
-        return value
+        return holder[0]
 
     def _is_added(self, path: Path) -> bool:
-        return any(path[:length] in self._made for length in range(1, len(path) + 1))
+        made = self._made
+        return bool(made) and any(path[:length] in made for length in range(len(path), 0, -1))
 
-    def _deepest_mapping(self, path: Path) -> Path:
-        """The longest beginning of the path that is a mapping now; a null counts as an empty one."""
-        for length in range(len(path) - 1, -1, -1):
-            value = self.get(path[:length], MISSING)
-            if isinstance(value, Mapping):
-                return path[:length]
-            if value is None and length:
-                return path[: length - 1]
-            if value is not MISSING:
-                raise self.problem(path[:length], f"expected a mapping, found {value!r}")
-        return ()
+    def _way(self, path: Path) -> tuple[Any, int]:
+        """How far a path leads, in steps, and what stands there."""
+        value = self.data
+        for depth, step in enumerate(path):
+            if isinstance(value, dict):
+                if step not in value:
+                    return value, depth
+            elif not (isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value)):
+                return value, depth
+            value = value[step]
+        return value, len(path)
 
-    def _put(self, path: Path, value: Any) -> None:
-        parent = self.get(path[:-1])
-        if parent is None:
-            self._put(path[:-1], {path[-1]: value})
-        else:
-            parent[path[-1]] = value
+    def _writable(self, path: Path) -> Any:
+        """The collection at a path, to be changed."""
+        holder = [self.data]
+        value = _copied(holder, path, self._own)
+        self.data = holder[0]
+        return value
 
     def _guard(self, path: Path) -> None:
         """Refuse an edit inside an anchor that another place shares: it would change both."""
@@ -179,6 +188,20 @@ class Editor:
         if line is not None:
             text = f"this stands inside the anchor of line {line}, which another place shares; write it out in one of the two"
             raise self.problem(path, text)
+
+
+def _copied(holder: list[Any], path: Path, own: set[Path]) -> Any:
+    """What stands at a path of ``holder[0]``, where every collection on the way is a copy that may be changed."""
+    around: Any = holder
+    key: str | int = 0
+    for length in range(len(path) + 1):
+        here = path[:length]
+        if here not in own:
+            around[key] = around[key].copy()
+            own.add(here)
+        around = around[key]
+        key = path[length] if length < len(path) else 0
+    return around
 
 
 def clone(value: Any) -> Any:

@@ -45,6 +45,13 @@ class _Merged(Editor):
             return value_at(self.data, path[len(self.root) :], default)
         return self.real.get(path, default) if self.real is not None else default
 
+    def _way(self, path: Path) -> tuple[Any, int]:
+        value, depth = Editor._way(self, path[len(self.root) :])  # a class with slots is made twice, so super() would not do
+        return value, depth + len(self.root)
+
+    def _writable(self, path: Path) -> Any:
+        return value_at(self.data, path[len(self.root) :])
+
     def _guard(self, path: Path) -> None:
         """Nothing is shared here; whoever writes the result is guarded."""
 
