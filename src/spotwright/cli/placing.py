@@ -14,7 +14,8 @@ import click
 from spotwright import config as configuration
 from spotwright.cli import FAILED, SUCCEEDED
 from spotwright.cli.options import json_option
-from spotwright.cli.writing import replace_file
+from spotwright.cli.records import read_records, records_text
+from spotwright.cli.writing import replace_files
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.manifests.context import Finding, Options
@@ -47,6 +48,11 @@ def _output(command: _Command) -> _Command:
     ):
         command = option(command)
     return command
+
+
+def _record(help_text: str) -> Callable[[_Command], _Command]:
+    """``--record FILE``."""
+    return click.option("--record", type=click.Path(path_type=Path), metavar="FILE", help=help_text)
 
 
 def _references_and_config(command: _Command) -> _Command:
@@ -83,6 +89,7 @@ def _references_and_config(command: _Command) -> _Command:
     metavar="PATH",
     help="Where kinds that are not known have their pod spec: spec.template.spec.",
 )
+@_record("A file for the records of objects that are changed more than an annotation can hold; unplace asks for it.")
 def place(
     files: tuple[Path, ...],
     output: Path | None,
@@ -92,6 +99,7 @@ def place(
     config: Path | None,
     replace_retries: bool,
     pod_paths: tuple[str, ...],
+    record: Path | None,
 ) -> int:
     """Put what the policy asks for into each FILE of YAML; - is standard input. The result goes to standard output."""
     _one_way(output, in_place, as_diff)
@@ -99,21 +107,26 @@ def place(
     found = _config_of(files, config)
     references = _references(texts, beside)
     options = Options(replace_retries, tuple(read_pod_path(text) for text in pod_paths))
-    placements = [place_text(text, _name(path), found, references, options) for path, text in texts]
+    known = None if record is None else read_records(record, must_exist=False)
+    records = None if known is None else dict(known)
+    placements = [place_text(text, _name(path), found, references, options, records) for path, text in texts]
     if found.note:
         click.echo(f"note: {found.note}", err=True)
     _tell(finding for placement in placements for finding in placement.findings)
-    return _give(texts, placements, output, in_place=in_place, as_diff=as_diff)
+    kept = [(record, records_text(records))] if record is not None and records and records != known else []
+    return _give(texts, placements, output, kept, in_place=in_place, as_diff=as_diff)
 
 
 @click.command()
 @_files
 @_output
-def unplace(files: tuple[Path, ...], output: Path | None, in_place: bool, as_diff: bool) -> int:
+@_record("The file that place was given with this option.")
+def unplace(files: tuple[Path, ...], output: Path | None, in_place: bool, as_diff: bool, record: Path | None) -> int:
     """Take out of each FILE what place put into it: the same bytes as before where nobody touched it since."""
     _one_way(output, in_place, as_diff)
     texts = [(path, _read(path)) for path in files]
-    placements = [unplace_text(text, _name(path)) for path, text in texts]
+    records = None if record is None else read_records(record, must_exist=True)
+    placements = [unplace_text(text, _name(path), records) for path, text in texts]
     _tell(finding for placement in placements for finding in placement.findings)
     return _give(texts, placements, output, in_place=in_place, as_diff=as_diff)
 
@@ -123,6 +136,7 @@ def unplace(files: tuple[Path, ...], output: Path | None, in_place: bool, as_dif
 @_references_and_config
 @click.option("--replace-retries", is_flag=True, help="As place would with this option.")
 @click.option("--pod-path", "pod_paths", multiple=True, metavar="PATH", help="As place would with this option.")
+@_record("The file that place was given with this option, where it was.")
 @json_option
 def explain(
     files: tuple[Path, ...],
@@ -130,6 +144,7 @@ def explain(
     config: Path | None,
     replace_retries: bool,
     pod_paths: tuple[str, ...],
+    record: Path | None,
     as_json: bool,
 ) -> int:
     """Say for each role of each FILE: its pools in order and why, where each policy value was said, what an interruption does."""
@@ -137,7 +152,8 @@ def explain(
     found = _config_of(files, config)
     references = _references(texts, beside)
     options = Options(replace_retries, tuple(read_pod_path(text) for text in pod_paths))
-    placements = {_name(p): place_text(text, _name(p), found, references, options) for p, text in texts}
+    records = {} if record is None else read_records(record, must_exist=True)  # new ones go nowhere
+    placements = {_name(p): place_text(text, _name(p), found, references, options, records) for p, text in texts}
     if as_json:
         click.echo(json.dumps(explanation_json(placements, found)))
     else:
@@ -186,22 +202,28 @@ def _give(
     texts: Sequence[tuple[Path, str]],
     placements: Sequence[Placement],
     output: Path | None,
+    records: Sequence[tuple[Path, str]] = (),
     *,
     in_place: bool,
     as_diff: bool,
 ) -> int:
+    """Give the results where they are wanted, and before them the ``records`` that they cannot be without."""
     pairs = [(path, text, placement.text) for (path, text), placement in zip(texts, placements, strict=True)]
     if as_diff:
         return _show_diff(pairs)
+    targets: list[tuple[Path, str]] = []
     if in_place:
-        for path, text, new in pairs:
-            if path == _STDIN:
-                raise InputError("--in-place: standard input has no place to write to")
-            if new != text:
-                replace_file(path, new)
+        if any(path == _STDIN for path, _, _ in pairs):
+            raise InputError("--in-place: standard input has no place to write to")
+        targets = [(path, new) for path, text, new in pairs if new != text]
     elif output is not None:
-        _write(output, pairs)
-    else:
+        targets = _targets(output, pairs)
+    taken = {path.resolve() for path, _ in [*texts, *targets]}
+    for path, _ in records:
+        if path.resolve() in taken:
+            raise InputError(f"--record {path}: is one of the manifests: name another file")
+    replace_files([*records, *targets])
+    if not in_place and output is None:
         sys.stdout.write(_joined([new for _, _, new in pairs]))
         sys.stdout.flush()
     return SUCCEEDED
@@ -228,15 +250,14 @@ def _show_diff(pairs: Sequence[tuple[Path, str, str]]) -> int:
     return FAILED if changed else SUCCEEDED
 
 
-def _write(output: Path, pairs: Sequence[tuple[Path, str, str]]) -> None:
+def _targets(output: Path, pairs: Sequence[tuple[Path, str, str]]) -> list[tuple[Path, str]]:
+    """Which file gets which text."""
     if len(pairs) == 1 and not output.is_dir():
-        replace_file(output, pairs[0][2])
-        return
+        return [(output, pairs[0][2])]
     if output.exists() and not output.is_dir():
         raise InputError(f"{output}: is a file, and there are {len(pairs)} results: name a folder")
     names = [path.name for path, _, _ in pairs]
     if len(set(names)) < len(names):
         raise InputError(f"{output}: two of the files have one name: place them into folders of their own")
     output.mkdir(parents=True, exist_ok=True)
-    for path, _, new in pairs:
-        replace_file(output / path.name, new)
+    return [(output / path.name, new) for path, _, new in pairs]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,21 +36,26 @@ def place(
     *,
     beside: Sequence[Any] = (),
     replace_retries: bool = False,
+    records: MutableMapping[str, str] | None = None,
 ) -> T:
     """The same object with what the policy asks for in it.
 
     ``policy`` is the path of a ``spotwright.yaml``, a mapping in its shape, or a loaded configuration; by default the file of
     the current folder. ``beside`` are objects that this one refers to (a training runtime). What a person should know is
-    raised as a warning of Python. Raises :class:`InputError` where the object cannot be placed.
+    raised as a warning of Python. ``records`` gets what the way back needs where that is more than an annotation holds (32 KiB):
+    keep it with the object, and give it to :func:`unplace`. Raises :class:`InputError` where the object cannot be placed.
     """
     references = References([document for other in beside for document in parse(_text(_data(other)), _BESIDE)])
     options = Options(replace_retries=replace_retries)
-    return _like(obj, place_text(_text(_data(obj)), _NAME, _config(policy), references, options))
+    return _like(obj, place_text(_text(_data(obj)), _NAME, _config(policy), references, options, records))
 
 
-def unplace(obj: T) -> T:
-    """The same object without what :func:`place` or ``spotwright place`` put into it."""
-    return _like(obj, unplace_text(_text(_data(obj)), _NAME))
+def unplace(obj: T, *, records: MutableMapping[str, str] | None = None) -> T:
+    """The same object without what :func:`place` or ``spotwright place`` put into it.
+
+    ``records`` are those that :func:`place` was given, or the ``records`` of a file that ``spotwright place --record`` wrote.
+    """
+    return _like(obj, unplace_text(_text(_data(obj)), _NAME, records))
 
 
 def _config(policy: Config | Mapping[str, Any] | str | Path | None) -> Config:

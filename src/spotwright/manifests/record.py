@@ -117,7 +117,7 @@ def _put_outside(document: Document, at: Path, written: str, record: Mapping[str
     if outside is None:
         text = (
             f"the record of what is placed has {len(written.encode())} bytes, and an annotation may have {MAX_RECORD}: name a "
-            "file for it with --record FILE, which unplace will ask for"
+            "file for it with --record FILE (records= in Python), which unplace will ask for"
         )
         raise document.problem(at[:-2], text)
     known = digest(written)
@@ -261,14 +261,10 @@ def _read(document: Document, at: Path, outside: Outside | None) -> dict[str, An
 
 def _from_outside(document: Document, at: Path, known: str, outside: Outside | None) -> str:
     """A record that is kept elsewhere, which must be the very one that was put there."""
-    if outside is None:
-        text = f"its record ({known}) is kept in a file of its own: pass the one that was named to place with --record FILE"
-        raise document.problem(at, text)
-    written = outside.get(known)
+    written = None if outside is None else outside.get(known)
     if written is None or digest(written) != known:
-        raise document.problem(
-            at, f"its record ({known}) is not in what --record names: pass the file that place wrote"
-        )
+        text = f"its record ({known}) is in a file of its own: pass the one that place was given, with --record FILE (records= in Python)"
+        raise document.problem(at, text)
     return written
 
 

@@ -50,7 +50,7 @@ class TrainJobOption:
         runtime = _runtime(self._runtime, backend)
         metadata = job_spec.get("metadata") or {}
         name = str(metadata.get("name") or "")
-        spec = place(_job(job_spec, runtime, trainer, name), self._policy, beside=[runtime])["spec"]
+        spec = place(_job(job_spec, runtime, trainer, name), self._policy, beside=[runtime], records={})["spec"]
         if "podSpecOverrides" in spec or "podTemplateOverrides" in spec:
             raise InputError(
                 "the Kubeflow SDK speaks trainer 2.2 and later: mend target: {trainer: ...} in spotwright.yaml"
