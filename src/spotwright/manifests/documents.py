@@ -70,25 +70,27 @@ class Document:
     above: int = 0
     _values: dict[int, Any] = field(default_factory=dict)  # of the collections, by identity: the root keeps them alive
     _keys: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = field(default_factory=dict)  # of the mappings, likewise
+    _found: dict[Path, yaml.Node | None] = field(default_factory=dict)  # what was looked for
     _counts: dict[int, int] | None = None  # of the places that use each collection
 
     def node(self, path: Path) -> yaml.Node | None:
         """The node at a path; ``None`` where there is none. Merge keys are looked through."""
-        node: yaml.Node = self.root
-        for step in path:
-            if isinstance(node, yaml.MappingNode):
-                pair = self._entries(node).get(step)  # type: ignore[call-overload]  # an index is no key, and not found
-                if pair is None:
-                    return None
-                node = pair[1]
-            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-                items = node.value
-                if not -len(items) <= step < len(items):
-                    return None
-                node = items[step]
-            else:
-                return None
-        return node
+        known = self._found.get(path, MISSING)
+        if known is MISSING:
+            known = self._found[path] = self._walk(path)
+        return known  # type: ignore[no-any-return]
+
+    def _walk(self, path: Path) -> yaml.Node | None:
+        if not path:
+            return self.root
+        node, step = self.node(path[:-1]), path[-1]
+        if isinstance(node, yaml.MappingNode):
+            pair = self._entries(node).get(step)  # type: ignore[call-overload]  # an index is no key, and not found
+            return pair[1] if pair else None
+        if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            items = node.value
+            return items[step] if -len(items) <= step < len(items) else None
+        return None
 
     def key_node(self, path: Path) -> yaml.Node | None:
         """The node of the key itself at a path that ends with one; ``None`` where it comes from a merge or is not there."""
@@ -197,7 +199,12 @@ class Document:
         inside = depth + 1
         value: Any
         if isinstance(node, yaml.MappingNode):
-            value = {key: self._value(child, inside) for key, (_, child) in self._entries(node).items()}
+            value = {
+                key: child.value
+                if child.tag == _STRING and child.__class__ is yaml.ScalarNode
+                else self._value(child, inside)
+                for key, (_, child) in self._entries(node).items()
+            }
         else:
             value = [self._value(child, inside) for child in node.value]
         self._values[id(node)] = value

@@ -11,11 +11,11 @@ ones in the text, and behind them in what :meth:`Editor.get` gives, so that inde
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spotwright.manifests.documents import MISSING, Document, ManifestError, Path
+from spotwright.manifests.documents import Document, ManifestError, Path
 
 __all__ = ["Edit", "Editor", "Splice", "clone", "value_at"]
 
@@ -72,7 +72,7 @@ class Editor:
             raise self.problem(path, f"expected nothing or {value!r} here, found {present!r}")
         if depth == len(path) or (present is None and depth):
             depth -= 1  # a null counts as an empty mapping
-        elif not isinstance(present, Mapping):
+        elif not isinstance(present, dict):
             raise self.problem(path[:depth], f"expected a mapping, found {present!r}")
         made = path[: depth + 1]
         for step in reversed(path[depth + 1 :]):

@@ -6,7 +6,7 @@ run have one place for checkpoints, and nobody else has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ def tell_the_code(ctx: Context, spec: Path, who: Identity, checkpoint: str | Non
     variables = list(_variables(who, place))
     for index, container in enumerate(ctx.editor.get((*spec, "containers")) or ()):
         path = (*spec, "containers", index)
-        known = {item.get("name") for item in container.get("env") or () if isinstance(item, Mapping)}
+        known = {item.get("name") for item in container.get("env") or () if isinstance(item, dict)}
         ctx.editor.extend((*path, "env"), [item for item in variables if item["name"] not in known])
         if volume:
             below = {"name": _VOLUME, "mountPath": CHECKPOINT_PATH, "subPathExpr": volume[1]}

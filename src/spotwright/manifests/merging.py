@@ -7,14 +7,13 @@ wrote there, or whole where the place is still empty and would hide what was inh
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from spotwright.manifests.context import Context
 from spotwright.manifests.documents import Path
-from spotwright.manifests.edits import Editor, value_at
+from spotwright.manifests.edits import Editor, clone, value_at
 from spotwright.manifests.pods import Placed, Role, place_pod
 
 __all__ = ["place_merged", "strategic", "write"]
@@ -46,7 +45,7 @@ class _Merged(Editor):
         return self.real.get(path, default) if self.real is not None else default
 
     def _way(self, path: Path) -> tuple[Any, int]:
-        value, depth = Editor._way(self, path[len(self.root) :])  # a class with slots is made twice, so super() would not do
+        value, depth = Editor._way(self, path[len(self.root) :])  # noqa: SLF001 (super() knows no class that has slots)
         return value, depth + len(self.root)
 
     def _writable(self, path: Path) -> Any:
@@ -75,7 +74,7 @@ def write(editor: Editor, path: Path, before: Any, after: Any) -> None:
     if own is None:
         editor.add(path, after)
     elif isinstance(own, dict) and isinstance(after, dict):
-        known = before if isinstance(before, Mapping) else {}
+        known = before if isinstance(before, dict) else {}
         for key, value in after.items():
             write(editor, (*path, key), known.get(key), value)
     elif isinstance(own, list) and isinstance(after, list):
@@ -93,9 +92,9 @@ def strategic(base: Any, patch: Any) -> Any:
     Mappings are merged key by key, some lists item by item, other lists replaced. Source: Kubernetes, "Update API Objects
     in Place Using kubectl patch", and the ``patchStrategy`` of the fields of ``core/v1``.
     """
-    if not isinstance(base, Mapping) or not isinstance(patch, Mapping):
-        return copy.deepcopy(patch)
-    result = {key: copy.deepcopy(value) for key, value in base.items()}
+    if not isinstance(base, dict) or not isinstance(patch, dict):
+        return clone(patch)
+    result = {key: clone(value) for key, value in base.items()}
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
@@ -115,4 +114,4 @@ def _joined(base: list[Any], patch: list[Any], key: str) -> list[Any]:
 
 
 def _key(item: Any, key: str, index: int) -> Any:
-    return item.get(key, index) if isinstance(item, Mapping) else index
+    return item.get(key, index) if isinstance(item, dict) else index

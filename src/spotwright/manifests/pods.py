@@ -8,7 +8,7 @@ contradicts the user's own words is refused with both lines.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,8 +95,8 @@ def place_pod(ctx: Context, role: Role) -> Placed:
 
 def is_queued(ctx: Context, metadata: Any) -> bool:
     """Whether Kueue admits the object, or its pods one by one: the queue's name may be a label of the pods alone."""
-    labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
-    return ctx.is_queued or (isinstance(labels, Mapping) and QUEUE_LABEL in labels)
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return ctx.is_queued or (isinstance(labels, dict) and QUEUE_LABEL in labels)
 
 
 def fits_nowhere(name: str, policy: Policy, ladder: Ladder) -> str:

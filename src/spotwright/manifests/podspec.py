@@ -34,13 +34,13 @@ def read_requests(ctx: Context, spec: Path) -> Resources:
 
 
 def _container(ctx: Context, path: Path, container: Any) -> dict[str, int]:
-    resources = container.get("resources") if isinstance(container, Mapping) else None
-    if not isinstance(resources, Mapping):
+    resources = container.get("resources") if isinstance(container, dict) else None
+    if not isinstance(resources, dict):
         return {}
     amounts: dict[str, int] = {}
     for kind in ("limits", "requests"):  # requests later: they win over limits
         given = resources.get(kind)
-        for name, value in given.items() if isinstance(given, Mapping) else ():
+        for name, value in given.items() if isinstance(given, dict) else ():
             if "${" in str(value) or "{{" in str(value):
                 continue
             try:
@@ -57,8 +57,8 @@ def read_constraints(ctx: Context, spec: Path) -> Constraints:
     required = editor.get((*spec, *REQUIRED_TERMS)) or ()
     preferred = editor.get((*spec, *PREFERRED_TERMS)) or ()
     return Constraints(
-        tolerations=tuple(_toleration(t) for t in editor.get((*spec, "tolerations")) or () if isinstance(t, Mapping)),
-        selector={str(key): str(value) for key, value in selector.items()} if isinstance(selector, Mapping) else {},
+        tolerations=tuple(_toleration(t) for t in editor.get((*spec, "tolerations")) or () if isinstance(t, dict)),
+        selector={str(key): str(value) for key, value in selector.items()} if isinstance(selector, dict) else {},
         required=tuple(_term(term) for term in required),
         preferred=tuple(Preference(int(p.get("weight", 1)), _term(p.get("preference") or {})) for p in preferred),
     )

@@ -60,8 +60,8 @@ def check(ctx: Context, path: Path, shape: Any) -> None:
 
 def check_value(place: Context | Document, path: Path, value: Any, shape: Any) -> None:
     """The same for a value that was read already; ``place`` is where it stands, and names the line."""
-    if isinstance(shape, Mapping):
-        if not isinstance(value, Mapping):
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
             raise place.problem(path, f"expected a mapping, found {value!r}")
         for name, inner in shape.items():
             if value.get(name) is not None:
@@ -71,5 +71,5 @@ def check_value(place: Context | Document, path: Path, value: Any, shape: Any) -
             raise place.problem(path, f"expected a list, found {value!r}")
         for index, item in enumerate(value):
             check_value(place, (*path, index), item, shape[0])
-    elif isinstance(value, Mapping | list):
+    elif isinstance(value, dict | list):
         raise place.problem(path, f"expected a text or a number, found {value!r}")

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -155,37 +156,38 @@ def _behind(document: Document, edit: Edit) -> Splice:
 
 def block(value: Any, column: int) -> list[str]:
     """Lines of block-style YAML for a mapping or list that is not empty, every line indented to ``column``."""
-    indent = " " * column
     lines: list[str] = []
+    _write(value, " " * column, lines)
+    return lines
+
+
+def _write(value: Any, indent: str, lines: list[str]) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if isinstance(item, dict | list) and item:
                 lines.append(f"{indent}{_scalar(key)}:")
-                lines += block(item, column + (2 if isinstance(item, dict) else 0))
+                _write(item, f"{indent}  " if isinstance(item, dict) else indent, lines)
             elif isinstance(item, str) and _reads_well(item):
                 lines.append(f"{indent}{_scalar(key)}: |")
                 lines += [f"{indent}  {line}" for line in item.splitlines()]
             else:
                 lines.append(f"{indent}{_scalar(key)}: {flow(item)}")
-        return lines
+        return
     for item in value:
         if isinstance(item, dict | list) and item:
-            first, *more = block(item, column + 2)
-            lines += [f"{indent}- {first[column + 2 :]}", *more]
+            first = len(lines)
+            _write(item, f"{indent}  ", lines)
+            lines[first] = f"{indent}- {lines[first][len(indent) + 2 :]}"
         else:
             lines.append(f"{indent}- {flow(item)}")
-    return lines
 
 
 def _reads_well(text: str) -> bool:
     """Whether a text can stand as a literal block: whole lines of ordinary characters, the first of them not indented."""
+    if not text.endswith("\n"):
+        return False
     lines = text.split("\n")
-    return (
-        len(lines) > 2
-        and lines[-1] == ""
-        and text[0] != " "
-        and all(line and line.isprintable() for line in lines[:-1])
-    )
+    return len(lines) > 2 and text[0] != " " and all(line and line.isprintable() for line in lines[:-1])
 
 
 def flow(value: Any) -> str:
@@ -201,6 +203,7 @@ def _flow_key(key: str) -> str:
     return _scalar(key)
 
 
+@lru_cache(maxsize=4096, typed=True)
 def _scalar(value: Any) -> str:
     """A scalar that every YAML reader takes for what it is: plain where that is plain to see, else JSON."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:

@@ -25,6 +25,8 @@ POLICIES = (*RECORD[:-1], "policies")
 
 Path = tuple[str | int, ...]
 
+_JSON = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
+
 
 def take_out(documents: list[Any], record: Mapping[str, Any], read: Callable[[str], Any]) -> None:
     """Change a pipeline document and its platform document to what they were; values that somebody changed since stay.
@@ -68,7 +70,10 @@ def _has(value: Any, step: str | int) -> bool:
 
 def value_digest(value: Any) -> str:
     """A short digest of JSON data by which a value is known again: 2 and 2.0 are one value, as in JSON."""
-    return digest(json.dumps(_plain(value), sort_keys=True, ensure_ascii=False, default=str))[:8]
+    text = _JSON.encode(value)
+    if ".0" in text or "e+" in text:  # perhaps a whole number written as a float
+        text = _JSON.encode(_plain(value))
+    return digest(text)[:8]
 
 
 def _plain(value: Any) -> Any:
