@@ -15,6 +15,7 @@ from typing import Any
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError
+from spotwright.manifests.choices import Choices
 from spotwright.manifests.documents import Document, ManifestError, Path
 from spotwright.manifests.edits import Editor
 from spotwright.model.policy import Layer, Policy, Spot, meant, resolve
@@ -88,6 +89,7 @@ class Context:
 
     editor: Editor
     config: Config
+    choices: Choices  # shared by all that is placed with this configuration
     find: Find
     options: Options = field(default_factory=Options)
     base: Path = ()

@@ -85,7 +85,7 @@ class Document:
             return self.root
         node, step = self.node(path[:-1]), path[-1]
         if isinstance(node, yaml.MappingNode):
-            pair = self._entries(node).get(step)  # type: ignore[call-overload]  # an index is no key, and not found
+            pair = self._entries(node).get(step) if isinstance(step, str) else None
             return pair[1] if pair else None
         if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
             items = node.value
@@ -219,7 +219,7 @@ class Document:
 
 @lru_cache(maxsize=4096)
 def _tag(text: str | None, implicit: tuple[bool, bool]) -> str:
-    return str(_RESOLVER.resolve(yaml.ScalarNode, text, implicit))
+    return str(_RESOLVER.resolve(yaml.ScalarNode, text, implicit))  # type: ignore[no-untyped-call]
 
 
 @lru_cache(maxsize=1024)

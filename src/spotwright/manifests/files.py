@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from spotwright.config import Config
+from spotwright.manifests.choices import Choices
 from spotwright.manifests.context import Context, Finding, Level, Options, RoleReport, name_of
 from spotwright.manifests.documents import MISSING, Document, Path, no_garbage_collection, parse
 from spotwright.manifests.edits import Editor
@@ -85,7 +86,7 @@ def place_text(
     pieces = [(piece, list(units(parse(piece, file, above)))) for above, piece in _pieces(body)]
     documents = [unit for _, found_units in pieces for unit in found_units]
     known = References([*documents, *(references.documents if references is not None else [])])
-    work = _Work(config, known, options or Options(), outside)
+    work = _Work(config, Choices(config.pools), known, options or Options(), outside)
 
     def place_one(unit: Document, base: Path) -> str:
         return _place_object(unit, base, result, work)
@@ -115,7 +116,7 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _may_go_on(pipeline: str, piece: str) -> bool:
-    """Whether the platforms of a compiled pipeline may stand behind a piece: they are the next document that has anything in it."""
+    """Whether the platforms of a pipeline may stand behind a piece: they are the next document that has anything in it."""
     if not pipeline:
         return _PIPELINE in piece
     return not any(
@@ -165,6 +166,7 @@ def _only(chunk: str, file: str, first_line: int) -> Document:
 @dataclass(frozen=True, slots=True)
 class _Work:
     config: Config
+    choices: Choices
     references: References
     options: Options
     outside: Outside | None
@@ -186,6 +188,7 @@ def _place_object(document: Document, base: Path, result: Placement, work: _Work
     ctx = Context(
         editor,
         work.config,
+        work.choices,
         references.find,
         work.options,
         base,

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotwright import clouds
-from spotwright.manifests.affinity import attraction
 from spotwright.manifests.context import POLICY_ANNOTATION, QUEUE_LABEL, SPOT_LABEL, Context, Level, RoleReport
 from spotwright.manifests.documents import Path
 from spotwright.manifests.environment import Identity, tell_the_code
@@ -22,7 +21,7 @@ from spotwright.manifests.podspec import PREFERRED_TERMS, REQUIRED_TERMS, read_c
 from spotwright.manifests.shapes import POD, check
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool, Provider
-from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.ladder import Ladder, Work
 
 __all__ = ["Placed", "Role", "fits_nowhere", "is_queued", "mark", "place_pod", "tolerations_of", "warn_of_preference"]
 
@@ -68,7 +67,7 @@ def place_pod(ctx: Context, role: Role) -> Placed:
     check(ctx, role.spec, POD)
     policy = ctx.policy(role.path, stays=role.stays)
     work = Work({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
-    ladder = build(work, policy, ctx.config.pools)
+    ladder = ctx.choices.ladder(work, policy)
     pools = tuple(name for rung in ladder.rungs for name in rung.pools)
     report = RoleReport(role.name, role.path, ctx.editor.document.line(role.spec), policy, pools, ladder.refusals)
     ctx.roles.append(report)
@@ -126,7 +125,7 @@ def _attract(ctx: Context, role: Role, placed: Placed, used: Sequence[Pool]) -> 
             Level.NOTE, role.spec, f"{role.name}: Kueue decides by the order of its flavors, so no affinity is added"
         )
         return
-    wanted = attraction(placed.policy, used, ctx.config.pools)
+    wanted = ctx.choices.attraction(placed.policy, used)
     for expression in wanted.required:
         _require(ctx, role, expression)
     items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in wanted.preferred]

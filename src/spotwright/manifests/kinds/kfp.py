@@ -22,7 +22,7 @@ from spotwright.manifests.pods import Placed, fits_nowhere
 from spotwright.model.placed import POLICIES
 from spotwright.model.policy import Layer, Policy
 from spotwright.model.policy_values import policy_mapping
-from spotwright.scheduling.ladder import Ladder, build
+from spotwright.scheduling.ladder import Ladder
 
 __all__ = ["KINDS"]
 
@@ -96,7 +96,7 @@ def _place_uses(ctx: Context, home: Home, uses: Sequence[tuple[Task, Policy]], r
             report.after_interruption = text
         return False
     work = read_work(ctx, home, tasks[0].label)
-    ladder = build(work, policy, ctx.config.pools)
+    ladder = ctx.choices.ladder(work, policy)
     if not ladder.rungs:
         raise ctx.problem(tasks[0].at, fits_nowhere(tasks[0].path, policy, ladder))
     if ladder.note:

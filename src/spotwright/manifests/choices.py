@@ -1,0 +1,48 @@
+"""Where work of one sort may go, decided once: the pods of a thousand manifests ask for a handful of different things.
+
+The decisions are :func:`~spotwright.scheduling.ladder.build` and :func:`~spotwright.manifests.affinity.attraction`; both depend
+only on what is asked for here, so an answer that was given holds for everybody who asks the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from spotwright.manifests.affinity import Attraction, attraction
+from spotwright.model.policy import Policy
+from spotwright.model.pools import Pool
+from spotwright.scheduling.ladder import Ladder, Work, build
+
+__all__ = ["Choices"]
+
+
+class Choices:
+    """The decisions among one configuration's pools."""
+
+    def __init__(self, pools: Mapping[str, Pool]) -> None:
+        self._pools = pools
+        self._ladders: dict[Hashable, Ladder] = {}
+        self._attractions: dict[Hashable, Attraction] = {}
+
+    def ladder(self, work: Work, policy: Policy) -> Ladder:
+        """The ladder of work that asks for this under such a policy."""
+        asked = work.constraints
+        key = (
+            policy.spot,
+            policy.ladder,
+            tuple(work.requests.items()),
+            asked.tolerations,
+            tuple(asked.selector.items()),
+            asked.required,
+            asked.preferred,
+        )
+        if key not in self._ladders:
+            self._ladders[key] = build(work, policy, self._pools)
+        return self._ladders[key]
+
+    def attraction(self, policy: Policy, used: Sequence[Pool]) -> Attraction:
+        """The node affinity that leads to the pools in use."""
+        key = (policy.ladder is not None, tuple(pool.name for pool in used))
+        if key not in self._attractions:
+            self._attractions[key] = attraction(policy, used, self._pools)
+        return self._attractions[key]
