@@ -83,6 +83,10 @@ def _nothing(_kind: str) -> Sequence[Document]:
     return ()
 
 
+def _never(_document: Document) -> bool:
+    return False
+
+
 @dataclass(slots=True)
 class Context:
     """One object under way. ``base`` is where it stands in its document: ``()``, an item of a list, or a Katib trial."""
@@ -98,6 +102,7 @@ class Context:
     said: set[Finding] = field(default_factory=set)  # the findings of this object, to say none twice
     roles: list[RoleReport] = field(default_factory=list)
     find_all: FindAll = _nothing
+    is_input: Callable[[Document], bool] = _never  # whether what was found is placed itself, by the same command
     around: Context | None = None  # of the object that this one stands in
 
     def at(self, *steps: str | int) -> Path:

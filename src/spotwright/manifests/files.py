@@ -20,6 +20,7 @@ from spotwright.manifests.kinds import Place, find_kind
 from spotwright.manifests.kinds.unknown import place_at
 from spotwright.manifests.pairs import AT, KIND, Pair, units
 from spotwright.manifests.record import ANNOTATION, MAX_RECORD, Outside, is_placed, placed_text, reserve, unplaced
+from spotwright.manifests.references import References
 from spotwright.manifests.shapes import METADATA, check
 
 __all__ = ["Placement", "References", "place_text", "unplace_text"]
@@ -38,32 +39,6 @@ class Placement:
     text: str
     findings: list[Finding] = field(default_factory=list)
     roles: list[RoleReport] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class References:
-    """What documents may refer to: those of the same input, then those of ``--with``."""
-
-    documents: list[Document] = field(default_factory=list)
-    _kinds: dict[str, list[Document]] | None = None
-
-    def find(self, kind: str, name: str, namespace: str | None = None) -> Document | None:
-        """The first document of a kind and name; one without a namespace matches any."""
-        for document in self.find_all(kind):
-            metadata = document.get(("metadata",), {})
-            if not isinstance(metadata, Mapping) or metadata.get("name") != name:
-                continue
-            if namespace is None or metadata.get("namespace") in (None, namespace):
-                return document
-        return None
-
-    def find_all(self, kind: str) -> list[Document]:
-        """Every document of a kind. The documents are looked through once, when something is first looked for."""
-        if self._kinds is None:
-            self._kinds = {}
-            for document in self.documents:
-                self._kinds.setdefault(str(document.get(("kind",), "")), []).append(document)
-        return self._kinds.get(kind, [])
 
 
 @no_garbage_collection()
@@ -85,7 +60,8 @@ def place_text(
     bom, body = (_BOM, result.text[1:]) if result.text.startswith(_BOM) else ("", result.text)
     pieces = [(piece, list(units(parse(piece, file, above)))) for above, piece in _pieces(body)]
     documents = [unit for _, found_units in pieces for unit in found_units]
-    known = References([*documents, *(references.documents if references is not None else [])])
+    given = references or References()
+    known = References([*documents, *given.documents], given.inputs | {file})
     work = _Work(config, Choices(config.pools), known, options or Options(), outside)
 
     def place_one(unit: Document, base: Path) -> str:
@@ -195,6 +171,7 @@ def _place_object(document: Document, base: Path, result: Placement, work: _Work
         findings=result.findings,
         roles=result.roles,
         find_all=references.find_all,
+        is_input=references.is_input,
     )
     check(ctx, ctx.at("metadata"), METADATA)
     place(ctx)

@@ -1,0 +1,55 @@
+"""What documents refer to: looked for in the same input, then in what ``--with`` gives, also among the items of a ``List``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from spotwright.manifests.documents import Document
+
+__all__ = ["References"]
+
+
+@dataclass(slots=True)
+class References:
+    """The documents that can be referred to, the first of a name first. ``inputs``: files that the same command places."""
+
+    documents: list[Document] = field(default_factory=list)
+    inputs: frozenset[str] = frozenset()
+    _kinds: dict[str, list[Document]] | None = None
+
+    def find(self, kind: str, name: str, namespace: str | None = None) -> Document | None:
+        """The first object of a kind and name; one without a namespace matches any."""
+        for document in self.find_all(kind):
+            metadata = document.get(("metadata",), {})
+            if not isinstance(metadata, Mapping) or metadata.get("name") != name:
+                continue
+            if namespace is None or metadata.get("namespace") in (None, namespace):
+                return document
+        return None
+
+    def find_all(self, kind: str) -> list[Document]:
+        """Every object of a kind. The documents are looked through once, when something is first looked for."""
+        if self._kinds is None:
+            self._kinds = {}
+            for document in self.documents:
+                for found in _objects(document):
+                    self._kinds.setdefault(str(found.get(("kind",), "")), []).append(found)
+        return self._kinds.get(kind, [])
+
+    def is_input(self, document: Document) -> bool:
+        """Whether an object that was found is placed itself, by the same command."""
+        return document.file in self.inputs
+
+
+def _objects(document: Document) -> Iterator[Document]:
+    """A document, or what stands in it where it is a ``List``: each item as a document whose paths begin at the item."""
+    items = document.node(("items",)) if str(document.get(("kind",), "")).endswith("List") else None
+    if not isinstance(items, yaml.SequenceNode):
+        yield document
+        return
+    for node in items.value:
+        start, end = node.start_mark.index, node.end_mark.index
+        yield Document(document.file, document.text, node, start, end, document.index, document.above)
