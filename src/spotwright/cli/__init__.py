@@ -32,6 +32,7 @@ _COMMANDS = {
     "unplace": ("spotwright.cli.placing", "Take out of manifests what place put in."),
     "compile": ("spotwright.cli.compiling", "Compile a pipeline to KFP YAML, placed on the pools."),
     "explain": ("spotwright.cli.placing", "Say where each role of a manifest goes, and why."),
+    "node-agent": ("spotwright.cli.agent", "Read this node's notice and pass it on to what runs there."),
 }
 
 
@@ -45,7 +46,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         with importing():
-            command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
+            command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
         return command if isinstance(command, click.Command) else None
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from spotwright.notices.notice import SourceError
 
-__all__ = ["MOST", "Answer", "Server", "http_date"]
+__all__ = ["MOST", "Answer", "Server", "http_date", "http_text"]
 
 MOST = 1 << 18
 """Bytes of an answer's body that are read. The longest real one, a scale set's events, is a few thousand."""
@@ -176,6 +176,15 @@ def _check(length: int) -> None:
 
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def http_text(moment: float) -> str:
+    """Unix seconds as HTTP writes a date, whatever language this machine speaks; the fraction is left out."""
+    year, month, day, hour, minute, second, weekday, *_ = time.gmtime(moment)
+    return f"{_DAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year} {hour:02}:{minute:02}:{second:02} GMT"
 
 
 def http_date(text: str) -> float | None:

@@ -13,12 +13,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from spotwright.notices.notice import KINDS, Notice, Polling, SourceError
+from spotwright.notices.notice import KINDS, SHORTEST, Notice, Polling, SourceError
 
-__all__ = ["SHORTEST", "FileSource"]
-
-SHORTEST = 30.0
-"""Seconds until the end where nothing says when it is: the notice of Azure and Google, the shortest there is."""
+__all__ = ["FileSource"]
 
 _MOST = 1 << 16  # bytes of a notice that are read
 

@@ -14,10 +14,13 @@ from typing import Any
 from spotwright.notices.asking import Server
 from spotwright.notices.notice import KINDS, Notice, SourceError
 
-__all__ = ["FORMAT", "LONGEST_WAIT", "NodeAgentSource"]
+__all__ = ["FORMAT", "LONGEST_WAIT", "PORT", "NodeAgentSource"]
 
 FORMAT = "spotwright-notice/1"
 """The value of ``format`` in every answer of a node agent, so that whatever else listens there is not believed."""
+
+PORT = 8788
+"""Where a node agent answers unless it is told otherwise."""
 
 LONGEST_WAIT = 60.0
 """Seconds that an agent lets a client wait at most."""
@@ -26,6 +29,7 @@ _PATIENCE = 2.0
 """Seconds that an agent on the same node may take to answer, beside what it was asked to wait."""
 
 _LONGEST_REASON = 500
+_LONGEST_TIME = 1e9  # seconds until the end that are believed: thirty years
 
 
 class NodeAgentSource:
@@ -80,20 +84,25 @@ def _notice(given: Any) -> Notice | None:
     """The notice in an answer. Raises :class:`SourceError` for what is none."""
     if given is None:
         return None
-    left = given.get("seconds_left") if isinstance(given, dict) else None
     if (
-        not isinstance(left, (int, float))
-        or isinstance(left, bool)
-        or not math.isfinite(left)
+        not isinstance(given, dict)
         or given.get("kind") not in KINDS
         or not isinstance(given.get("certain"), bool)
         or not isinstance(given.get("source"), str)
     ):
         raise SourceError("node-agent: it answers with an incomplete notice")
     # the time that is left counts, not the agent's clock: it may be set while both of us look
-    return Notice(
-        time.time() + left, given["kind"], _text(given["source"]), given["certain"], _text(given.get("reason"))
-    )
+    ends_at = time.time() + _left(given.get("seconds_left", ""), certain=given["certain"])
+    return Notice(ends_at, given["kind"], _text(given["source"]), given["certain"], _text(given.get("reason")))
+
+
+def _left(given: Any, *, certain: bool) -> float:
+    """Seconds until the end; without end where the agent does not know it, which it cannot be certain of then."""
+    if given is None and not certain:
+        return math.inf
+    if not isinstance(given, (int, float)) or isinstance(given, bool) or not abs(given) < _LONGEST_TIME:
+        raise SourceError("node-agent: it answers with a notice without a time")
+    return float(given)
 
 
 def _text(given: Any) -> str:

@@ -12,10 +12,13 @@ from typing import Protocol
 
 from spotwright.errors import SpotwrightError
 
-__all__ = ["KINDS", "Notice", "Polling", "Source", "SourceError"]
+__all__ = ["KINDS", "SHORTEST", "Notice", "Polling", "Source", "SourceError"]
 
 KINDS = ("interruption", "disruption", "rebalance")
 """What a notice can be about: the provider takes the node; our side removes it; the provider thinks that it might take it."""
+
+SHORTEST = 30.0
+"""Seconds until the end where nothing says when it is: the notice of Azure and Google, the shortest there is."""
 
 _SAME = 2.0
 """Two moments this near each other, in seconds, are one: providers say whole seconds."""
@@ -29,7 +32,8 @@ class SourceError(SpotwrightError):
 class Notice:
     """This node goes.
 
-    ``ends_at`` is when, in Unix seconds of this machine's clock. ``kind`` is one of :data:`KINDS`. ``source`` names who said it
+    ``ends_at`` is when, in Unix seconds of this machine's clock; infinite where nobody knows (a rebalance recommendation).
+    ``kind`` is one of :data:`KINDS`. ``source`` names who said it
     (``azure``, ``gcp``, ``aws``, ``kubernetes``, ``file``); through a node agent it is the agent's source. ``certain`` is false
     where it may yet stay (a rebalance recommendation). ``reason`` is one sentence for people.
     """
@@ -42,7 +46,7 @@ class Notice:
 
     def same_as(self, other: Notice | None) -> bool:
         """Whether the other one says the same, up to the second that providers round to."""
-        if other is None or abs(self.ends_at - other.ends_at) >= _SAME:
+        if other is None or (self.ends_at != other.ends_at and abs(self.ends_at - other.ends_at) >= _SAME):
             return False
         mine = (self.kind, self.source, self.certain, self.reason)
         return mine == (other.kind, other.source, other.certain, other.reason)
