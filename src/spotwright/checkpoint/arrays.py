@@ -1,0 +1,132 @@
+"""Arrays without a dependency on NumPy: it is imported only where one of the values is an array already.
+
+Taken are NumPy arrays and scalars, ``array.array``, and whatever offers its memory as NumPy understands it
+(``__array_interface__``, ``__dlpack__``: JAX, PyTorch on the CPU, CuPy's host arrays); that comes back as NumPy arrays. Objects
+that merely can be turned into an array (``__array__``: a data frame) are refused, for they are more than that.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from spotwright.checkpoint.errors import BrokenCheckpoint, UnstorableState
+
+__all__ = ["Described", "describe", "rebuild"]
+
+_KINDS = "biufcmMSUV"  # whose values lie in the array itself; objects and variable texts are pointers
+
+Refuse = Callable[[str], UnstorableState]
+
+
+class Described(NamedTuple):
+    """What is stored of an array: its kind, what describes it, its bytes."""
+
+    kind: str
+    facts: Mapping[str, Any]
+    data: memoryview
+
+
+def describe(value: Any, refuse: Refuse) -> Described | None:
+    """An array as bytes with a description; ``None`` where the value is none. The bytes are the array's own where possible."""
+    if isinstance(value, array):
+        return Described("array.array", {"type": value.typecode}, memoryview(value))
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.generic):
+        return _described(numpy, numpy.asarray(value), "scalar", refuse)
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        if type(value) not in (numpy.ndarray, numpy.memmap):
+            raise refuse(f"a {type(value).__name__} is more than an array: store its parts")
+        return _described(numpy, value, "ndarray", refuse)
+    kind = type(value)
+    if hasattr(kind, "__array_interface__") or hasattr(kind, "__dlpack__"):
+        return _foreign(value, refuse)
+    return None
+
+
+def _foreign(value: Any, refuse: Refuse) -> Described:
+    try:
+        import numpy as np
+    except ImportError as error:
+        raise refuse("an array needs NumPy to be stored, which is not installed") from error
+    try:
+        if hasattr(type(value), "__array_interface__") or hasattr(type(value), "__array__"):
+            found = np.asarray(value)
+        else:
+            found = np.from_dlpack(value)
+    except Exception as error:
+        raise refuse(
+            f"a {type(value).__name__} whose memory NumPy cannot read ({error}); copy it to the CPU"
+        ) from error
+    return _described(np, found, "ndarray", refuse)
+
+
+def _described(numpy: Any, value: Any, kind: str, refuse: Refuse) -> Described:
+    if value.dtype.hasobject:
+        raise refuse(f"an array of dtype {value.dtype} holds Python objects; store them as a list")
+    order = "C"
+    if not value.flags.c_contiguous:
+        if value.flags.f_contiguous:
+            value, order = value.T, "F"
+        else:
+            value = numpy.ascontiguousarray(value)
+    shape = value.shape[::-1] if order == "F" else value.shape
+    facts = {"dtype": _dtype(value.dtype, refuse), "shape": list(shape), **({"order": "F"} if order == "F" else {})}
+    return Described(kind, facts, memoryview(value.reshape(-1).view(numpy.uint8)) if value.nbytes else memoryview(b""))
+
+
+def _dtype(dtype: Any, refuse: Refuse) -> Any:
+    """A dtype in JSON: its text, its parts, or a name with the module that registers it."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return {"of": _dtype(base, refuse), "shape": list(shape)}
+    if dtype.names is not None:
+        fields = [dtype.fields[name] for name in dtype.names]
+        formats, offsets = [_dtype(field[0], refuse) for field in fields], [field[1] for field in fields]
+        return {"names": list(dtype.names), "formats": formats, "offsets": offsets, "size": dtype.itemsize}
+    if dtype.isbuiltin == 2:  # registered by another package: bfloat16 and its kind
+        return {"name": dtype.name, "module": dtype.type.__module__.partition(".")[0]}
+    if dtype.kind not in _KINDS:
+        raise refuse(f"an array of dtype {dtype} does not hold its values itself; store them as a list")
+    return dtype.str
+
+
+def rebuild(facts: Mapping[str, Any], size: int, fill: Callable[[memoryview], None]) -> Any:
+    """The array of a description; ``fill`` gets its memory of ``size`` bytes."""
+    if facts["~"] == "array.array":
+        values = array(facts["type"])
+        values.frombytes(bytes(size))
+        fill(memoryview(values).cast("B") if size else memoryview(bytearray()))
+        return values
+    try:
+        import numpy as np
+    except ImportError as error:
+        raise BrokenCheckpoint("this checkpoint holds arrays: install NumPy to load it") from error
+    found = np.empty(facts["shape"], _read_dtype(np, facts["dtype"]), order=facts.get("order", "C"))
+    if found.nbytes != size:
+        raise BrokenCheckpoint(f"an array of {found.nbytes} bytes has {size} in this checkpoint")
+    flat = found.reshape(-1, order="A")
+    fill(memoryview(flat.view(np.uint8)) if size else memoryview(bytearray()))
+    return found[()] if facts["~"] == "scalar" else found
+
+
+def _read_dtype(numpy: Any, given: Any) -> Any:
+    if isinstance(given, str):
+        dtype = numpy.dtype(given)
+    elif "of" in given:
+        dtype = numpy.dtype((_read_dtype(numpy, given["of"]), tuple(given["shape"])))
+    elif "names" in given:
+        formats = [_read_dtype(numpy, each) for each in given["formats"]]
+        parts = {"names": given["names"], "formats": formats, "offsets": given["offsets"], "itemsize": given["size"]}
+        dtype = numpy.dtype(parts)
+    elif given["module"] == "ml_dtypes":
+        import ml_dtypes  # registers its dtypes with NumPy
+
+        dtype = numpy.dtype(getattr(ml_dtypes, given["name"]))
+    else:
+        raise BrokenCheckpoint(f"an array of the dtype {given['name']} of {given['module']} cannot be loaded")
+    if dtype.hasobject or dtype.kind not in _KINDS:
+        raise BrokenCheckpoint(f"an array of the dtype {dtype} cannot be loaded")
+    return dtype

@@ -1,0 +1,126 @@
+"""Puts the parts together: a state goes into a state file and an entry of the log, and comes back from the newest whole one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from spotwright.checkpoint import container
+from spotwright.checkpoint.decoding import decode
+from spotwright.checkpoint.encoding import encode
+from spotwright.checkpoint.errors import BrokenCheckpoint, OtherProgram, PlaceError
+from spotwright.checkpoint.interval import Hazard
+from spotwright.checkpoint.log import Entry, Log, who_am_i
+from spotwright.checkpoint.store import Store
+
+__all__ = ["Keeper", "Loaded"]
+
+_TRIES = 3  # a reader beside a writer may find a save that has just been replaced
+
+
+class Loaded(NamedTuple):
+    """A state with what was saved beside it."""
+
+    state: Any
+    entry: Entry
+    passed_over: tuple[str, ...]
+    """Why newer saves were not taken, one line each."""
+
+
+class Keeper:
+    """The saves of one place, for one attempt. ``program`` must be that of the saves which are there, where both name one."""
+
+    def __init__(self, store: Store, *, program: str, keep: int, allow_pickle: bool) -> None:
+        self.store, self.log = store, Log(store)
+        self._program, self._keep, self._allow_pickle = program, keep, allow_pickle
+        self._count = 0
+
+    def claim(self, hazard: float | None) -> Hazard:
+        """Begin to write. What earlier attempts have seen of interruptions comes back, and is handed on in the claim."""
+        earlier = self.log.latest_claim()
+        taken, lived = earlier.data["past"] if earlier else (0, 0.0)
+        known = Hazard(hazard)
+        last = next(self.log.saves(), None)
+        if last is not None and earlier is not None and last.token == earlier.number:
+            lived += known.exposure(last.data["age"])
+            taken += not last.data["finished"]
+        past = [taken, lived]
+        self.log.take_over({"who": who_am_i(), "program": self._program, "past": past, "at": time.time()})
+        self.log.keep(self._keep)
+        return Hazard(hazard, taken, lived)
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever saved here."""
+        return next(self.log.saves(), None) is None
+
+    def save(self, state: Any, facts: Mapping[str, Any]) -> Entry:
+        """Save a state; ``facts`` are kept in its entry."""
+        tree, blobs = encode(state, allow_pickle=self._allow_pickle)
+        self._count += 1
+        name = f"state-{self.log.token:010d}-{self._count:06d}-{os.urandom(4).hex()}"
+        with self.store.write(name) as file:
+            written = container.write(file, tree, blobs)
+        entry = self.log.commit({**facts, **written, "state": name, "program": self._program})
+        self.log.keep(self._keep)
+        return entry
+
+    def load(self) -> Loaded | None:
+        """The newest whole state; ``None`` where nothing was ever saved.
+
+        Raises :class:`BrokenCheckpoint` where something was, and none of it is whole.
+        """
+        wrong: list[str] = []
+        for _ in range(_TRIES):
+            wrong = []
+            for entry in self.log.saves():
+                self._check(entry)
+                try:
+                    return Loaded(self._read(entry), entry, tuple(wrong))
+                except BrokenCheckpoint as error:
+                    wrong.append(str(error))
+            if not wrong:
+                return None
+        raise BrokenCheckpoint(
+            f"{self.store.place}: none of the checkpoints is whole: {'; '.join(wrong)}. To begin again without them, "
+            "remove the place or name another one"
+        )
+
+    def _check(self, entry: Entry) -> None:
+        theirs = entry.data["program"]
+        if theirs and self._program and theirs != self._program:
+            raise OtherProgram(
+                f"{self.store.place}: holds the checkpoint of {theirs!r}, and this is {self._program!r}: name another "
+                "place, or remove this one"
+            )
+
+    def _read(self, entry: Entry) -> Any:
+        reader = self._open(entry)
+        try:
+            return decode(reader, lambda index: self._content(entry, index), allow_pickle=self._allow_pickle)
+        finally:
+            reader.close()
+
+    def _content(self, entry: Entry, index: int) -> Iterable[bytes]:
+        return self._later(entry, index)
+
+    def _later(self, entry: Entry, index: int) -> Iterator[bytes]:
+        reader = self._open(entry)
+        try:
+            yield from reader.stream(index)
+        finally:
+            reader.close()
+
+    def _open(self, entry: Entry) -> container.Reader:
+        file = self.store.open(entry.state)
+        if file is None:
+            raise BrokenCheckpoint(f"{entry.state} is not there any more")
+        try:
+            return container.Reader(file, entry.state, entry.data["size"], entry.data["sum"])
+        except OSError as error:
+            file.close()
+            raise PlaceError(f"{self.store.place}: {entry.state} cannot be read ({error})") from error
+        except BaseException:
+            file.close()
+            raise
