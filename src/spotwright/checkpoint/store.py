@@ -67,7 +67,9 @@ def open_store(place: str | os.PathLike[str] | None, options: Mapping[str, Any] 
         raise PlaceError(
             f"{address}: pvc:// is for policies; in the container name the folder where the volume is mounted"
         )
-    raise PlaceError(f"{address}: only folders can be used so far")
+    from spotwright.checkpoint.objects import ObjectStore
+
+    return ObjectStore(address, options or {})
 
 
 def _local(rest: str) -> str:
