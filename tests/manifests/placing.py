@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,19 @@ from spotwright.manifests.documents import ManifestError, parse
 from spotwright.manifests.edits import value_at
 from spotwright.manifests.files import References, place_text, unplace_text
 
-__all__ = ["FILE", "PREFER", "REQUIRE", "SHARED", "Outcome", "a_config", "found", "place", "refusal", "survives"]
+__all__ = [
+    "FILE",
+    "PREFER",
+    "REQUIRE",
+    "SHARED",
+    "Outcome",
+    "a_config",
+    "found",
+    "given",
+    "place",
+    "refusal",
+    "survives",
+]
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 """Upstream manifests and schemas, where they are at hand; no part of the project."""
@@ -45,13 +58,24 @@ class Outcome:
 
     @property
     def value(self) -> Any:
-        """The only document."""
-        [document] = self.documents
+        """The only document of the input."""
+        [document] = given(self.documents)
         return document
+
+    @property
+    def added(self) -> list[Any]:
+        """The documents that were put in front of others."""
+        return [document for document in self.documents if document not in given(self.documents)]
 
     def says(self, *parts: str) -> bool:
         """Whether one of the findings holds all these words."""
         return any(all(part in text for part in parts) for text in self.said)
+
+
+def given(documents: Iterable[Any]) -> list[Any]:
+    """Documents without those that were added to them."""
+    path = "metadata.annotations.spotwright@dev/placed"
+    return [one for one in documents if '"added":' not in str(found(one, path))]
 
 
 def a_config(policy: str, target: str = "{kubernetes: '1.33'}") -> Config:
@@ -95,5 +119,6 @@ def refusal(text: str, policy: str = PREFER, *, beside: str = "") -> str:
 
 
 def found(value: Any, path: str) -> Any:
-    """What stands at a path such as ``spec.containers.0.name``; ``None`` where nothing does."""
-    return value_at(value, tuple(int(step) if step.isdigit() else step for step in path.split(".")))
+    """What stands at a path such as ``spec.containers.0.name`` (``@`` for a point in a key); ``None`` where nothing does."""
+    steps = (step.replace("@", ".") for step in path.split("."))
+    return value_at(value, tuple(int(step) if step.isdigit() else step for step in steps))

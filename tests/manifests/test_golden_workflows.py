@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.manifests.placing import SHARED, place
+from tests.manifests.placing import SHARED, given, place
 from tests.manifests.schemas import load, strange
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,7 +45,7 @@ def test_a_manifest_comes_out_as_the_golden_file_says(case: str) -> None:
 
 def new_strangeness(schema: dict[str, Any], before: str, after: str) -> list[str]:
     """What a schema does not know, and was not there before."""
-    old, new = (list(yaml.safe_load_all(text)) for text in (before, after))
+    old, new = (given(yaml.safe_load_all(text)) for text in (before, after))
     pairs = zip(old, new, strict=True)
     return [path for one, other in pairs for path in strange(schema, other) if path not in set(strange(schema, one))]
 

@@ -54,6 +54,7 @@ spec:
 """
 
 
+SETTLED = a_runtime(job_set="\n      failurePolicy: {maxRestarts: 3}")
 TOLERANT = a_runtime(pod="\n                tolerations: [{key: team, operator: Exists}]")
 
 
@@ -121,7 +122,7 @@ def test_all_jobs_are_in_one_entry_of_ours() -> None:
 def test_each_release_gets_the_field_it_knows_with_what_it_can_set(
     trainer: str, name: str, has_affinity: bool, has_grace: bool
 ) -> None:
-    outcome = place(a_trainjob(), trainer=trainer)
+    outcome = place(a_trainjob(), trainer=trainer, beside=SETTLED)
 
     assert set(outcome.value["spec"]) == {"runtimeRef", "trainer", name}
     assert ("affinity" in outcome.text) is has_affinity
@@ -139,7 +140,8 @@ def test_the_older_fields_name_their_target() -> None:
 
 
 def test_what_2_0_cannot_say_as_affinity_it_says_as_a_selector_where_one_label_does() -> None:
-    [entry] = place(a_trainjob(), "{default: {spot: require}}", trainer="2.0").value["spec"]["podSpecOverrides"]
+    outcome = place(a_trainjob(), "{default: {spot: require}}", trainer="2.0", beside=SETTLED)
+    [entry] = outcome.value["spec"]["podSpecOverrides"]
 
     assert entry["nodeSelector"] == {"kubernetes.azure.com/scalesetpriority": "spot"}
 
@@ -276,22 +278,12 @@ def test_kueue_decides_by_its_flavors() -> None:
     assert "affinity" not in patched(outcome)["spec"]
 
 
-def test_retries_are_the_runtimes_to_say() -> None:
-    outcome = place(a_trainjob())
-
-    assert outcome.says(
-        "ClusterTrainingRuntime torch has no failure policy", "copy as a TrainingRuntime", "spec.runtimeRef"
-    )
-    assert outcome.roles["mnist/node"].after_interruption.startswith("its Job makes the pod again alone")
-    assert "only while the TrainJob is suspended" in outcome.roles["mnist/node"].frozen
-
-
 def test_a_runtime_of_the_same_file_gets_its_failure_policy_there() -> None:
     outcome = place(f"{a_runtime()}---\n{a_trainjob()}", beside="")
 
     assert not outcome.says("no failure policy")
     assert outcome.documents[0]["spec"]["template"]["spec"]["failurePolicy"]["maxRestarts"] == 10
-    assert "of the same file" in outcome.roles["mnist/node"].after_interruption
+    assert "(work.yaml) is given" in outcome.roles["mnist/node"].after_interruption
 
 
 UNCOUNTED = """

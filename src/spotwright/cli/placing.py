@@ -105,10 +105,10 @@ def place(
     _one_way(output, in_place, as_diff)
     texts = [(path, _read(path)) for path in files]
     found = _config_of(files, config)
-    references = _references(texts, beside)
     options = Options(replace_retries, tuple(read_pod_path(text) for text in pod_paths))
     known = None if record is None else read_records(record, must_exist=False)
     records = None if known is None else dict(known)
+    references = _references(texts, beside, records)
     placements = [place_text(text, _name(path), found, references, options, records) for path, text in texts]
     if found.note:
         click.echo(f"note: {found.note}", err=True)
@@ -150,9 +150,9 @@ def explain(
     """Say for each role of each FILE: its pools in order and why, where each policy value was said, what an interruption does."""
     texts = [(path, _read(path)) for path in files]
     found = _config_of(files, config)
-    references = _references(texts, beside)
     options = Options(replace_retries, tuple(read_pod_path(text) for text in pod_paths))
     records = {} if record is None else read_records(record, must_exist=True)  # new ones go nowhere
+    references = _references(texts, beside, records)
     placements = {_name(p): place_text(text, _name(p), found, references, options, records) for p, text in texts}
     if as_json:
         click.echo(json.dumps(explanation_json(placements, found)))
@@ -187,10 +187,14 @@ def _config_of(files: Sequence[Path], explicit: Path | None) -> Config:
     return configuration.find(first, explicit)
 
 
-def _references(texts: Sequence[tuple[Path, str]], beside: Sequence[Path]) -> References:
-    """Every document that a manifest may refer to: of all files given, then of ``--with``."""
-    given = [*texts, *((path, _read(path)) for path in beside)]
-    return References([document for path, text in given for document in parse(text, _name(path))])
+def _references(
+    texts: Sequence[tuple[Path, str]], beside: Sequence[Path], records: dict[str, str] | None
+) -> References:
+    """Every object that a manifest may refer to: of the other files, as they were before they were placed, then of ``--with``."""
+    given = [(path, unplace_text(text, _name(path), records).text) for path, text in texts] if len(texts) > 1 else []
+    given += [(path, _read(path)) for path in beside]
+    documents = [document for path, text in given for document in parse(text, _name(path))]
+    return References(documents, frozenset(_name(path) for path, _ in texts))
 
 
 def _tell(findings: Iterable[Finding]) -> None:

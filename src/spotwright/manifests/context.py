@@ -55,6 +55,7 @@ class Options:
 
     replace_retries: bool = False
     pod_paths: tuple[Path, ...] = ()  # where objects of kinds that are not known have their pod specs
+    may_add: bool = True  # documents in front of others
 
 
 @dataclass(slots=True)
@@ -74,6 +75,9 @@ class RoleReport:
 
 Find = Callable[[str, str, str | None], Document | None]
 """Looks for a document by kind, name and namespace, in the same input and in what ``--with`` gives."""
+
+Add = Callable[[Mapping[str, Any]], bool]
+"""Puts a document in front of the one under way; false where another one of its name was added that says something else."""
 
 FindAll = Callable[[str], Sequence[Document]]
 """Gives every document of a kind, in the same input and in what ``--with`` gives: for objects that others refer to."""
@@ -103,6 +107,7 @@ class Context:
     roles: list[RoleReport] = field(default_factory=list)
     find_all: FindAll = _nothing
     is_input: Callable[[Document], bool] = _never  # whether what was found is placed itself, by the same command
+    add: Add | None = None  # where documents can be added
     around: Context | None = None  # of the object that this one stands in
 
     def at(self, *steps: str | int) -> Path:
@@ -119,7 +124,7 @@ class Context:
 
     def embedded(self, editor: Editor, owner: str = "") -> Context:
         """The context of an object whose YAML stands in this one as a text; findings and reports are shared."""
-        return replace(self, editor=editor, base=(), owner=owner or self.owner, around=self)
+        return replace(self, editor=editor, base=(), owner=owner or self.owner, around=self, add=None)
 
     @property
     def name(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from spotwright.config import Config
+from spotwright.manifests.added import Additions, in_front, is_added, is_as_added, is_untouched, without_record
 from spotwright.manifests.choices import Choices
 from spotwright.manifests.context import Context, Finding, Level, Options, RoleReport, name_of
 from spotwright.manifests.documents import MISSING, Document, Path, no_garbage_collection, parse
@@ -21,6 +22,7 @@ from spotwright.manifests.kinds.unknown import place_at
 from spotwright.manifests.pairs import AT, KIND, Pair, units
 from spotwright.manifests.record import ANNOTATION, MAX_RECORD, Outside, is_placed, placed_text, reserve, unplaced
 from spotwright.manifests.references import References
+from spotwright.manifests.removal import Removal, remove
 from spotwright.manifests.shapes import METADATA, check
 
 __all__ = ["Placement", "References", "place_text", "unplace_text"]
@@ -28,6 +30,7 @@ __all__ = ["Placement", "References", "place_text", "unplace_text"]
 _MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 _PIPELINE = "pipelineInfo"  # stands in every compiled pipeline
+_MARKER_LINE = re.compile(r"\A---\r?\n")
 _BOM = "\ufeff"
 _MARKS = (ANNOTATION, "spotwright:", '"spotwright"')  # one of them stands in every document with a record
 
@@ -62,12 +65,18 @@ def place_text(
     documents = [unit for _, found_units in pieces for unit in found_units]
     given = references or References()
     known = References([*documents, *given.documents], given.inputs | {file})
-    work = _Work(config, Choices(config.pools), known, options or Options(), outside)
+    options = options or Options()
+    may_add = options.may_add and not file.endswith(".json") and not _DIRECTIVE.search(body)
+    work = _Work(config, Choices(config.pools), known, options, outside, Additions(), may_add)
 
     def place_one(unit: Document, base: Path) -> str:
         return _place_object(unit, base, result, work)
 
-    result.text = bom + "".join(_change(piece, found_units, place_one) for piece, found_units in pieces)
+    parts = []
+    for piece, found_units in pieces:
+        changed = _change(piece, found_units, place_one)
+        parts.append(in_front(changed, work.additions.take()))
+    result.text = bom + "".join(parts)
     return result
 
 
@@ -146,6 +155,8 @@ class _Work:
     references: References
     options: Options
     outside: Outside | None
+    additions: Additions
+    may_add: bool
 
 
 def _place_object(document: Document, base: Path, result: Placement, work: _Work) -> str:
@@ -172,6 +183,7 @@ def _place_object(document: Document, base: Path, result: Placement, work: _Work
         roles=result.roles,
         find_all=references.find_all,
         is_input=references.is_input,
+        add=work.additions.add if work.may_add else None,
     )
     check(ctx, ctx.at("metadata"), METADATA)
     place(ctx)
@@ -240,13 +252,29 @@ def unplace_text(text: str, file: str, outside: Outside | None = None) -> Placem
     def unplace_one(unit: Document, base: Path) -> str:
         return _unplace_object(unit, base, result, outside)
 
-    result.text = bom + "".join(
-        _change(piece, list(units(parse(piece, file, above))), unplace_one, last_first=True)
-        if _may_be_placed(piece)
-        else piece
-        for above, piece in _pieces(body)
-    )
+    parts: list[str] = []
+    behind_added = False
+    for above, piece in _pieces(body):
+        text = piece
+        if _may_be_placed(piece):
+            found = list(units(parse(piece, file, above)))
+            if len(found) == 1 and _goes(found[0], (), result):
+                behind_added |= not parts and not piece.startswith("---")
+                continue
+            text = _change(piece, found, unplace_one, last_first=True)
+        parts.append(_MARKER_LINE.sub("", text, count=1) if behind_added else text)
+        behind_added = False
+    result.text = bom + "".join(parts)
     return result
+
+
+def _goes(document: Document, base: Path, result: Placement) -> bool:
+    """Whether an object is one that was added, and goes as a whole."""
+    if not is_as_added(document, base):
+        return False
+    if base or not is_untouched(document):
+        _say_anew(document, _record_of(document, base), result)
+    return True
 
 
 def _may_be_placed(text: str) -> bool:
@@ -257,10 +285,26 @@ def _unplace_object(document: Document, base: Path, result: Placement, outside: 
     at = _record_of(document, base)
     if not is_placed(document, at):
         return document.text
+    if is_added(document, base):
+        return _without_added(document, base, result)
     done = unplaced(document, at, outside)
     line = document.line(at)
     result.findings += [Finding(Level.WARNING, document.file, line, at, left) for left in done.left]
     if not done.exact:
-        text = "was written anew by another tool since it was placed: equal now, but not the same bytes"
-        result.findings.append(Finding(Level.NOTE, document.file, line, at, text))
+        _say_anew(document, at, result)
     return done.text
+
+
+def _say_anew(document: Document, at: Path, result: Placement) -> None:
+    text = "was written anew by another tool since it was placed: equal now, but not the same bytes"
+    result.findings.append(Finding(Level.NOTE, document.file, document.line(at), at, text))
+
+
+def _without_added(document: Document, base: Path, result: Placement) -> str:
+    """The text without an object that was added, which is not alone in it; one that somebody changed since stays, as theirs."""
+    if _goes(document, base, result):
+        return remove(document, [Removal(base[:-1], (int(base[-1]),))]) if base else ""
+    kind, name = document.get((*base, "kind"), ""), name_of(document.get((*base, "metadata"), {}))
+    text = f"{kind} {name} was changed since it was added, and is left"
+    result.findings.append(Finding(Level.WARNING, document.file, document.line(base), base, text))
+    return without_record(document, base)

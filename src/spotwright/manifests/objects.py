@@ -46,7 +46,7 @@ def place(
     keep it with the object, and give it to :func:`unplace`. Raises :class:`InputError` where the object cannot be placed.
     """
     references = References([document for other in beside for document in parse(_text(_data(other)), _BESIDE)])
-    options = Options(replace_retries=replace_retries)
+    options = Options(replace_retries=replace_retries, may_add=False)
     return _like(obj, place_text(_text(_data(obj)), _NAME, _config(policy), references, options, records))
 
 

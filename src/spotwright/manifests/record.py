@@ -140,6 +140,7 @@ def unplaced(document: Document, at: Path = AT, outside: Outside | None = None) 
     exact = _exactly(document, record, at)
     if exact is not None:
         return Unplaced(exact, exact=True)
+    record = _moved(record, at)
     removals, left = [], []
 
     def leave(path: Path, why: str) -> None:
@@ -263,9 +264,22 @@ def _from_outside(document: Document, at: Path, known: str, outside: Outside | N
     """A record that is kept elsewhere, which must be the very one that was put there."""
     written = None if outside is None else outside.get(known)
     if written is None or digest(written) != known:
-        text = f"its record ({known}) is in a file of its own: pass the one that place was given, with --record FILE (records= in Python)"
-        raise document.problem(at, text)
+        text = f"its record ({known}) is in a file of its own: pass the one that place was given, with --record FILE"
+        raise document.problem(at, f"{text} (records= in Python)")
     return written
+
+
+def _moved(record: dict[str, Any], at: Path) -> dict[str, Any]:
+    """The record with paths that begin where the object is now: a tool may have made it an item of a list, or one of its own."""
+    made = record["made"][1]
+    if "metadata" not in made:
+        return record
+    old, base = made.index("metadata"), list(at[:-3])
+    if made[:old] == base:
+        return record
+    edits = [[kind, base + path[old:], *rest] for kind, path, *rest in record["edits"]]
+    inside = [[base + path[old:], *rest] for path, *rest in record["inside"]]
+    return {**record, "made": [record["made"][0], base + made[old:]], "edits": edits, "inside": inside}
 
 
 def _exactly(document: Document, record: dict[str, Any], at: Path) -> str | None:

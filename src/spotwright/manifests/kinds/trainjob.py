@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.manifests.bounds import deadline_seconds, spoken
 from spotwright.manifests.context import Context, Level
-from spotwright.manifests.documents import Document, Path
+from spotwright.manifests.documents import Document
 from spotwright.manifests.jobspec import refuse_in_job
 from spotwright.manifests.kinds import Place
 from spotwright.manifests.kinds.jobset import Member, settle_gang
@@ -29,6 +28,7 @@ from spotwright.manifests.kinds.trainjob_patches import (
     items,
     patches,
 )
+from spotwright.manifests.kinds.trainjob_runtime import JOBS, Copy, settle_retries
 from spotwright.manifests.levels import JOB_FIELDS, POD_FIELDS, refuse_misplaced
 from spotwright.manifests.merging import place_merged, strategic, write
 from spotwright.manifests.pods import Placed, Role, place_pod
@@ -38,7 +38,6 @@ __all__ = ["KINDS"]
 
 _RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
 _ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
-_JOBS: Path = ("spec", "template", "spec", "replicatedJobs")
 _TRAINJOB = {
     **PATCHES,
     "runtimeRef": {"name": TEXT, "kind": TEXT},
@@ -81,17 +80,19 @@ def _place_trainjob(ctx: Context) -> None:
     runtime = _runtime(ctx)
     if runtime is None:
         return
-    given = runtime.get(_JOBS, None) or ()
+    given = runtime.get(JOBS, None) or ()
     _check_entries(ctx, known, [str(job.get("name")) for job in given])
     jobs = [_placed(ctx, known, runtime, job) for job in given]
-    templates = {job.name: template for job in jobs if (template := _template(ctx, known, job, jobs))}
+    own = settle_retries(ctx, known, runtime, {job.name: job.placed for job in jobs})
+    templates = {job.name: template for job in jobs if (template := _template(ctx, known, job, jobs, own))}
     if templates:
         ctx.editor.extend(ctx.at("spec", known.field), items(known, templates))
     for job in jobs:
         if job.is_trainer:
             old, new = (_node(pod.get("spec") or {}) for pod in (job.before, job.after))
             ctx.editor.extend(ctx.at("spec", "trainer", "env"), _new(old, new, "env"))
-    _say_retries(ctx, known, runtime, jobs)
+    if own is not None:
+        own.add(ctx)
 
 
 def _refuse_misplaced(ctx: Context, known: Generation) -> None:
@@ -152,7 +153,7 @@ def _ancestor(job: Mapping[str, Any]) -> str:
 
 
 def _has_ancestor(runtime: Document) -> bool:
-    return any(_ancestor(job) == "trainer" for job in runtime.get(_JOBS))
+    return any(_ancestor(job) == "trainer" for job in runtime.get(JOBS))
 
 
 def _give_resources(ctx: Context, template: dict[str, Any]) -> None:
@@ -182,7 +183,7 @@ def _check_entries(ctx: Context, known: Generation, names: Sequence[str]) -> Non
                 raise ctx.problem(patch.entry, text)
 
 
-def _template(ctx: Context, known: Generation, job: _Job, jobs: Sequence[_Job]) -> dict[str, Any]:
+def _template(ctx: Context, known: Generation, job: _Job, jobs: Sequence[_Job], own: Copy | None) -> dict[str, Any]:
     """What our entry says of a job; fields that an entry of the user's has are added to in place."""
     spec: dict[str, Any] = {}
     before, after = job.before.get("spec") or {}, job.after["spec"]
@@ -195,12 +196,10 @@ def _template(ctx: Context, known: Generation, job: _Job, jobs: Sequence[_Job]) 
         elif name == "tolerations":
             spec[name] = after[name]
         else:
-            spec |= _affinity(ctx, known, job)
-    if after.get(_GRACE) != before.get(_GRACE):
-        spec |= _if_settable(ctx, known, job, _GRACE, after[_GRACE])
-    secrets = _new(before, after, "imagePullSecrets")
-    if secrets:
-        spec |= _if_settable(ctx, known, job, "imagePullSecrets", secrets)
+            spec |= _affinity(ctx, known, job, own)
+    for name in (_GRACE, "imagePullSecrets"):
+        if after.get(name) != before.get(name):
+            spec |= _if_settable(ctx, known, job, name, own)
     if job.is_trainer:
         spec |= _checkpoint(before, after)
     metadata = _new_metadata(job) if known.has_metadata else {}
@@ -217,7 +216,7 @@ def _add_to(ctx: Context, holder: Patch, name: str, job: _Job, jobs: Sequence[_J
     write(ctx.editor, (*holder.spec, name), (job.before.get("spec") or {}).get(name), after)
 
 
-def _affinity(ctx: Context, known: Generation, job: _Job) -> dict[str, Any]:
+def _affinity(ctx: Context, known: Generation, job: _Job, own: Copy | None) -> dict[str, Any]:
     """The terms that changed, whole: a patch replaces each list of them."""
     old, new = (
         ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {} for pod in (job.before, job.after)
@@ -225,6 +224,8 @@ def _affinity(ctx: Context, known: Generation, job: _Job) -> dict[str, Any]:
     terms = {key: new[key] for key in _TERMS if new.get(key) != old.get(key)}
     if known.can_set("affinity"):
         return {"affinity": {"nodeAffinity": terms}}
+    if own is not None:
+        return _if_settable(ctx, known, job, "affinity", own)
     required = terms.get(_TERMS[0], {}).get("nodeSelectorTerms", [])
     expressions = required[0].get("matchExpressions", []) if len(required) == 1 and len(terms) == 1 else []
     if expressions and all(one["operator"] == "In" and len(one["values"]) == 1 for one in expressions):
@@ -234,9 +235,14 @@ def _affinity(ctx: Context, known: Generation, job: _Job) -> dict[str, Any]:
     return {}
 
 
-def _if_settable(ctx: Context, known: Generation, job: _Job, name: str, value: Any) -> dict[str, Any]:
+def _if_settable(ctx: Context, known: Generation, job: _Job, name: str, own: Copy | None) -> dict[str, Any]:
+    """A field for our entry; where a TrainJob of the release cannot set it, its own runtime does, if it has one."""
+    before, after = (job.before.get("spec") or {}).get(name), job.after["spec"][name]
     if known.can_set(name):
-        return {name: value}
+        return {name: after[len(before or ()) :] if isinstance(after, list) else after}
+    if own is not None:
+        own.write(job.name, name, before, after)
+        return {}
     text = f"{job.name}: a TrainJob of trainer {known} cannot set {name}: place the runtime, which can"
     ctx.say(Level.WARNING, ctx.at("spec"), text)
     return {}
@@ -270,49 +276,6 @@ def _new_metadata(job: _Job) -> dict[str, Any]:
         if added:
             found[kind] = added
     return found
-
-
-def _say_retries(ctx: Context, known: Generation, runtime: Document, jobs: Sequence[_Job]) -> None:
-    """How often work is tried again is the runtime's to say; a TrainJob can only be bounded in time."""
-    spot = [job for job in jobs if job.placed.on_spot]
-    if not spot:
-        return
-    kind, name = runtime.get(("kind",)), runtime.get(("metadata", "name"))
-    failures = runtime.get(("spec", "template", "spec", "failurePolicy"), None)
-    if isinstance(failures, Mapping):
-        sentence = f"what the failure policy of {kind} {name} says"
-        _bound(ctx, known, failures, spot)
-    elif runtime.file == ctx.editor.document.file:
-        sentence = f"what the failure policy says that {kind} {name} of the same file is given"
-    else:
-        sentence = (
-            "its Job makes the pod again alone, errors counted with it (backoffLimit), and the others wait or fail"
-        )
-        clone = ""
-        if kind == "ClusterTrainingRuntime":
-            clone = "; one that is not yours to change you copy as a TrainingRuntime, and name it under spec.runtimeRef"
-        text = f"{kind} {name} has no failure policy, and a TrainJob can have none: place the runtime as well{clone}"
-        ctx.say(Level.WARNING, ctx.at("spec", "runtimeRef"), text)
-    for job in spot:
-        job.placed.report.after_interruption = sentence
-
-
-def _bound(ctx: Context, known: Generation, failures: Mapping[str, Any], spot: Sequence[_Job]) -> None:
-    """Restarts that are not counted need an end: a deadline over the whole TrainJob, which 2.2 and later have."""
-    rules = failures.get("rules") or ()
-    if not any(str(rule.get("action")).endswith("IgnoreMaxRestarts") for rule in rules):
-        return
-    path = ctx.at("spec", "activeDeadlineSeconds")
-    deadlines = [deadline_seconds(job.placed.policy) for job in spot]
-    if known.version < (2, 2) or None in deadlines:
-        text = "the runtime starts it again without counting: give the policy a timeout (trainer 2.2 and later can bound it)"
-        ctx.say(Level.WARNING, ctx.at("spec", "runtimeRef"), text)
-        return
-    wanted = max(deadline for deadline in deadlines if deadline is not None)
-    if ctx.editor.get(path) is None:
-        ctx.editor.add(path, wanted)
-    elif ctx.editor.get(path) != wanted:
-        ctx.say(Level.NOTE, path, f"activeDeadlineSeconds stays; the policy allows {spoken(wanted)}")
 
 
 def _place_runtime(ctx: Context) -> None:
