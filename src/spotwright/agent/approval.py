@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from spotwright.agent.board import Board
 from spotwright.notices import SourceError
+from spotwright.notices.board import Board
 
 __all__ = ["QUIET", "Approval"]
 

@@ -13,12 +13,12 @@ from types import FrameType
 from typing import Any
 
 from spotwright.agent.approval import Approval
-from spotwright.agent.board import Board
-from spotwright.agent.serving import Loop
 from spotwright.errors import InputError
-from spotwright.notices import Notice, Source, Watch
+from spotwright.notices import Source
+from spotwright.notices.serving import Loop
+from spotwright.notices.telling import Teller
 
-__all__ = ["Address", "Agent", "bound", "serve"]
+__all__ = ["Address", "bound", "serve"]
 
 _BACKLOG = 64
 
@@ -68,34 +68,6 @@ def bound(address: Address) -> socket.socket:
     return listener
 
 
-class Agent:
-    """A source, watched, and the board on which it is shown. ``stop`` ends the watching."""
-
-    def __init__(self, source: Source, loop: Loop, say: Callable[[str], None] = lambda _: None) -> None:
-        self._watch = Watch(source, self._on_change)
-        self.board = Board(self._problem, loop.wake)
-        self._name, self._say, self._said = source.name, say, ""
-        self._watch.start()
-
-    def stop(self) -> None:
-        """Ask the source no more."""
-        self._watch.stop()
-
-    def report(self) -> None:
-        """Say it where the source began to fail, or answers again."""
-        problem = self._watch.problem
-        if problem != self._said:
-            self._say(problem or f"{self._name}: it answers")
-            self._said = problem
-
-    def _problem(self) -> str:
-        return self._watch.problem or ("" if self._watch.answered else f"{self._name}: it has not answered yet")
-
-    def _on_change(self, notice: Notice | None) -> None:
-        self.board.update(notice)
-        self._say("the notice was withdrawn" if notice is None else f"{notice.kind}: {notice.reason}")
-
-
 def serve(
     source: Source,
     listener: socket.socket,
@@ -106,16 +78,16 @@ def serve(
 ) -> None:
     """Run an agent until SIGTERM or SIGINT. ``approve`` is called when the present notice may be approved."""
     loop = Loop()
-    agent = Agent(source, loop, say)
-    approval = Approval(agent.board, approve, say, leases) if approve is not None else None
-    loop.listen(listener, agent.board.handle)
+    teller = Teller(source, loop, say)
+    approval = Approval(teller.board, approve, say, leases) if approve is not None else None
+    loop.listen(listener, teller.board.handle)
     with _told_to_stop(loop) as stopped, contextlib.closing(loop):
         say(f"listening at http://{_where(listener)}/notice; the source is {source.name}")
         while not stopped():
             soon = approval.look() if approval is not None else None
             loop.turn(soon if soon is not None else 1.0)
-            agent.report()
-    agent.stop()
+            teller.report()
+    teller.stop()
 
 
 def _where(listener: socket.socket) -> Address:

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from spotwright.agent.serving import Later, Request, Response
 from spotwright.notices import Notice
 from spotwright.notices.node_agent import FORMAT, LONGEST_WAIT
+from spotwright.notices.serving import Later, Request, Response
 
 __all__ = ["Board"]
 
