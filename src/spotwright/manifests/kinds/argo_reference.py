@@ -47,11 +47,12 @@ def place_by_reference(ctx: Context, spec: Path) -> None:
     pods = [] if reason else [_placed(ctx, other, spec, template) for template in all_templates]
     if pods and any(pod[1:] != pods[0][1:] for pod in pods):
         reason = "its templates need different nodes"
+    where = f"{kind} {name} ({found.file}:{found.line(('metadata',))})"
+    if reason and ctx.is_input(found):
+        ctx.say(Level.NOTE, at, f"nothing is placed here: {reason}; {where} is placed itself")
+        return
     if reason:
-        text = (
-            f"nothing is placed here: {reason}; place {kind} {name} ({found.file}:{found.line(('metadata',))}) instead"
-        )
-        ctx.say(Level.WARNING, at, text)
+        ctx.say(Level.WARNING, at, f"nothing is placed here: {reason}; place {where} instead")
         return
     if pods:
         _write(ctx, spec, other, found, pods)
@@ -106,6 +107,8 @@ def _retries(ctx: Context, spec: Path, other: Context, found: Document, placed: 
     if any(other.editor.get(path) is not None for path in strategies):
         return "what the retry strategies of its templates say"
     if any(True for _ in walk_calls(other, _SPEC)):
+        if ctx.is_input(found):
+            return f"what the retry strategies say that {found.file} is given"
         text = f"an interruption ends the workflow: retries belong to its templates, so place {found.file} as well"
         ctx.say(Level.WARNING, (*spec, "workflowTemplateRef"), text)
         return "the workflow ends: its templates have no retry strategy"

@@ -90,12 +90,11 @@ def _look_for_template(ctx: Context) -> None:
     elif not isinstance(found.get(("data", key), None), str):
         raise ctx.problem((*at, "templatePath"), f"{found.file}:{found.line(('data',))}: ConfigMap {name} has no {key}")
     else:
-        there = f"{found.file}:{found.line(('data', key))}"
-        ctx.say(
-            Level.NOTE,
-            at,
-            f"the trials' template stands in ConfigMap {name} ({there}), and is placed with it",
-        )
+        text = f"the trials' template stands in ConfigMap {name} ({found.file}:{found.line(('data', key))})"
+        if ctx.is_input(found):
+            ctx.say(Level.NOTE, at, f"{text}, and is placed with it")
+        else:
+            ctx.say(Level.WARNING, at, f"{text}, which is only read: give its file to be placed as well")
 
 
 def _text(value: Any) -> str | None:
