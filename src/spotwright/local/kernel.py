@@ -9,7 +9,7 @@ import ctypes
 import os
 import signal
 
-__all__ = ["become_subreaper", "die_with_parent", "inotify_add_watch", "inotify_init", "inotify_rm_watch"]
+__all__ = ["become_subreaper", "die_with_parent", "inotify_add_watch", "inotify_init", "inotify_rm_watch", "prctl"]
 
 # Numbers from linux/prctl.h; ABI, the same on every architecture.
 _PR_SET_PDEATHSIG = 1
@@ -18,14 +18,20 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def prctl(option: int, first: int = 0, second: int = 0) -> None:
+    """``prctl(2)``. Raises ``OSError``."""
+    words = (ctypes.c_ulong(word) for word in (first, second, 0, 0))
+    _checked(_libc.prctl(option, *words))
+
+
 def become_subreaper() -> None:
     """From now on orphans among this process's descendants become its children instead of init's."""
-    _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int) -> None:
     """Ask for SIGKILL when the parent thread ends; die now if ``parent`` has ended already."""
-    _checked(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 

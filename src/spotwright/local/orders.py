@@ -74,6 +74,7 @@ class StartOrder:
     grace: float = 30.0
     memory_limit: int | None = None  # bytes
     mask: tuple[bytes, ...] = ()  # secrets that must not reach the log
+    hold: bool = False  # stop before the user's code until somebody lets it go on: see :mod:`.syscalls`
 
 
 @dataclass(frozen=True, slots=True)

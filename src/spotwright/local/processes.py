@@ -201,6 +201,7 @@ class Processes:
             "memory_limit": order.memory_limit,
             "group": _group(order),
             "mask": [secret.decode("latin-1") for secret in order.mask],
+            "hold": order.hold,
         }
 
     def _component(self, source: str) -> str:

@@ -25,7 +25,7 @@ import types
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import cgroups, kernel
+from . import cgroups, kernel, syscalls
 
 __all__ = ["compiled", "execute", "pose", "run_executed", "run_forked", "warm_up"]
 
@@ -96,6 +96,8 @@ def run_forked(order: dict[str, Any], *, parent: int, output: int, group: cgroup
             _enter(group)
         os.chdir(f"{order['directory']}/work")
         env = {**order["env"]}
+        if order["hold"]:
+            syscalls.hold()
         if _needs_fresh_interpreter(env):
             _execute_fresh(order, env)
         os.environ.update(env)

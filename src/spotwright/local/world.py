@@ -31,6 +31,7 @@ from spotwright.local.attempts import (
 )
 from spotwright.local.orders import Ended, Started, StartFailed
 from spotwright.local.processes import Processes
+from spotwright.local.taking import Taker
 from spotwright.local.watch import Watch
 from spotwright.model.pools import Pool
 from spotwright.pipelines.executor import fingerprint
@@ -76,10 +77,12 @@ class World:
         pools: Mapping[str, Pool],
         results: Results | None = None,
         wakes: Callable[[], list[Event]] = list,
+        taker: Taker | None = None,
     ) -> None:
         self._selector, self._processes, self._watch = machine.selector, machine.processes, machine.watch
         self._supply, self._places, self._clock = supply, places, clock
         self._pools, self._results, self._wakes = pools, results, wakes
+        self._taker = taker
         self._facts: list[Event] = []
         self._requests: dict[str, Request] = {}
         self._seen: dict[Key, Seen] = {}
@@ -133,7 +136,8 @@ class World:
             now = self._clock()
             if until is not None and now >= until:
                 return []
-            moments = [m for m in (until, self._supply.next_moment(), *self._kills.values()) if m is not None]
+            taking = self._taker.next_moment() if self._taker is not None else None
+            moments = [m for m in (until, taking, self._supply.next_moment(), *self._kills.values()) if m is not None]
             timeout = max(0.0, min(moments) - now) if moments else None
             for key, _ in self._selector.select(timeout):
                 self._serve(key)
@@ -192,7 +196,7 @@ class World:
             self._end(key, None, start_error=str(error))
             return
         self._watch.add(event.task, event.attempt, order.directory)
-        self._processes.order(order)
+        self._processes.order(order if self._taker is None else self._taker.starting(key, order))
 
     def _withdraw(self, _state: RunState, event: Event) -> None:
         """A decision about an attempt that never had a node (unschedulable) takes it out of the queue."""
@@ -249,16 +253,29 @@ class World:
             self._process(happened)
         for task, number, value in self._watch.changes():
             self._report(task, number, value, now)
+        if self._taker is not None:
+            self._be_taken(self._taker)
         self._happen(self._supply.advance(self._clock()))
+        if self._taker is not None:
+            self._taker.taken()
         for key, at in list(self._kills.items()):
             if at <= now:
                 self._kill(key)
 
+    def _be_taken(self, taker: Taker) -> None:
+        """Somebody beside the pools takes nodes, or asks something of the run."""
+        now = self._clock()
+        self._facts += taker.asks(now)
+        for take in taker.due(now):
+            self._supply.take(take.key, take.notice, take.why, now)
+
     def _process(self, happened: Started | Ended | StartFailed) -> None:
-        if isinstance(happened, Started):
-            return
         path, _, number = happened.key.rpartition("#")
         key = (path, int(number))
+        if isinstance(happened, Started):
+            if self._taker is not None:
+                self._taker.started(key, happened.pid)
+            return
         if isinstance(happened, Ended):
             self._end(key, happened)
         elif happened.ours:
@@ -268,6 +285,8 @@ class World:
 
     def _end(self, key: Key, ended: Ended | None, *, start_error: str = "") -> None:
         now = self._clock()
+        if self._taker is not None:
+            self._taker.ended(key)
         task = self._tasks.pop(key[0])
         self._watch.remove(*key)
         self._kills.pop(key, None)
@@ -285,6 +304,8 @@ class World:
     def _report(self, task: str, number: int, value: float, now: float) -> None:
         key = (task, number)
         self._supply.report(key, value, now)
+        if self._taker is not None:
+            self._taker.reported(key, value)
         last = self._progress.get(key)
         if last is None or abs(value - last) >= PROGRESS_STEP:
             self._progress[key] = value

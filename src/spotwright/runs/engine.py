@@ -10,7 +10,7 @@ import secrets as randomness
 import selectors
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,13 @@ from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.engine.events import Event
 from spotwright.engine.fold import fold
-from spotwright.engine.loop import Observer, drive
+from spotwright.engine.loop import Clock, Observer, drive
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.local.attempts import Places, steady_clock
 from spotwright.local.identity import Identity, mine, open_process
 from spotwright.local.processes import Processes
+from spotwright.local.taking import Taker
 from spotwright.local.watch import Watch
 from spotwright.local.world import Machine, Results, World
 from spotwright.pipelines.arguments import bind, references
@@ -53,6 +54,18 @@ class Prepared:
     arguments: dict[str, Any]
     secrets: Secrets
     notes: tuple[str, ...]
+
+
+MakeTaker = Callable[[selectors.BaseSelector, Clock], Taker]
+"""Makes who else takes nodes, once the run's selector and clock are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aids:
+    """What an engine may be given: a fork server that was started already, and who takes nodes beside the pools."""
+
+    server: EarlyServer | None = None
+    taker: MakeTaker | None = None
 
 
 def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
@@ -86,11 +99,17 @@ def _text_of(path: str) -> str:
 
 
 def start(
-    prepared: Prepared, observers: Sequence[Observer] = (), server: EarlyServer | None = None
+    prepared: Prepared,
+    observers: Sequence[Observer] = (),
+    server: EarlyServer | None = None,
+    *,
+    given: Callable[[RunState], Sequence[Event]] = lambda _: (),
+    taker: MakeTaker | None = None,
 ) -> tuple[RunFolder, RunState]:
     """Make the run and drive it to its end, with a fork server that was started for it already if there is one.
 
-    Returns where it lies and how it ended.
+    A rehearsal gives facts that hold from the start (``given``) and takes nodes itself (``taker``). Returns where the run lies
+    and how it ended.
     """
     options, compiled = prepared.options, prepared.stored.compiled
     folder = StateFolder.open(options.state).create(
@@ -107,7 +126,8 @@ def start(
             observe(state, [created])
         facts = [Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()})]
         facts += [Event("note", clock(), data={"text": text}) for text in prepared.notes]
-        execute(folder, journal, state, facts, prepared.stored, prepared.secrets, observers, server)
+        facts += given(state)
+        execute(folder, journal, state, facts, prepared.stored, prepared.secrets, observers, Aids(server, taker))
     return folder, state
 
 
@@ -162,7 +182,7 @@ def execute(
     stored: StoredPlan,
     secrets: Secrets,
     observers: Sequence[Observer],
-    server: EarlyServer | None = None,
+    aids: Aids = Aids(),
 ) -> None:
     """Drive a run whose lease is held: open the world, let the loop run, give the lease back."""
     meta, clock = state.meta, steady_clock()
@@ -178,10 +198,13 @@ def execute(
             traces=stored.traces,
             made=Counter(node.pool for node in state.nodes.values()),
         )
-        with _processes(selector, folder, server) as processes:
+        with _processes(selector, folder, aids.server) as processes:
             results = _results(meta["cache"], state.plan.config, state_folder)
             machine = Machine(selector, processes, Watch(selector))
-            world = World(machine, supply, places, clock, pools=pools, results=results, wakes=wakes.facts)
+            world = World(
+                machine, supply, places, clock, pools=pools, results=results, wakes=wakes.facts,
+                taker=aids.taker(selector, clock) if aids.taker is not None else None,
+            )  # fmt: skip
             wakes.hurry = world.hurry
             world.begin(state)
             drive(state, journal, world, clock, facts=facts, observers=observers)

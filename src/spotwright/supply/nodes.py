@@ -130,6 +130,19 @@ class Supply:
         if running.threshold is not None and progress >= running.threshold:
             self._take(running.node, f"at {progress:.0%} of the work of {key[0]}", now)
 
+    def take(self, key: Key, notice: float, why: str, now: float) -> None:
+        """Take the node of an attempt with so many seconds of notice, whatever its pool gives; nothing where it has none.
+
+        With no notice it goes at once, also where it has been announced before.
+        """
+        running = self._running.get(key)
+        if running is None:
+            return
+        if notice <= 0:
+            self._remove(running.node, why)
+        else:
+            self._take(running.node, why, now, notice)
+
     # -- what the supply tells the world
 
     def advance(self, now: float) -> list[Happening]:
@@ -220,11 +233,11 @@ class Supply:
         elif len(self._pools[node.pool.name].nodes) > node.pool.min_nodes:
             self._remove(node, f"empty for {(now - node.empty_since) * self._scale:.3g}s")
 
-    def _take(self, node: Node, why: str, now: float) -> None:
+    def _take(self, node: Node, why: str, now: float, notice: float | None = None) -> None:
         """The provider takes a node: notice, SIGTERM, gone."""
         if node.gone or node.goes_at is not None:
             return
-        notice = node.pool.notice / self._scale
+        notice = node.pool.notice / self._scale if notice is None else notice
         node.goes_at = now + notice
         if notice <= 0:
             self._remove(node, why)

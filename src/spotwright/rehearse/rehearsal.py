@@ -1,0 +1,188 @@
+"""A whole rehearsal, from the pipeline or command to the verdict of every step.
+
+Two undisturbed executions come first. The first one is the measure: its outputs, its time, and the results that the other
+tasks have in every trial. In the second one the step's files are watched. What differs between the two differs without any
+interruption and is left out of every comparison. Then one trial for every point.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spotwright.engine.state import RunStatus
+from spotwright.errors import InputError
+from spotwright.rehearse.comparing import Comparison, Difference, differences, without_noise
+from spotwright.rehearse.killer import Pace
+from spotwright.rehearse.points import Point, draw, learn
+from spotwright.rehearse.trials import Attempt, Stage, Trial
+from spotwright.rehearse.verdict import Outcome, Rehearsed, loss_of, reports
+
+__all__ = ["Conditions", "Rehearsal", "Say", "rehearse"]
+
+Say = Callable[[str], None]
+"""Told what is being done, a line at a time."""
+
+_NOTICE_SHARE = 0.25  # of the usual time: a notice that outlasts the step would interrupt nothing
+_LIMIT_FACTOR, _LIMIT_BEYOND = 5.0, 3.0  # an attempt may take so many times the usual time, and so many seconds more
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How to rehearse. ``notice`` in seconds; ``None``: the pools' own, but at most a quarter of the step's usual time."""
+
+    seed: int
+    interruptions: int = 5
+    tolerance: float = 0.0
+    compare: Comparison | None = None
+    notice: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that no rehearsal can have."""
+        if not 1 <= self.interruptions <= 100:
+            raise InputError(f"--interruptions {self.interruptions}: expected a number from 1 to 100")
+        if not self.tolerance >= 0:
+            raise InputError(f"--tolerance {self.tolerance:g}: expected a number from 0")
+        if self.notice is not None and self.notice <= 0:
+            raise InputError(
+                f"--notice {self.notice:g}s: expected a duration above 0; points without notice come anyway"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What was found out about every step. ``state`` is the state folder with the runs of all trials."""
+
+    name: str
+    conditions: Conditions
+    steps: tuple[Rehearsed, ...]
+    state: Path
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether no step was broken by an interruption."""
+        return all(step.verdict.is_safe for step in self.steps)
+
+
+def rehearse(
+    stage: Stage,
+    name: str,
+    conditions: Conditions,
+    task: str | None,
+    say: Say,
+    outputs: Callable[[Trial, str], dict[str, Any]],
+) -> Rehearsal:
+    """Rehearse one task of a stage, or every one. ``outputs`` gives what a task left in a trial, by name.
+
+    Raises :class:`InputError` for a task that is not there.
+    """
+    first = stage.undisturbed("undisturbed", task)
+    if task is not None and first.status is RunStatus.SUCCEEDED and task not in first.executed:
+        raise InputError(f"--task {task}: no such task was executed; there are {', '.join(first.executed)}")
+    tasks = [task] if task is not None else list(first.executed)
+    steps = []
+    for path in tasks:
+        player = _Player(stage, conditions, path, first, say, outputs)
+        steps.append(player.play())
+    return Rehearsal(name, conditions, tuple(steps), stage.state)
+
+
+class _Player:
+    """Plays all points of one task."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        conditions: Conditions,
+        task: str,
+        first: Trial,
+        say: Say,
+        outputs: Callable[[Trial, str], dict[str, Any]],
+    ) -> None:
+        self._stage, self._conditions, self._task, self._first, self._say = stage, conditions, task, first, say
+        self._outputs = outputs
+        self._slug = re.sub(r"[^A-Za-z0-9._-]+", "-", task)[:60]
+
+    def play(self) -> Rehearsed:
+        """Everything about the task."""
+        if self._first.status is not RunStatus.SUCCEEDED:
+            return Rehearsed(self._task, (), fails=self._first.why)
+        measure = self._first.of(self._task)
+        self._say(f"{self._task}: undisturbed in {measure.seconds:.3g}s; once more, looking at its files")
+        second = self._stage.look(f"{self._slug}-undisturbed", self._task, self._first)
+        if second.status is not RunStatus.SUCCEEDED:
+            why = f"it succeeded once undisturbed, and then failed undisturbed: {second.why}"
+            return Rehearsed(self._task, (measure.seconds,), fails=why)
+        noise = self._differences(second)
+        learnt = learn(second.ops[0]) if not second.untraced else learn(())
+        usual = min(measure.seconds, second.attempts[-1].seconds)
+        notice = self._notice(usual)
+        pace = Pace(usual, notice, _LIMIT_FACTOR * usual + _LIMIT_BEYOND)
+        points = draw(self._conditions.seed, self._task, learnt, self._conditions.interruptions)
+        outcomes = tuple(self._outcomes(points, pace, measure, noise))
+        return Rehearsed(
+            task=self._task,
+            usual=(measure.seconds, second.attempts[-1].seconds),
+            learnt=learnt,
+            noise=tuple(noise),
+            outcomes=outcomes,
+            notices=tuple(self._notices()),
+            notice=notice,
+            by_progress=reports(measure),
+        )
+
+    def _outcomes(
+        self, points: Sequence[Point], pace: Pace, measure: Attempt, noise: Sequence[Difference]
+    ) -> Iterator[Outcome]:
+        given_up = False
+        for number, point in enumerate(points, start=1):
+            if given_up:
+                yield Outcome(point)
+                continue
+            name = f"{self._slug}-{number:02d}-{re.sub('[^a-z0-9]+', '-', point.name)}"
+            trial = self._stage.strike(name, self._task, self._first, point.blows, pace)
+            outcome = self._judge(point, trial, pace, measure, noise)
+            given_up = outcome.never  # every further point would take as long, to say the same
+            self._say(f"{self._task}: {point.name}: {outcome.problem or 'the same outputs'}")
+            yield outcome
+
+    def _judge(self, point: Point, trial: Trial, pace: Pace, measure: Attempt, noise: Sequence[Difference]) -> Outcome:
+        if trial.overdue:
+            took, usual = trial.attempts[-1].seconds, pace.usual
+            why = (
+                f"attempt {trial.attempts[-1].number} was given up after {took:.3g}s; undisturbed it takes {usual:.3g}s"
+            )
+            return Outcome(point, trial, why, never=True)
+        if trial.status is not RunStatus.SUCCEEDED:
+            last = trial.attempts[-1]
+            said = f": {last.last_line}" if last.last_line else ""
+            return Outcome(point, trial, f"attempt {last.number} {last.cause}, {last.why}{said}")
+        found = without_noise(self._differences(trial), noise)
+        if found:
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            where = self._places(trial, found[0].output)
+            return Outcome(point, trial, f"{found[0]}{more}", differences=tuple(found), outputs=where)
+        return Outcome(point, trial, loss=loss_of(trial, measure, pace.usual))
+
+    def _differences(self, trial: Trial) -> list[Difference]:
+        old, new = self._outputs(self._first, self._task), self._outputs(trial, self._task)
+        return differences(old, new, self._conditions.tolerance, self._conditions.compare)
+
+    def _places(self, trial: Trial, output: str) -> tuple[Path, ...]:
+        both = (self._outputs(each, self._task).get(output) for each in (self._first, trial))
+        return tuple(each for each in both if isinstance(each, Path))
+
+    def _notices(self) -> Iterator[tuple[str, float]]:
+        pools = self._stage.plan.config.pools
+        for name in self._first.pools[self._task]:
+            if pools[name].is_spot:
+                yield name, pools[name].notice
+
+    def _notice(self, usual: float) -> float:
+        if self._conditions.notice is not None:
+            return self._conditions.notice
+        own = [notice for _, notice in self._notices() if notice > 0]
+        return min([max(0.05, usual * _NOTICE_SHARE), *own])
