@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import yaml
-
 from spotwright.manifests.context import Context, Level, name_of
 from spotwright.manifests.documents import Document, Path, show
 from spotwright.manifests.edits import Editor
 from spotwright.manifests.kinds import find_kind
 from spotwright.manifests.markers import parse_marked
+from spotwright.manifests.nodes import ScalarNode
 from spotwright.manifests.splice import apply, splices
 
 __all__ = ["place"]
@@ -47,7 +46,7 @@ def _whereabouts(document: Document, path: Path) -> tuple[str, int]:
     """How the lines of a text are called: those of a literal block are lines of the file, others are counted in the text."""
     node = document.node(path)
     line = document.line(path)
-    if isinstance(node, yaml.ScalarNode) and node.style == "|":
+    if isinstance(node, ScalarNode) and node.style == "|":
         return document.file, document.above + int(node.start_mark.line) + 1
     return f"{document.file}:{line}: {show(path)}", 0
 

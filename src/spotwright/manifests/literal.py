@@ -9,19 +9,18 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-import yaml
-
 from spotwright.manifests.edits import Splice
+from spotwright.manifests.nodes import Node, ScalarNode
 
 __all__ = ["within_block"]
 
 
-def within_block(text: str, node: yaml.Node, value: str, inner: Sequence[Splice]) -> list[Splice] | None:
+def within_block(text: str, node: Node, value: str, inner: Sequence[Splice]) -> list[Splice] | None:
     """The changes of a block's ``value`` as changes of the file's ``text``; ``None`` where that cannot be done line for line."""
     begin = text.find("\n", node.start_mark.index) + 1
     written, lines = text[begin : node.end_mark.index].split("\n"), value.split("\n")
     margin = _margin(written, lines)
-    if not isinstance(node, yaml.ScalarNode) or node.style != "|" or margin is None:
+    if not isinstance(node, ScalarNode) or node.style != "|" or margin is None:
         return None
     outer_starts = [begin, *(begin + offset for offset in accumulate(len(line) + 1 for line in written))]
     inner_starts = [0, *accumulate(len(line) + 1 for line in lines)]

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 
-import yaml
-
 from spotwright.manifests.documents import Document, parse
 
 __all__ = ["parse_marked"]
@@ -24,23 +22,12 @@ def parse_marked(text: str, file: str, above: int = 0) -> list[Document]:
     """The documents of a text, as :func:`~spotwright.manifests.documents.parse` gives them, each ``{{...}}`` a part of a text."""
     if "{{" not in text:
         return parse(text, file, above)
-    documents = parse(_MARKER.sub(lambda marker: marker[0].translate(_HIDE), text), file, above)
+    hidden = _MARKER.sub(lambda marker: marker[0].translate(_HIDE), text)
+    documents = parse(hidden, file, above, _reveal)
     for document in documents:
         document.text = text
-        _reveal(document.root)
     return documents
 
 
-def _reveal(root: yaml.Node) -> None:
-    stack, seen = [root], set()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.ScalarNode):
-            node.value = node.value.translate(_REVEAL)
-        elif isinstance(node, yaml.MappingNode):
-            stack += [part for pair in node.value for part in pair]
-        else:
-            stack += node.value
+def _reveal(text: str) -> str:
+    return text.translate(_REVEAL)

@@ -15,6 +15,7 @@ import yaml
 
 from spotwright.manifests.documents import Document, Path, parse, show
 from spotwright.manifests.edits import value_at
+from spotwright.manifests.nodes import MappingNode, together
 from spotwright.model.placed import RECORD
 
 __all__ = ["AT", "EXECUTORS", "KIND", "PIPELINE", "PLATFORMS", "Pair", "units"]
@@ -83,13 +84,21 @@ def units(documents: Sequence[Document]) -> Iterator[Document]:
 
 def _keys(document: Document) -> set[str]:
     root = document.root
-    if not isinstance(root, yaml.MappingNode):
+    if not isinstance(root, MappingNode):
         return set()
-    return {key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)}
+    return set(root.keys)
 
 
 def _pair(pipeline: Document, platforms: Document | None) -> Pair:
     last = platforms or pipeline
-    nodes = [pipeline.root] if platforms is None else [pipeline.root, platforms.root]
-    root = yaml.SequenceNode("tag:yaml.org,2002:seq", nodes, pipeline.root.start_mark, last.root.end_mark)
-    return Pair(pipeline.file, pipeline.text, root, pipeline.start, last.end, pipeline.index, pipeline.above)
+    roots = [pipeline.root] if platforms is None else [pipeline.root, platforms.root]
+    return Pair(
+        pipeline.file,
+        pipeline.text,
+        together(roots),
+        pipeline.start,
+        last.end,
+        pipeline.index,
+        pipeline.above,
+        pipeline.shared | last.shared,
+    )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import yaml
-
 from spotwright.manifests.documents import Document
+from spotwright.manifests.nodes import SequenceNode
 
 __all__ = ["References"]
 
@@ -47,9 +46,9 @@ class References:
 def _objects(document: Document) -> Iterator[Document]:
     """A document, or what stands in it where it is a ``List``: each item as a document whose paths begin at the item."""
     items = document.node(("items",)) if str(document.get(("kind",), "")).endswith("List") else None
-    if not isinstance(items, yaml.SequenceNode):
+    if not isinstance(items, SequenceNode):
         yield document
         return
     for node in items.value:
         start, end = node.start_mark.index, node.end_mark.index
-        yield Document(document.file, document.text, node, start, end, document.index, document.above)
+        yield Document(document.file, document.text, node, start, end, document.index, document.above, document.shared)

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from spotwright.manifests.documents import Document, ManifestError, Path
 from spotwright.manifests.edits import value_at
 from spotwright.manifests.literal import within_block
+from spotwright.manifests.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 from spotwright.manifests.splice import Splice, apply, flow
 
 __all__ = ["KEEP", "Removal", "remove"]
@@ -86,19 +85,19 @@ def _cut_once(document: Document, text: str, removal: Removal) -> str:
     if removal.items:
         return apply(text, _without_items(text, node, removal.items))
     parent = now.node(removal.path[:-1])
-    if not isinstance(parent, yaml.MappingNode):
+    if not isinstance(parent, MappingNode):
         return apply(text, [_without_document(text, node)])
     return apply(text, [_without_key(text, parent, str(removal.path[-1]))])
 
 
-def _replacing(text: str, node: yaml.Node, value: Any) -> Splice:
+def _replacing(text: str, node: Node, value: Any) -> Splice:
     start, end = node.start_mark.index, _end(node)
-    is_block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")  # whose end is behind its line end
+    is_block = isinstance(node, ScalarNode) and node.style in ("|", ">")  # whose end is behind its line end
     old = text[start:end].rstrip() if is_block else text[start:end]
     return Splice(start, "" if value is None else flow(value), old)
 
 
-def _without_key(text: str, parent: yaml.MappingNode, key: str) -> Splice:
+def _without_key(text: str, parent: MappingNode, key: str) -> Splice:
     entries = parent.value
     index = next(i for i, (name, _) in enumerate(entries) if name.value == key)
     if len(entries) == 1:
@@ -111,13 +110,13 @@ def _without_key(text: str, parent: yaml.MappingNode, key: str) -> Splice:
     return Splice(start, "", text[start:end])
 
 
-def _without_document(text: str, node: yaml.Node) -> Splice:
+def _without_document(text: str, node: Node) -> Splice:
     """The last document of a file with the line above it that separates it."""
     start, end = text.rindex("---", 0, node.start_mark.index + 1), node.end_mark.index
     return Splice(start, "", text[start:end])
 
 
-def _without_items(text: str, node: yaml.Node, items: Sequence[int]) -> list[Splice]:
+def _without_items(text: str, node: Node, items: Sequence[int]) -> list[Splice]:
     children = node.value
     if len(items) == len(children):
         start, end = node.start_mark.index, _end(node)
@@ -134,16 +133,16 @@ def _without_items(text: str, node: yaml.Node, items: Sequence[int]) -> list[Spl
     return cuts
 
 
-def _item_start(text: str, node: yaml.Node, child: yaml.Node) -> int:
+def _item_start(text: str, node: Node, child: Node) -> int:
     start = int(child.start_mark.index)
-    return start if isinstance(node, yaml.CollectionNode) and node.flow_style else text.rindex("-", 0, start)
+    return start if isinstance(node, CollectionNode) and node.flow_style else text.rindex("-", 0, start)
 
 
-def _end(node: yaml.Node) -> int:
+def _end(node: Node) -> int:
     """Where the last character of a value stands: end marks of collections lie behind comments and blank lines."""
-    if node.value and isinstance(node, yaml.MappingNode) and not node.flow_style:
+    if node.value and isinstance(node, MappingNode) and not node.flow_style:
         return _end(node.value[-1][1])
-    if node.value and isinstance(node, yaml.SequenceNode) and not node.flow_style:
+    if node.value and isinstance(node, SequenceNode) and not node.flow_style:
         return _end(node.value[-1])
     return int(node.end_mark.index)
 

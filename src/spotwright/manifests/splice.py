@@ -15,11 +15,10 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-import yaml
-
 from spotwright.manifests.documents import Document, Path
 from spotwright.manifests.edits import Edit, Splice
 from spotwright.manifests.literal import within_block
+from spotwright.manifests.nodes import CollectionNode, MappingNode, Node
 
 __all__ = ["Splice", "apply", "block", "flow", "splices"]
 
@@ -40,7 +39,7 @@ def splices(document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splic
 def _is_empty_flow(document: Document, edit: Edit) -> bool:
     """Whether a key comes into ``{}``, where only the next one tells that a comma is needed."""
     parent = document.node(edit.path[:-1])
-    return edit.kind == "add" and isinstance(parent, yaml.MappingNode) and bool(parent.flow_style) and not parent.value
+    return edit.kind == "add" and isinstance(parent, MappingNode) and bool(parent.flow_style) and not parent.value
 
 
 def apply(text: str, changes: Sequence[Splice]) -> str:
@@ -75,7 +74,7 @@ def _splice(document: Document, edit: Edit) -> Splice:
     return _into_mapping(document, edit)
 
 
-def _existing(document: Document, path: Path) -> yaml.Node:
+def _existing(document: Document, path: Path) -> Node:
     node = document.node(path)
     if node is None:
         raise document.problem(path, "is not there")
@@ -85,7 +84,7 @@ def _existing(document: Document, path: Path) -> yaml.Node:
 def _into_mapping(document: Document, edit: Edit) -> Splice:
     parent, key = _existing(document, edit.path[:-1]), str(edit.path[-1])
     text = document.text
-    if not isinstance(parent, yaml.MappingNode):
+    if not isinstance(parent, MappingNode):
         raise document.problem(edit.path[:-1], "expected a mapping")
     existing = document.node(edit.path)
     if existing is not None:  # a null under this very key
@@ -105,7 +104,7 @@ def _into_mapping(document: Document, edit: Edit) -> Splice:
     return Splice(neighbour.start_mark.index, newline.join(lines).lstrip(" ") + newline + " " * column)
 
 
-def _uncommented(document: Document, keys: Sequence[yaml.Node]) -> yaml.Node:
+def _uncommented(document: Document, keys: Sequence[Node]) -> Node:
     """The first key without a comment above it, so that a comment stays with the key it speaks of; else the first.
 
     The second key comes before the first: a container's ``name`` is read at the beginning.
@@ -134,7 +133,7 @@ def _newline(text: str, position: int) -> str:
 def _into_list(document: Document, edit: Edit) -> Splice:
     node = _existing(document, edit.path)
     text = document.text
-    if isinstance(node, yaml.CollectionNode) and node.flow_style:
+    if isinstance(node, CollectionNode) and node.flow_style:
         at = node.value[0].start_mark.index if node.value else node.start_mark.index + 1
         items = ", ".join(flow(item) for item in edit.value)
         return Splice(at, f"{items}, " if node.value else items)
@@ -148,7 +147,7 @@ def _behind(document: Document, edit: Edit) -> Splice:
     """A document behind the last one, in the style of the first."""
     newline = _newline(document.text, document.start)
     first = _existing(document, (0,))
-    if isinstance(first, yaml.CollectionNode) and first.flow_style:
+    if isinstance(first, CollectionNode) and first.flow_style:
         return Splice(document.end, f"{newline}--- {flow(edit.value)}")
     lead = "" if document.text[: document.end].endswith("\n") else newline
     return Splice(document.end, lead + newline.join(["---", *block(edit.value, 0), ""]))
