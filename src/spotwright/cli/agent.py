@@ -13,6 +13,7 @@ from spotwright.notices.node_agent import PORT
 
 __all__ = ["node_agent"]
 
+
 class _Listen(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # before click 8.5 it takes no types
     name = "address"
 

@@ -47,5 +47,5 @@ def _path_of(url: str) -> str:
     try:
         read = [bytes.fromhex(piece[:2].decode()) + piece[2:] for piece in pieces]
     except ValueError as error:
-        raise SourceError(f"SPOTWRIGHT_NOTICE_URL is {url!r}: a % stands before no two hexadecimal digits") from error
+        raise SourceError(f"SPOTWRIGHT_NOTICE_URL is {url!r}: expected two hexadecimal digits after every %") from error
     return b"".join([head, *read]).decode()

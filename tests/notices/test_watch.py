@@ -1,0 +1,228 @@
+"""The watching thread: it tells every change once, and outlives whatever a source does."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.notices.servers import Server, Told, answer, json_answer, wait_until
+
+from spotwright.local.attempts import NOTICE, write_notice
+from spotwright.notices import Notice, Source, SourceError, Watch, from_environment
+from spotwright.notices.file import FileSource
+from spotwright.notices.node_agent import NodeAgentSource
+
+SOME = Notice(2e9, "interruption", "fake", certain=True, reason="x")
+
+
+class Fake:
+    """A source that says one thing after another; the last for ever, slowly."""
+
+    name = "fake"
+
+    def __init__(self, *says: Callable[[], Notice | None] | Notice | None) -> None:
+        self.says = list(says)
+        self.asked = 0
+
+    def wait(self, timeout: float) -> Notice | None:
+        assert timeout > 0
+        self.asked += 1
+        said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
+        return said() if callable(said) else said
+
+
+def fails() -> Notice | None:
+    raise SourceError("fake: cannot be asked")
+
+
+@pytest.fixture
+def watching() -> Iterator[Callable[[Source, Told], Watch]]:
+    watches: list[Watch] = []
+
+    def start(source: Source, told: Told) -> Watch:
+        watch = Watch(source, told)
+        watches.append(watch)
+        watch.start()
+        return watch
+
+    yield start
+    for watch in watches:
+        watch.stop(5)
+
+
+Watching = Callable[[Source, Told], Watch]
+
+
+def test_a_change_is_told_once(watching: Watching) -> None:
+    told = Told()
+    source = Fake(None, SOME, SOME, SOME, None, None)
+    watching(source, told)
+    wait_until("everything was said", lambda: source.asked > 5)
+    assert told.notices == [SOME, None]
+
+
+def test_what_is_known_can_be_looked_up(watching: Watching) -> None:
+    watch = watching(Fake(SOME), Told())
+    wait_until("the notice", lambda: watch.current is SOME)
+    assert watch.answered
+    assert not watch.problem
+
+
+def test_a_source_that_fails_is_asked_again(watching: Watching) -> None:
+    told = Told()
+    watch = watching(Fake(fails, fails, SOME), told)
+    wait_until("the notice", lambda: told.notices)
+    assert watch.current is SOME
+
+
+def test_a_notice_stays_while_its_source_cannot_be_asked(watching: Watching) -> None:
+    """A node that goes takes its metadata server with it."""
+    told = Told()
+    watch = watching(Fake(SOME, fails), told)
+    wait_until("the failure", lambda: watch.problem)
+    assert watch.current is SOME
+    assert told.notices == [SOME]
+    assert watch.problem == "fake: cannot be asked"
+
+
+def test_a_source_that_does_not_wait_keeps_no_processor_busy(watching: Watching) -> None:
+    source = Fake(None)
+    began = time.monotonic()
+    watching(source, Told())
+    wait_until("a few questions", lambda: source.asked >= 4)
+    assert time.monotonic() - began > 0.5
+
+
+def test_an_error_in_the_callback_is_shown_and_the_next_notice_still_comes(capsys: pytest.CaptureFixture[str]) -> None:
+    told = Told()
+
+    def callback(notice: Notice | None) -> None:
+        told(notice)
+        raise ValueError("of the user's own")
+
+    watch = Watch(Fake(SOME, None), callback)
+    watch.start()
+    wait_until("both", lambda: len(told.notices) == 2)
+    watch.stop(5)
+    assert "ValueError: of the user's own" in capsys.readouterr().err
+
+
+def test_after_stop_nobody_is_called_any_more() -> None:
+    told, held = Told(), threading.Event()
+
+    def late() -> Notice | None:
+        held.wait(10)
+        return SOME
+
+    watch = Watch(Fake(late), told)
+    watch.start()
+    watch.stop()
+    held.set()
+    watch.stop(5)
+    assert told.notices == []
+
+
+def test_its_thread_keeps_no_program_from_ending() -> None:
+    watch = Watch(Fake(None), Told())
+    watch.start()
+    assert watch._thread is not None
+    assert watch._thread.daemon
+    watch.stop(5)
+
+
+def test_a_file_is_told_within_a_second(watching: Watching, tmp_path: Path) -> None:
+    told = Told()
+    watch = watching(FileSource(tmp_path / NOTICE), told)
+    wait_until("the first look", lambda: watch.answered)
+    at = time.time()
+    write_notice(tmp_path, at, at + 30, "why")
+    wait_until("the notice", lambda: told.notices)
+    assert told.at[0] - at < 1.0
+
+
+def test_a_clock_that_is_set_while_it_watches_is_followed(watching: Watching, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that is left is told, so that after a jump the end is another moment of the same distance."""
+    left = {"format": "spotwright-notice/1", "state": "a1", "notice": notice_json(seconds_left=30.0)}
+    told = Told()
+    with Server(lambda _: json_answer(left)) as server:
+        watching(NodeAgentSource(f"{server.url}/notice"), told)
+        wait_until("the notice", lambda: told.notices)
+        real = time.time
+        monkeypatch.setattr("spotwright.notices.node_agent.time.time", lambda: real() + 3600)
+        wait_until("the notice after the jump", lambda: len(told.notices) > 1)
+        monkeypatch.undo()
+    first, second = told.notices[:2]
+    assert first is not None
+    assert second is not None
+    assert second.ends_at - first.ends_at == pytest.approx(3600, abs=10)
+
+
+def notice_json(**changes: object) -> dict[str, object]:
+    return {
+        "ends_at": 2e9, "seconds_left": 30.0, "kind": "interruption", "source": "azure", "certain": True, "reason": "x",
+        **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", [answer("", 500), answer("<html>"), b"", b"garbage\r\n\r\n", answer("{}")])
+def test_a_server_that_fails_and_mends_is_believed_when_it_mends(watching: Watching, bad: bytes) -> None:
+    good = json_answer({"format": "spotwright-notice/1", "state": "a1", "notice": notice_json()})
+    told = Told()
+    with Server(lambda _: bad) as server:
+        watch = watching(NodeAgentSource(f"{server.url}/notice"), told)
+        wait_until("a failure", lambda: watch.problem)
+        assert told.notices == []
+        server.reply = lambda _: good
+        wait_until("the notice", lambda: told.notices)
+    assert watch.current is not None
+
+
+def test_the_environment_names_no_source() -> None:
+    assert from_environment({}) is None
+
+
+def test_the_address_of_an_agent_goes_before_a_file(tmp_path: Path) -> None:
+    environ = {"SPOTWRIGHT_NOTICE_URL": "http://10.0.0.7:8788/notice", "SPOTWRIGHT_NOTICE_FILE": str(tmp_path)}
+    source = from_environment(environ)
+    assert source is not None
+    assert source.name == "node-agent"
+
+
+@pytest.mark.parametrize("name", ["plain", "with a blank", "ümläut%41", "100%"])
+def test_a_file_address_is_its_path(tmp_path: Path, name: str) -> None:
+    source = from_environment({"SPOTWRIGHT_NOTICE_URL": (tmp_path / name).as_uri()})
+    assert isinstance(source, FileSource)
+    assert source.path == tmp_path / name
+
+
+def test_a_file_alone_will_do(tmp_path: Path) -> None:
+    source = from_environment({"SPOTWRIGHT_NOTICE_FILE": str(tmp_path / "n")})
+    assert isinstance(source, FileSource)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://h/notice", "notice", "file://host/path", "file:///a%zz", "http://host", "http://h/a?b"]
+)
+def test_another_address_is_refused_with_what_is_expected(url: str) -> None:
+    with pytest.raises(SourceError, match="expected"):
+        from_environment({"SPOTWRIGHT_NOTICE_URL": url})
+
+
+def test_importing_it_brings_nothing_heavy(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    heavy = {"http", "http.client", "urllib.request", "email", "ssl", "asyncio", "socket", "json", "subprocess"}
+    code = f"import sys; before = set(sys.modules); import spotwright.notices; print(({heavy!r} & set(sys.modules)) - before)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    assert done.stdout.strip() == "set()"
