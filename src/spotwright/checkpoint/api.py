@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from spotwright.checkpoint.errors import NotLoaded, SaveFailed
+from spotwright.checkpoint.errors import NotLoaded, PlaceError, SaveFailed
 from spotwright.checkpoint.interval import Hazard
 from spotwright.checkpoint.keeper import Keeper
 from spotwright.checkpoint.leaving import EXIT, Leaving, seconds_from_environment
@@ -67,12 +67,11 @@ class Checkpoint:
         )
         self._leaving = Leaving(self._may_go_on, lambda: self._pace.needed)
         self._progress = Progress()
-        self._begun = self._loaded = self._in_step = self._ended_step = self._finished = False
-        self._saved_once = False
+        self._claimed = self._listens = self._loaded = self._saved = self._in_step = self._finished = False
+        self._noticed: Notice | None = None
         self._done = 0
         self._total: int | None = None
         self._began = self._step_began = self._saved_at = time.monotonic()
-        self._unsaved = False
 
     # -- loading
 
@@ -90,9 +89,9 @@ class Checkpoint:
         if found is None:
             return default
         for line in found.passed_over:
-            _log("warning", "%s: a checkpoint is not whole and was passed over: %s", self._keeper.store.place, line)
+            _warn("%s: a checkpoint is not whole and was passed over: %s", self._keeper.store.place, line)
         facts = found.entry.data
-        self._done, self._saved_once = facts["step"], True
+        self._done, self._saved = facts["step"], True
         self._pace.remember([facts["seconds"]], facts["step_seconds"])
         self._pace.restart = time.monotonic() - began
         self._saved_at = self._step_began = time.monotonic()
@@ -136,7 +135,7 @@ class Checkpoint:
         ``state`` is the state after the step, or a function that makes it and is called only for a save. Whatever takes long
         belongs into the function. When SIGTERM has come, this does not return: the process ends with 143 after the save. A save
         that fails is logged and tried again when the next one is due, unless nothing was ever saved; what must not be ignored
-        is raised: :class:`StaleWriter`, :class:`UnstorableState`, :class:`PlaceError`.
+        is raised: :class:`StaleWriter`, :class:`UnstorableState`.
         """
         self._begin()
         now = time.monotonic()
@@ -172,7 +171,7 @@ class Checkpoint:
 
         For loops whose steps are too long to wait for their end. Save, then call :meth:`stop`.
         """
-        self._begin()
+        self._listen()
         if not self._in_step:
             self._in_step, self._step_began = True, time.monotonic()
         if self._leaving.terminated:
@@ -185,12 +184,12 @@ class Checkpoint:
 
     def seconds_left(self) -> float:
         """Seconds until this process is ended, by a notice or after SIGTERM; ``inf`` where nothing says so."""
-        self._begin()
+        self._listen()
         return self._leaving.seconds_left()
 
     def on_notice(self, callback: Callable[[Notice | None], object]) -> None:
         """Call this with each notice of the node, and with ``None`` when it is withdrawn. It runs in a thread of its own."""
-        self._begin()
+        self._listen()
         self._leaving.tell(callback)
 
     def explain(self) -> str:
@@ -215,60 +214,60 @@ class Checkpoint:
     # -- inside
 
     def _begin(self) -> None:
-        if self._begun:
-            return
-        if self.writer:
+        """Claim the place, and listen, when this process first does what needs it."""
+        if self.writer and not self._claimed:
             self._pace.hazard = self._keeper.claim(self._taken_every)
-        self._begun = True
-        self._began = self._step_began = self._saved_at = time.monotonic()
-        self._leaving.begin()
+            self._claimed = True
+            self._began = self._step_began = self._saved_at = time.monotonic()
+        self._listen()
+
+    def _listen(self) -> None:
+        if not self._listens:
+            self._listens = True
+            self._leaving.begin()
 
     def _may_go_on(self, left: float) -> bool:
         """Whether the step in hand is waited for, with so many seconds left."""
-        if not self._in_step or not self.writer:
+        if not self._in_step:
             return False
         rest = max(0.0, (self._pace.step or 0.0) - (time.monotonic() - self._step_began))
         return left > self._pace.needed + rest
 
     def _pays(self, now: float) -> bool:
+        """Whether to save at the end of this step."""
         leaving = self._leaving
-        if self._finished or leaving.terminated:
+        if self._finished or leaving.terminated or self._pace.is_due(now - self._saved_at, now - self._began):
             return True
-        if leaving.notice is not None:
-            first = leaving.notice is not self._noticed
-            self._noticed = leaving.notice
-            return first or self._pace.is_last_chance(leaving.seconds_left())
-        return self._pace.is_due(now - self._saved_at, now - self._began)
-
-    _noticed: Notice | None = None
+        notice, before = leaving.notice, self._noticed
+        self._noticed = notice
+        return notice is not None and (notice is not before or self._pace.is_last_chance(leaving.seconds_left()))
 
     def _try(self, state: Any) -> bool:
         try:
             self._save(state() if callable(state) else state)
-        except SaveFailed as error:
-            if not self._saved_once:
+        except (SaveFailed, PlaceError) as error:
+            if not self._saved:
                 raise
-            _log("warning", "%s; it is tried again when the next save is due", error)
+            _warn("%s; it is tried again when the next save is due", error)
             self._saved_at = time.monotonic()
             return False
         return True
 
     def _save(self, state: Any) -> None:
-        if not self._loaded and not self._saved_once and not self._keeper.is_empty():
+        if not self._saved and not self._loaded and not self._keeper.is_empty():
             raise NotLoaded(
                 f"{self._keeper.store.place}: holds a checkpoint that was not loaded, and this save would take its place: "
                 "call load() first"
             )
         began = time.monotonic()
+        facts = {
+            "step": self._done, "finished": self._finished, "age": began - self._began, "step_seconds": self._pace.step,
+        }  # fmt: skip
         with self._leaving.saving():
-            facts = {
-                "step": self._done, "finished": self._finished, "age": began - self._began,
-                "seconds": self._pace.cost or 0.0, "step_seconds": self._pace.step, "at": time.time(),
-            }  # fmt: skip
             self._keeper.save(state, facts)
-            self._saved_once = True
-            self._pace.saved(time.monotonic() - began)
+            self._saved = True
             self._saved_at = time.monotonic()
+            self._pace.saved(self._saved_at - began)
 
 
 def _taken_every() -> float | None:
@@ -276,7 +275,7 @@ def _taken_every() -> float | None:
     return seconds if seconds > 0 else None
 
 
-def _log(level: str, message: str, *values: object) -> None:
+def _warn(message: str, *values: object) -> None:
     import logging
 
-    getattr(logging.getLogger("spotwright.checkpoint"), level)(message, *values)
+    logging.getLogger("spotwright.checkpoint").warning(message, *values)

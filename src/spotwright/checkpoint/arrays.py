@@ -85,7 +85,11 @@ def _dtype(dtype: Any, refuse: Refuse) -> Any:
     if dtype.names is not None:
         fields = [dtype.fields[name] for name in dtype.names]
         formats, offsets = [_dtype(field[0], refuse) for field in fields], [field[1] for field in fields]
-        return {"names": list(dtype.names), "formats": formats, "offsets": offsets, "size": dtype.itemsize}
+        titles = [field[2] if len(field) > 2 else None for field in fields]
+        if not all(title is None or isinstance(title, str) for title in titles):
+            raise refuse(f"an array of dtype {dtype}, whose fields have titles that are no text, cannot be stored")
+        facts = {"names": list(dtype.names), "formats": formats, "offsets": offsets, "size": dtype.itemsize}
+        return {**facts, "titles": titles} if any(titles) else facts
     if dtype.isbuiltin == 2:  # registered by another package: bfloat16 and its kind
         return {"name": dtype.name, "module": dtype.type.__module__.partition(".")[0]}
     if dtype.kind not in _KINDS:
@@ -120,7 +124,7 @@ def _read_dtype(numpy: Any, given: Any) -> Any:
     elif "names" in given:
         formats = [_read_dtype(numpy, each) for each in given["formats"]]
         parts = {"names": given["names"], "formats": formats, "offsets": given["offsets"], "itemsize": given["size"]}
-        dtype = numpy.dtype(parts)
+        dtype = numpy.dtype({**parts, **({"titles": given["titles"]} if "titles" in given else {})})
     elif given["module"] == "ml_dtypes":
         import ml_dtypes  # registers its dtypes with NumPy
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from spotwright.checkpoint import container
 from spotwright.checkpoint.decoding import decode
 from spotwright.checkpoint.encoding import encode
-from spotwright.checkpoint.errors import BrokenCheckpoint, OtherProgram, PlaceError
+from spotwright.checkpoint.errors import BrokenCheckpoint, CheckpointError, OtherProgram, PlaceError, StaleWriter
 from spotwright.checkpoint.interval import Hazard
 from spotwright.checkpoint.log import Entry, Log, who_am_i
 from spotwright.checkpoint.store import Store
@@ -56,13 +57,27 @@ class Keeper:
         return next(self.log.saves(), None) is None
 
     def save(self, state: Any, facts: Mapping[str, Any]) -> Entry:
-        """Save a state; ``facts`` are kept in its entry."""
+        """Save a state; ``facts`` are kept in its entry, with what the save took.
+
+        Raises :class:`StaleWriter` where another attempt has begun, if possible before anything is written.
+        """
+        began = time.monotonic()
+        self.log.check()
         tree, blobs = encode(state, allow_pickle=self._allow_pickle)
         self._count += 1
         name = f"state-{self.log.token:010d}-{self._count:06d}-{os.urandom(4).hex()}"
         with self.store.write(name) as file:
             written = container.write(file, tree, blobs)
-        entry = self.log.commit({**facts, **written, "state": name, "program": self._program})
+        own = {"state": name, "program": self._program, "seconds": time.monotonic() - began, "at": time.time()}
+        try:
+            entry = self.log.commit({**facts, **written, **own})
+        except StaleWriter:
+            self.store.remove(name)
+            raise
+        except CheckpointError:
+            with suppress(CheckpointError):  # the room it took; what matters is the error above
+                self.log.keep(self._keep)
+            raise
         self.log.keep(self._keep)
         return entry
 
@@ -98,14 +113,12 @@ class Keeper:
     def _read(self, entry: Entry) -> Any:
         reader = self._open(entry)
         try:
-            return decode(reader, lambda index: self._content(entry, index), allow_pickle=self._allow_pickle)
+            return decode(reader, lambda index: self._later(entry, index), allow_pickle=self._allow_pickle)
         finally:
             reader.close()
 
-    def _content(self, entry: Entry, index: int) -> Iterable[bytes]:
-        return self._later(entry, index)
-
     def _later(self, entry: Entry, index: int) -> Iterator[bytes]:
+        """The bytes of a file in a state that was loaded earlier."""
         reader = self._open(entry)
         try:
             yield from reader.stream(index)

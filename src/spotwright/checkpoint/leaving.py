@@ -56,16 +56,25 @@ class Leaving:
     def begin(self) -> None:
         """Listen from now on. SIGTERM can be listened to in the main thread only, and is left alone where it is ignored."""
         if "SPOTWRIGHT_NOTICE_FILE" in os.environ or "SPOTWRIGHT_NOTICE_URL" in os.environ:
-            from spotwright import notices
-
-            source = notices.from_environment(os.environ)
-            if source is not None:
-                self._watch = notices.Watch(source, self._heard)
-                self._watch.start()
+            self._watch_for_notices()
         before = signal.getsignal(signal.SIGTERM)
         if threading.current_thread() is threading.main_thread() and before is not signal.SIG_IGN:
             self._before, self._installed = before, True
             signal.signal(signal.SIGTERM, self._terminate)
+
+    def _watch_for_notices(self) -> None:
+        from spotwright import notices
+
+        try:
+            source = notices.from_environment(os.environ)
+        except notices.SourceError as error:
+            import logging
+
+            logging.getLogger("spotwright.checkpoint").warning("no notices will be seen: %s", error)
+            return
+        if source is not None:
+            self._watch = notices.Watch(source, self._heard)
+            self._watch.start()
 
     def end(self) -> None:
         """Stop listening, and give SIGTERM back to whoever had it."""

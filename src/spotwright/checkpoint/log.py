@@ -23,7 +23,7 @@ from typing import Any
 from spotwright.checkpoint.errors import OtherProgram, SaveFailed, StaleWriter
 from spotwright.checkpoint.store import Store
 
-__all__ = ["FORMAT", "Entry", "Log"]
+__all__ = ["FORMAT", "Entry", "Log", "who_am_i"]
 
 FORMAT = 1
 """The version of entries and state files that this module writes; it reads every version up to it."""
@@ -58,6 +58,7 @@ class Log:
         self.claim: Entry | None = None
         self._known: dict[int, Entry] = {}
         self._last = 0  # the highest number that is known to be taken
+        self._doubtful = 0  # the number of a try of ours that failed
 
     @property
     def token(self) -> int:
@@ -93,20 +94,30 @@ class Log:
 
     def commit(self, save: Mapping[str, Any]) -> Entry:
         """Add a save, whose state file is durable. Raises :class:`StaleWriter` when another attempt has begun since."""
-        number = self._last + 1
         data = {**save, "kind": "save", "token": self.token}
-        try:
-            created = self._create(number, data)
-        except SaveFailed:
-            self._last = number  # its number stays taken: whoever sees the name must find the same there for ever
-            raise
-        if not created and not self._is_ours(number, data):
-            raise StaleWriter(
-                f"{self._store.place}: another attempt has taken over ({self._successor(number)}); "
-                "this one must stop, and what it did since its last save is done again there"
-            )
-        self._last = number
-        return Entry(number, data)
+        while True:
+            number = self._last + 1
+            try:
+                created = self._create(number, data)
+            except SaveFailed:
+                self._doubtful = number  # there may be something now, or nothing
+                raise
+            if not created:
+                found = self._read(number)
+                ours = found is not None and found.token == self.token and found.data["kind"] == "save"
+                if not ours and not (found is None and number == self._doubtful):
+                    raise self._stale(number)
+                if found is None or found.state != data["state"]:
+                    self._last = number  # what is left of a try that failed: its number stays taken
+                    continue
+            self._last = number  # also where a client that tried twice has met its own first try
+            return Entry(number, data)
+
+    def check(self) -> None:
+        """Raise :class:`StaleWriter` where it is certain already that :meth:`commit` would."""
+        number = self._last + 1
+        if number != self._doubtful and self._store.read(_name(number)) is not None:
+            raise self._stale(number)
 
     def keep(self, count: int) -> None:
         """Remove all saves but the newest ``count``, and every state file that belongs to none of them."""
@@ -161,17 +172,16 @@ class Log:
         body = json.dumps({**data, "format": FORMAT}).encode()
         return self._store.create(_name(number), b"%08x " % zlib.crc32(body) + body)
 
-    def _is_ours(self, number: int, data: Mapping[str, Any]) -> bool:
-        """Whether the entry that is there is this very one: a store's client that tried twice meets its own first try."""
-        entry = self._read(number)
-        return entry is not None and entry.data.get("state") == data["state"]
-
-    def _successor(self, number: int) -> str:
+    def _stale(self, number: int) -> StaleWriter:
         deadline = time.monotonic() + _PATIENCE
         while (entry := self._read(number)) is None and time.monotonic() < deadline:
             time.sleep(0.05)
         who = entry.data.get("who", {}) if entry else {}
-        return ", ".join(f"{key} {value}" for key, value in who.items() if value) or "who it is cannot be read"
+        known = ", ".join(f"{key} {value}" for key, value in who.items() if value) or "who it is cannot be read"
+        return StaleWriter(
+            f"{self._store.place}: another attempt has taken over ({known}); this one must stop, and what it did since its "
+            "last save is done again there"
+        )
 
 
 def who_am_i() -> dict[str, Any]:

@@ -1,0 +1,174 @@
+"""Of two writers the older never wins, at whatever moment the younger one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from tests.checkpoint.places import FACTS, MemoryStore
+
+from spotwright.checkpoint import Checkpoint, NotLoaded, SaveFailed, StaleWriter
+from spotwright.checkpoint.keeper import Keeper
+
+
+def keeper(store: Any) -> Keeper:
+    return Keeper(store, program="", keep=2, allow_pickle=False)
+
+
+def loaded(store: Any) -> Any:
+    found = keeper(store).load()
+    return found.state if found else None
+
+
+def test_a_late_save_of_an_older_attempt_is_refused_and_names_its_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = Checkpoint(tmp_path)
+    older.load()
+    older.save("of the older")
+    monkeypatch.setenv("SPOTWRIGHT_ATTEMPT", "2")
+    younger = Checkpoint(tmp_path)
+
+    assert younger.load() == "of the older"
+    with pytest.raises(StaleWriter, match="attempt 2.*must stop"):
+        older.save("too late")
+    younger.save("of the younger")
+    assert Checkpoint(tmp_path, writer=False).load() == "of the younger"
+
+
+class BesideStore(MemoryStore):
+    """Begins another attempt at one moment of the first one's save."""
+
+    moment = ""
+
+    @contextmanager
+    def write(self, name: str) -> Iterator[BinaryIO]:
+        with super().write(name) as file:
+            yield file
+        self.reached("written")
+
+    def create(self, name: str, data: bytes) -> bool:
+        if b'"save"' in data:
+            self.reached("committing")
+        return super().create(name, data)
+
+    def reached(self, moment: str) -> None:
+        if moment == self.moment:
+            self.moment = ""
+            self.other = keeper(self)
+            self.other.claim(None)
+
+
+@pytest.mark.parametrize("moment", ["written", "committing"])
+@pytest.mark.parametrize("saves", [True, False], ids=["and has saved", "and has not saved"])
+def test_a_save_under_way_when_the_successor_begins_never_counts(moment: str, saves: bool) -> None:
+    store = BesideStore()
+    older = keeper(store)
+    older.claim(None)
+    older.save("first", FACTS)
+    store.moment = moment
+
+    with pytest.raises(StaleWriter):
+        older.save("late", FACTS)
+    if saves:
+        store.other.save("of the younger", FACTS)
+    assert loaded(store) == ("of the younger" if saves else "first")
+
+
+def test_an_entry_that_an_older_attempt_completes_late_is_passed_over() -> None:
+    store = MemoryStore()
+    older = keeper(store)
+    older.claim(None)
+    older.save("first", FACTS)
+    late = f"entry-{older.save('late', FACTS).number:010d}"
+    complete = dict(store.files)
+    store.files[late] = b""  # made, and not written yet
+
+    keeper(store).claim(None)
+    store.files |= complete
+    assert loaded(store) == "first"
+
+
+def test_a_save_that_slips_past_a_claim_under_way_never_counts() -> None:
+    store = MemoryStore()
+    older, younger = keeper(store), keeper(store)
+    older.claim(None)
+    older.save("first", FACTS)
+    store.tears["entry-0000000003"] = None
+    with pytest.raises(SaveFailed):
+        older.save("failed", FACTS)
+    younger.claim(None)
+    claim = store.files["entry-0000000003"]
+    store.files["entry-0000000003"] = b""  # as the older one sees it, which takes it for its own failure
+
+    older.save("late", FACTS)
+    store.files["entry-0000000003"] = claim
+    assert loaded(store) == "first"
+
+
+def test_a_program_that_never_loads_cannot_overwrite_what_is_there(tmp_path: Path) -> None:
+    with Checkpoint(tmp_path) as first:
+        first.save("precious")
+
+    with Checkpoint(tmp_path) as second, pytest.raises(NotLoaded, match=r"load\(\) first"):
+        second.save("initial")
+    assert Checkpoint(tmp_path, writer=False).load() == "precious"
+
+
+class Writers(RuleBasedStateMachine):
+    """Any number of attempts, each step of a save on its own, torn writes among them, against what should be there."""
+
+    attempts = Bundle("attempts")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = MemoryStore()
+        self.owner: Keeper | None = None
+        self.expected: Any = None
+        self.count = 0
+
+    @rule(target=attempts)
+    def begin(self) -> Keeper:
+        self.owner = keeper(self.store)
+        self.owner.claim(None)
+        return self.owner
+
+    @rule(attempt=attempts, tear=st.one_of(st.none(), st.integers(0, 300)))
+    def save(self, attempt: Keeper, tear: int | None) -> None:
+        self.count += 1
+        if tear is not None and attempt is self.owner:
+            highest = max(name for name in self.store.files if name.startswith("entry-"))
+            self.store.tears[f"entry-{int(highest[6:]) + 1:010d}"] = tear if tear % 2 else None
+        try:
+            attempt.save(self.count, FACTS)
+        except StaleWriter:
+            assert attempt is not self.owner
+        except SaveFailed:
+            assert tear is not None
+            if (now := loaded(self.store)) == self.count:  # all of the entry had been written before the disk failed
+                self.expected = now
+        else:
+            assert attempt is self.owner
+            self.expected = self.count
+
+    @rule(attempt=consumes(attempts))
+    def forget(self, attempt: Keeper) -> None:
+        """An attempt that is never heard of again."""
+
+    @invariant()
+    def the_newest_that_counts_is_loaded(self) -> None:
+        assert loaded(self.store) == self.expected
+
+    @invariant()
+    def little_is_left_behind(self) -> None:
+        assert sum(name.startswith("state-") for name in self.store.files) <= 3
+
+
+TestWriters = Writers.TestCase
+TestWriters.settings = settings(max_examples=60, stateful_step_count=25)
