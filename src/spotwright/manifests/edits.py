@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from spotwright.manifests.documents import Document, ManifestError, Path
 
 __all__ = ["Edit", "Editor", "Splice", "clone", "value_at"]
+
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +207,12 @@ def _copied(holder: list[Any], path: Path, own: set[Path]) -> Any:
     return around
 
 
-def clone(value: Any) -> Any:
+def clone(value: _T) -> _T:
     """A copy of plain data; several times faster than :func:`copy.deepcopy`, which looks for more than there can be."""
     if isinstance(value, dict):
-        return {key: clone(item) for key, item in value.items()}
+        return {key: clone(item) for key, item in value.items()}  # type: ignore[return-value]
     if isinstance(value, list):
-        return [clone(item) for item in value]
+        return [clone(item) for item in value]  # type: ignore[return-value]
     return value
 
 

@@ -89,24 +89,26 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
     if _DIRECTIVE.search(text):
         yield 0, text
         return
+    starts = [0, *(found.start() for found in _MARKER.finditer(text) if found.start()), len(text)]
+    pieces = [text[start:end] for start, end in pairwise(starts)]
     above = 0
-    waiting = ""
-    marks = [0, *(found.start() for found in _MARKER.finditer(text) if found.start()), len(text)]
-    for start, end in pairwise(marks):
-        piece = waiting + text[start:end]
-        waiting = piece if _may_go_on(waiting, piece) and end < len(text) else ""
-        if not waiting:
-            yield above, piece
-            above += piece.count("\n")
+    while pieces:
+        length = _length(pieces)
+        piece = "".join(pieces[:length])
+        del pieces[:length]
+        yield above, piece
+        above += piece.count("\n")
 
 
-def _may_go_on(pipeline: str, piece: str) -> bool:
-    """Whether the platforms of a pipeline may stand behind a piece: they are the next document that has anything in it."""
-    if not pipeline:
-        return _PIPELINE in piece
-    return not any(
-        line and not line.startswith(("#", "---")) for line in map(str.strip, piece[len(pipeline) :].splitlines())
-    )
+def _length(pieces: Sequence[str]) -> int:
+    """How many pieces from the first one on belong together: platforms are the next document that has anything in it."""
+    if _PIPELINE in pieces[0]:
+        for number, piece in enumerate(pieces[1:], 2):
+            if "platforms" in piece:
+                return number
+            if any(line and not line.startswith(("#", "---")) for line in map(str.strip, piece.splitlines())):
+                break
+    return 1
 
 
 def _change(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from spotwright import clouds
@@ -184,18 +185,21 @@ def mark(ctx: Context, metadata: Path, placed: Placed, used: Sequence[Pool]) -> 
     """The label and the policy on the pod, and the annotations that keep autoscalers from moving it without need."""
     spot = str(placed.policy.spot)
     _add_new(ctx, (*metadata, "labels", SPOT_LABEL), spot)
-    said = {
-        "spot": spot,
-        "interruptions": {"max": placed.policy.max_interruptions},
-        "errors": {"retries": placed.policy.retries},
-    }
-    _add_new(ctx, (*metadata, "annotations", POLICY_ANNOTATION), json.dumps(said, separators=(",", ":")))
+    said = _said(spot, placed.policy.max_interruptions, placed.policy.retries)
+    _add_new(ctx, (*metadata, "annotations", POLICY_ANNOTATION), said)
     if not placed.on_spot:
         return
     if any(pool.provider is Provider.KARPENTER for pool in used):
         _add_new(ctx, (*metadata, "annotations", "karpenter.sh/do-not-disrupt"), "true")
     if ctx.config.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler":
         _add_new(ctx, (*metadata, "annotations", "cluster-autoscaler.kubernetes.io/safe-to-evict"), "false")
+
+
+@lru_cache(maxsize=64)
+def _said(spot: str, interruptions: int, retries: int) -> str:
+    """What the annotation says of a policy."""
+    said = {"spot": spot, "interruptions": {"max": interruptions}, "errors": {"retries": retries}}
+    return json.dumps(said, separators=(",", ":"))
 
 
 def _add_new(ctx: Context, path: Path, value: str) -> None:

@@ -37,6 +37,7 @@ MAX_RECORD = 32 * 1024
 Outside: TypeAlias = MutableMapping[str, str]
 """The records that are too large for an annotation, each as JSON by the digest that stands in the annotation instead."""
 
+_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _CHANGED = "was changed since it was placed, and is left"
 _GONE = "is not there any more"
 
@@ -100,7 +101,7 @@ def placed_text(editor: Editor, at: Path = AT, most: int | None = MAX_RECORD, ou
     ]
     if parts:
         record["parts"] = parts
-    written = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+    written = _JSON.encode(record)
     if most is not None and len(written.encode()) > most:
         written = _put_outside(document, at, written, record, outside)
     whole = Splice(record_change.at, record_change.text.replace(token, flow(written), 1), record_change.old)

@@ -7,13 +7,12 @@ anew from its data.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spotwright.manifests.documents import Document, ManifestError, Path
-from spotwright.manifests.edits import value_at
+from spotwright.manifests.edits import clone, value_at
 from spotwright.manifests.literal import within_block
 from spotwright.manifests.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 from spotwright.manifests.splice import Splice, apply, flow
@@ -53,7 +52,7 @@ def remove(document: Document, removals: Sequence[Removal]) -> str:
 
 
 def _expected(document: Document, removals: Sequence[Removal]) -> Any:
-    value = copy.deepcopy(document.get(()))
+    value = clone(document.get(()))
     for removal in sorted(removals, key=lambda r: -len(r.path)):
         parent = value_at(value, removal.path[:-1])
         if parent is None:

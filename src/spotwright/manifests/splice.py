@@ -22,6 +22,7 @@ from spotwright.manifests.nodes import CollectionNode, MappingNode, Node
 
 __all__ = ["Splice", "apply", "block", "flow", "splices"]
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
@@ -209,4 +210,4 @@ def _scalar(value: Any) -> str:
         return value
     if isinstance(value, str) and '"' in value and value.isprintable():
         return "'" + value.replace("'", "''") + "'"
-    return json.dumps(value, ensure_ascii=False)
+    return _JSON.encode(value)

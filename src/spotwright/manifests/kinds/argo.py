@@ -8,7 +8,6 @@ own code stay on on-demand.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from spotwright.manifests import embedded
 from spotwright.manifests.affinity import capacity_expressions
 from spotwright.manifests.context import Context, Level
 from spotwright.manifests.documents import Path
+from spotwright.manifests.edits import clone
 from spotwright.manifests.kinds import Place
 from spotwright.manifests.kinds.argo_patch import add_to_patch, from_attempt, read_patch
 from spotwright.manifests.kinds.argo_reference import place_by_reference
@@ -83,7 +83,7 @@ def _place_template(ctx: Context, spec: Path, template: Template) -> None:
     before = effective(ctx, spec, template)
     for patch in _patches(ctx, spec, template):
         before = strategic(before, read_patch(ctx, patch))
-    after = copy.deepcopy(before)
+    after = clone(before)
     task = f"{ctx.name}/{template.name}".lower()
     role = Role(template.name, task, template.path, template.path, template.stays, run=_RUN, index=_NODE)
     placed = place_merged(ctx, role, after)

@@ -10,14 +10,14 @@ condition on a label that no node has, which ``NotIn`` makes true everywhere.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from spotwright.manifests.context import Context
 from spotwright.manifests.documents import Document, Path
-from spotwright.manifests.edits import value_at
+from spotwright.manifests.edits import clone, value_at
 from spotwright.manifests.markers import parse_marked
 from spotwright.manifests.podspec import REQUIRED_TERMS
 from spotwright.manifests.shapes import POD, check_value
@@ -43,10 +43,16 @@ def _parsed(ctx: Context, path: Path) -> Document | None:
     text = ctx.editor.get(path)
     if not isinstance(text, str) or not text.strip():
         return None
-    found = parse_marked(text, f"{ctx.editor.document.file}:{ctx.editor.document.line(path)}: podSpecPatch")
+    found = _patches(text, f"{ctx.editor.document.file}:{ctx.editor.document.line(path)}: podSpecPatch")
     if len(found) != 1 or not isinstance(found[0].get(()), Mapping):
         raise ctx.problem(path, "expected a patch of a pod spec in JSON or YAML")
     return found[0]
+
+
+@lru_cache(maxsize=64)
+def _patches(text: str, file: str) -> Sequence[Document]:
+    """What is in a patch; it is asked for again with every field that it could hide."""
+    return parse_marked(text, file)
 
 
 def add_to_patch(ctx: Context, path: Path, fields: Mapping[str, Any], default: Path | None = None) -> None:
@@ -91,7 +97,7 @@ def from_attempt(attempt: int, affinity: Any, conditions: Sequence[Mapping[str, 
 
     A patch replaces the terms of the affinity as a whole, so those that are there stand in it too.
     """
-    terms = copy.deepcopy(value_at({"affinity": affinity}, REQUIRED_TERMS)) or [{}]
+    terms = clone(value_at({"affinity": affinity}, REQUIRED_TERMS)) or [{}]
     later = [_later(attempt, condition) for condition in conditions]
     for term in terms:
         term["matchExpressions"] = [*(term.get("matchExpressions") or ()), *later]

@@ -6,14 +6,13 @@ done only where every template gets the same, and otherwise it is said what to p
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from spotwright.manifests.context import Context, Level
 from spotwright.manifests.documents import Document, Path
-from spotwright.manifests.edits import Editor
+from spotwright.manifests.edits import Editor, clone
 from spotwright.manifests.kinds.argo_patch import add_to_patch, read_patch
 from spotwright.manifests.kinds.argo_retries import write_retries
 from spotwright.manifests.kinds.argo_templates import WORKFLOW, Template, effective, templates, walk_calls
@@ -73,7 +72,7 @@ def _placed(ctx: Context, other: Context, spec: Path, template: Template) -> tup
     pod = effective(other, _SPEC, template)
     own = {name: ctx.editor.get((*spec, name)) for name in (*_SCHEDULING, "imagePullSecrets")}
     pod = strategic(pod, {name: value for name, value in own.items() if value})
-    pod["metadata"] = copy.deepcopy(ctx.editor.get((*spec, "podMetadata"))) or {}
+    pod["metadata"] = clone(ctx.editor.get((*spec, "podMetadata"))) or {}
     pod = strategic(pod, read_patch(ctx, (*spec, "podSpecPatch")))
     before = _outside(pod)
     role = Role(template.name, f"{ctx.name}/{template.name}".lower(), spec, spec)
@@ -82,7 +81,7 @@ def _placed(ctx: Context, other: Context, spec: Path, template: Template) -> tup
 
 
 def _outside(pod: Mapping[str, Any]) -> dict[str, Any]:
-    return copy.deepcopy({name: value for name, value in pod.items() if name not in ("containers", "initContainers")})
+    return clone({name: value for name, value in pod.items() if name not in ("containers", "initContainers")})
 
 
 def _write(ctx: Context, spec: Path, other: Context, found: Document, pods: Sequence[tuple[Placed, Any, Any]]) -> None:

@@ -8,13 +8,13 @@ read at v3.5.11, v3.6.5 and v3.7.1.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from spotwright.manifests.context import Context
 from spotwright.manifests.documents import Path
+from spotwright.manifests.edits import clone
 from spotwright.manifests.merging import strategic
 from spotwright.manifests.shapes import CONTAINER, METADATA, POD, TEXT
 
@@ -193,11 +193,11 @@ def effective(ctx: Context, spec: Path, template: Template) -> dict[str, Any]:
         "tolerations": own["tolerations"] or _inherited(ctx, spec, template, "tolerations"),
         "affinity": own["affinity"] or _inherited(ctx, spec, template, "affinity"),
         "nodeSelector": own["nodeSelector"] or _inherited(ctx, spec, template, "nodeSelector"),
-        "imagePullSecrets": copy.deepcopy(ctx.editor.get((*spec, "imagePullSecrets"))),
+        "imagePullSecrets": clone(ctx.editor.get((*spec, "imagePullSecrets"))),
         "metadata": _metadata(ctx, spec, template),
         "containers": _containers(ctx, spec, template),
-        "initContainers": copy.deepcopy(ctx.editor.get((*template.path, "initContainers"))),
-        "volumes": copy.deepcopy(ctx.editor.get((*template.path, "volumes"))),
+        "initContainers": clone(ctx.editor.get((*template.path, "initContainers"))),
+        "volumes": clone(ctx.editor.get((*template.path, "volumes"))),
     }
     return {key: value for key, value in pod.items() if value}
 
@@ -219,7 +219,7 @@ def _own(ctx: Context, spec: Path, path: Path) -> dict[str, Any]:
     keys = {item.get("key") for item in tolerations}
     tolerations += [item for item in defaults.get("tolerations") or () if item.get("key") not in keys]
     return {
-        "tolerations": copy.deepcopy(tolerations),
+        "tolerations": clone(tolerations),
         "affinity": strategic(defaults.get("affinity") or {}, template.get("affinity") or {}),
         "nodeSelector": {**(defaults.get("nodeSelector") or {}), **(template.get("nodeSelector") or {})},
     }
@@ -230,13 +230,13 @@ def _inherited(ctx: Context, spec: Path, template: Template, name: str) -> Any:
     whole = ctx.editor.get((*spec, name))
     handed = [(path, ctx.editor.get((*path, name)) or whole) for path in template.callers]
     if argo_version(ctx) < (3, 6) or not handed:
-        return copy.deepcopy(whole)
+        return clone(whole)
     if template.is_entry:
         handed.append((spec, whole))
     values = [value for _, value in handed if value]
     if name == "tolerations":
         every = [toleration for value in values for toleration in value]
-        return copy.deepcopy([item for index, item in enumerate(every) if item not in every[:index]])
+        return clone([item for index, item in enumerate(every) if item not in every[:index]])
     if name == "nodeSelector":
         pairs = [set(value.items()) for _, value in ((path, value or {}) for path, value in handed)]
         return dict(set.intersection(*pairs))
@@ -253,7 +253,7 @@ def _one_affinity(ctx: Context, template: Template, handed: Sequence[tuple[Path,
                 "give the template an affinity of its own"
             )
             raise ctx.problem(template.path, text)
-    return copy.deepcopy(first)
+    return clone(first)
 
 
 def _containers(ctx: Context, spec: Path, template: Template) -> list[Any]:
@@ -264,7 +264,7 @@ def _containers(ctx: Context, spec: Path, template: Template) -> list[Any]:
     found = [ctx.editor.get(path) for path in code_paths(ctx, template)]
     if template.kind != "containerSet":
         found = [{**strategic(defaults, container), "name": "main"} for container in found]
-    return copy.deepcopy([*found, *(ctx.editor.get((*template.path, "sidecars")) or ())])
+    return clone([*found, *(ctx.editor.get((*template.path, "sidecars")) or ())])
 
 
 def code_paths(ctx: Context, template: Template) -> list[Path]:

@@ -8,13 +8,13 @@ Source: kubeflow/trainer v2.0 to v2.3, ``pkg/runtime/core/trainingruntime.go`` (
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spotwright.manifests.context import Context, Level
 from spotwright.manifests.documents import Document
+from spotwright.manifests.edits import clone
 from spotwright.manifests.jobspec import refuse_in_job
 from spotwright.manifests.kinds import Place
 from spotwright.manifests.kinds.jobset import Member, settle_gang
@@ -130,13 +130,13 @@ def _placed(ctx: Context, known: Generation, runtime: Document, given: Mapping[s
     name = str(given.get("name"))
     is_trainer = _ancestor(given) == "trainer" or (name == "node" and not _has_ancestor(runtime))
     mine = [patch for patch in patches(ctx, known) if name in patch.jobs]
-    before: dict[str, Any] = copy.deepcopy(((given.get("template") or {}).get("spec") or {}).get("template") or {})
+    before: dict[str, Any] = clone(((given.get("template") or {}).get("spec") or {}).get("template") or {})
     for patch in mine:
         before = strategic(before, patch.template)
     as_node = runtime.get(("spec", "mlPolicy", "mpi", "runLauncherAsNode"), None) is True
     if is_trainer or (as_node and name == "node"):
         _give_resources(ctx, before)
-    after = copy.deepcopy(before)
+    after = clone(before)
     after.setdefault("spec", {})
     template = ctx.at("spec", known.field, name, "template")
     stays = _LAUNCHER if name == "launcher" else ""
