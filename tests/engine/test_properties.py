@@ -158,8 +158,7 @@ def test_no_task_runs_before_what_it_follows(run: Run) -> None:
     for event in run.events:
         if event.kind == "placed":
             task = run.state.tasks[event.task]
-            prefix = f"{task.scope}/" if task.scope else ""
-            assert {prefix + name for name in task.plan.spec.after} <= done
+            assert {task.scope.place.child(name) for name in task.plan.spec.after} <= done
         elif event.kind == "completed" or event.data.get("then") == "succeed":
             done.add(event.task)
 

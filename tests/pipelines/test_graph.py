@@ -181,21 +181,16 @@ def test_an_output_of_a_pipeline_that_leads_nowhere_is_refused() -> None:
 
 
 LOOP = {"parameterIterator": {"itemInput": "i", "items": {"raw": "[1]"}}}
-STATUS = {"inputs": {"parameters": {"s": {"taskFinalStatus": {"producerTask": "x"}}}}}
+PICKED = {"componentInputParameter": "i", "parameterExpressionSelector": "size(string_value)"}
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (LOOP, "a loop"),
-        ({"triggerPolicy": {"condition": "true"}}, "a condition"),
-        ({"triggerPolicy": {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}}, "after a failure"),
-        (STATUS, "final status"),
+        (LOOP, "a loop over a component"),
+        ({"triggerPolicy": {"condition": "size('a') == 1"}}, "its condition .*size was not expected"),
         ({"inputs": {"parameters": {"x": {"runtimeValue": {"constant": "{{$.workspace_path}}/a"}}}}}, "workspace"),
-        (
-            {"inputs": {"parameters": {"x": {"componentInputParameter": "i", "parameterExpressionSelector": "s"}}}},
-            "field of a loop's item",
-        ),
+        ({"inputs": {"parameters": {"x": PICKED}}}, r"the expression 'size\(string_value\)'"),
     ],
 )
 def test_what_is_not_supported_is_named_with_the_path_of_its_task(more: dict[str, Any], words: str) -> None:
@@ -212,11 +207,47 @@ def test_everything_that_is_not_supported_is_named_at_once() -> None:
     assert str(error.value).count("\n") == 1
 
 
-def test_several_possible_outputs_are_not_supported() -> None:
+def test_an_output_that_comes_from_no_task_is_refused() -> None:
     spec = ir({"a": task("a")}, {"comp-a": PRODUCER})
     spec["root"]["dag"]["outputs"] = {"parameters": {"o": {"valueFromOneof": {"parameterSelectors": []}}}}
-    with pytest.raises(PipelineError, match=r"dsl\.OneOf"):
+    with pytest.raises(PipelineError, match="root: its output o: it comes from no task"):
         build(compiled(spec))
+
+
+@pytest.mark.parametrize(
+    ("iterator", "words"),
+    [
+        ({"itemInput": "i", "items": {"raw": "[1"}}, "the items of its loop are no JSON"),
+        ({"itemInput": "i", "items": {"raw": "{}"}}, "the items of its loop are no list"),
+        ({"itemInput": "i", "items": {}}, "its iterator names no items"),
+        (
+            {"itemInput": "i", "items": {"inputParameter": "l"}},
+            "it iterates over its input 'l', which is given no value",
+        ),
+        ({"itemInput": "j", "items": {"raw": "[1]"}}, "goes to the input 'j', which does not exist"),
+    ],
+)
+def test_a_loop_that_contradicts_itself_is_refused(iterator: dict[str, Any], words: str) -> None:
+    inner = {"dag": {"tasks": {"a": task("a")}}, "inputDefinitions": {"parameters": {"i": {"parameterType": "STRING"}}}}
+    with pytest.raises(PipelineError, match=f"task inner: .*{words}"):
+        graph({"inner": task("inner", parameterIterator=iterator)}, {"comp-inner": inner, "comp-a": component("a")})
+
+
+def test_the_status_of_a_task_that_is_not_there_is_refused() -> None:
+    given = {"inputs": {"parameters": {"s": {"taskFinalStatus": {"producerTask": "x"}}}}}
+    with pytest.raises(PipelineError, match="it reads how the task 'x' ended, which does not exist"):
+        graph({"a": task("a", **given)})
+
+
+def test_a_group_has_the_name_that_the_user_gave_it_unless_another_task_has_it() -> None:
+    group = {"dag": {"tasks": {"a": task("a")}}}
+    named = {key: {**task("inner"), "taskInfo": {"name": "mine"}} for key in ("for-loop-1", "exit-handler-2")}
+    for each in named.values():
+        del each["cachingOptions"]
+    found = graph({"for-loop-1": named["for-loop-1"]}, {"comp-inner": group, "comp-a": component("a")})
+    assert list(found.root.tasks) == ["mine"]
+    both = graph(named, {"comp-inner": group, "comp-a": component("a")})
+    assert list(both.root.tasks) == ["exit-handler-2", "for-loop-1"]
 
 
 def test_an_artifact_as_the_input_of_the_whole_pipeline_is_refused() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.pipelines.spec import ParameterSpec
-from spotwright.pipelines.values import fill, fit, parse_text, to_text, whole_numbers
+from spotwright.pipelines.values import fit, parse_text, to_text, whole_numbers
 
 
 @pytest.mark.parametrize(
@@ -92,13 +91,3 @@ def test_text_is_read_by_its_declared_type(text: str, kind: str, value: Any) -> 
 def test_text_of_another_type_is_refused(text: str, kind: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the words are json's and float's own
         parse_text(text, kind)
-
-
-def test_a_pipelines_inputs_are_completed_by_defaults_and_nulls() -> None:
-    specs = {
-        "a": ParameterSpec("STRING"),
-        "b": ParameterSpec("STRING", optional=True, has_default=True, default="d"),
-        "c": ParameterSpec("STRING", optional=True),
-    }
-    assert fill(specs, {"a": "x"}) == {"a": "x", "b": "d", "c": None}
-    assert fill(specs, {"a": "x", "c": "z"})["c"] == "z"

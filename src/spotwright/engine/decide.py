@@ -19,7 +19,7 @@ from spotwright.engine.events import Event
 from spotwright.engine.plan import Planned
 from spotwright.engine.signals import read_signals
 from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState, TaskStatus
-from spotwright.engine.values import dag_outputs, inputs_of
+from spotwright.engine.values import condition_inputs, dag_outputs, inputs_of, loop_items
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause, Ending
 from spotwright.scheduling import budgets, deadline
@@ -104,13 +104,34 @@ def effective(state: RunState, task: TaskState) -> Planned:
 
 def _decide_task(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Iterator[Event]:
     if task.status is TaskStatus.OPEN:
-        yield Event("completed", now, task.path, data=dag_outputs(state, task))
+        yield _close_pipeline(state, task, now)
     elif task.status is TaskStatus.READY:
         yield _start(state, task, snapshot, now)
+    elif task.status is TaskStatus.WAITING:
+        yield Event("skipped", now, task.path, data={"why": f"it follows {task.skipped}, which was skipped"})
+    elif task.status is TaskStatus.PENDING and not task.last.halted:
+        yield _halt_attempt(task, "another task failed", now)
+
+
+def _close_pipeline(state: RunState, task: TaskState, now: float) -> Event:
+    opened = task.loop or task.inside
+    failed = opened.failed if opened is not None else ""
+    if failed:
+        return Event("failed", now, task.path, data={"why": f"{failed} failed: {state.tasks[failed].why}"})
+    return Event("completed", now, task.path, data=dag_outputs(state, task))
 
 
 def _start(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
-    if task.plan.spec.dag is not None:
+    spec = task.plan.spec
+    try:
+        if spec.condition is not None and not task.attempts and not spec.condition.holds(condition_inputs(state, task)):
+            return Event("skipped", now, task.path, data={"why": f"its condition does not hold: {spec.condition}"})
+        items = loop_items(state, task)
+    except ValueError as error:
+        return Event("failed", now, task.path, data={"why": str(error)})
+    if items is not None:
+        return Event("unfolded", now, task.path, data={"items": items})
+    if spec.dag is not None:
         return Event("unfolded", now, task.path)
     hit = None if task.attempts else snapshot.cached(task)
     if hit is not None:
@@ -293,7 +314,7 @@ def _is_current(state: RunState, at: float, path: str) -> bool:
     if task is None:
         return False
     if task.status is TaskStatus.BACKOFF:
-        return task.due == at and not state.failed
+        return task.due == at and task.may_start
     return task.status is TaskStatus.PENDING and task.last.until == at and not task.last.halted
 
 
@@ -311,11 +332,10 @@ def _halt(state: RunState, now: float) -> list[Event]:
 
 def _finish(state: RunState, now: float) -> list[Event]:
     """The end of the run, once nothing is under way and nothing more can start."""
-    if not state.failed:
-        return [Event("finished", now, data={"status": "succeeded"})] if state.unfinished == 0 else []
-    if state.under_way:
-        waiting = [task for task in _not_halted(state) if task.status is TaskStatus.PENDING]
-        return [_halt_attempt(task, "another task failed", now) for task in waiting]
+    if state.root is None or not state.root.ended:
+        return []
+    if not state.root.failed:
+        return [Event("finished", now, data={"status": "succeeded"})]
     first = state.tasks[state.failed[0]]
     return [Event("finished", now, data={"status": "failed", "why": f"task {first.path} failed: {first.why}"})]
 

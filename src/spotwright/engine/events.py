@@ -9,7 +9,8 @@ kind           sort       data
 =============  =========  ==============================================================================================
 created        fact       pipeline, arguments (references, never secret values), seed, time_scale, ... (:class:`RunMeta`)
 engine         fact       epoch, pid: an engine took the run
-unfolded       decision   scope (task path, "" for the root): the tasks of that pipeline are known now
+unfolded       decision   items (of a loop): the tasks of that pipeline are known now; its condition held, if it has one
+skipped        decision   why: the task does not run, because its condition does not hold or it follows one that was skipped
 cached         decision   parameters, artifacts, run, task: an earlier result is used, nothing runs
 placed         decision   rung, pools, until, why: attempt n waits for a node on this rung, until then
 moved          decision   rung, pools, until, why: the same attempt waits on the next rung
@@ -39,7 +40,7 @@ from typing import Any
 __all__ = ["DECISIONS", "Event"]
 
 DECISIONS = frozenset(
-    {"unfolded", "cached", "placed", "moved", "decided", "failed", "halt", "completed", "finished", "note"}
+    {"unfolded", "skipped", "cached", "placed", "moved", "decided", "failed", "halt", "completed", "finished", "note"}
 )
 """The kinds that :func:`~spotwright.engine.decide.decide` produces."""
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 from spotwright.engine.events import Event
 from spotwright.engine.plan import Plan
-from spotwright.engine.state import AttemptState, NodeState, RunState, RunStatus, TaskState, TaskStatus
-from spotwright.engine.tasks import add_tasks, fail, make_ready, open_pipeline, succeed
+from spotwright.engine.state import AttemptState, NodeState, RunState, RunStatus, ScopeState, TaskState, TaskStatus
+from spotwright.engine.tasks import add_tasks, fail, make_ready, open_pipeline, settle, skip, succeed
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 
@@ -124,7 +124,7 @@ def _reset(state: RunState, event: Event) -> None:
     state.holding, state.freed = {}, {}
     state.cancelling, state.status, state.finished_at, state.why = False, RunStatus.RUNNING, None, ""
     if state.unfolded:
-        state.unfinished = add_tasks(state, "", counting)
+        _open_root(state, counting)
 
 
 def _close_for_reset(task: TaskState, at: float) -> None:
@@ -143,13 +143,20 @@ def _note(state: RunState, event: Event) -> None:
 
 
 def _unfolded(state: RunState, event: Event) -> None:
-    scope = event.task
-    if not scope:
-        state.unfolded = True
-        state.unfinished = add_tasks(state, "", {})
+    if not event.task:
+        _open_root(state, {})
         return
-    state.todo.pop(scope, None)
-    open_pipeline(state, state.tasks[scope], {})
+    state.todo.pop(event.task, None)
+    open_pipeline(state, state.tasks[event.task], event.data.get("items"), {})
+
+
+def _open_root(state: RunState, counting: Mapping[str, TaskState]) -> None:
+    state.root = ScopeState(state.plan.root)
+    add_tasks(state, state.root, counting)
+
+
+def _skipped(state: RunState, event: Event) -> None:
+    skip(state, state.tasks[event.task], event.data["why"])
 
 
 def _cached(state: RunState, event: Event) -> None:
@@ -163,9 +170,7 @@ def _completed(state: RunState, event: Event) -> None:
 
 
 def _failed(state: RunState, event: Event) -> None:
-    task = state.tasks[event.task]
-    state.todo.pop(task.path, None)
-    fail(state, task, event.data["why"])
+    fail(state, state.tasks[event.task], event.data["why"])
 
 
 # Attempts
@@ -181,6 +186,7 @@ def _placed(state: RunState, event: Event) -> None:
     task.status = TaskStatus.PENDING
     task.due = None
     state.under_way[task.path] = None
+    task.scope.active += 1
     state.todo.pop(task.path, None)
     _wait_until(state, task, data["until"])
 
@@ -262,8 +268,10 @@ def _decided(state: RunState, event: Event) -> None:
     attempt.cause, attempt.cause_why = Cause(data["cause"]), data["why"]
     attempt.then, attempt.next_why = data["then"], data["next"]
     task.spent = task.spent.after(attempt.cause)
+    task.scope.active -= 1
     state.todo.pop(task.path, None)
     _FOLLOW[data["then"]](state, task, event)
+    settle(state, task.scope)
 
 
 def _follow_succeed(state: RunState, task: TaskState, _event: Event) -> None:
@@ -293,8 +301,9 @@ def _follow_cancel(state: RunState, task: TaskState, event: Event) -> None:
 
 
 def _halt(state: RunState, event: Event) -> None:
-    _, attempt = _attempt(state, event)
+    task, attempt = _attempt(state, event)
     attempt.halted = True
+    state.todo.pop(task.path, None)
 
 
 _FOLLOW: Mapping[str, Callable[[RunState, TaskState, Event], None]] = {
@@ -307,6 +316,7 @@ _HANDLERS: Mapping[str, Callable[[RunState, Event], None]] = {
     "created": _created,
     "engine": _engine,
     "unfolded": _unfolded,
+    "skipped": _skipped,
     "cached": _cached,
     "placed": _placed,
     "moved": _moved,

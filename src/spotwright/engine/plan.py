@@ -7,7 +7,7 @@ A run that is resumed with mended code has a second version of its plan; earlier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,35 @@ from spotwright.model.policy_values import check
 from spotwright.pipelines.graph import Dag, Pipeline, TaskSpec
 from spotwright.scheduling.ladder import Ladder, Work, build
 
-__all__ = ["Plan", "Planned"]
+__all__ = ["Plan", "Planned", "Scope"]
+
+_NO_WORK, _NO_LADDER = Work(), Ladder(())
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A pipeline in the place where it unfolds: the root, a task that is a pipeline, or one iteration of a loop.
+
+    ``path`` is that of its task, empty for the root. Iterations count from zero, and their number stands behind the names of
+    their tasks: ``loop/train-3``. ``retry`` is what its tasks inherit, ``beyond`` the seconds of stated work after it, and
+    ``written`` its path in the compiled pipeline, which knows no iterations.
+    """
+
+    dag: Dag
+    path: str = ""
+    iteration: int | None = None
+    retry: Layer | None = None
+    beyond: float = 0.0
+    written: str = ""
+
+    def child(self, name: str) -> str:
+        """The path of one of its tasks."""
+        path = f"{self.path}/{name}" if self.path else name
+        return path if self.iteration is None else f"{path}-{self.iteration}"
+
+    def child_written(self, name: str) -> str:
+        """The path of one of its tasks in the compiled pipeline."""
+        return f"{self.written}/{name}" if self.written else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +60,7 @@ class Planned:
     work: Work
     ladder: Ladder
     downstream: float = 0.0  # seconds of stated work on the longest path after it: what a deadline must leave room for
+    written: str = ""  # its path in the compiled pipeline: without the numbers of iterations
 
 
 @dataclass(slots=True)
@@ -42,25 +71,36 @@ class Plan:
     config: Config
     flags: Layer | None = None
     _settled: dict[str, Planned] = field(default_factory=dict)
-    _planned: dict[str, list[Planned]] = field(default_factory=dict)
     _unfolded: dict[str, list[Planned]] = field(default_factory=dict)
+    _inherited: dict[tuple[int, int], tuple[Layer, list[TaskSpec]]] = field(default_factory=dict)
+    _after: dict[str, Mapping[str, float]] = field(default_factory=dict)
     _policies: dict[tuple[int, ...], tuple[Policy, list[Layer]]] = field(default_factory=dict)
     _ladders: dict[tuple[int, int, int], tuple[Work, Ladder]] = field(default_factory=dict)
 
-    def unfold(self, scope: str) -> list[Planned]:
-        """The tasks of a pipeline by its path (``""``: the root), upstream before downstream, each with its policy.
+    @property
+    def root(self) -> Scope:
+        """The pipeline itself."""
+        return Scope(self.pipeline.root)
+
+    def inside(self, planned: Planned, iteration: int | None = None) -> Scope:
+        """The pipeline that a task is, or one iteration of the loop that it is."""
+        spec = planned.spec
+        return Scope(
+            self.pipeline.dags[str(spec.dag)], planned.path, iteration, spec.retry, planned.downstream, planned.written
+        )
+
+    def unfold(self, scope: Scope | str = "") -> list[Planned]:
+        """The tasks of a pipeline, upstream before downstream, each with its policy; of a task's path its first iteration.
 
         Raises :class:`PipelineError` for a task that can run on no pool.
         """
-        if scope not in self._unfolded:
-            above, _, _ = scope.rpartition("/")
-            beyond = next((p.downstream for p in self.unfold(above) if p.path == scope), 0.0) if scope else 0.0
-            self._unfolded[scope] = self._with_downstream(self._tasks(scope), beyond)
-        return self._unfolded[scope]
-
-    def dag(self, scope: str) -> Dag:
-        """The DAG that a path names; the root for ``""``."""
-        return self._dag(scope)[0]
+        if isinstance(scope, str):
+            scope = self._scope_of(scope)
+        if scope.iteration is not None or scope.path != scope.written:
+            return self._tasks(scope)  # there may be any number of iterations: none is kept here
+        if scope.path not in self._unfolded:
+            self._unfolded[scope.path] = self._tasks(scope)
+        return self._unfolded[scope.path]
 
     def check(self) -> tuple[str, ...]:
         """Plan every task of every pipeline once, so that what cannot run is refused before anything does.
@@ -68,9 +108,9 @@ class Plan:
         Returns what is to be said to the user once (a fallback that is missing, settings that mean nothing here).
         """
         notes: dict[str, list[str]] = {}
-        for planned in self._walk(""):
+        for planned in self._walk(self.root):
             if planned.ladder.note:
-                notes.setdefault(planned.ladder.note, []).append(planned.path)
+                notes.setdefault(planned.ladder.note, []).append(planned.written)
         said = [f"{note} (task {_some(paths)})" for note, paths in notes.items()]
         if self.pipeline.ignored:
             said.append(f"settings without a meaning on one machine, left out: {', '.join(self.pipeline.ignored)}")
@@ -84,58 +124,69 @@ class Plan:
         if known is None:
             from spotwright.pipelines.settings import settled
 
-            known = self._settled[planned.path] = self._plan(planned.path, settled(planned.spec, values))
+            known = self._plan(planned.path, planned.written, settled(planned.spec, values))
+            known = self._settled[planned.path] = replace(known, downstream=planned.downstream)
         return known
 
-    def _dag(self, scope: str) -> tuple[Dag, Layer | None]:
-        """The DAG of a scope, with the ``set_retry`` that its tasks inherit from the nearest pipeline task above them."""
-        dag, retry = self.pipeline.root, None
-        for name in scope.split("/") if scope else ():
-            task = dag.tasks[name]
-            retry = task.retry or retry
-            dag = self.pipeline.dags[str(task.dag)]
-        return dag, retry
+    def _scope_of(self, path: str) -> Scope:
+        scope = self.root
+        for name in path.split("/") if path else ():
+            here = f"{scope.path}/{name}" if scope.path else name
+            scope = self._first_inside(next(each for each in self.unfold(scope) if each.path == here))
+        return scope
 
-    def _walk(self, scope: str) -> list[Planned]:
-        found: list[Planned] = []
+    def _first_inside(self, planned: Planned) -> Scope:
+        return self.inside(planned, None if planned.spec.loop is None else 0)
+
+    def _walk(self, scope: Scope) -> Iterator[Planned]:
         for planned in self.unfold(scope):
-            found.append(planned)
+            yield planned
             if planned.spec.dag is not None:
-                found.extend(self._walk(planned.path))
-        return found
+                yield from self._walk(self._first_inside(planned))
 
-    def _tasks(self, scope: str) -> list[Planned]:
-        if scope not in self._planned:
-            dag, retry = self._dag(scope)
-            specs = [
-                s if retry is None else replace(s, retry=inherit_retry(s.retry, retry)) for s in dag.tasks.values()
-            ]
-            self._planned[scope] = [self._plan(f"{scope}/{s.name}" if scope else s.name, s) for s in specs]
-        return self._planned[scope]
+    def _tasks(self, scope: Scope) -> list[Planned]:
+        planned = self._bare_tasks(scope)
+        after = self._work_after(scope, planned)
+        if not scope.beyond and not any(after.values()):
+            return planned
+        return [replace(each, downstream=after.get(each.spec.name, 0.0) + scope.beyond) for each in planned]
 
-    def _with_downstream(self, tasks: list[Planned], beyond: float) -> list[Planned]:
-        """Fill in the longest stated work after each task, ``beyond`` what comes after all of them; last task first."""
-        after = _after_each(tasks, self._stated_work)
-        if not beyond and not any(after.values()):
-            return tasks
-        return [replace(planned, downstream=after.get(planned.spec.name, 0.0) + beyond) for planned in tasks]
+    def _bare_tasks(self, scope: Scope) -> list[Planned]:
+        return [self._plan(scope.child(s.name), scope.child_written(s.name), s) for s in self._specs(scope)]
+
+    def _specs(self, scope: Scope) -> Iterable[TaskSpec]:
+        """The tasks of a scope, with what they inherit from it; the same objects for every iteration."""
+        if scope.retry is None:
+            return scope.dag.tasks.values()
+        key = (id(scope.dag), id(scope.retry))
+        if key not in self._inherited:
+            specs = [replace(s, retry=inherit_retry(s.retry, scope.retry)) for s in scope.dag.tasks.values()]
+            self._inherited[key] = scope.retry, specs  # it stays alive with the key
+        return self._inherited[key][1]
+
+    def _work_after(self, scope: Scope, tasks: list[Planned]) -> Mapping[str, float]:
+        """The longest stated work that follows each task of a pipeline, by name; every iteration has that of the first."""
+        if scope.written not in self._after:
+            self._after[scope.written] = _after_each(tasks, self._stated_work)
+        return self._after[scope.written]
 
     def _stated_work(self, planned: Planned) -> float:
-        """How long a task takes as far as was said; of a pipeline the longest path through it."""
+        """How long a task takes as far as was said; of a pipeline the longest path through it, of a loop one iteration."""
         if planned.spec.dag is None:
             return planned.policy.work or 0.0
-        inside = self._tasks(planned.path)
-        after = _after_each(inside, self._stated_work)
+        scope = self._first_inside(planned)
+        inside = self._bare_tasks(scope)
+        after = self._work_after(scope, inside)
         return max((self._stated_work(each) + after.get(each.spec.name, 0.0) for each in inside), default=0.0)
 
-    def _plan(self, path: str, spec: TaskSpec) -> Planned:
-        policy = self._policy(path, spec)
+    def _plan(self, path: str, written: str, spec: TaskSpec) -> Planned:
+        policy = self._policy(path, written, spec)
         if spec.dag is not None:
-            return Planned(path, spec, policy, Work(spec.requests, spec.constraints), Ladder(()))
+            return Planned(path, spec, policy, _NO_WORK, _NO_LADDER, written=written)
         work, ladder = self._ladder(spec, policy)
         if not ladder.rungs and not spec.deferred:
             raise PipelineError(_cannot_run(path, policy, ladder, self.config))
-        return Planned(path, spec, policy, work, ladder)
+        return Planned(path, spec, policy, work, ladder, written=written)
 
     def _ladder(self, spec: TaskSpec, policy: Policy) -> tuple[Work, Ladder]:
         """The ladder of a task; equal tasks share what was read of them, and so their ladder."""
@@ -145,22 +196,22 @@ class Plan:
             self._ladders[key] = work, build(work, policy, self.config.pools)
         return self._ladders[key]
 
-    def _policy(self, path: str, spec: TaskSpec) -> Policy:
+    def _policy(self, path: str, written: str, spec: TaskSpec) -> Policy:
         """The policy of a task; tasks with the same layers share it."""
-        layers = self._layers(path, spec)
+        layers = self._layers(path, written, spec)
         key = tuple(map(id, layers))
         if key not in self._policies:
             self._policies[key] = self._resolved(path, spec, layers), layers  # they stay alive with the key
         return self._policies[key][0]
 
-    def _layers(self, path: str, spec: TaskSpec) -> list[Layer]:
+    def _layers(self, path: str, written: str, spec: TaskSpec) -> list[Layer]:
         """Precedence of the design: flags > policy.tasks > the pipeline > KFP's own settings > policy.default > built in."""
         default, tasks = self.config.layers_for(path)
         layers = [*default]
         layers += [layer for layer in (spec.retry, self.pipeline.policy, spec.policy) if layer is not None]
         layers += tasks
-        if self.config.is_built_in and path in self.pipeline.placed:
-            layers.append(self.pipeline.placed[path])
+        if self.config.is_built_in and written in self.pipeline.placed:
+            layers.append(self.pipeline.placed[written])
         if self.flags is not None:
             layers.append(self.flags)
         return layers

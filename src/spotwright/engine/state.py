@@ -2,7 +2,8 @@
 
 Every view and every decision reads it. Four indexes make decisions cheap, so that none ever scans all tasks: ``todo`` (tasks
 that need a decision), ``timers`` (a heap of moments at which one will), ``under_way`` with ``holding`` (who waits for a node
-or has one), and ``missing`` on every task (how many of its upstream tasks have not succeeded).
+or has one), and ``missing`` on every task (how many of its upstream tasks have not succeeded). What a pipeline, an iteration
+or the whole run still waits for is counted in its :class:`ScopeState`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,20 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from spotwright.engine.plan import Plan, Planned
+from spotwright.engine.plan import Plan, Planned, Scope
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import Place, Spent
 
-__all__ = ["AttemptState", "NodeState", "RunState", "RunStatus", "TaskState", "TaskStatus"]
+__all__ = [
+    "AttemptState",
+    "LoopState",
+    "NodeState",
+    "RunState",
+    "RunStatus",
+    "ScopeState",
+    "TaskState",
+    "TaskStatus",
+]
 
 
 class TaskStatus(Enum):
@@ -29,13 +39,19 @@ class TaskStatus(Enum):
     BACKOFF = "backoff"  # waits before its next attempt
     OPEN = "open"  # a pipeline whose tasks are under way
     SUCCEEDED = "succeeded"
+    SKIPPED = "skipped"  # its condition did not hold, or it follows a task that was skipped
     FAILED = "failed"
     CANCELLED = "cancelled"
 
     @property
     def is_final(self) -> bool:
         """Whether nothing more happens to it in this run, short of a resume."""
-        return self in (TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELLED)
+        return self.is_good or self in (TaskStatus.FAILED, TaskStatus.CANCELLED)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it has come to an end that lets its pipeline succeed."""
+        return self in (TaskStatus.SUCCEEDED, TaskStatus.SKIPPED)
 
 
 class RunStatus(Enum):
@@ -89,11 +105,34 @@ class AttemptState:
 
 
 @dataclass(slots=True)
+class ScopeState:
+    """An unfolded pipeline: the root, what a task is, or one iteration of a loop. ``owner`` is that task."""
+
+    place: Scope
+    owner: TaskState | None = field(default=None, compare=False, repr=False)
+    unfinished: int = 0  # its tasks that have neither succeeded nor been skipped
+    active: int = 0  # its tasks whose attempt waits for a node or runs, and pipelines in it that are open
+    failed: str = ""  # the first of its tasks that has failed: nothing new starts in it, but exit handlers
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class LoopState:
+    """A task that is a loop, unfolded. Its iterations open in order, as many at a time as its limit allows."""
+
+    items: Sequence[Any]
+    scopes: list[ScopeState] = field(default_factory=list)  # those that have been opened, by index
+    open: int = 0  # how many of them have not ended
+    failed: str = ""  # the first task of an iteration that failed: no further one opens
+    counting: Mapping[str, TaskState] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(slots=True)
 class TaskState:
     """One task of the run with everything that happened to it."""
 
     path: str
-    scope: str  # path of the pipeline it belongs to, "" for the root
+    scope: ScopeState
     plan: Planned
     missing: int
     status: TaskStatus = TaskStatus.WAITING
@@ -106,12 +145,19 @@ class TaskState:
     artifacts: Mapping[str, Any] = field(default_factory=dict)
     cached_from: tuple[str, str] | None = None  # run and task whose result was used
     consumers: list[TaskState] = field(default_factory=list)
-    open_tasks: int = 0  # of a pipeline: tasks below it that have not succeeded
+    skipped: str = ""  # an upstream task that was skipped: so will this one be
+    inside: ScopeState | None = None  # of a pipeline that is open or has ended
+    loop: LoopState | None = None  # of a loop that is open or has ended
 
     @property
     def last(self) -> AttemptState:
         """The newest attempt."""
         return self.attempts[-1]
+
+    @property
+    def may_start(self) -> bool:
+        """Whether it may still begin: where another task of its pipeline has failed only an exit handler may."""
+        return not self.scope.failed or self.plan.spec.after_all
 
     @property
     def is_unjudged(self) -> bool:
@@ -154,9 +200,8 @@ class RunState:
     under_way: dict[str, None] = field(default_factory=dict)  # tasks whose attempt waits for a node or runs
     holding: dict[str, int] = field(default_factory=dict)  # attempts that have a node now, by pool
     freed: dict[str, float] = field(default_factory=dict)  # when an attempt last gave room back, by pool
-    unfinished: int = 0  # tasks of the root that have not succeeded
-    failed: list[str] = field(default_factory=list)
-    unfolded: bool = False
+    failed: list[str] = field(default_factory=list)  # tasks in the order in which they failed
+    root: ScopeState | None = None  # None until the pipeline is unfolded
     cancelling: bool = False
     stopping: str = ""
     notes: list[str] = field(default_factory=list)
@@ -167,6 +212,11 @@ class RunState:
     def plan(self) -> Plan:
         """The plan in force."""
         return self.plans[self.version - 1]
+
+    @property
+    def unfolded(self) -> bool:
+        """Whether the tasks of the pipeline are known."""
+        return self.root is not None
 
     @property
     def time_scale(self) -> float:

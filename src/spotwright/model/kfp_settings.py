@@ -7,6 +7,8 @@ They are read in two places that must agree: where a pipeline runs, and where a 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,9 +17,10 @@ from spotwright.model.policy import Layer
 from spotwright.model.policy_values import parse_policy
 from spotwright.model.quantities import parse_duration, parse_resource
 
-__all__ = ["inherit_retry", "read_constraints", "read_policy_text", "read_resources", "read_retry"]
+__all__ = ["group_names", "inherit_retry", "read_constraints", "read_policy_text", "read_resources", "read_retry"]
 
 _IN_PIPELINE = "the pipeline"  # the place that explain names for what the compiled file says
+_GROUP = re.compile(r"(?:for-loop|condition|condition-branches|exit-handler)-\d+")
 
 
 def read_resources(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
@@ -122,6 +125,27 @@ def read_retry(retry: Mapping[str, Any] | None, timeout: float | None) -> Layer 
         values["timeout"] = timeout
     said = [name for name, there in (("set_retry", retry is not None), ("set_timeout", timeout is not None)) if there]
     return Layer(" and ".join(said), values) if said else None
+
+
+def group_names(tasks: Mapping[str, Any]) -> dict[str, str]:
+    """The names of a DAG's tasks by their keys: a loop, condition or exit handler that was given a name has that one.
+
+    The compiler keys such a group ``for-loop-12`` and keeps ``ParallelFor(name="loop")`` as its display name. A name that is
+    not the group's alone, or cannot be a part of a path, does not count.
+    """
+    shown = {key: str((task.get("taskInfo") or {}).get("name") or key) for key, task in tasks.items()}
+    groups = {key for key, task in tasks.items() if _GROUP.fullmatch(key) and "cachingOptions" not in task}
+    taken = Counter(shown[key] if key in groups else key for key in tasks)
+    return {
+        key: shown[key]
+        if key in groups and taken[shown[key]] == 1 and shown[key] not in tasks and _is_name(shown[key])
+        else key
+        for key in tasks
+    }
+
+
+def _is_name(text: str) -> bool:
+    return "/" not in text and text not in (".", "..") and text.isprintable() and len(text) <= 100
 
 
 def inherit_retry(own: Layer | None, above: Layer | None) -> Layer | None:

@@ -9,18 +9,25 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from spotwright.errors import PipelineError
+from spotwright.model.kfp_settings import group_names
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.placed import read_policies
+from spotwright.pipelines.reading import Reading
+from spotwright.pipelines.sources import read_output_sources
 from spotwright.pipelines.spec import (
     ArtifactSpec,
     Constant,
     Dag,
     DagInput,
     Executor,
+    FinalStatus,
+    Loop,
+    OneOf,
+    OutputSource,
     OutputSpecs,
     ParameterSpec,
     Pipeline,
@@ -29,7 +36,6 @@ from spotwright.pipelines.spec import (
     TaskSpec,
 )
 from spotwright.pipelines.tasks import (
-    Reading,
     component_of,
     read_input_specs,
     read_output_specs,
@@ -43,6 +49,10 @@ __all__ = [
     "Dag",
     "DagInput",
     "Executor",
+    "FinalStatus",
+    "Loop",
+    "OneOf",
+    "OutputSource",
     "OutputSpecs",
     "ParameterSpec",
     "Pipeline",
@@ -104,16 +114,18 @@ def _read_dag(reading: Reading, component: str, definition: Mapping[str, Any], p
     parameters, artifacts = read_input_specs(reading, definition, path)
     outputs = read_output_specs(reading, definition, path)
     raw = definition["dag"].get("tasks") or {}
-    tasks = {name: _read_step(reading, name, raw[name], path) for name in sorted(raw, key=_natural)}
+    names = group_names(raw)
+    tasks = {names[key]: _read_step(reading, names, key, raw[key], path) for key in sorted(raw, key=_natural)}
     known = {name: task for name, task in tasks.items() if task is not None}
-    produced = definition["dag"].get("outputs") or {}
+    place = f"task {path}" if path else _ROOT
+    produced = read_output_sources(reading, names, definition["dag"].get("outputs") or {}, place)
     dag = Dag(
         component=component,
         parameters=parameters,
         artifacts=artifacts,
         tasks=known,
-        parameter_outputs=dict(_parameter_outputs(reading, produced.get("parameters") or {}, path)),
-        artifact_outputs=dict(_artifact_outputs(reading, produced.get("artifacts") or {}, path)),
+        parameter_outputs=produced[0],
+        artifact_outputs=produced[1],
         outputs=outputs,
     )
     reading.opened.pop()
@@ -124,13 +136,16 @@ def _read_dag(reading: Reading, component: str, definition: Mapping[str, Any], p
     return dag
 
 
-def _read_step(reading: Reading, name: str, raw: Mapping[str, Any], path: str) -> TaskSpec | None:
+def _read_step(
+    reading: Reading, names: Mapping[str, str], key: str, raw: Mapping[str, Any], path: str
+) -> TaskSpec | None:
     """Read a task, and the DAG that it is where it is one. ``path`` is that of the DAG in which it stands."""
+    name = names[key]
     here = f"{path}/{name}" if path else name
     if "/" in name or name in ("", ".", ".."):
         raise reading.error(f"task {here}", "a task's name cannot hold a slash")
     component = component_of(reading, raw, here)
-    task = read_task(reading, name, raw, component, here)
+    task = read_task(reading, names, key, raw, component, here)
     if task is not None and task.dag is not None and (task.dag not in reading.dags or task.dag in reading.opened):
         _read_dag(reading, *component, here)
     return task
@@ -139,28 +154,6 @@ def _read_step(reading: Reading, name: str, raw: Mapping[str, Any], path: str) -
 def _natural(name: str) -> list[tuple[int, str]]:
     """A sort key by which ``train-10`` follows ``train-9``."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def _parameter_outputs(reading: Reading, outputs: Mapping[str, Any], path: str) -> Iterator[tuple[str, TaskOutput]]:
-    for name, selection in outputs.items():
-        source = selection.get("valueFromParameter")
-        if source is None:
-            reading.refuse(
-                path or _ROOT, f"its output {name} is one of several (dsl.OneOf), which is not supported yet"
-            )
-        else:
-            yield name, TaskOutput(source.get("producerSubtask", ""), source.get("outputParameterKey", ""))
-
-
-def _artifact_outputs(reading: Reading, outputs: Mapping[str, Any], path: str) -> Iterator[tuple[str, TaskOutput]]:
-    for name, selection in outputs.items():
-        sources = selection.get("artifactSelectors") or []
-        if len(sources) != 1:
-            reading.refuse(
-                path or _ROOT, f"its output {name} is one of several (dsl.OneOf), which is not supported yet"
-            )
-        else:
-            yield name, TaskOutput(sources[0].get("producerSubtask", ""), sources[0].get("outputArtifactKey", ""))
 
 
 def _check_references(reading: Reading, dag: Dag, path: str) -> None:
@@ -172,17 +165,21 @@ def _check_references(reading: Reading, dag: Dag, path: str) -> None:
             _check_source(reading, dag, source, dag.artifacts, "artifacts", f"{place}: its input {key}")
         for missing in (other for other in task.after if other not in dag.tasks):
             raise reading.error(place, f"it comes after the task {missing!r}, which does not exist")
+        if task.loop is not None:
+            _check_loop(reading, task.loop, task, place)
         _check_needed(reading, task, place)
     place = f"task {path}" if path else _ROOT
-    for key, source in dag.parameter_outputs.items():
-        _check_source(reading, dag, source, {}, "parameters", f"{place}: its output {key}")
-    for key, source in dag.artifact_outputs.items():
-        _check_source(reading, dag, source, {}, "artifacts", f"{place}: its output {key}")
+    for kind, outputs in (("parameters", dag.parameter_outputs), ("artifacts", dag.artifact_outputs)):
+        for key, output in outputs.items():
+            for source in output.outputs if isinstance(output, OneOf) else (output,):
+                _check_source(reading, dag, source, {}, kind, f"{place}: its output {key}")
 
 
 def _check_source(reading: Reading, dag: Dag, source: Source, of_dag: Mapping[str, Any], kind: str, place: str) -> None:
     if isinstance(source, DagInput) and source.name not in of_dag:
         raise reading.error(place, f"it reads the pipeline's input {source.name!r}, which does not exist")
+    if isinstance(source, FinalStatus) and source.task not in dag.tasks:
+        raise reading.error(place, f"it reads how the task {source.task!r} ended, which does not exist")
     if isinstance(source, TaskOutput):
         producer = dag.tasks.get(source.task)
         if producer is None:
@@ -193,11 +190,22 @@ def _check_source(reading: Reading, dag: Dag, source: Source, of_dag: Mapping[st
             )
 
 
+def _check_loop(reading: Reading, loop: Loop, task: TaskSpec, place: str) -> None:
+    given, specs = (
+        (task.artifacts, task.artifact_specs) if loop.of_artifacts else (task.parameters, task.parameter_specs)
+    )
+    if loop.items and loop.items not in given:
+        raise reading.error(place, f"it iterates over its input {loop.items!r}, which is given no value")
+    if loop.item not in specs:
+        raise reading.error(place, f"each item of its loop goes to the input {loop.item!r}, which does not exist")
+
+
 def _check_needed(reading: Reading, task: TaskSpec, place: str) -> None:
-    """Every input that has no default must be given, as the driver demands (``resolve.go``)."""
+    """Every input that has no default must be given, as the driver demands (``resolve.go``); an iteration has its item."""
+    item = task.loop.item if task.loop is not None else ""
     for given, specs in ((task.parameters, task.parameter_specs), (task.artifacts, task.artifact_specs)):
         for name, spec in specs.items():
-            if name not in given and not spec.optional and not getattr(spec, "has_default", False):
+            if name not in given and name != item and not spec.optional and not getattr(spec, "has_default", False):
                 raise reading.error(place, f"its input {name} is given no value and has no default")
 
 

@@ -3,6 +3,9 @@
 A pipeline is a set of DAGs. A task is one step of a DAG: a Python function (it has an executor) or another DAG (it names
 that DAG). Where a value comes from is a :data:`Source`, resolved in the DAG's own scope, so that the engine can unfold
 DAGs while the run goes on. :mod:`spotwright.pipelines.graph` builds these values from a compiled pipeline.
+
+Loops, conditions and exit handlers are DAGs too: what makes them special stands at the task that names the DAG (``loop``,
+``condition``) or at the task that comes after it (``after_all``).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 from spotwright.model.placing import Constraints
 from spotwright.model.policy import Layer
 from spotwright.model.pools import Resources
+from spotwright.pipelines.conditions import Condition
 
 __all__ = [
     "ArtifactSpec",
@@ -21,6 +25,10 @@ __all__ = [
     "Dag",
     "DagInput",
     "Executor",
+    "FinalStatus",
+    "Loop",
+    "OneOf",
+    "OutputSource",
     "OutputSpecs",
     "ParameterSpec",
     "Pipeline",
@@ -39,10 +47,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class DagInput:
-    """An input of the DAG in which the task stands. ``item`` is the field of it that is meant; empty: all of it."""
+    """An input of the DAG in which the task stands. ``item`` leads to the part of it that is meant; empty: all of it."""
 
     name: str
-    item: str = ""
+    item: tuple[str | int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +61,40 @@ class TaskOutput:
     output: str
 
 
-Source = Constant | DagInput | TaskOutput
+@dataclass(frozen=True, slots=True)
+class FinalStatus:
+    """How another task of the same DAG ended (``dsl.PipelineTaskFinalStatus``)."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """The first of these outputs that is there (``dsl.OneOf``): the others belong to branches that were skipped."""
+
+    outputs: tuple[TaskOutput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``dsl.ParallelFor``: the task's DAG runs once for each item.
+
+    ``item`` is the DAG's input that holds the item. The items are the value of the task's own input ``items``, or ``raw``
+    where that is empty. ``of_artifacts``: they are artifacts. ``limit`` is how many run at a time, 0: all of them.
+    """
+
+    item: str
+    items: str = ""
+    raw: tuple[Any, ...] = ()
+    of_artifacts: bool = False
+    limit: int = 0
+
+
+Source = Constant | DagInput | TaskOutput | FinalStatus
 """Where the value of an input comes from."""
+
+OutputSource = TaskOutput | OneOf
+"""Where the value of a DAG's output comes from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +158,10 @@ class TaskSpec:
     ``parameters`` holds a source for every input that the pipeline gives, and under names that start with ``placement:``
     for what only the task's placement needs (see :func:`spotwright.pipelines.settings.settled`). Inputs without a source
     have a default in ``parameter_specs`` or are optional. ``after`` names the tasks of the same DAG that must have
-    succeeded before: those of ``.after()`` and those whose outputs it uses.
+    succeeded before: those of ``.after()`` and those whose outputs it uses. With ``after_all`` it is enough that they have
+    ended in whatever way (exit handlers, ``ignore_upstream_failure``).
+
+    A task with a ``condition`` is skipped where that does not hold, and so is what comes after it.
 
     ``retry`` is what ``set_retry`` and ``set_timeout`` said; of a task that is a pipeline it counts for the tasks inside
     that say nothing themselves, as in the KFP backend. ``policy`` is what the pipeline said under ``platforms.spotwright``.
@@ -132,6 +175,9 @@ class TaskSpec:
     parameters: Mapping[str, Source] = field(default_factory=dict)
     artifacts: Mapping[str, Source] = field(default_factory=dict)
     after: tuple[str, ...] = ()
+    after_all: bool = False
+    condition: Condition | None = None
+    loop: Loop | None = None
     parameter_specs: Mapping[str, ParameterSpec] = field(default_factory=dict)
     artifact_specs: Mapping[str, ArtifactSpec] = field(default_factory=dict)
     outputs: OutputSpecs = field(default_factory=OutputSpecs)
@@ -156,8 +202,8 @@ class Dag:
     parameters: Mapping[str, ParameterSpec] = field(default_factory=dict)
     artifacts: Mapping[str, ArtifactSpec] = field(default_factory=dict)
     tasks: Mapping[str, TaskSpec] = field(default_factory=dict)
-    parameter_outputs: Mapping[str, TaskOutput] = field(default_factory=dict)
-    artifact_outputs: Mapping[str, TaskOutput] = field(default_factory=dict)
+    parameter_outputs: Mapping[str, OutputSource] = field(default_factory=dict)
+    artifact_outputs: Mapping[str, OutputSource] = field(default_factory=dict)
     outputs: OutputSpecs = field(default_factory=OutputSpecs)
 
 

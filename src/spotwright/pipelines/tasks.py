@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
-from spotwright.errors import PipelineError
 from spotwright.model.kfp_settings import read_policy_text, read_retry
 from spotwright.model.policy import Layer
 from spotwright.model.policy_values import PolicyValueError
 from spotwright.pipelines.lightweight import Unsupported, recognise
+from spotwright.pipelines.reading import Reading
 from spotwright.pipelines.settings import Settings, read_settings
+from spotwright.pipelines.sources import read_condition_of, read_loop, read_sources, upstream_of
 from spotwright.pipelines.spec import (
     ArtifactSpec,
     Constant,
-    Dag,
-    DagInput,
     Executor,
     OutputSpecs,
     ParameterSpec,
@@ -31,53 +30,10 @@ from spotwright.pipelines.spec import (
 )
 from spotwright.pipelines.values import KINDS, fit, whole_numbers
 
-__all__ = ["Reading", "component_of", "read_input_specs", "read_output_specs", "read_policy", "read_task"]
+__all__ = ["component_of", "read_input_specs", "read_output_specs", "read_policy", "read_task"]
 
-_KINDS_LATER = {
-    "TASK_FINAL_STATUS": "the final status of another task (dsl.PipelineTaskFinalStatus) is not supported yet",
-    "TASK_CONFIG": "its own settings as an input (dsl.TaskConfig) are not supported yet",
-}
-_WORKSPACE = "{{$.workspace_path}}"
-
-
-@dataclass(slots=True)
-class Reading:
-    """What one pass over a compiled pipeline collects.
-
-    What equal tasks have in common is read once and shared: their parts of ``ir`` are one object
-    (:func:`spotwright.pipelines.compiled.read_json`), so that object's identity, alive all the time, is the key.
-    """
-
-    file: str
-    ir: Mapping[str, Any]
-    platform: Mapping[str, Any]
-    known_executors: dict[tuple[int, int], tuple[Executor, Settings]] = field(default_factory=dict)
-    known_parameters: dict[int, dict[str, ParameterSpec]] = field(default_factory=dict)
-    dags: dict[str, Dag] = field(default_factory=dict)
-    opened: list[str] = field(default_factory=list)  # DAGs being read, outermost first
-    refused: list[str] = field(default_factory=list)
-    ignored: dict[str, None] = field(default_factory=dict)
-
-    def refuse(self, path: str, why: str) -> None:
-        """Note that the task at ``path`` cannot run."""
-        self.refused.append(f"task {path}: {why}")
-
-    def error(self, place: str, what: str) -> PipelineError:
-        """The error for a document that contradicts itself."""
-        return PipelineError(f"{self.file}: {place}: {what}")
-
-    def executor(self, label: str, path: str) -> Mapping[str, Any]:
-        """The executor of a label. Raises :class:`PipelineError` when there is none."""
-        executors = (self.ir.get("deploymentSpec") or {}).get("executors") or {}
-        if label not in executors:
-            raise self.error(f"task {path}", f"its executor {label!r} is not in deploymentSpec.executors")
-        found: Mapping[str, Any] = executors[label]
-        return found
-
-    def setting(self, platform: str, label: str) -> Mapping[str, Any]:
-        """What a platform says about the executor of a label; often nothing."""
-        deployment = (self.platform.get(platform) or {}).get("deploymentSpec") or {}
-        return (deployment.get("executors") or {}).get(label) or {}
+_FINAL_STATUS = "TASK_FINAL_STATUS"
+_KINDS_LATER = {"TASK_CONFIG": "its own settings as an input (dsl.TaskConfig) are not supported yet"}
 
 
 def component_of(reading: Reading, task: Mapping[str, Any], path: str) -> tuple[str, Mapping[str, Any]]:
@@ -90,31 +46,44 @@ def component_of(reading: Reading, task: Mapping[str, Any], path: str) -> tuple[
 
 
 def read_task(
-    reading: Reading, name: str, task: Mapping[str, Any], component: tuple[str, Mapping[str, Any]], path: str
+    reading: Reading,
+    names: Mapping[str, str],
+    key: str,
+    task: Mapping[str, Any],
+    component: tuple[str, Mapping[str, Any]],
+    path: str,
 ) -> TaskSpec | None:
-    """Read one task; ``None`` when it uses what is not supported, which ``reading`` then knows."""
+    """Read one task; ``None`` when it uses what is not supported, which ``reading`` then knows.
+
+    ``names`` are the names of the tasks around it, by their keys in the document; ``key`` is its own.
+    """
     before = len(reading.refused)
     component_name, definition = component
-    for why in _unsupported(task):
-        reading.refuse(path, why)
     specs = read_input_specs(reading, definition, path)
     outputs = read_output_specs(reading, definition, path)
     executor, settings, policy = _read_executor(reading, definition, path)
-    parameters, artifacts = _read_sources(reading, task, specs[0], path)
+    parameters, artifacts = read_sources(reading, names, task, specs[0], path)
+    condition, loop = read_condition_of(reading, task, path), read_loop(reading, task, path)
+    if loop is not None and executor is not None:
+        reading.refuse(path, "a loop over a component that is no pipeline; put it into a dsl.ParallelFor")
     if len(reading.refused) > before:
         return None
     for dangling in sorted(settings.inputs - set(parameters)):
         raise reading.error(f"task {path}", f"its resources read the input {dangling!r}, which it is not given")
-    parameters |= settings.sources
+    parameters |= {name: _renamed(source, names) for name, source in settings.sources.items()}
     caching = task.get("cachingOptions") or {}
+    trigger = task.get("triggerPolicy") or {}
     return TaskSpec(
-        name=name,
+        name=names[key],
         component=component_name,
         dag=None if executor else component_name,
         executor=executor,
         parameters=parameters,
         artifacts=artifacts,
-        after=_after(task, parameters, artifacts),
+        after=upstream_of(names, task, parameters, artifacts),
+        after_all=trigger.get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED",
+        condition=condition,
+        loop=loop,
         parameter_specs=specs[0],
         artifact_specs=specs[1],
         outputs=outputs,
@@ -125,23 +94,15 @@ def read_task(
         caching=bool(caching.get("enableCache")) and not _speaks_of_its_run(parameters),
         cache_key=str(caching.get("cacheKey") or ""),
         constraints=settings.constraints,
-        display_name=str((task.get("taskInfo") or {}).get("name") or name),
+        display_name=str((task.get("taskInfo") or {}).get("name") or key),
         labels=settings.labels,
         annotations=settings.annotations,
         deferred=settings.deferred,
     )
 
 
-def _unsupported(task: Mapping[str, Any]) -> list[str]:
-    trigger = task.get("triggerPolicy") or {}
-    found = []
-    if "parameterIterator" in task or "artifactIterator" in task:
-        found.append("a loop (dsl.ParallelFor) is not supported yet; write its iterations as tasks")
-    if trigger.get("condition"):
-        found.append("a condition (dsl.If, dsl.Elif, dsl.Else) is not supported yet; decide inside a component")
-    if trigger.get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED":
-        found.append("running after a failure (dsl.ExitHandler, ignore_upstream_failure) is not supported yet")
-    return found
+def _renamed(source: Source, names: Mapping[str, str]) -> Source:
+    return replace(source, task=names.get(source.task, source.task)) if isinstance(source, TaskOutput) else source
 
 
 def _speaks_of_its_run(parameters: Mapping[str, Source]) -> bool:
@@ -198,57 +159,6 @@ def read_policy(reading: Reading, entry: Mapping[str, Any], place: str) -> Layer
         raise reading.error(place, f"platforms.spotwright: its policy is no JSON text: {error}") from error
 
 
-def _read_sources(
-    reading: Reading, task: Mapping[str, Any], specs: Mapping[str, ParameterSpec], path: str
-) -> tuple[dict[str, Source], dict[str, Source]]:
-    inputs = task.get("inputs") or {}
-    parameters: dict[str, Source] = {}
-    for name, given in (inputs.get("parameters") or {}).items():
-        if "taskFinalStatus" in given:
-            reading.refuse(path, _KINDS_LATER["TASK_FINAL_STATUS"])
-        elif given.get("parameterExpressionSelector"):
-            reading.refuse(path, f"its input {name} picks a field of a loop's item, which is not supported yet")
-        else:
-            parameters[name] = _parameter_source(reading, name, given, specs.get(name), path)
-    artifacts: dict[str, Source] = {}
-    for name, given in (inputs.get("artifacts") or {}).items():
-        if "componentInputArtifact" in given:
-            artifacts[name] = DagInput(given["componentInputArtifact"])
-        else:
-            output = given.get("taskOutputArtifact") or {}
-            artifacts[name] = TaskOutput(output.get("producerTask", ""), output.get("outputArtifactKey", ""))
-    return parameters, artifacts
-
-
-def _parameter_source(
-    reading: Reading, name: str, given: Mapping[str, Any], spec: ParameterSpec | None, path: str
-) -> Source:
-    if "componentInputParameter" in given:
-        return DagInput(given["componentInputParameter"])
-    if "taskOutputParameter" in given:
-        output = given["taskOutputParameter"]
-        return TaskOutput(output.get("producerTask", ""), output.get("outputParameterKey", ""))
-    value = given.get("runtimeValue") or {}
-    if "constant" not in value:
-        raise reading.error(f"task {path}", f"its input {name} has no value that this version knows")
-    constant = value["constant"]
-    if _WORKSPACE in json.dumps(constant):
-        reading.refuse(path, "the workspace of a run (dsl.WORKSPACE_PATH_PLACEHOLDER) is not supported yet")
-    if spec is None:
-        return Constant(whole_numbers(constant))
-    try:
-        return Constant(fit(constant, spec.type))
-    except ValueError as error:
-        raise reading.error(f"task {path}", f"its input {name}: {error}") from error
-
-
-def _after(task: Mapping[str, Any], *sources: Mapping[str, Source]) -> tuple[str, ...]:
-    names: dict[str, None] = dict.fromkeys(task.get("dependentTasks") or ())
-    for group in sources:
-        names.update(dict.fromkeys(source.task for source in group.values() if isinstance(source, TaskOutput)))
-    return tuple(sorted(names))
-
-
 def read_input_specs(
     reading: Reading, definition: Mapping[str, Any], path: str
 ) -> tuple[dict[str, ParameterSpec], dict[str, ArtifactSpec]]:
@@ -266,7 +176,9 @@ def read_output_specs(reading: Reading, definition: Mapping[str, Any], path: str
             raise reading.error(f"task {path}" if path else "root", f"its output {name!r} is no plain name")
     for name, spec in specs.artifacts.items():
         if spec.is_list and "dag" not in definition:
-            reading.refuse(path, f"its output {name} is a list of artifacts, which is not supported yet")
+            reading.refuse(
+                path, f"its output {name} is a list of artifacts, which only a pipeline can have (dsl.Collected)"
+            )
     return specs
 
 
@@ -277,6 +189,7 @@ def _parameter_specs(reading: Reading, group: Mapping[str, Any], path: str) -> d
     specs = {}
     for name, raw in parameters.items():
         kind = str(raw.get("parameterType") or raw.get("type") or "")
+        kind = "STRUCT" if kind == _FINAL_STATUS else kind
         if kind in _KINDS_LATER:
             reading.refuse(path, _KINDS_LATER[kind])
             continue

@@ -14,9 +14,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from spotwright.pipelines.spec import ParameterSpec
-
-__all__ = ["KINDS", "fill", "fit", "parse_text", "read_json", "to_text", "whole_numbers"]
+__all__ = ["KINDS", "fit", "parse_text", "read_json", "to_text", "whole_numbers"]
 
 KINDS: Mapping[str, str] = {
     "STRING": "a text",
@@ -119,18 +117,3 @@ def fit(value: Any, kind: str) -> Any:
     if wanted is None or not isinstance(value, wanted):
         raise ValueError(f"{value!r} is not {KINDS.get(kind, kind)}")
     return whole_numbers(value)
-
-
-def fill(specs: Mapping[str, ParameterSpec], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the inputs of a DAG: what is given, else the declared default, else ``None`` where it is optional.
-
-    Source: the DAG driver in ``resolve.go`` passes a null where an optional input was left out; a task that reads that
-    null and has the input as optional gets nothing, and the component's own default counts.
-    """
-    values = dict(given)
-    for name, spec in specs.items():
-        if name not in values and spec.has_default:
-            values[name] = spec.default
-        elif name not in values and spec.optional:
-            values[name] = None
-    return values

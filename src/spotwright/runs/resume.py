@@ -23,7 +23,7 @@ from spotwright.engine.decide import StillSnapshot, decide
 from spotwright.engine.events import Event
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.loop import Clock, Observer
-from spotwright.engine.plan import Plan, Planned
+from spotwright.engine.plan import Plan, Planned, Scope
 from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus
 from spotwright.errors import InputError
 from spotwright.local.attempts import Places, Seen, end_data, hide_secrets, steady_clock
@@ -33,7 +33,7 @@ from spotwright.pipelines.compiled import Compiled, digests
 from spotwright.pipelines.executor import code_fingerprint
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.source import load
-from spotwright.pipelines.spec import DagInput
+from spotwright.pipelines.spec import DagInput, TaskSpec
 from spotwright.records.folders import RunFolder
 from spotwright.records.journal import Journal
 from spotwright.runs.engine import bind_again, execute, is_alive, owner, places_of
@@ -219,44 +219,65 @@ def _again(state: RunState, plan: Plan, arguments: frozenset[str], say: Say) -> 
     ``arguments`` are the parameters of the pipeline whose value has changed.
     """
     again: set[str] = set()
-    for planned in _walk(plan, ""):
+    there: set[str] = set()
+    told: dict[str, None] = {}  # one line for all iterations of a loop
+    for scope, planned in _walk(state, plan, plan.root):
+        there.add(planned.path)
         before = state.tasks.get(planned.path)
         if before is None:
-            say(f"task {planned.path} is new")
+            told[f"task {planned.written} is new"] = None
             again.add(planned.path)
             continue
-        if before.status is not TaskStatus.SUCCEEDED:
-            if planned.spec.dag is None and code_fingerprint(planned.spec) != code_fingerprint(before.plan.spec):
-                say(f"task {planned.path} has changed")
+        if planned.spec.dag is None and not before.status.is_good:
+            if _has_changed(planned.spec, before.plan.spec):
+                told[f"task {planned.written} has changed"] = None
             continue
-        why = _why_again(planned, before, again, arguments)
+        why = _why_again(scope, planned, before, again, arguments)
         if why:
-            say(f"task {planned.path} succeeded before and runs again: {why}")
+            if before.status.is_good and scope.path not in again:
+                did = "succeeded" if before.status is TaskStatus.SUCCEEDED else "was skipped"
+                told[f"task {planned.written} {did} before and runs again: {why}"] = None
             again.add(planned.path)
             yield planned.path
-    for path in state.tasks.keys() - {planned.path for planned in _walk(plan, "")}:
-        say(f"task {path} is no longer in the pipeline")
+    gone = (task.plan.written for path, task in state.tasks.items() if path not in there)
+    told.update(dict.fromkeys(f"task {path} is no longer in the pipeline" for path in gone))
+    for line in told:
+        say(line)
 
 
-def _why_again(planned: Planned, before: TaskState, again: set[str], arguments: frozenset[str]) -> str:
-    if planned.spec.dag is None and code_fingerprint(planned.spec) != code_fingerprint(before.plan.spec):
-        return "its code has changed"
-    sources = () if before.scope else planned.spec.parameters.values()
+def _why_again(scope: Scope, planned: Planned, before: TaskState, again: set[str], arguments: frozenset[str]) -> str:
+    if _has_changed(planned.spec, before.plan.spec):
+        return "its code has changed" if planned.spec.dag is None else "it is called in another way"
+    sources = () if scope.path else planned.spec.parameters.values()
     given = [each.name for each in sources if isinstance(each, DagInput) and each.name in arguments]
     if given:
         return f"the default of {', '.join(given)} has changed"
-    scope = f"{before.scope}/" if before.scope else ""
-    changed = [name for name in planned.spec.after if scope + name in again]
-    if before.scope in again:
-        changed.append(before.scope)
+    changed = [name for name in planned.spec.after if scope.child(name) in again]
+    if scope.path in again:
+        changed.append(scope.path)
     return f"it follows {', '.join(changed)}" if changed else ""
 
 
-def _walk(plan: Plan, scope: str) -> Iterator[Planned]:
+def _has_changed(spec: TaskSpec, before: TaskSpec) -> bool:
+    """Whether a task would do something else now. For a pipeline only what it is given counts: its tasks look for themselves."""
+    if spec.dag is None or before.dag is None:
+        return code_fingerprint(spec) != code_fingerprint(before)
+    given = (spec.condition, spec.loop, dict(spec.parameters), dict(spec.artifacts))
+    return given != (before.condition, before.loop, dict(before.parameters), dict(before.artifacts))
+
+
+def _walk(state: RunState, plan: Plan, scope: Scope) -> Iterator[tuple[Scope, Planned]]:
+    """The tasks of the new plan as far as the run has unfolded them: a loop with its iterations."""
     for planned in plan.unfold(scope):
-        yield planned
-        if planned.spec.dag is not None:
-            yield from _walk(plan, planned.path)
+        yield scope, planned
+        before = state.tasks.get(planned.path)
+        if planned.spec.dag is None or before is None:
+            continue
+        if planned.spec.loop is None and before.inside is not None:
+            yield from _walk(state, plan, plan.inside(planned))
+        elif planned.spec.loop is not None and before.loop is not None:
+            for iteration in range(len(before.loop.scopes)):
+                yield from _walk(state, plan, plan.inside(planned, iteration))
 
 
 def _bound(state: RunState, plan: Plan) -> tuple[dict[str, Any], Secrets]:

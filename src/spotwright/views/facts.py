@@ -15,7 +15,8 @@ are seconds; ``cost`` is ``{"seconds", "money"}`` of node time):
   ``high``: the part of it that was kept), ``first_progress``, ``progress``, ``exit_code``, ``signal``, ``last_line`` of
   its log where its code failed, ``log`` (the command that prints it; null where it never had a node);
 - ``nodes``: ``name``, ``pool``, ``capacity``, ``state``, ``booted_at``, ``ready_at``, ``noticed_at``, ``gone_at``, ``why``;
-- ``outputs`` of the run by name: ``{"kind": "parameter", "value"}`` or ``{"kind": "artifact", "uri", "type", "metadata"}``;
+- ``outputs`` of the run by name: ``{"kind": "parameter", "value"}``, ``{"kind": "artifact", "uri", "type", "metadata"}`` or
+  ``{"kind": "artifacts", "artifacts"}`` for a list of them;
 - ``left_behind``: tasks with attempts that the pipeline no longer has, in the shape of ``tasks``.
 """
 
@@ -26,7 +27,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from spotwright.engine.state import AttemptState, NodeState, RunState, RunStatus, TaskState, TaskStatus
+from spotwright.engine.state import AttemptState, NodeState, RunState, RunStatus, TaskState
 from spotwright.engine.values import run_outputs
 from spotwright.views.account import account, pool_of
 from spotwright.views.lines import Account, AttemptCost
@@ -176,20 +177,21 @@ def _node(state: RunState, node: NodeState) -> dict[str, Any]:
 
 def _outputs(state: RunState) -> dict[str, Any]:
     """What the run has produced so far, by name; only of tasks that have succeeded."""
-    dag = state.plan.pipeline.root
-    declared = {**dag.parameter_outputs, **dag.artifact_outputs}
+    artifacts = state.plan.pipeline.root.artifact_outputs
+    declared = bool(artifacts or state.plan.pipeline.root.parameter_outputs)
     outputs = {}
     for name, value in run_outputs(state).items() if state.unfolded else ():
-        path, output = (declared[name].task, declared[name].output) if declared else name.rsplit(".", 1)
-        task = state.tasks[path]
-        if task.status is TaskStatus.SUCCEEDED:
-            outputs[name] = _output(readable(value), is_artifact=output in task.artifacts)
+        path, _, output = name.rpartition(".")
+        is_artifact = name in artifacts if declared else output in state.tasks[path].artifacts
+        outputs[name] = _output(readable(value), is_artifact=is_artifact)
     return outputs
 
 
 def _output(value: Any, *, is_artifact: bool) -> dict[str, Any]:
     if not is_artifact:
         return {"kind": "parameter", "value": value}
+    if isinstance(value, list):
+        return {"kind": "artifacts", "artifacts": [_output(each, is_artifact=True) for each in value]}
     return {
         "kind": "artifact",
         "uri": value.get("uri", ""),

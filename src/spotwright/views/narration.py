@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spotwright.engine.events import Event
-from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState, TaskStatus
+from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState
 from spotwright.model.attempts import Cause
 from spotwright.views.words import ended, plural, span
 
@@ -56,9 +56,18 @@ class Narrator:
         yield f"run {event.data.get('run', '')}: pipeline {event.data.get('pipeline', '')}, seed {event.data.get('seed')}{faster}"
 
     def _unfolded(self, state: RunState, event: Event) -> Iterator[str]:
-        names = list(state.plan.dag(event.task).tasks)
+        if "items" in event.data:
+            yield f"{event.task}: {plural(len(event.data['items']), 'iteration')}"
+            return
+        task = state.tasks.get(event.task)
+        scope = state.root if task is None else task.inside
+        names = list(scope.place.dag.tasks) if scope is not None else []
         named = f": {', '.join(names)}" if len(names) <= _NAMED else ""
-        yield f"{event.task + ': ' if event.task else ''}{plural(len(names), 'task')}{named}"
+        held = "its condition holds, " if task is not None and task.plan.spec.condition is not None else ""
+        yield f"{event.task + ': ' if event.task else ''}{held}{plural(len(names), 'task')}{named}"
+
+    def _skipped(self, _state: RunState, event: Event) -> Iterator[str]:
+        yield f"{event.task} is skipped: {event.data['why']}"
 
     def _cached(self, _state: RunState, event: Event) -> Iterator[str]:
         origin = "" if event.data["task"] == event.task else f" of {event.data['task']}"
@@ -136,7 +145,7 @@ class Narrator:
         yield f"{event.task}: attempt {event.attempt} is told to stop: {event.data['why']}"
 
     def _completed(self, _state: RunState, event: Event) -> Iterator[str]:
-        yield f"{event.task}: all of its tasks have succeeded"
+        yield f"{event.task}: done"
 
     def _cancel(self, _state: RunState, _event: Event) -> Iterator[str]:
         yield "the run is being cancelled"
@@ -159,7 +168,7 @@ _TROUBLE = frozenset({"moved", "notice", "decided", "failed", "halt", "cancel", 
 _TELLERS: Mapping[str, Callable[[Narrator, RunState, Event], Iterator[str]]] = {
     kind: getattr(Narrator, f"_{kind}")
     for kind in (
-        "created", "unfolded", "cached", "placed", "moved", "bound", "progress", "notice", "node", "ended", "decided",
+        "created", "unfolded", "skipped", "cached", "placed", "moved", "bound", "progress", "notice", "node", "ended", "decided",
         "failed", "halt", "completed", "cancel", "stop", "finished", "note",
     )
 }  # fmt: skip
@@ -170,7 +179,7 @@ def _went_well(event: Event) -> bool:
 
 
 def _goes_on(state: RunState) -> str:
-    done = sum(task.status is TaskStatus.SUCCEEDED for task in state.tasks.values())
+    done = sum(task.status.is_good for task in state.tasks.values())
     return f"run {state.meta.get('run', '')} goes on: {done:,} of {plural(len(state.tasks), 'task')} done"
 
 

@@ -82,7 +82,11 @@ def _task_rows(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[tup
 
 def output_rows(view: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The outputs of the run by name, long values cut: ``--json`` has all of them."""
-    return [
-        (name, output["uri"] if output["kind"] == "artifact" else shorten(value_text(output["value"]), LONGEST_VALUE))
-        for name, output in view["outputs"].items()
-    ]
+    return [(name, _output_text(output)) for name, output in view["outputs"].items()]
+
+
+def _output_text(output: Mapping[str, Any]) -> str:
+    if output["kind"] == "artifact":
+        return str(output["uri"])
+    value = [each["uri"] for each in output["artifacts"]] if output["kind"] == "artifacts" else output["value"]
+    return shorten(value_text(value), LONGEST_VALUE)

@@ -47,8 +47,8 @@ def waiting_for(state: RunState, task: TaskState, booting: Mapping[str, int]) ->
         return Waiting(
             "nothing", f"{begun} {after}" if state.status is RunStatus.STOPPED else f"does not start {after}"
         )
-    if state.failed and task.status in (TaskStatus.WAITING, TaskStatus.READY, TaskStatus.BACKOFF):
-        return Waiting("nothing", f"does not start any more: {state.failed[0]} failed")
+    if not task.may_start and task.status in (TaskStatus.WAITING, TaskStatus.READY, TaskStatus.BACKOFF):
+        return Waiting("nothing", f"does not start any more: {task.scope.failed} failed")
     if task.status is TaskStatus.WAITING:
         return _for_tasks(state, task)
     if task.status is TaskStatus.PENDING:
@@ -59,8 +59,8 @@ def waiting_for(state: RunState, task: TaskState, booting: Mapping[str, int]) ->
 
 
 def _for_tasks(state: RunState, task: TaskState) -> Waiting:
-    paths = [f"{task.scope}/{name}" if task.scope else name for name in task.plan.spec.after]
-    open_paths = tuple(path for path in paths if state.tasks[path].status is not TaskStatus.SUCCEEDED)
+    paths = [task.scope.place.child(name) for name in task.plan.spec.after]
+    open_paths = tuple(path for path in paths if not state.tasks[path].status.is_good)
     more = f" and {len(open_paths) - _NAMED} more" if len(open_paths) > _NAMED else ""
     return Waiting("tasks", f"waits for {', '.join(open_paths[:_NAMED])}{more}", tasks=open_paths)
 
