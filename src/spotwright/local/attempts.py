@@ -78,10 +78,11 @@ def attempt_key(task: str, number: int) -> str:
     return f"{task}#{number}"
 
 
-def start_order(state: RunState, task: TaskState, places: Places) -> StartOrder:
+def start_order(state: RunState, task: TaskState, places: Places, notice_url: str | None = None) -> StartOrder:
     """What the process of a task's newest attempt is started with; makes its folders.
 
-    Raises :class:`StateError` where they cannot be made.
+    ``notice_url`` is that of its node's agent; without one the notice's file is named. Raises :class:`StateError` where the
+    folders cannot be made.
     """
     planned, number = effective(state, task), task.last.number
     spec, policy = planned.spec, planned.policy
@@ -107,7 +108,7 @@ def start_order(state: RunState, task: TaskState, places: Places) -> StartOrder:
         function=executor.function,
         executor_input=executor_input(spec, given, inputs.artifacts, str(folder / OUT), context),
         environment=Environment(executor.packages, executor.index_urls, executor.trusted_hosts),
-        env={**executor.env, **_environment(folder, checkpoint, places.run, task.path, number)},
+        env={**executor.env, **_environment(folder, checkpoint, places.run, task.path, number, notice_url)},
         timeout=policy.timeout,
         grace=policy.grace_period,
         memory_limit=spec.limits.get("memory"),
@@ -115,7 +116,9 @@ def start_order(state: RunState, task: TaskState, places: Places) -> StartOrder:
     )
 
 
-def _environment(folder: Path, checkpoint: str, run: str, task: str, number: int) -> dict[str, str]:
+def _environment(
+    folder: Path, checkpoint: str, run: str, task: str, number: int, notice_url: str | None
+) -> dict[str, str]:
     """The environment of the design, the same names in every body."""
     notice = folder / NOTICE
     return {
@@ -124,7 +127,7 @@ def _environment(folder: Path, checkpoint: str, run: str, task: str, number: int
         "SPOTWRIGHT_ATTEMPT": str(number),
         "SPOTWRIGHT_CHECKPOINT": checkpoint,
         "SPOTWRIGHT_NOTICE_FILE": str(notice),
-        "SPOTWRIGHT_NOTICE_URL": notice.as_uri(),
+        "SPOTWRIGHT_NOTICE_URL": notice_url or notice.as_uri(),
         "SPOTWRIGHT_PROGRESS_FILE": str(folder / PROGRESS),
     }
 

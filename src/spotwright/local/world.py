@@ -29,6 +29,7 @@ from spotwright.local.attempts import (
     start_order,
     write_notice,
 )
+from spotwright.local.metadata import Metadata
 from spotwright.local.orders import Ended, Started, StartFailed
 from spotwright.local.processes import Processes
 from spotwright.local.taking import Taker
@@ -57,11 +58,15 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What of this machine a run uses: its processes, the watch over their progress, and the selector both wait in."""
+    """What of this machine a run uses: its processes, the watch over their progress, and the selector both wait in.
+
+    ``metadata`` serves the nodes of clouds, where the run has pools with such nodes.
+    """
 
     selector: selectors.BaseSelector
     processes: Processes
     watch: Watch
+    metadata: Metadata | None = None
 
 
 class World:
@@ -82,7 +87,7 @@ class World:
         self._selector, self._processes, self._watch = machine.selector, machine.processes, machine.watch
         self._supply, self._places, self._clock = supply, places, clock
         self._pools, self._results, self._wakes = pools, results, wakes
-        self._taker = taker
+        self._taker, self._metadata = taker, machine.metadata
         self._facts: list[Event] = []
         self._requests: dict[str, Request] = {}
         self._seen: dict[Key, Seen] = {}
@@ -191,7 +196,8 @@ class World:
             self._end(key, None)
             return
         try:
-            order = start_order(state, task, self._places)
+            url = self._metadata.url(event.data["node"]) if self._metadata is not None else None
+            order = start_order(state, task, self._places, url)
         except SpotwrightError as error:
             self._end(key, None, start_error=str(error))
             return
@@ -255,6 +261,9 @@ class World:
             self._report(task, number, value, now)
         if self._taker is not None:
             self._be_taken(self._taker)
+        if self._metadata is not None:
+            for node in self._metadata.approved():
+                self._supply.approve(node)
         self._happen(self._supply.advance(self._clock()))
         if self._taker is not None:
             self._taker.taken()
@@ -322,6 +331,8 @@ class World:
         self._facts.append(Event("node", self._clock(), data=data))
 
     def _on_booting(self, happening: NodeBooting) -> None:
+        if self._metadata is not None:
+            self._metadata.boot(happening.node, self._pools[happening.pool])
         self._node_event(happening.node, happening.pool, "booting")
 
     def _on_ready(self, happening: NodeReady) -> None:
@@ -333,6 +344,8 @@ class World:
 
     def _on_noticed(self, happening: Noticed) -> None:
         now = self._clock()
+        if self._metadata is not None:
+            self._metadata.notice(happening.node, happening.goes_at)
         for key in happening.keys:
             self._seen.setdefault(key, Seen()).noticed = True
             if key[0] in self._tasks:
@@ -348,6 +361,8 @@ class World:
             self._processes.terminate(attempt_key(*happening.key))
 
     def _on_gone(self, happening: NodeGone) -> None:
+        if self._metadata is not None:
+            self._metadata.gone(happening.node)
         self._node_event(happening.node, happening.pool, "gone", happening.why)
         for key in happening.keys:
             seen = self._seen.setdefault(key, Seen())

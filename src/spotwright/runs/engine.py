@@ -24,11 +24,13 @@ from spotwright.engine.loop import Clock, Observer, drive
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.local.attempts import Places, steady_clock
-from spotwright.local.identity import Identity, mine, open_process
+from spotwright.local.identity import Identity, marks, mine, open_process
+from spotwright.local.metadata import Metadata, has_metadata
 from spotwright.local.processes import Processes
 from spotwright.local.taking import Taker
 from spotwright.local.watch import Watch
 from spotwright.local.world import Machine, Results, World
+from spotwright.model.pools import Pool
 from spotwright.pipelines.arguments import bind, references
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.graph import Pipeline
@@ -198,9 +200,12 @@ def execute(
             traces=stored.traces,
             made=Counter(node.pool for node in state.nodes.values()),
         )
-        with _processes(selector, folder, aids.server) as processes:
+        with (
+            _processes(selector, folder, aids.server) as processes,
+            _metadata(selector, folder, pools, float(meta["time_scale"])) as metadata,
+        ):
             results = _results(meta["cache"], state.plan.config, state_folder)
-            machine = Machine(selector, processes, Watch(selector))
+            machine = Machine(selector, processes, Watch(selector), metadata)
             world = World(
                 machine, supply, places, clock, pools=pools, results=results, wakes=wakes.facts,
                 taker=aids.taker(selector, clock) if aids.taker is not None else None,
@@ -226,6 +231,18 @@ def _processes(selector: selectors.BaseSelector, folder: RunFolder, server: Earl
         yield processes
     finally:
         processes.close()
+
+
+@contextmanager
+def _metadata(
+    selector: selectors.BaseSelector, folder: RunFolder, pools: Mapping[str, Pool], scale: float
+) -> Iterator[Metadata | None]:
+    """The metadata servers of the nodes of clouds; nothing at all where the run has no pool of them."""
+    if not any(has_metadata(pool) for pool in pools.values()):
+        yield None
+        return
+    with closing(Metadata(selector, marks(folder.name, folder.path.absolute()), scale=scale)) as metadata:
+        yield metadata
 
 
 def _results(mode: str, config: Config, state_folder: StateFolder) -> Results | None:

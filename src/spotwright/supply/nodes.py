@@ -143,6 +143,12 @@ class Supply:
         else:
             self._take(running.node, why, now, notice)
 
+    def approve(self, node: str) -> None:
+        """The provider may take a node that it has announced before its time; nothing where it has announced none."""
+        found = next((state.nodes[node] for state in self._pools.values() if node in state.nodes), None)
+        if found is not None and found.goes_at is not None:
+            self._remove(found, "before its time, as was approved")
+
     # -- what the supply tells the world
 
     def advance(self, now: float) -> list[Happening]:
