@@ -16,7 +16,7 @@ from spotwright.manifests.kinds import Place
 from spotwright.manifests.kinds.kfp_backend import admin_notes, after_interruption
 from spotwright.manifests.kinds.kfp_pods import decided_in_the_run, place_executor, read_work
 from spotwright.manifests.kinds.kfp_retries import write_retries
-from spotwright.manifests.kinds.kfp_tasks import Home, Task, list_tasks, policy_of
+from spotwright.manifests.kinds.kfp_tasks import Home, Task, list_tasks, mixed_up, policy_of
 from spotwright.manifests.pairs import KIND, PIPELINE, PLATFORMS
 from spotwright.manifests.pods import Placed, fits_nowhere
 from spotwright.model.placed import POLICIES
@@ -49,8 +49,11 @@ def _place(ctx: Context, home: Home) -> None:
     reports = {id(task): _report(ctx, task, policy) for task, policy in policies}
     ctx.roles += reports.values()
     on_spot = False
-    for uses in by_executor.values():
-        _refuse_two_policies(ctx, uses)
+    mixed = mixed_up(ctx, home)
+    for label, text in mixed.items():
+        ctx.say(Level.WARNING, home.executor(label), text)
+    for label, uses in by_executor.items():
+        _refuse_two_policies(ctx, uses, mixed.get(label, ""))
         if any(policy.spot is not None for _, policy in uses):
             on_spot |= _place_uses(ctx, home, uses, [reports[id(task)] for task, _ in uses])
     _keep_policies(ctx, home, policies)
@@ -67,7 +70,7 @@ def _report(ctx: Context, task: Task, policy: Policy) -> RoleReport:
     return RoleReport("task", task.path, line, policy, (), {}, frozen=_FROZEN if policy.spot is not None else "")
 
 
-def _refuse_two_policies(ctx: Context, uses: Sequence[tuple[Task, Policy]]) -> None:
+def _refuse_two_policies(ctx: Context, uses: Sequence[tuple[Task, Policy]], mixed: str) -> None:
     """An executor has one placement, so its tasks must agree, unless nobody says anything about spot."""
     (first, known), *others = uses
     for task, policy in others:
@@ -80,7 +83,7 @@ def _refuse_two_policies(ctx: Context, uses: Sequence[tuple[Task, Policy]]) -> N
             raise ctx.problem(
                 task.at,
                 f"the tasks {first.path} and {task.path} share the executor {task.label}, and their policies differ in "
-                f"{', '.join(differing)}: say the same of both",
+                f"{', '.join(differing)}: {mixed or 'say the same of both'}",
             )
 
 

@@ -32,6 +32,13 @@ _BY_FIELD = {
 """Variables and the fields they come from: set by the backend and by Argo; the name of a node has iteration and retry in it."""
 
 _RUN = "{{workflow.name}}"  # Argo puts the run's name in, also into what the driver makes
+_NODE = "{{=sprig.trunc(12, sprig.sha256sum(node.name))}}"
+"""Argo puts in a short name for where a task stands in the run: its path, with the iteration of every loop around it.
+
+The executor reaches its pod as an argument of the task's driver, so the node is the driver's, which all attempts of the executor
+have in common. Source: ``executeTemplate`` in ``workflow/controller/operator.go`` of argo-workflows (3.3 and later), and
+``argocompiler/container.go`` of kubeflow/pipelines; read, not tried.
+"""
 _PVC = "pvc://"
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
@@ -132,14 +139,12 @@ def _tell_the_code(ctx: Context, home: Home, tasks: Sequence[Task], checkpoint: 
     fields = {str(name) for name in _names(ctx, (*settings, "fieldPathAsEnv"), "name")}
     work = tasks[0].path if len({task.path for task in tasks}) == 1 else tasks[0].component
     values = {"SPOTWRIGHT_TASK": work}
+    several = len(tasks) > 1 or any(task.loops for task in tasks)
+    if several:
+        values["SPOTWRIGHT_INDEX"] = _NODE
     if checkpoint is not None:
-        values["SPOTWRIGHT_CHECKPOINT"] = f"{_folder(ctx, settings, checkpoint)}/{_RUN}/{work}"
-        if len(tasks) > 1 or any(task.loops for task in tasks):
-            text = (
-                f"{work}: one executor serves several tasks or iterations, so SPOTWRIGHT_CHECKPOINT is the same for them: keep "
-                "them apart by SPOTWRIGHT_ATTEMPT without the '(n)' at its end"
-            )
-            ctx.say(Level.WARNING, tasks[0].at, text)
+        place = f"{_folder(ctx, settings, checkpoint)}/{_RUN}/{work}"
+        values["SPOTWRIGHT_CHECKPOINT"] = f"{place}/{_NODE}" if several else place
     new = [{"name": name, "value": value} for name, value in values.items() if name not in env | fields]
     ctx.editor.extend((*container, "env"), new)
     more = [{"name": name, "fieldPath": path} for name, path in _BY_FIELD.items() if name not in env | fields]

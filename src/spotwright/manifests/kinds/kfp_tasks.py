@@ -16,7 +16,7 @@ from spotwright.manifests.pairs import EXECUTORS
 from spotwright.model.kfp_settings import inherit_retry, read_policy_text, read_retry
 from spotwright.model.policy import Layer, Policy
 
-__all__ = ["Home", "Task", "list_tasks", "mapping_at", "policy_of"]
+__all__ = ["Home", "Task", "list_tasks", "mapping_at", "mixed_up", "policy_of"]
 
 _MOST = 100_000  # tasks; pipelines inside pipelines multiply
 _NO_POD = ("argostub/createpvc", "argostub/deletepvc")  # images for which the driver acts itself (driver/k8s.go)
@@ -118,6 +118,32 @@ def list_tasks(ctx: Context, home: Home) -> list[Task]:
     walk = _Walk(ctx, home)
     walk.dag((*home.pipeline, "root"), "", None, loops=False, opened=())
     return walk.found
+
+
+def mixed_up(ctx: Context, home: Home) -> dict[str, str]:
+    """What the compiler of the SDK mixed up, by the label of the executor that it gave to several components.
+
+    It renames the executors of nested pipelines one after another, and may give two of them one name: then one executor has
+    several components, and another one has none. A pipeline that was compiled well has neither. Seen with kfp 2.17.0
+    (``_rename_executor_labels`` in ``kfp/compiler/pipeline_spec_builder.py``), at random from one compilation to the next.
+    """
+    users: dict[str, list[str]] = {}
+    for name in mapping_at(ctx, (*home.pipeline, "components")):
+        label = mapping_at(ctx, (*home.pipeline, "components", name)).get("executorLabel")
+        if label is not None:
+            users.setdefault(str(label), []).append(str(name))
+    idle = [label for label in mapping_at(ctx, home.executor("")[:-1]) if label not in users]
+    if not idle:
+        return {}
+    return {
+        label: (
+            f"the components {' and '.join(names)} share the executor {label}, and {', '.join(idle)} is used by none: the "
+            "compiler of the SDK mixed them up, so the image, resources and settings of one are lost; compile again until no "
+            "executor is left over, or give the components of nested pipelines names of their own"
+        )
+        for label, names in users.items()
+        if len(names) > 1
+    }
 
 
 def _is_exit_handler(task: Mapping[str, Any]) -> bool:
