@@ -23,6 +23,7 @@ SUCCEEDED, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 _COMMANDS = {
     "run": ("spotwright.cli.running", "Run a pipeline on spot pools, on this machine."),
     "resume": ("spotwright.cli.running", "Go on with a run that stopped or failed."),
+    "rehearse": ("spotwright.cli.rehearsing", "Interrupt a task or command on purpose: is it safe, does it go on?"),
     "runs": ("spotwright.cli.looking", "List the runs."),
     "show": ("spotwright.cli.looking", "Show a run: every task and attempt, and why each ended."),
     "logs": ("spotwright.cli.looking", "Print the logs of a run, a task or one attempt."),

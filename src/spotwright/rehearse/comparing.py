@@ -43,11 +43,13 @@ class Difference:
     where: str
     text: str
 
+    @property
+    def place(self) -> str:
+        """The output with the place inside it."""
+        return f"{self.output}{self.where}"
+
     def __str__(self) -> str:
-        place = (
-            f"{self.output}{self.where if self.where[:1] in ('.', '[') else f', {self.where}' if self.where else ''}"
-        )
-        return f"{place}: {self.text}"
+        return f"{self.place}: {self.text}"
 
 
 def differences(
@@ -156,7 +158,7 @@ def _paths(a: Path, b: Path, tolerance: float, where: str) -> Iterator[tuple[str
     elif kinds[0] == "a folder":
         left, right = ({each.name: each for each in path.iterdir() if each.name not in _IGNORED} for path in (a, b))
         for name in sorted({*left, *right}):
-            yield from _item(f"{where}/{name}" if where else name, left, right, name, tolerance)
+            yield from _item(f"{where}/{name}", left, right, name, tolerance)
     elif kinds[0] == "a file" and not _same_bytes(a, b):
         yield from _files(a, b, tolerance, where)
 
@@ -209,7 +211,7 @@ def _lines(a: str, b: str, tolerance: float, where: str) -> Iterator[tuple[str, 
         return
     for number, (old, new) in enumerate(zip(left, right, strict=True), start=1):
         if old != new and not _same_line(old, new, tolerance):
-            yield f"{where}{', ' if where else ''}line {number}", f"{_short(new)} instead of {_short(old)}"
+            yield f"{where}, line {number}", f"{_short(new)} instead of {_short(old)}"
 
 
 def _same_line(a: str, b: str, tolerance: float) -> bool:

@@ -206,4 +206,4 @@ def _after(op: Op) -> str:
     done = {
         Call.OPEN: "opened", Call.WRITE: "written to", Call.RENAME: "put in place", Call.REMOVE: "removed", Call.MAKE: "made",
     }  # fmt: skip
-    return f"after {op.path or 'the folder'} was {done.get(op.call, op.call.value)}"
+    return f"after {op.path} was {done.get(op.call, op.call.value)}"

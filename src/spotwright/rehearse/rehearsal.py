@@ -11,20 +11,21 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from spotwright.engine.state import RunStatus
 from spotwright.errors import InputError
 from spotwright.rehearse.comparing import Comparison, Difference, differences, without_noise
+from spotwright.rehearse.grounds import Ground
 from spotwright.rehearse.killer import Pace
 from spotwright.rehearse.points import Point, draw, learn
 from spotwright.rehearse.trials import Attempt, Stage, Trial
 from spotwright.rehearse.verdict import Outcome, Rehearsed, loss_of, reports
+from spotwright.runs.engine import Prepared
 
 __all__ = ["Conditions", "Rehearsal", "Say", "rehearse"]
 
-Say = Callable[[str], None]
-"""Told what is being done, a line at a time."""
+Say = Callable[[str | Outcome], None]
+"""Told what is being done and what came of it."""
 
 _NOTICE_SHARE = 0.25  # of the usual time: a notice that outlasts the step would interrupt nothing
 _LIMIT_FACTOR, _LIMIT_BEYOND = 5.0, 3.0  # an attempt may take so many times the usual time, and so many seconds more
@@ -67,55 +68,36 @@ class Rehearsal:
         return all(step.verdict.is_safe for step in self.steps)
 
 
-def rehearse(
-    stage: Stage,
-    name: str,
-    conditions: Conditions,
-    task: str | None,
-    say: Say,
-    outputs: Callable[[Trial, str], dict[str, Any]],
-) -> Rehearsal:
-    """Rehearse one task of a stage, or every one. ``outputs`` gives what a task left in a trial, by name.
-
-    Raises :class:`InputError` for a task that is not there.
-    """
+def rehearse(prepared: Prepared, ground: Ground, conditions: Conditions, task: str | None, say: Say) -> Rehearsal:
+    """Rehearse one task of a pipeline on its ground, or every one. Raises :class:`InputError` for a task that is not there."""
+    stage = Stage(prepared, ground.prepare, ground.collect)
     first = stage.undisturbed("undisturbed", task)
     if task is not None and first.status is RunStatus.SUCCEEDED and task not in first.executed:
         raise InputError(f"--task {task}: no such task was executed; there are {', '.join(first.executed)}")
     tasks = [task] if task is not None else list(first.executed)
-    steps = []
-    for path in tasks:
-        player = _Player(stage, conditions, path, first, say, outputs)
-        steps.append(player.play())
-    return Rehearsal(name, conditions, tuple(steps), stage.state)
+    steps = tuple(_Player(stage, ground, conditions, path, first, say).play() for path in tasks)
+    return Rehearsal(prepared.stored.compiled.pipeline, conditions, steps, stage.state)
 
 
 class _Player:
     """Plays all points of one task."""
 
-    def __init__(
-        self,
-        stage: Stage,
-        conditions: Conditions,
-        task: str,
-        first: Trial,
-        say: Say,
-        outputs: Callable[[Trial, str], dict[str, Any]],
-    ) -> None:
+    def __init__(self, stage: Stage, ground: Ground, conditions: Conditions, task: str, first: Trial, say: Say) -> None:
         self._stage, self._conditions, self._task, self._first, self._say = stage, conditions, task, first, say
-        self._outputs = outputs
+        self._outputs = ground.outputs
         self._slug = re.sub(r"[^A-Za-z0-9._-]+", "-", task)[:60]
 
     def play(self) -> Rehearsed:
         """Everything about the task."""
         if self._first.status is not RunStatus.SUCCEEDED:
-            return Rehearsed(self._task, (), fails=self._first.why)
+            return self._fails(self._first, "")
         measure = self._first.of(self._task)
-        self._say(f"{self._task}: undisturbed in {measure.seconds:.3g}s; once more, looking at its files")
         second = self._stage.look(f"{self._slug}-undisturbed", self._task, self._first)
         if second.status is not RunStatus.SUCCEEDED:
-            why = f"it succeeded once undisturbed, and then failed undisturbed: {second.why}"
-            return Rehearsed(self._task, (measure.seconds,), fails=why)
+            return self._fails(second, "it succeeded once, and then ")
+        self._say(
+            f"{self._task}: undisturbed in {measure.seconds:.2g}s and {second.attempts[-1].seconds:.2g}s; interrupted:"
+        )
         noise = self._differences(second)
         learnt = learn(second.ops[0]) if not second.untraced else learn(())
         usual = min(measure.seconds, second.attempts[-1].seconds)
@@ -134,6 +116,15 @@ class _Player:
             by_progress=reports(measure),
         )
 
+    def _fails(self, trial: Trial, before: str) -> Rehearsed:
+        """Nothing can be rehearsed of a step that fails by itself, or whose upstream tasks do."""
+        task = next(
+            (path for path, attempts in trial.executed.items() if attempts[-1].cause != "succeeded"), self._task
+        )
+        last = trial.of(task)
+        said = f": {last.last_line}" if last.last_line else ""
+        return Rehearsed(self._task, (), fails=f"{before}task {task} {last.cause}, {last.why}{said}", failed=trial)
+
     def _outcomes(
         self, points: Sequence[Point], pace: Pace, measure: Attempt, noise: Sequence[Difference]
     ) -> Iterator[Outcome]:
@@ -146,7 +137,7 @@ class _Player:
             trial = self._stage.strike(name, self._task, self._first, point.blows, pace)
             outcome = self._judge(point, trial, pace, measure, noise)
             given_up = outcome.never  # every further point would take as long, to say the same
-            self._say(f"{self._task}: {point.name}: {outcome.problem or 'the same outputs'}")
+            self._say(outcome)
             yield outcome
 
     def _judge(self, point: Point, trial: Trial, pace: Pace, measure: Attempt, noise: Sequence[Difference]) -> Outcome:

@@ -190,7 +190,7 @@ class Tracer(threading.Thread):
         if path is not None:
             for folder, place in self._folders.items():
                 if path.startswith(folder) and path[len(folder) : len(folder) + 1] in ("/", ""):
-                    return place, path[len(folder) + 1 :]
+                    return place, path[len(folder) + 1 :] or os.path.basename(folder)  # noqa: PTH119 (thousands of times)
         return None
 
 

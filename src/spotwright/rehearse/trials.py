@@ -18,11 +18,11 @@ from spotwright.engine.loop import Clock, Observer
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, RunStatus, TaskState
 from spotwright.errors import InputError
-from spotwright.local.orders import OUT, StartOrder
+from spotwright.local.orders import StartOrder
 from spotwright.model.pools import Simulate
 from spotwright.records.folders import RunFolder, StateFolder
 from spotwright.rehearse.killer import Killer, Landed, Pace
-from spotwright.rehearse.points import OUTPUTS, SAVES, Blow
+from spotwright.rehearse.points import Blow
 from spotwright.rehearse.tracer import Op
 from spotwright.runs.early import EarlyServer
 from spotwright.runs.engine import Prepared, start
@@ -85,9 +85,17 @@ class Trial:
 
 
 class Stage:
-    """A pipeline with its arguments and pools, on which trials are played. ``prepare`` readies an attempt's folders."""
+    """A pipeline with its arguments and pools, on which trials are played.
 
-    def __init__(self, prepared: Prepared, prepare: Callable[[StartOrder], Mapping[Path, str]] | None = None) -> None:
+    ``prepare`` readies an attempt's folders, ``collect`` is told of every run that has ended.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        prepare: Callable[[StartOrder], Mapping[Path, str]],
+        collect: Callable[[Path], None],
+    ) -> None:
         stored = prepared.stored
         pools = {
             name: replace(pool, simulate=Simulate(boot=0.0), lifetime=None, min_nodes=0)
@@ -96,9 +104,8 @@ class Stage:
         still = replace(stored, config=replace(stored.config, pools=pools), taken_every=None, traces={}, policy=_POLICY)
         options = replace(prepared.options, cache="off")  # it is there to be executed
         self._prepared = replace(prepared, stored=still, options=options, notes=())
-        self._prepare = prepare or _folders
+        self._prepare, self._collect = prepare, collect
         self._state = StateFolder(prepared.options.state)
-        self._next: EarlyServer | None = None
 
     @property
     def plan(self) -> Plan:
@@ -149,16 +156,8 @@ class Stage:
                 killer.close()
         if state.status is RunStatus.STOPPED:
             raise KeyboardInterrupt
+        self._collect(folder.path)
         return _trial(folder, state, task, killers[0], known)
-
-
-def _folders(order: StartOrder) -> dict[Path, str]:
-    """The folders that are watched: the place for checkpoints, where it is a folder, and where outputs are written."""
-    watched = {Path(order.directory, OUT): OUTPUTS}
-    checkpoint = order.env["SPOTWRIGHT_CHECKPOINT"]
-    if checkpoint.startswith("/"):
-        watched[Path(checkpoint)] = SAVES
-    return watched
 
 
 def _structure(known: list[Event]) -> Observer:

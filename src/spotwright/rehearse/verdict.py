@@ -34,6 +34,7 @@ class Verdict(StrEnum):
     STARTS_OVER = "safe but starts over"
     UNSAFE = "not safe"
     NEVER = "never finishes"
+    FAILS = "fails without any interruption"
 
     @property
     def is_safe(self) -> bool:
@@ -85,11 +86,12 @@ class Rehearsed:
     notice: float = 0.0  # that was given here
     by_progress: bool = False
     fails: str = ""  # why it fails undisturbed: then there is nothing to rehearse
+    failed: Trial | None = None
 
     @property
     def verdict(self) -> Verdict:
         """The one word."""
-        return Verdict.UNSAFE if self.fails else verdict(self.outcomes)
+        return Verdict.FAILS if self.fails else verdict(self.outcomes)
 
     @property
     def interruptions(self) -> int:
