@@ -167,6 +167,7 @@ def test_the_public_names_are_these() -> None:
         "default_notice",
         "is_gpu_taint",
         "is_spot_taint",
+        "is_tolerated_by_itself",
         "labels",
         "taints",
     }

@@ -221,3 +221,23 @@ def test_rungs_are_only_of_the_wanted_kind_spot_first(kinds: list[tuple[bool, in
     rungs = [rung.spot for rung in ladder(*pools, policy=a_policy(spot=spot)).rungs]
     assert set(rungs) <= {"require": {True}, "prefer": {True, False}, "never": {False}}[spot]
     assert rungs == sorted(rungs, key=lambda is_spot: not is_spot)
+
+
+# What the cluster adds by itself
+
+_GKE = a_pool("gke", spot=False, provider=Provider.GKE, node={"cpu": 8000, "nvidia.com/gpu": 1})
+
+
+def test_gke_lets_work_with_gpus_tolerate_the_gpu_taint_without_any_policy() -> None:
+    made = ladder(_GKE, work=Work(GPU), policy=Policy())
+    assert [rung.tolerations for rung in made.rungs] == [(Toleration("nvidia.com/gpu", "Exists", effect="NoSchedule"),)]
+
+
+def test_gke_keeps_work_without_gpus_away_from_tainted_gpus() -> None:
+    assert "nvidia.com/gpu" in ladder(_GKE, work=Work({"cpu": 1000}), policy=Policy()).refusals["gke"]
+
+
+def test_no_other_provider_is_taken_to_add_tolerations() -> None:
+    taint = Taint("nvidia.com/gpu", "present")
+    pool = a_pool("aks", spot=False, provider=Provider.AKS, node={"cpu": 8000, "nvidia.com/gpu": 1}, taints=(taint,))
+    assert "nvidia.com/gpu" in ladder(pool, work=Work(GPU), policy=Policy()).refusals["aks"]

@@ -21,6 +21,7 @@ __all__ = [
     "default_notice",
     "is_gpu_taint",
     "is_spot_taint",
+    "is_tolerated_by_itself",
     "labels",
     "taints",
 ]
@@ -81,6 +82,16 @@ def is_spot_taint(pool: Pool, taint: Taint) -> bool:
 def is_gpu_taint(taint: Taint) -> bool:
     """Whether this taint keeps work without GPUs away."""
     return taint.key in GPU_TAINT_KEYS or (taint.key, taint.value) == ("sku", "gpu")
+
+
+def is_tolerated_by_itself(pool: Pool, taint: Taint, requests: Mapping[str, int]) -> bool:
+    """Whether the cluster lets every pod with these requests tolerate the taint, without a word of it in the pod."""
+    return (
+        _FACTS[pool.provider].tolerates_requests
+        and taint.effect == "NoSchedule"
+        and "/" in taint.key
+        and bool(requests.get(taint.key))
+    )
 
 
 def default_notice(provider: Provider) -> float:

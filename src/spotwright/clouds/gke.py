@@ -1,8 +1,9 @@
 """Google Kubernetes Engine: node pools of Spot VMs, of the older preemptible VMs, or of standard ones.
 
 Sources: Google Cloud, "Spot VMs in GKE" (30 s notice, of which pods have the first 15; labels), "Run GPUs in GKE Standard
-node pools" (the GPU taint is set when the pool is made). The spot taint is set by itself only on pools of node auto-provisioning
-and Autopilot: on a pool made by hand it is there if ``--node-taints`` said so, and then it stands in the configuration.
+node pools" (the GPU taint is set when the pool is made; the admission controller ExtendedResourceToleration lets pods that
+ask for GPUs tolerate it). The spot taint is set by itself only on pools of node auto-provisioning and Autopilot: on a pool
+made by hand it is there if ``--node-taints`` said so, and then it stands in the configuration.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ FACTS = Facts(
     spot_labels={_SPOT: "true", _PROVISIONING: "spot"},
     on_demand_labels={_PROVISIONING: "standard"},  # gke-spot is not there at all
     gpu_taints=(Taint(NVIDIA_GPU, "present"),),
+    tolerates_requests=True,
     # "preemptible" is the taint in Google's own guide to preemptible pools with Kubeflow Pipelines
     spot_taint_keys=frozenset({_SPOT, PREEMPTIBLE, _PROVISIONING, "preemptible"}),
 )

@@ -34,4 +34,7 @@ class Facts:
     gpu_labels: Mapping[str, str] = field(default_factory=dict)
     spot_taints: tuple[Taint, ...] = ()
     gpu_taints: tuple[Taint, ...] = ()
+    tolerates_requests: bool = (
+        False  # its API server gives a pod the toleration of each extended resource that it asks for
+    )
     spot_taint_keys: frozenset[str] = frozenset()  # keys that mean spot there, whoever set the taint

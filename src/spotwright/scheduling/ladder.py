@@ -78,7 +78,8 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
     if policy.spot is None and not named:
         fitting.sort(key=lambda item: _wastes_gpus(item[0], work))  # only a preference: nobody asked for more
         names = tuple(pool.name for pool, _ in fitting)
-        return Ladder((Rung(names, None),) if names else (), refusals)
+        granted = tuple(dict.fromkeys(toleration for _, added in fitting for toleration in added))
+        return Ladder((Rung(names, None, granted),) if names else (), refusals)
     if not named:
         fitting = _without_wasted_gpus(fitting, work, refusals)
         fitting.sort(key=lambda item: (not item[0].is_spot, *_price_order(item[0])))
@@ -137,13 +138,17 @@ def _refusal(pool: Pool, work: Work, added: tuple[Toleration, ...]) -> str:
 
 
 def _added_tolerations(pool: Pool, work: Work, policy: Policy, *, named: bool) -> tuple[Toleration, ...]:
-    """The tolerations Spotwright adds for a pool: none where nobody said anything about spot.
+    """The tolerations Spotwright adds for a pool; where nobody said anything about spot, those that the cluster adds by itself.
 
     A pool that the ladder names is wanted with all its taints. Otherwise only the taint that marks spot is answered by the
     policy, and a GPU taint by work that asks for GPUs: other taints keep other people's work away for a reason of their own.
     """
     if policy.spot is None and not named:
-        return ()
+        return tuple(
+            Toleration(taint.key, "Exists", effect=taint.effect)
+            for taint in clouds.taints(pool)
+            if not work.constraints.tolerates(taint) and clouds.is_tolerated_by_itself(pool, taint, work.requests)
+        )
     return tuple(
         Toleration(taint.key, "Equal", taint.value, taint.effect)
         for taint in clouds.taints(pool)

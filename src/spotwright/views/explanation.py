@@ -68,16 +68,26 @@ def _role_facts(role: RoleReport, config: Config) -> dict[str, Any]:
 def _role_lines(role: RoleReport, config: Config) -> Iterator[str]:
     if role.policy.spot is None:
         yield "  nothing is added: no policy says anything about spot here"
+        if role.pools or role.refusals:
+            yield f"  pools that take it as it is: {_named(role, config) or 'none'}"
+            yield from _refused(role)
         return
-    yield f"  pools, in order: {', '.join(f'{name} ({config.pools[name].capacity})' for name in role.pools)}"
-    for name, why in role.refusals.items():
-        yield f"    not {name}: {why}"
+    yield f"  pools, in order: {_named(role, config)}"
+    yield from _refused(role)
     for field, value, source in _values(role.policy):
         yield f"  {field + ':':<24}{value}  ({source})"
     if role.after_interruption:
         yield f"  after an interruption: {role.after_interruption}"
     if role.frozen:
         yield f"  on a live object: {role.frozen}"
+
+
+def _named(role: RoleReport, config: Config) -> str:
+    return ", ".join(f"{name} ({config.pools[name].capacity})" for name in role.pools)
+
+
+def _refused(role: RoleReport) -> Iterator[str]:
+    return (f"    not {name}: {why}" for name, why in role.refusals.items())
 
 
 def _values(policy: Policy) -> Iterator[tuple[str, str, str]]:
