@@ -68,6 +68,16 @@ class Document:
             return items[step] if -len(items) <= step < len(items) else None
         return None
 
+    @property
+    def is_json(self) -> bool:
+        """Whether it is JSON, and must stay so."""
+        root = self.root
+        if isinstance(root, SequenceNode) and root.value:
+            root = root.value[0]  # a pipeline
+        if not isinstance(root, MappingNode) or not root.flow_style:
+            return False
+        return all(key.style == '"' for key, _ in root.value[:1])
+
     def key_node(self, path: Path) -> ScalarNode | None:
         """The node of the key itself at a path that ends with one; ``None`` where it comes from a merge or is not there."""
         parent = self.node(path[:-1])

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from spotwright.manifests.documents import MISSING, Document, Path, parse
 from spotwright.manifests.edits import Edit, Editor, value_at
 from spotwright.manifests.removal import Removal, remove
-from spotwright.manifests.splice import Splice, apply, flow, splices
+from spotwright.manifests.splice import Splice, apply, inline, splices
 from spotwright.model.placed import VERSION, digest, value_digest
 
 __all__ = ["ANNOTATION", "AT", "MAX_RECORD", "Outside", "Unplaced", "is_placed", "placed_text", "reserve", "unplaced"]
@@ -78,7 +78,7 @@ def placed_text(editor: Editor, at: Path = AT, most: int | None = MAX_RECORD, ou
     rest = [(edit, change) for edit, change in pairs if edit is not record_edit]
     [record_change] = [change for edit, change in pairs if edit is record_edit]
     entries, after = _entries(document, rest)
-    token = flow(_TOKEN)
+    token = inline(document, _TOKEN)
     prefix = record_change.text.index(token)
     annotations = value_at(editor.data, at[:-1])
     original = document.get(at[:-1])
@@ -104,7 +104,7 @@ def placed_text(editor: Editor, at: Path = AT, most: int | None = MAX_RECORD, ou
     written = _JSON.encode(record)
     if most is not None and len(written.encode()) > most:
         written = _put_outside(document, at, written, record, outside)
-    whole = Splice(record_change.at, record_change.text.replace(token, flow(written), 1), record_change.old)
+    whole = Splice(record_change.at, record_change.text.replace(token, inline(document, written), 1), record_change.old)
     text = apply(document.text, [whole if edit is record_edit else change for edit, change in pairs])
     annotations[at[-1]] = written  # also in the value of the edit that made the mapping, which is the same object
     if record_edit.path == at:

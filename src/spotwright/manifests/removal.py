@@ -15,7 +15,7 @@ from spotwright.manifests.documents import Document, ManifestError, Path
 from spotwright.manifests.edits import clone, value_at
 from spotwright.manifests.literal import within_block
 from spotwright.manifests.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
-from spotwright.manifests.splice import Splice, apply, flow
+from spotwright.manifests.splice import Splice, apply, inline
 
 __all__ = ["KEEP", "Removal", "remove"]
 
@@ -80,7 +80,7 @@ def _cut_once(document: Document, text: str, removal: Removal) -> str:
         return text
     if removal.replacement is not KEEP:
         within = within_block(text, node, now.get(removal.path), removal.inner) if removal.inner else None
-        return apply(text, within or [_replacing(text, node, removal.replacement)])
+        return apply(text, within or [_replacing(document, text, node, removal.replacement)])
     if removal.items:
         return apply(text, _without_items(text, node, removal.items))
     parent = now.node(removal.path[:-1])
@@ -89,11 +89,11 @@ def _cut_once(document: Document, text: str, removal: Removal) -> str:
     return apply(text, [_without_key(text, parent, str(removal.path[-1]))])
 
 
-def _replacing(text: str, node: Node, value: Any) -> Splice:
+def _replacing(document: Document, text: str, node: Node, value: Any) -> Splice:
     start, end = node.start_mark.index, _end(node)
     is_block = isinstance(node, ScalarNode) and node.style in ("|", ">")  # whose end is behind its line end
     old = text[start:end].rstrip() if is_block else text[start:end]
-    return Splice(start, "" if value is None else flow(value), old)
+    return Splice(start, "" if value is None else inline(document, value), old)
 
 
 def _without_key(text: str, parent: MappingNode, key: str) -> Splice:

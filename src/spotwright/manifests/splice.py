@@ -20,7 +20,7 @@ from spotwright.manifests.edits import Edit, Splice
 from spotwright.manifests.literal import within_block
 from spotwright.manifests.nodes import CollectionNode, MappingNode, Node
 
-__all__ = ["Splice", "apply", "block", "flow", "splices"]
+__all__ = ["Splice", "apply", "block", "flow", "inline", "splices"]
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
@@ -60,14 +60,14 @@ def _changes(document: Document, edit: Edit) -> Sequence[Splice]:
     if within is not None:
         return within
     start, end = node.start_mark.index, node.end_mark.index
-    return [Splice(start, flow(edit.value), document.text[start:end].rstrip())]  # a block ends behind its line end
+    return [Splice(start, inline(document, edit.value), document.text[start:end].rstrip())]  # a block ends behind its line end
 
 
 def _splice(document: Document, edit: Edit) -> Splice:
     if edit.kind == "replace":
         node = _existing(document, edit.path)
         start, end = node.start_mark.index, node.end_mark.index
-        return Splice(start, flow(edit.value), document.text[start:end].rstrip())
+        return Splice(start, inline(document, edit.value), document.text[start:end].rstrip())
     if edit.kind == "extend":
         return _into_list(document, edit)
     if edit.kind == "append":
@@ -91,13 +91,13 @@ def _into_mapping(document: Document, edit: Edit) -> Splice:
     if existing is not None:  # a null under this very key
         start, end = existing.start_mark.index, existing.end_mark.index
         space = "" if start and text[start - 1] in " \t\n" else " "
-        return Splice(start, f"{space}{flow(edit.value)}", text[start:end])
+        return Splice(start, f"{space}{inline(document, edit.value)}", text[start:end])
     if parent.flow_style:
         at = parent.start_mark.index + 1
         comma = ", " if parent.value else ""
         if parent.value:
             at = parent.value[0][0].start_mark.index
-        return Splice(at, f"{_flow_key(key)}: {flow(edit.value)}{comma}")
+        return Splice(at, f"{inline(document, key)}: {inline(document, edit.value)}{comma}")
     neighbour = _uncommented(document, [key_node for key_node, _ in parent.value])
     column = neighbour.start_mark.column
     lines = block({key: edit.value}, column)
@@ -136,7 +136,7 @@ def _into_list(document: Document, edit: Edit) -> Splice:
     text = document.text
     if isinstance(node, CollectionNode) and node.flow_style:
         at = node.value[0].start_mark.index if node.value else node.start_mark.index + 1
-        items = ", ".join(flow(item) for item in edit.value)
+        items = ", ".join(inline(document, item) for item in edit.value)
         return Splice(at, f"{items}, " if node.value else items)
     column = node.start_mark.column
     newline = _newline(text, node.start_mark.index)
@@ -149,7 +149,7 @@ def _behind(document: Document, edit: Edit) -> Splice:
     newline = _newline(document.text, document.start)
     first = _existing(document, (0,))
     if isinstance(first, CollectionNode) and first.flow_style:
-        return Splice(document.end, f"{newline}--- {flow(edit.value)}")
+        return Splice(document.end, f"{newline}--- {inline(document, edit.value)}")
     lead = "" if document.text[: document.end].endswith("\n") else newline
     return Splice(document.end, lead + newline.join(["---", *block(edit.value, 0), ""]))
 
@@ -190,17 +190,18 @@ def _reads_well(text: str) -> bool:
     return len(lines) > 2 and text[0] != " " and all(line and line.isprintable() for line in lines[:-1])
 
 
+def inline(document: Document, value: Any) -> str:
+    """One line that stands for a value in this document: JSON in one that is JSON."""
+    return _JSON.encode(value) if document.is_json else flow(value)
+
+
 def flow(value: Any) -> str:
     """One line of flow-style YAML."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_flow_key(key)}: {flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_scalar(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(flow(item) for item in value) + "]"
     return _scalar(value)
-
-
-def _flow_key(key: str) -> str:
-    return _scalar(key)
 
 
 @lru_cache(maxsize=4096, typed=True)
