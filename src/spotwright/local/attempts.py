@@ -16,12 +16,12 @@ from typing import Any
 from spotwright.engine.decide import effective
 from spotwright.engine.signals import write_signals
 from spotwright.engine.state import RunState, TaskState
-from spotwright.engine.values import inputs_of
+from spotwright.engine.values import context_of, inputs_of
 from spotwright.errors import StateError
 from spotwright.local.orders import LOG, OUT, PROGRESS, WORK, Environment, ExitRecord, StartOrder
 from spotwright.local.watch import read_progress
 from spotwright.model.attempts import Signals
-from spotwright.pipelines.executor import Context, executor_input, read_outputs
+from spotwright.pipelines.executor import executor_input, read_outputs
 from spotwright.pipelines.outputs import EXECUTOR_OUTPUT, PARAMETERS
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.spec import TaskSpec
@@ -93,9 +93,7 @@ def start_order(state: RunState, task: TaskState, places: Places, notice_url: st
     _make_folders(folder, folder / OUT, folder / WORK, *([Path(checkpoint)] if checkpoint.startswith("/") else []))
     inputs = inputs_of(state, task)
     given = places.secrets.reveal(inputs.parameters)
-    context = Context(
-        pipeline=state.plan.pipeline.name, run=places.run, task=task.path, created_at=state.started_at, attempt=number
-    )
+    context = context_of(state, task, number)
     executor = spec.executor
     return StartOrder(
         key=attempt_key(task.path, number),
