@@ -30,8 +30,13 @@ class Pace:
     """How fast a rehearsal goes, in seconds: ``usual`` is the step's undisturbed time, ``limit`` what one attempt may take."""
 
     usual: float
-    notice: float
-    limit: float
+    notice: float = 0.0
+    limit: float = 1e9
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What code may know that paces its saves: here nodes are taken once in the step's own time, at times without notice."""
+        return {"SPOTWRIGHT_TAKEN_EVERY": f"{self.usual:g}", "SPOTWRIGHT_NOTICE": "0"}
 
 
 @dataclass(slots=True)
@@ -99,7 +104,8 @@ class Killer:
         """Prepare the attempt's folders, and hold it where somebody must look from its first call on."""
         blow = self._blows[key[1] - 1] if key[1] <= len(self._blows) else None
         self._attempt = _Attempt(key, blow, self._prepare(order))
-        return replace(order, hold=self._looks_at(blow))
+        env = {**order.env, **(self._pace.environment if self._pace is not None else {})}
+        return replace(order, hold=self._looks_at(blow), env=env)
 
     def started(self, key: Key, shim: int) -> None:
         """Begin to look."""

@@ -28,7 +28,7 @@ Say = Callable[[str | Outcome], None]
 """Told what is being done and what came of it."""
 
 _NOTICE_SHARE = 0.25  # of the usual time: a notice that outlasts the step would interrupt nothing
-_LIMIT_FACTOR, _LIMIT_BEYOND = 5.0, 3.0  # an attempt may take so many times the usual time, and so many seconds more
+_LIMIT_FACTOR, _LIMIT_BEYOND = 5.0, 2.0  # an attempt may take so many times the usual time, and so many seconds more
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class _Player:
         if self._first.status is not RunStatus.SUCCEEDED:
             return self._fails(self._first, "")
         measure = self._first.of(self._task)
-        second = self._stage.look(f"{self._slug}-undisturbed", self._task, self._first)
+        second = self._stage.look(f"{self._slug}-undisturbed", self._task, self._first, Pace(measure.seconds))
         if second.status is not RunStatus.SUCCEEDED:
             return self._fails(second, "it succeeded once, and then ")
         self._say(

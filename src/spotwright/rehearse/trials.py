@@ -122,9 +122,9 @@ class Stage:
         needless = _needless(self.plan, task)
         return self._play(name, task, lambda state: _skipped(state, needless), (), None, trace=False)
 
-    def look(self, name: str, task: str, undisturbed: Trial) -> Trial:
+    def look(self, name: str, task: str, undisturbed: Trial, pace: Pace) -> Trial:
         """Execute a task alone, and look at what it does to its files."""
-        return self._play(name, task, lambda state: _known(state, task, undisturbed), (), None, trace=True)
+        return self._play(name, task, lambda state: _known(state, task, undisturbed), (), pace, trace=True)
 
     def strike(self, name: str, task: str, undisturbed: Trial, blows: Sequence[Blow], pace: Pace) -> Trial:
         """Execute a task alone, with these interruptions."""
