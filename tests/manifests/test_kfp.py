@@ -345,7 +345,7 @@ def test_a_pipeline_in_flow_style_gets_a_document_in_flow_style() -> None:
     text = json.dumps(ir({"train": task("train")})) + "\n# the end\n"
     placed = place_text(text, FILE, a_config(PREFER)).text
 
-    assert "\n--- {platforms: " in placed
+    assert '\n--- {"platforms": ' in placed
     assert unplace_text(placed, FILE).text == text
 
 

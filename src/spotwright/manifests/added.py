@@ -11,15 +11,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spotwright.manifests.documents import Document, Path
-from spotwright.manifests.record import ANNOTATION
+from spotwright.manifests.documents import Document
+from spotwright.manifests.record import ANNOTATION, AT
 from spotwright.manifests.removal import Removal, remove
 from spotwright.manifests.splice import block, flow
 from spotwright.model.placed import VERSION, digest, value_digest
 
 __all__ = ["Additions", "in_front", "is_added", "is_as_added", "is_untouched", "without_record"]
 
-_AT: Path = ("metadata", "annotations", ANNOTATION)
 _TOKEN = "@"  # noqa: S105 (it stands in the record's place until the record is known)
 
 
@@ -64,35 +63,34 @@ def _written(value: Mapping[str, Any]) -> str:
     return text.replace(flow(_TOKEN), flow(json.dumps(record, separators=(",", ":"))), 1)
 
 
-def is_added(document: Document, base: Path = ()) -> bool:
-    """Whether the object at ``base`` is one that :func:`in_front` wrote, whatever became of it since."""
-    return bool(_digests(document, base))
+def is_added(document: Document) -> bool:
+    """Whether the object is one that :func:`in_front` wrote, whatever became of it since."""
+    return bool(_digests(document))
 
 
 def is_untouched(document: Document) -> bool:
     """Whether the document, which is alone in its text, is to the last byte as it was added."""
-    node = document.node(_AT)
-    digests = _digests(document, ())
+    node = document.node(AT)
+    digests = _digests(document)
     if node is None or not digests:
         return False
     text = document.text[: node.start_mark.index] + flow(_TOKEN) + document.text[node.end_mark.index :]
     return digest(text.replace("\r\n", "\n").removeprefix("---\n")) == digests[0]
 
 
-def is_as_added(document: Document, base: Path) -> bool:
+def is_as_added(document: Document) -> bool:
     """Whether the object says what was added, however it is written."""
-    return value_digest(_said(document.get(base, {}))) in _digests(document, base)
+    return value_digest(_said(document.get((), {}))) in _digests(document)
 
 
-def without_record(document: Document, base: Path) -> str:
+def without_record(document: Document) -> str:
     """The text without the record of an object that somebody has made their own."""
-    at = (*base, *_AT)
-    others = document.get(at[:-1]).keys() - {ANNOTATION}
-    return remove(document, [Removal(at if others else at[:-1], ())])
+    others = document.get(AT[:-1]).keys() - {ANNOTATION}
+    return remove(document, [Removal(AT if others else AT[:-1], ())])
 
 
-def _digests(document: Document, base: Path) -> list[str]:
-    written = document.get((*base, *_AT), None)
+def _digests(document: Document) -> list[str]:
+    written = document.get(AT, None)
     try:
         record = json.loads(written) if isinstance(written, str) else None
     except ValueError:
