@@ -18,6 +18,7 @@ from pathlib import Path
 
 import lines_engine
 import lines_manifests
+import lines_notices
 import lines_start
 import lines_tasks
 from bench import Bench, BenchmarkError
@@ -35,6 +36,7 @@ _LINES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "engine": lines_engine.decisions,
     "fold": lines_engine.fold,
     "memory": lines_engine.memory,
+    "notice": lines_notices.notice,
 }
 _UNDER_WAY: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "manifests": lines_manifests.manifests,  # misses its target so far: measured with --only
