@@ -17,7 +17,7 @@ from spotwright.manifests.cutting import change, directives, pieces
 from spotwright.manifests.documents import MISSING, Document, Path, no_garbage_collection, parse
 from spotwright.manifests.edits import Editor
 from spotwright.manifests.kinds import Place, find_kind
-from spotwright.manifests.kinds.unknown import place_at
+from spotwright.manifests.kinds.unknown import passed_through, place_at, say_version
 from spotwright.manifests.pairs import AT as PAIR_AT
 from spotwright.manifests.pairs import KIND, Pair, units
 from spotwright.manifests.record import ANNOTATION, AT, MAX_RECORD, Outside, is_placed, placed_text, reserve, unplaced
@@ -88,7 +88,7 @@ def _place_object(document: Document, result: Placement, work: _Work) -> str:
     api_version, kind = _kind_of(document)
     place = find_kind(api_version, kind) or _by_path(document, work.options)
     if place is None:
-        _pass_through(document, result, api_version, kind)
+        result.findings += passed_through(document, api_version, kind)
         return document.text
     editor = Editor(document)
     at = _record_of(document)
@@ -110,6 +110,7 @@ def _place_object(document: Document, result: Placement, work: _Work) -> str:
         add=work.additions.add if work.may_add else None,
     )
     check(ctx, ctx.at("metadata"), METADATA)
+    say_version(ctx, api_version, kind)
     place(ctx)
     if editor.changes == reserved:
         return document.text  # nothing to add, so nothing to record
@@ -138,14 +139,6 @@ def _kind_of(document: Document) -> tuple[str, str]:
 def _record_of(document: Document) -> Path:
     """Where the record of an object stands."""
     return PAIR_AT if isinstance(document, Pair) else AT
-
-
-def _pass_through(document: Document, result: Placement, api_version: str, kind: str) -> None:
-    if not kind:
-        return
-    name = name_of(document.get(("metadata",), {}))
-    text = f"{kind} {name} ({api_version}): no kind that is placed; it passes through untouched"
-    result.findings.append(Finding(Level.NOTE, document.file, document.line(("kind",)), ("kind",), text))
 
 
 @no_garbage_collection()

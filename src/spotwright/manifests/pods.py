@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from spotwright import clouds
+from spotwright.manifests.blame import blamed
 from spotwright.manifests.context import POLICY_ANNOTATION, QUEUE_LABEL, SPOT_LABEL, Context, Level, RoleReport
 from spotwright.manifests.documents import Path
 from spotwright.manifests.environment import Identity, tell_the_code
@@ -75,7 +76,7 @@ def place_pod(ctx: Context, role: Role) -> Placed:
     if policy.spot is None:
         return Placed(policy, Ladder(()), report)
     if not ladder.rungs:
-        raise ctx.problem(role.spec, fits_nowhere(role.name, policy, ladder))
+        raise ctx.problem(blamed(ctx, role.spec, ladder.refusals), fits_nowhere(role.name, policy, ladder))
     if ladder.note:
         ctx.say(Level.WARNING, role.spec, f"{role.name}: {ladder.note}")
     placed = Placed(policy, ladder, report)

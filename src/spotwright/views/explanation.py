@@ -42,7 +42,9 @@ def explanation_text(placements: Mapping[str, Placement], config: Config) -> str
             lines += ["", f"{name}: nothing that is placed"]
         for role in placement.roles:
             lines += ["", f"{name}:{role.line}: {role.policy_path} ({role.name})", *_role_lines(role, config)]
-        lines += [f"  {finding.level}: line {finding.line}: {finding.text}" for finding in placement.findings]
+        for finding in placement.findings:
+            where = "" if finding.file == name else f"{finding.file}: "
+            lines.append(f"  {finding.level}: {where}line {finding.line}: {finding.text}")
     if any(EXPANDER in finding.text for placement in placements.values() for finding in placement.findings):
         lines += ["", "for the cluster autoscaler:", *(f"  {line}" for line in expander_lines(config.pools))]
     roles = (role for placement in placements.values() for role in placement.roles)

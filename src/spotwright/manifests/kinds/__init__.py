@@ -12,7 +12,7 @@ from importlib import import_module
 
 from spotwright.manifests.context import Context
 
-__all__ = ["FAMILIES", "Place", "find_kind", "known_kinds"]
+__all__ = ["FAMILIES", "SERVED", "Place", "find_kind", "known_kinds"]
 
 Place = Callable[[Context], None]
 """Places one object through its context."""
@@ -28,6 +28,20 @@ FAMILIES: tuple[str, ...] = (
     "untouched",
 )
 """The modules of this package, imported when a kind is first looked up."""
+
+
+SERVED: Mapping[str, str] = {
+    **dict.fromkeys(("Pod",), "v1"),
+    **dict.fromkeys(("Job", "CronJob"), "batch/v1"),
+    **dict.fromkeys(("JobSet",), "jobset.x-k8s.io/v1alpha2"),
+    **dict.fromkeys(("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"), "kubeflow.org/v1"),
+    **dict.fromkeys(("Experiment",), "kubeflow.org/v1beta1"),
+    **dict.fromkeys(("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"), "trainer.kubeflow.org/v1alpha1"),
+    **dict.fromkeys(
+        ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"), "argoproj.io/v1alpha1"
+    ),
+}
+"""The apiVersion under which a kind is placed, for messages about others."""
 
 
 def find_kind(api_version: str, kind: str) -> Place | None:

@@ -37,6 +37,7 @@ _OF_RUN_POLICY = frozenset(
     }
 )
 _NO_END = "; only activeDeadlineSeconds ends interruptions: give the policy a timeout"
+_UNCOUNTED = "; nothing counts it, and without activeDeadlineSeconds nothing ends it: give the policy a timeout"
 _EVICTED = "a worker that ends as Evicted fails the whole job, whatever its restartPolicy (kubeflow/mpi-operator#647)"
 
 
@@ -101,6 +102,9 @@ def _place_v1(ctx: Context) -> None:
     else:
         _warn_of_peers(ctx, members, spot)
     _settle_run_policy(ctx, _largest(spot), bounded=not table.restarts)
+    if table.restarts and ctx.get("spec", "runPolicy", "activeDeadlineSeconds") is None:
+        for member in spot:
+            member.placed.report.after_interruption += _UNCOUNTED
 
 
 def _place_mpi_v2(ctx: Context) -> None:
@@ -228,7 +232,8 @@ def _settle_run_policy(ctx: Context, policy: Policy, *, bounded: bool) -> None:
             text = f"activeDeadlineSeconds {holds} stays and bounds all attempts together; the policy allows {spoken(wanted)}"
             ctx.say(Level.WARNING, (*at, "activeDeadlineSeconds"), f"{text} (--replace-retries)")
     elif given is None and not bounded:
-        _count(ctx, policy, "it counts restarts of containers, but no pod that is made again", _NO_END)
+        what = "it counts containers that are started again in their pod (errors), but no pod that is made again (interruptions)"
+        _count(ctx, policy, what, _NO_END)
     _settle_cleaning(ctx)
 
 

@@ -1,4 +1,4 @@
-"""Kinds that nobody here knows, placed where the user says their pod spec is (``--pod-path``).
+"""Kinds that nobody here knows, placed where the user says their pod spec is (``--pod-path``), and otherwise named.
 
 Only what every pod understands is placed. What the kind does after an interruption is its own affair, and that is said.
 """
@@ -6,13 +6,16 @@ Only what every pod understands is placed. What the kind does after an interrupt
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from spotwright.errors import InputError
-from spotwright.manifests.context import Context, Level
-from spotwright.manifests.documents import Path, show
+from spotwright.manifests.context import Context, Finding, Level, name_of
+from spotwright.manifests.documents import Document, Path, show
+from spotwright.manifests.kinds import SERVED
 from spotwright.manifests.pods import Role, place_pod
 
-__all__ = ["place_at", "read_pod_path"]
+__all__ = ["passed_through", "place_at", "read_pod_path", "say_version"]
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
@@ -35,3 +38,34 @@ def place_at(ctx: Context, path: Path) -> None:
     placed.report.after_interruption = f"what {kind} does when a pod is lost is not known here"
     if placed.on_spot:
         ctx.say(Level.WARNING, ctx.at("kind"), f"{kind}: only its pods are placed; see to its retries yourself")
+
+
+def passed_through(document: Document, api_version: str, kind: str) -> Iterator[Finding]:
+    """What is said of an object that is left alone: loudly where it has pods, or is of a kind that is placed in another group."""
+    if not kind:
+        return
+    name = name_of(document.get(("metadata",), {}))
+    text = f"{kind} {name} ({api_version}): no kind that is placed; it passes through untouched"
+    level = Level.NOTE
+    if kind in SERVED:
+        level, text = Level.WARNING, f"{text} (what is placed is a {kind} of {SERVED[kind]})"
+    elif _has_pods(document.get((), None)):
+        level, text = Level.WARNING, f"{text} (--pod-path says where its pods are)"
+    yield Finding(level, document.file, document.line(("kind",)), ("kind",), text)
+
+
+def _has_pods(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return isinstance(value.get("containers"), list) or any(_has_pods(item) for item in value.values())
+    return isinstance(value, list) and any(_has_pods(item) for item in value)
+
+
+_OWN_WORDS = frozenset({"CronJob", "Experiment", "MPIJob"})
+"""Kinds whose modules speak of their versions themselves."""
+
+
+def say_version(ctx: Context, api_version: str, kind: str) -> None:
+    """Warn of a version that no API server knows, where the kind is placed all the same."""
+    served = SERVED.get(kind, api_version)
+    if api_version != served and kind not in _OWN_WORDS and not api_version.startswith("kubeflow.org/"):
+        ctx.say(Level.WARNING, ctx.at("apiVersion"), f"no API server knows {kind} of {api_version}: write {served}")

@@ -1,0 +1,82 @@
+"""Messages name what stands in the way: both lines of a contradiction, the right version, what has pods and is left alone."""
+
+from __future__ import annotations
+
+import pytest
+from tests.manifests.placing import place, refusal
+
+REQUIRE = "{default: {spot: require, timeout: 1h}}"
+
+
+def a_job(pod: str = "", container: str = "") -> str:
+    return f"""\
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: train}}
+spec:
+  template:
+    spec:
+{pod}      containers:
+      - name: main
+        image: python
+{container}"""
+
+
+def test_a_selector_against_the_policy_is_named_with_the_line_of_the_policy() -> None:
+    message = refusal(a_job("      nodeSelector:\n        kubernetes.azure.com/scalesetpriority: regular\n"), REQUIRE)
+
+    assert message.startswith("work.yaml:8: spec.template.spec.nodeSelector.kubernetes.azure.com/scalesetpriority: ")
+    assert "spot: require (spotwright.yaml:8)" in message
+
+
+def test_an_affinity_against_the_policy_is_named_with_the_line_of_the_policy() -> None:
+    expression = "{key: kubernetes.azure.com/scalesetpriority, operator: NotIn, values: [spot]}"
+    affinity = (
+        "      affinity:\n        nodeAffinity:\n          requiredDuringSchedulingIgnoredDuringExecution:\n"
+        f"            nodeSelectorTerms:\n            - matchExpressions: [{expression}]\n"
+    )
+    message = refusal(a_job(affinity), REQUIRE)
+
+    assert message.startswith("work.yaml:10: ")
+    assert "spot: require (spotwright.yaml:8)" in message
+
+
+def test_requests_that_fit_no_pool_are_named_at_the_container() -> None:
+    message = refusal(a_job(container="        resources: {requests: {cpu: 99}}\n"), REQUIRE)
+
+    assert message.startswith("work.yaml:10: spec.template.spec.containers[0].resources: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("apiVersion: batch/v2\nkind: Job", "no API server knows Job of batch/v2: write batch/v1"),
+        ("apiVersion: batch.volcano.sh/v1alpha1\nkind: Job", "what is placed is a Job of batch/v1"),
+        ("apiVersion: batch/v1\nkind: PyTorchJob", "what is placed is a PyTorchJob of kubeflow.org/v1"),
+    ],
+)
+def test_a_kind_of_another_version_or_group_is_told_the_right_one(text: str, said: str) -> None:
+    rest = "metadata: {name: a}\nspec: {template: {spec: {containers: [{name: main, image: python}]}}}\n"
+    assert place(f"{text}\n{rest}").says("warning", said)
+
+
+def test_a_kind_with_pods_that_is_left_alone_is_a_warning_and_others_are_a_note() -> None:
+    ray = "apiVersion: ray.io/v1\nkind: RayCluster\nspec: {headGroupSpec: {template: {spec: {containers: [{name: a}]}}}}\n"
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n"
+
+    assert place(ray).says("warning", "RayCluster", "passes through untouched", "--pod-path")
+    assert place(service).says("note", "Service a", "passes through untouched")
+
+
+def test_a_training_job_without_an_end_says_so_where_the_interruption_is_explained() -> None:
+    job = (
+        "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec:\n  pytorchReplicaSpecs:\n"
+        "    Worker: {template: {spec: {containers: [{name: pytorch, image: python}]}}}\n"
+    )
+    without, bounded = place(job), place(job, REQUIRE)
+
+    assert without.value["spec"]["runPolicy"]["backoffLimit"] == 10
+    assert without.says("backoffLimit 10", "no pod that is made again (interruptions)", "give the policy a timeout")
+    assert "nothing counts it" in without.roles["a/worker"].after_interruption
+    assert "nothing counts it" not in bounded.roles["a/worker"].after_interruption
+    assert "activeDeadlineSeconds" in bounded.value["spec"]["runPolicy"]
