@@ -1,0 +1,99 @@
+"""A training in a process of its own that says what happens to it, line by line: ``leaver.py MODE FOLDER``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from spotwright.checkpoint import Checkpoint
+
+MODE, PLACE = sys.argv[1], sys.argv[2]
+
+
+def say(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+def work(seconds: float) -> None:
+    """Work that a signal's handler may interrupt only by an exception."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.005)
+
+
+def steps(ckpt: Checkpoint, seconds: float, total: int = 1000) -> None:
+    for step in ckpt.steps(total):
+        say("begins", step)
+        work(60 if MODE == "long" and step == 3 else seconds)
+        saved = ckpt.step_done({"step": step})
+        say("ended", step, saved)
+
+
+def slow_disk() -> None:
+    sync = os.fsync
+
+    def slow(descriptor: int) -> None:
+        say("saving")
+        work(0.4)
+        sync(descriptor)
+
+    os.fsync = slow
+
+
+def main() -> None:
+    if MODE == "ignoring":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if MODE == "chained":
+        signal.signal(signal.SIGTERM, lambda *_: say("the user's own handler"))
+    ckpt = Checkpoint(PLACE, every=0 if MODE == "long" else 3600)
+    ckpt.load()
+    ckpt.on_notice(lambda notice: say("notice", notice.kind if notice else None, round(ckpt.seconds_left(), 1)))
+    if MODE == "idle":
+        say("begins idle")
+        work(60)
+    elif MODE == "slow save":
+        slow_disk()
+        steps(ckpt, 0.01)
+    elif MODE == "polled":
+        with ckpt:
+            while not ckpt.should_stop():
+                say("begins to wait")
+                work(0.01)
+            ckpt.save("in the middle")
+    elif MODE == "broken off":
+        with ckpt:
+            for step in ckpt.steps(1000):
+                say("begins", step)
+                while not ckpt.should_stop():
+                    work(0.01)
+                break
+    elif MODE == "forked":
+        ours, theirs = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(theirs, b"ready")  # what comes while it is being made is lost by Python itself
+            work(60)
+        os.read(ours, 5)
+        os.kill(child, signal.SIGTERM)
+        say("the child ended with", os.waitpid(child, 0)[1])
+        steps(ckpt, 0.01, total=3)
+    elif MODE == "deaf":
+        for step in ckpt.steps(1000):
+            say("begins", step)
+            try:
+                work(60)
+            except SystemExit:
+                say("caught")
+                work(60)
+    else:
+        steps(ckpt, 0.2)
+    say("success")
+    Path(PLACE, "output").write_text("claimed")
+
+
+if __name__ == "__main__":
+    main()

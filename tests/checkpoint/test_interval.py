@@ -1,0 +1,138 @@
+"""The interval between saves is the exact optimum, follows what is measured, and says why."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spotwright.checkpoint.interval import CRASHES, USABLE, Hazard, expected_time, optimum, unannounced
+from spotwright.checkpoint.pace import Pace
+
+
+@given(cost=st.floats(1e-4, 1e4), every=st.floats(1, 1e7), other=st.floats(0.2, 5))
+def test_no_other_interval_takes_less_time(cost: float, every: float, other: float) -> None:
+    best = optimum(cost, 1 / every)
+    if (best * 5 + cost) / every > 500:
+        return  # beyond what a float can say
+
+    def time(interval: float) -> float:
+        return expected_time(1.0, interval, cost, 0.0, 1 / every)
+
+    assert time(best) <= time(best * other) * (1 + 1e-9)
+
+
+def test_the_worked_example_of_the_literature_is_met() -> None:
+    assert optimum(60, 1 / 6000) == pytest.approx(809.0085, abs=1e-3)  # Young says 849
+
+
+@given(cost=st.floats(1e-6, 1e6), rate=st.floats(1e-12, 1e3), restart=st.floats(0, 1e4))
+def test_it_grows_with_the_cost_and_stays_below_the_time_between_losses(cost: float, rate: float, restart: float) -> None:
+    assert 0 < optimum(cost, rate) <= optimum(cost * 2, rate) <= 1 / rate * (1 + 1e-12)
+
+
+def test_where_nothing_is_ever_lost_nothing_is_saved() -> None:
+    assert optimum(1, 0) == math.inf
+
+
+def test_a_save_that_costs_nothing_is_made_always() -> None:
+    assert optimum(0, 1) == 0
+
+
+def test_a_notice_that_fits_leaves_only_what_goes_unannounced() -> None:
+    assert unannounced(0.01, notice_fits=False) == 0.01 + CRASHES
+    assert unannounced(0.01, notice_fits=True) == pytest.approx(0.01 * (1 - USABLE) + CRASHES)
+
+
+def test_a_node_that_has_lived_long_is_less_likely_to_go() -> None:
+    ages = [0, 900, 2700, 5400, 10800, 20000, 40000, 80000]
+    rates = [Hazard(None).rate(age) for age in ages]
+
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_what_attempts_have_seen_weighs_against_what_the_pool_states() -> None:
+    stated = Hazard(3600)
+
+    assert stated.rate(0) == 1 / 3600
+    assert Hazard(3600, taken=4, lived=1.0).rate(0) == pytest.approx(2 / 3600)
+    assert Hazard(3600, taken=0, lived=6.0).rate(0) == pytest.approx(0.25 / 3600)
+
+
+@given(age=st.floats(0, 1e6), more=st.floats(0, 1e6))
+def test_exposure_is_the_sum_of_the_rates(age: float, more: float) -> None:
+    hazard = Hazard(None)
+
+    grown = hazard.exposure(age + more) - hazard.exposure(age)
+    assert hazard.rate(age + more) * more * (1 - 1e-6) - 1e-9 <= grown <= hazard.rate(age) * more * (1 + 1e-6) + 1e-9
+
+
+def paced(hazard: Hazard, *, notice: float = 0.0, cost: float = 2.0, step: float = 1.0) -> Pace:
+    pace = Pace(hazard, notice=notice)
+    for _ in range(5):
+        pace.saved(cost)
+        pace.stepped(step)
+    return pace
+
+
+def test_the_first_step_is_saved_and_then_when_it_pays() -> None:
+    pace = Pace(Hazard(3600))
+
+    assert pace.is_due(0.1, 0.1)
+    pace.saved(2.0)
+    pace.stepped(10.0)
+    due = [since for since in range(0, 300, 10) if pace.is_due(since, since)]
+    assert due[0] == 120  # the optimum is 119.6 s; the end of a step that is next to it
+
+
+def test_one_slow_save_changes_little() -> None:
+    pace = paced(Hazard(3600))
+    before = pace.interval(0)
+    pace.saved(60.0)
+
+    assert pace.interval(0) == before
+
+
+def test_saves_that_become_slow_become_seldom() -> None:
+    pace = paced(Hazard(3600))
+    before = pace.interval(0)
+    for _ in range(5):
+        pace.saved(20.0)
+
+    assert pace.interval(0) > 2.5 * before
+
+
+def test_a_notice_in_which_step_and_save_fit_makes_saves_sparse() -> None:
+    assert paced(Hazard(3600), notice=30).interval(0) > 4 * paced(Hazard(3600)).interval(0)
+
+
+@pytest.mark.parametrize(("cost", "step"), [(40.0, 1.0), (2.0, 60.0)])
+def test_a_notice_in_which_they_do_not_fit_changes_nothing(cost: float, step: float) -> None:
+    with_notice, without = (paced(Hazard(3600), notice=seconds, cost=cost, step=step) for seconds in (30, 0))
+
+    assert with_notice.interval(0) == without.interval(0)
+    assert "too short for the step in hand and a save" in with_notice.explain(0)
+
+
+def test_the_last_chance_is_when_one_step_more_would_be_too_many() -> None:
+    pace = paced(Hazard(3600), notice=30)
+
+    assert not pace.is_last_chance(25)
+    assert pace.is_last_chance(5)
+
+
+@pytest.mark.parametrize(
+    ("pace", "said"),
+    [
+        (Pace(Hazard(None)), "nothing has been measured yet"),
+        (Pace(Hazard(None), every=90), "every 90 s of work, as it was told"),
+        (paced(Hazard(None)), "a save costs 2 s and nodes are taken every 28 min (the usual for a spot node"),
+        (paced(Hazard(7200, taken=1)), "as the pool states, and 1 earlier attempt was taken"),
+        (paced(Hazard(math.inf)), "nodes are taken never (this pool's nodes are not)"),
+        (paced(Hazard(7200), notice=120), "with a notice of 2 min, in which the step in hand and a save fit"),
+    ],
+)
+def test_the_reason_is_told_with_its_numbers(pace: Pace, said: str) -> None:
+    assert said in pace.explain(0)
