@@ -8,7 +8,10 @@ import pytest
 from tests.manifests.placing import place
 
 GOLDEN = Path(__file__).parent / "golden"
-KINDS = ["pod", "job", "cronjob", "jobset", "tfjob", "pytorchjob", "katib", "katib-configmap"]
+KINDS = [
+    *("pod", "job", "cronjob", "jobset", "tfjob", "pytorchjob"),
+    *("katib-job", "katib-tfjob", "katib-pytorchjob", "katib-configmap"),
+]
 POLICY = (
     "{default: {spot: prefer, timeout: 2h, interruptions: {max: 5}, errors: {retries: 1}, "
     "image_pull_secrets: [acr], checkpoint: 'pvc://ckpt'}}"

@@ -1,4 +1,4 @@
-"""Argo's and the Trainer's kinds before and after, to the byte; and what is written is known to every schema at hand."""
+"""Argo's and the Trainer's kinds, and trials of these, before and after, to the byte; and what is written is known to every schema at hand."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ KINDS = [
     "clustertrainingruntime",
 ]
 TRAINERS = ["2.0", "2.1", "2.2", "2.3"]
+TRIALS = ["katib-trainjob-2.3"]
 POLICY = (
     "{default: {spot: prefer, fall_back_after: 2, interruptions: {max: 4}, errors: {retries: 1}, "
     "image_pull_secrets: [acr], checkpoint: 'pvc://ckpt'}}"
@@ -36,9 +37,9 @@ def placed(case: str, trainer: str = "2.3") -> str:
     return place(text, POLICY, beside=beside.read_text() if beside.exists() else "", target=target).text
 
 
-@pytest.mark.parametrize("case", [*KINDS, *(f"trainjob-{version}" for version in TRAINERS)])
+@pytest.mark.parametrize("case", [*KINDS, *TRIALS, *(f"trainjob-{version}" for version in TRAINERS)])
 def test_a_manifest_comes_out_as_the_golden_file_says(case: str) -> None:
-    trainer = case.rpartition("-")[2] if case.startswith("trainjob") else "2.3"
+    trainer = case.rpartition("-")[2] if "trainjob" in case else "2.3"
 
     assert placed(case, trainer) == (GOLDEN / case / "out.yaml").read_text()
 
@@ -62,6 +63,18 @@ def test_argo_knows_every_field(case: str, release: str) -> None:
     assert (
         new_strangeness(schema, (GOLDEN / case / "in.yaml").read_text(), (GOLDEN / case / "out.yaml").read_text()) == []
     )
+
+
+def test_every_kind_has_a_golden_file() -> None:
+    folders = {path.name for path in GOLDEN.iterdir() if (path / "in.yaml").exists() and (path / "out.yaml").exists()}
+    kinds = {
+        *("pod", "job", "cronjob", "jobset", "tfjob", "pytorchjob", "trainingruntime", "clustertrainingruntime"),
+        *("workflow", "workflowtemplate", "clusterworkflowtemplate", "cronworkflow", "kfp", "kfp-platforms"),
+        *("katib-job", "katib-tfjob", "katib-pytorchjob", "katib-trainjob-2.3", "katib-configmap"),
+        *(f"trainjob-{version}" for version in TRAINERS),
+    }
+
+    assert kinds <= folders
 
 
 @pytest.mark.skipif(not CRDS.is_dir(), reason="the schemas are not beside this project")
