@@ -115,7 +115,7 @@ def start_order(state: RunState, task: TaskState, places: Places, notice_url: st
 
 
 def _environment(
-    folder: Path, checkpoint: str, run: str, task: str, number: int, notice_url: str | None
+    folder: Path, checkpoint: str, run: str, task: str, number: int, notice_url: str | None = None
 ) -> dict[str, str]:
     """The environment of the design, the same names in every body."""
     notice = folder / NOTICE
