@@ -17,8 +17,9 @@ from tests.views.builders import Story, a_plan, a_task
 import spotwright
 from spotwright import config
 from spotwright.cli import cli
-from spotwright.local.attempts import _environment
+from spotwright.local.attempts import _environment, _expectations
 from spotwright.model.attempts import Cause
+from spotwright.model.pools import Capacity, Pool, Simulate
 from spotwright.views.account import account
 from spotwright.views.report import report_json
 from spotwright.views.runs import run_view, summary
@@ -85,7 +86,8 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_variable_of_an_attempt_is_documented() -> None:
-    found = _environment(Path("/attempt"), "/checkpoint", "run", "task", 1)
+    pool = Pool("spot", Capacity.SPOT, simulate=Simulate(taken_every=60))
+    found = {**_environment(Path("/attempt"), "/checkpoint", "run", "task", 1, None), **_expectations(pool, 30, 1)}
 
     assert named(REFERENCE / "environment.md", table=True) >= found.keys()
 

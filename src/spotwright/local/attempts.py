@@ -21,6 +21,7 @@ from spotwright.errors import StateError
 from spotwright.local.orders import LOG, OUT, PROGRESS, WORK, Environment, ExitRecord, StartOrder
 from spotwright.local.watch import read_progress
 from spotwright.model.attempts import Signals
+from spotwright.model.pools import Pool
 from spotwright.pipelines.executor import executor_input, read_outputs
 from spotwright.pipelines.outputs import EXECUTOR_OUTPUT, PARAMETERS
 from spotwright.pipelines.secrets import Secrets
@@ -78,11 +79,13 @@ def attempt_key(task: str, number: int) -> str:
     return f"{task}#{number}"
 
 
-def start_order(state: RunState, task: TaskState, places: Places, notice_url: str | None = None) -> StartOrder:
-    """What the process of a task's newest attempt is started with; makes its folders.
+def start_order(
+    state: RunState, task: TaskState, places: Places, pool: Pool, scale: float = 1.0, notice_url: str | None = None
+) -> StartOrder:
+    """What the process of a task's newest attempt is started with, on a node of ``pool``; makes its folders.
 
-    ``notice_url`` is that of its node's agent; without one the notice's file is named. Raises :class:`StateError` where the
-    folders cannot be made.
+    ``scale`` is the run's time scale. ``notice_url`` is that of its node's agent; without one the notice's file is named.
+    Raises :class:`StateError` where the folders cannot be made.
     """
     planned, number = effective(state, task), task.last.number
     spec, policy = planned.spec, planned.policy
@@ -106,7 +109,11 @@ def start_order(state: RunState, task: TaskState, places: Places, notice_url: st
         function=executor.function,
         executor_input=executor_input(spec, given, inputs.artifacts, str(folder / OUT), context),
         environment=Environment(executor.packages, executor.index_urls, executor.trusted_hosts),
-        env={**executor.env, **_environment(folder, checkpoint, places.run, task.path, number, notice_url)},
+        env={
+            **executor.env,
+            **_environment(folder, checkpoint, places.run, task.path, number, notice_url),
+            **_expectations(pool, policy.grace_period, scale),
+        },
         timeout=policy.timeout,
         grace=policy.grace_period,
         memory_limit=spec.limits.get("memory"),
@@ -128,6 +135,17 @@ def _environment(
         "SPOTWRIGHT_NOTICE_URL": notice_url or notice.as_uri(),
         "SPOTWRIGHT_PROGRESS_FILE": str(folder / PROGRESS),
     }
+
+
+def _expectations(pool: Pool, grace: float, scale: float) -> dict[str, str]:
+    """What the node's end will be like, in real seconds. How long a node lives under an attempt is not scaled."""
+    found = {"SPOTWRIGHT_NOTICE": f"{pool.notice / scale:g}", "SPOTWRIGHT_GRACE": f"{grace / scale:g}"}
+    simulate = pool.simulate
+    if simulate.taken_every is not None:
+        found["SPOTWRIGHT_TAKEN_EVERY"] = f"{simulate.taken_every:g}"
+    elif simulate.trace is None and pool.lifetime is None:
+        found["SPOTWRIGHT_TAKEN_EVERY"] = "inf"
+    return found
 
 
 def _checkpoint(place: str | None, task: str, places: Places) -> str:

@@ -191,13 +191,14 @@ class World:
         task, key = state.tasks[event.task], (event.task, event.attempt)
         seen = self._seen.setdefault(key, Seen())
         self._tasks[event.task] = task
-        seen.spot = self._pools[event.data["pool"]].is_spot
+        pool = self._pools[event.data["pool"]]
+        seen.spot = pool.is_spot
         if seen.node_gone:
             self._end(key, None)
             return
         try:
             url = self._metadata.url(event.data["node"]) if self._metadata is not None else None
-            order = start_order(state, task, self._places, url)
+            order = start_order(state, task, self._places, pool, self._supply.scale, url)
         except SpotwrightError as error:
             self._end(key, None, start_error=str(error))
             return

@@ -91,6 +91,11 @@ class Supply:
         for state in self._pools.values():
             self._open(state, now)
 
+    @property
+    def scale(self) -> float:
+        """The time scale."""
+        return self._scale
+
     # -- what the world tells the supply
 
     def submit(self, key: Key, request: Request) -> None:
