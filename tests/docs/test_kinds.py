@@ -10,9 +10,18 @@ from tests.docs.pages import ROOT, same, walk
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(
-    "kind", ["argo", "cronjob", "job", "jobset", "katib", "kfp", "pod", "pytorchjob", "tfjob", "trainjob"]
-)
+KINDS = [
+    *("pod", "job", "cronjob", "jobset", "tfjob", "pytorchjob", "katib", "kfp"),
+    *("trainjob", "trainingruntime", "clustertrainingruntime"),
+    *("argo", "workflowtemplate", "clusterworkflowtemplate", "cronworkflow"),
+]
+
+
+def test_every_page_is_tried() -> None:
+    assert {path.stem for path in (ROOT / "docs" / "kinds").glob("*.md")} == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_a_page_shows_is_what_is_printed(kind: str, tmp_path: Path) -> None:
     steps = list(walk(ROOT / "docs" / "kinds" / f"{kind}.md", tmp_path))
 

@@ -1,4 +1,4 @@
-"""Argo's and the Trainer's kinds, and trials of these, before and after, to the byte; and what is written is known to every schema at hand."""
+"""Argo's and the Trainer's kinds, and trials of these, before and after, to the byte; and every schema at hand knows it all."""
 
 from __future__ import annotations
 
