@@ -11,25 +11,32 @@ ones in the text, and behind them in what :meth:`Editor.get` gives, so that inde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from spotwright.manifests.documents import Document, ManifestError, Path
 
-__all__ = ["Edit", "Editor", "Splice", "clone", "value_at"]
+__all__ = ["STAND_IN", "Edit", "Editor", "Splice", "clone", "value_at"]
 
 
 _T = TypeVar("_T")
 
+STAND_IN = 0
+"""Stands for a value where only its place matters."""
+
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """Put ``text`` in the place of ``old`` at a position of a text. An insertion has no ``old``."""
+    """Put ``text`` in the place of ``old`` at a position of a text. An insertion has no ``old``.
+
+    ``short`` may stand for ``text``: the same key or item, with :data:`STAND_IN` for its value.
+    """
 
     at: int
     text: str
     old: str = ""
+    short: str = ""
 
 
 @dataclass(slots=True)
@@ -148,18 +155,23 @@ class Editor:
         """An error at a path of the document."""
         return self.document.problem(path, text)
 
-    def result(self) -> Any:
-        """The document as its text will give it, new items of a list before the old ones."""
+    def result(self, short: Collection[Edit] = ()) -> Any:
+        """The document as its text will give it, new items of a list before the old ones.
+
+        The values of the edits in ``short`` are not themselves, but :data:`STAND_IN`.
+        """
+        stands = {id(edit) for edit in short}
         holder: list[Any] = [self.document.get(())]
         own: set[Path] = set()
         for edit in sorted(self.edits, key=lambda edit: -len(edit.path)):
             parent = _copied(holder, edit.path[:-1], own)
             if edit.kind == "extend":
-                parent[edit.path[-1]] = [*edit.value, *parent[edit.path[-1]]]
+                new = [STAND_IN] if id(edit) in stands else edit.value
+                parent[edit.path[-1]] = [*new, *parent[edit.path[-1]]]
             elif edit.kind == "append":
                 parent.append(edit.value)
             else:
-                parent[edit.path[-1]] = edit.value
+                parent[edit.path[-1]] = STAND_IN if id(edit) in stands else edit.value
         return holder[0]
 
     def _is_added(self, path: Path) -> bool:

@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from spotwright.manifests.documents import MISSING, Document, Path, parse
 from spotwright.manifests.edits import Edit, Editor, value_at
@@ -54,6 +54,13 @@ class Unplaced:
     text: str
     exact: bool
     left: tuple[str, ...] = ()
+
+
+class Extent(NamedTuple):
+    """Where something stands in a text, in characters."""
+
+    start: int
+    end: int
 
 
 def is_placed(document: Document, at: Path = AT) -> bool:
@@ -109,7 +116,7 @@ def placed_text(editor: Editor, at: Path = AT, most: int | None = MAX_RECORD, ou
     annotations[at[-1]] = written  # also in the value of the edit that made the mapping, which is the same object
     if record_edit.path == at:
         record_edit.value = written
-    _check(editor, text, at, outside)
+    _check(editor, [(edit, whole if edit is record_edit else change) for edit, change in pairs], text, at, outside)
     return text
 
 
@@ -138,7 +145,9 @@ def unplaced(document: Document, at: Path = AT, outside: Outside | None = None) 
     Raises :class:`ManifestError` where its record is kept outside and is not in ``outside``.
     """
     record = _read(document, at, outside)
-    exact = _exactly(document, record, at)
+    node = document.node(at)
+    stands = None if node is None else Extent(node.start_mark.index, node.end_mark.index)
+    exact = stands and _exactly(document.text, Extent(document.start, document.end), stands, record)
     if exact is not None:
         return Unplaced(exact, exact=True)
     record = _moved(record, at)
@@ -235,14 +244,25 @@ def _kind(document: Document, edit: Edit) -> str:
     return edit.kind
 
 
-def _check(editor: Editor, text: str, at: Path, outside: Outside | None) -> None:
-    """What was written must read as meant, and come out again to the last byte."""
-    document = editor.document
-    again = document.again(text)
-    if again is None or again.get(()) != editor.result():
+def _check(editor: Editor, pairs: Sequence[tuple[Edit, Splice]], text: str, at: Path, outside: Outside | None) -> None:
+    """What was written must read as meant, and come out again to the last byte.
+
+    How a value is written does not depend on the document (see the tests of :func:`~spotwright.manifests.splice.block`), where it
+    stands does: so the document is read with a number in the place of every value that has lines of its own.
+    """
+    document, record = editor.document, editor.edits[0]
+    long = [(edit, change) for edit, change in pairs if change.short and edit is not record]
+    stands = {id(change) for _, change in long}
+    brief = [Splice(change.at, change.short, change.old) if id(change) in stands else change for _, change in pairs]
+    again = document.again(apply(document.text, brief))
+    if again is None or again.get(()) != editor.result([edit for edit, _ in long]):
         raise document.problem((), "cannot be placed: the result would not read as it should")
-    back = unplaced(again, at, outside)
-    if not back.exact or back.text != document.text:
+    shorter = [len(change.text) - len(change.short) if id(change) in stands else 0 for _, change in pairs]
+    before = sum(shorter[: next(index for index, (edit, _) in enumerate(pairs) if edit is record)])
+    node = again.node(at)
+    found = None if node is None else Extent(node.start_mark.index + before, node.end_mark.index + before)
+    back = found and _exactly(text, Extent(again.start, again.end + sum(shorter)), found, _read(again, at, outside))
+    if back != document.text:
         raise document.problem((), "cannot be placed: the way back would not give the same bytes")
 
 
@@ -283,16 +303,12 @@ def _moved(record: dict[str, Any], at: Path) -> dict[str, Any]:
     return {**record, "made": [record["made"][0], base + made[old:]], "edits": edits, "inside": inside}
 
 
-def _exactly(document: Document, record: dict[str, Any], at: Path) -> str | None:
-    """The text of before, where nobody has touched the document since."""
-    node = document.node(at)
-    if node is None:
-        return None
+def _exactly(text: str, whole: Extent, found: Extent, record: Mapping[str, Any]) -> str | None:
+    """The text of before, where nobody has touched the document since. ``found`` is where its record stands."""
     before, behind, old = record["cut"]
-    start, end = node.start_mark.index - before, node.end_mark.index + behind
-    cut = Splice(start, old, document.text[start:end])
-    text = apply(document.text, [cut])
-    begin, stop = document.start, document.end - (len(cut.old) - len(old))
+    start, end = found.start - before, found.end + behind
+    begin, stop = whole.start, whole.end - (end - start - len(old))
+    text = f"{text[:start]}{old}{text[end:]}"
     placed = text[begin:stop]
     if digest(placed) != record["after"]:
         return None

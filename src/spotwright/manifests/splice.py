@@ -16,13 +16,14 @@ from itertools import pairwise
 from typing import Any
 
 from spotwright.manifests.documents import Document, Path
-from spotwright.manifests.edits import Edit, Splice
+from spotwright.manifests.edits import STAND_IN, Edit, Splice
 from spotwright.manifests.literal import within_block
 from spotwright.manifests.nodes import CollectionNode, MappingNode, Node
 
 __all__ = ["Splice", "apply", "block", "flow", "inline", "splices"]
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
+_NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 
@@ -60,7 +61,9 @@ def _changes(document: Document, edit: Edit) -> Sequence[Splice]:
     if within is not None:
         return within
     start, end = node.start_mark.index, node.end_mark.index
-    return [Splice(start, inline(document, edit.value), document.text[start:end].rstrip())]  # a block ends behind its line end
+    return [
+        Splice(start, inline(document, edit.value), document.text[start:end].rstrip())
+    ]  # a block ends behind its line end
 
 
 def _splice(document: Document, edit: Edit) -> Splice:
@@ -99,10 +102,7 @@ def _into_mapping(document: Document, edit: Edit) -> Splice:
             at = parent.value[0][0].start_mark.index
         return Splice(at, f"{inline(document, key)}: {inline(document, edit.value)}{comma}")
     neighbour = _uncommented(document, [key_node for key_node, _ in parent.value])
-    column = neighbour.start_mark.column
-    lines = block({key: edit.value}, column)
-    newline = _newline(text, neighbour.start_mark.index)
-    return Splice(neighbour.start_mark.index, newline.join(lines).lstrip(" ") + newline + " " * column)
+    return _block_splice(text, neighbour, {key: edit.value}, f"{_scalar(key)}: {STAND_IN}")
 
 
 def _uncommented(document: Document, keys: Sequence[Node]) -> Node:
@@ -138,10 +138,16 @@ def _into_list(document: Document, edit: Edit) -> Splice:
         at = node.value[0].start_mark.index if node.value else node.start_mark.index + 1
         items = ", ".join(inline(document, item) for item in edit.value)
         return Splice(at, f"{items}, " if node.value else items)
-    column = node.start_mark.column
-    newline = _newline(text, node.start_mark.index)
-    lines = block(edit.value, column)
-    return Splice(node.start_mark.index, newline.join(lines).lstrip(" ") + newline + " " * column)
+    return _block_splice(text, node, edit.value, f"- {STAND_IN}")
+
+
+def _block_splice(text: str, neighbour: Node, value: Any, short: str) -> Splice:
+    """Lines in front of a key or an item, indented as it is."""
+    column = neighbour.start_mark.column
+    newline = _newline(text, neighbour.start_mark.index)
+    behind = newline + " " * column
+    lines = newline.join(block(value, column)).lstrip(" ")
+    return Splice(neighbour.start_mark.index, lines + behind, short=short + behind)
 
 
 def _behind(document: Document, edit: Edit) -> Splice:
@@ -192,7 +198,7 @@ def _reads_well(text: str) -> bool:
 
 def inline(document: Document, value: Any) -> str:
     """One line that stands for a value in this document: JSON in one that is JSON."""
-    return _JSON.encode(value) if document.is_json else flow(value)
+    return _json(value) if document.is_json else flow(value)
 
 
 def flow(value: Any) -> str:
@@ -211,4 +217,12 @@ def _scalar(value: Any) -> str:
         return value
     if isinstance(value, str) and '"' in value and value.isprintable():
         return "'" + value.replace("'", "''") + "'"
-    return _JSON.encode(value)
+    if isinstance(value, float):
+        text = repr(value)
+        return text if "." in text else text.replace("e", ".0e")  # YAML 1.1 takes 1e+16 for a text
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    """JSON that is YAML too, which allows fewer characters as they are."""
+    return _NOT_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", _JSON.encode(value))
