@@ -193,6 +193,7 @@ def test_a_port_that_is_taken_is_said_in_one_message() -> None:
         (["--provider", "local", "--file", "x", "--metadata-url", "http://h"], "--metadata-url is only for"),
         (["--provider", "aws", "--metadata-url", "nowhere"], "no address of a server"),
         (["--provider", "aws", "--listen", "8788"], "expected HOST:PORT"),
+        (["--provider", "aws", "--listen", "::x::1:8788"], "expected HOST:PORT"),
         (["--provider", "aws", "--listen", "203.0.113.1:8788"], "cannot listen there"),
         (["--provider", "oracle"], "oracle"),
         ([], "--provider"),
@@ -211,6 +212,7 @@ def test_what_does_not_fit_together_is_wrong_usage(options: list[str], message: 
         ("127.0.0.1:8788", Address("127.0.0.1", 8788)),
         (":8788", Address("0.0.0.0", 8788)),  # noqa: S104
         ("[::]:8788", Address("::", 8788)),
+        ("fd00::7:8788", Address("fd00::7", 8788)),
         ("localhost:0", Address("localhost", 0)),
     ],
 )

@@ -32,20 +32,28 @@ class Address:
 
     @classmethod
     def read(cls, text: str) -> Address:
-        """``HOST:PORT``, ``[IPV6]:PORT`` or ``:PORT`` (everywhere). Raises :class:`ValueError` for anything else."""
+        """``HOST:PORT``, or ``:PORT`` for every address. Raises :class:`ValueError` for anything else.
+
+        An address of IPv6 may stand in brackets, and need not: ``$(HOST_IP):8788`` of a manifest has none.
+        """
         host, colon, port = text.rpartition(":")
         bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        if (
-            not colon
-            or not (port.isascii() and port.isdecimal())
-            or int(port) > 65535
-            or (":" in bare and bare == host)
-        ):
-            raise ValueError(f"{text!r}: expected HOST:PORT, such as 127.0.0.1:8788, or [IPV6]:PORT")
+        if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535 or not _is_host(bare):
+            raise ValueError(f"{text!r}: expected HOST:PORT, such as 127.0.0.1:8788")
         return cls(bare or "0.0.0.0", int(port))  # noqa: S104  # no host is every address, as everywhere
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _is_host(text: str) -> bool:
+    if ":" not in text:
+        return text.isprintable() and " " not in text
+    try:
+        socket.inet_pton(socket.AF_INET6, text)
+    except OSError:
+        return False
+    return True
 
 
 def bound(address: Address) -> socket.socket:
