@@ -117,7 +117,9 @@ def _close_pipeline(state: RunState, task: TaskState, now: float) -> Event:
     opened = task.loop or task.inside
     failed = opened.failed if opened is not None else ""
     if failed:
-        return Event("failed", now, task.path, data={"why": f"{failed} failed: {state.tasks[failed].why}"})
+        first = state.tasks[failed]
+        why = first.why if first.plan.spec.dag is not None else f"{failed} failed: {first.why}"
+        return Event("failed", now, task.path, data={"why": why})
     return Event("completed", now, task.path, data=dag_outputs(state, task))
 
 

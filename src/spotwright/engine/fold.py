@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from spotwright.engine.events import Event
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import AttemptState, NodeState, RunState, RunStatus, ScopeState, TaskState, TaskStatus
-from spotwright.engine.tasks import add_tasks, fail, make_ready, open_pipeline, settle, skip, succeed
+from spotwright.engine.tasks import add_tasks, fail, make_ready, open_pipeline, set_active, settle, skip, succeed
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 
@@ -186,7 +186,7 @@ def _placed(state: RunState, event: Event) -> None:
     task.status = TaskStatus.PENDING
     task.due = None
     state.under_way[task.path] = None
-    task.scope.active += 1
+    set_active(task, active=True)
     state.todo.pop(task.path, None)
     _wait_until(state, task, data["until"])
 
@@ -268,7 +268,7 @@ def _decided(state: RunState, event: Event) -> None:
     attempt.cause, attempt.cause_why = Cause(data["cause"]), data["why"]
     attempt.then, attempt.next_why = data["then"], data["next"]
     task.spent = task.spent.after(attempt.cause)
-    task.scope.active -= 1
+    set_active(task, active=data["then"] == "retry")
     state.todo.pop(task.path, None)
     _FOLLOW[data["then"]](state, task, event)
     settle(state, task.scope)

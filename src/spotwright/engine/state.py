@@ -29,6 +29,9 @@ __all__ = [
 ]
 
 
+_NOTHING_SPENT = Spent()
+
+
 class TaskStatus(Enum):
     """Where a task stands."""
 
@@ -111,7 +114,7 @@ class ScopeState:
     place: Scope
     owner: TaskState | None = field(default=None, compare=False, repr=False)
     unfinished: int = 0  # its tasks that have neither succeeded nor been skipped
-    active: int = 0  # its tasks whose attempt waits for a node or runs, and pipelines in it that are open
+    active: int = 0  # its tasks that have begun and not ended, pipelines among them
     failed: str = ""  # the first of its tasks that has failed: nothing new starts in it, but exit handlers
     ended: bool = False
 
@@ -145,6 +148,7 @@ class TaskState:
     artifacts: Mapping[str, Any] = field(default_factory=dict)
     cached_from: tuple[str, str] | None = None  # run and task whose result was used
     consumers: list[TaskState] = field(default_factory=list)
+    active: bool = False  # counted in its scope: begun, and neither ended nor withdrawn
     skipped: str = ""  # an upstream task that was skipped: so will this one be
     inside: ScopeState | None = None  # of a pipeline that is open or has ended
     loop: LoopState | None = None  # of a loop that is open or has ended
@@ -156,8 +160,13 @@ class TaskState:
 
     @property
     def may_start(self) -> bool:
-        """Whether it may still begin: where another task of its pipeline has failed only an exit handler may."""
-        return not self.scope.failed or self.plan.spec.after_all
+        """Whether it may begin or go on: where another task of its pipeline has failed only an exit handler may begin."""
+        return not self.scope.failed or self.active or self.plan.spec.after_all
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an attempt of this try of the run has had a node."""
+        return self.status is TaskStatus.RUNNING or self.spent != _NOTHING_SPENT
 
     @property
     def is_unjudged(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from spotwright.engine.state import LoopState, RunState, ScopeState, TaskState, TaskStatus
 
-__all__ = ["add_tasks", "fail", "make_ready", "open_pipeline", "settle", "skip", "succeed"]
+__all__ = ["add_tasks", "fail", "make_ready", "open_pipeline", "set_active", "settle", "skip", "succeed"]
 
 _TO_COME = (TaskStatus.READY, TaskStatus.BACKOFF)
 _OPENED = (TaskStatus.OPEN, TaskStatus.SUCCEEDED, TaskStatus.FAILED)
@@ -30,7 +30,7 @@ def open_pipeline(
     It needs a decision at once where there is nothing left to do in it.
     """
     task.status = TaskStatus.OPEN
-    task.scope.active += 1
+    set_active(task, active=True)
     if items is not None:
         task.loop = LoopState(items, counting=counting)
         _open_iterations(state, task, task.loop)
@@ -98,11 +98,17 @@ def _carry_over(state: RunState, task: TaskState, before: TaskState, counting: M
         open_pipeline(state, task, items, counting)
         if task.path not in state.todo or before.status is not TaskStatus.SUCCEEDED:
             return
-        task.scope.active -= 1
+        set_active(task, active=False)
     if before.status is TaskStatus.SUCCEEDED:
         task.status, task.cached_from = before.status, before.cached_from
         task.parameters, task.artifacts = before.parameters, before.artifacts
         state.todo.pop(task.path, None)
+
+
+def set_active(task: TaskState, *, active: bool) -> None:
+    """Count a task among those that its pipeline waits for after a failure, or no longer."""
+    task.scope.active += active - task.active
+    task.active = active
 
 
 def make_ready(state: RunState, task: TaskState) -> None:
@@ -134,7 +140,7 @@ def fail(state: RunState, task: TaskState, why: str) -> None:
 
 def _end(state: RunState, task: TaskState, status: TaskStatus, why: str) -> None:
     scope = task.scope
-    scope.active -= task.status is TaskStatus.OPEN
+    set_active(task, active=False)
     task.status, task.why = status, why
     state.todo.pop(task.path, None)
     scope.unfinished -= status.is_good
@@ -151,11 +157,9 @@ def _tasks_of(state: RunState, scope: ScopeState) -> Iterator[TaskState]:
 
 def _stop(state: RunState, scope: ScopeState) -> None:
     for task in _tasks_of(state, scope):
-        if task.may_start:
-            continue
-        if task.status is TaskStatus.PENDING:
+        if task.status is TaskStatus.PENDING and not task.has_begun and not task.plan.spec.after_all:
             state.todo[task.path] = None  # to be withdrawn
-        elif task.status in (TaskStatus.READY, TaskStatus.WAITING):
+        elif task.status in (TaskStatus.READY, TaskStatus.WAITING) and not task.may_start:
             state.todo.pop(task.path, None)
 
 

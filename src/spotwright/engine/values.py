@@ -186,6 +186,7 @@ def _scope_inputs(state: RunState, scope: ScopeState) -> Inputs:
             given.artifacts[loop.item] = item
         else:
             given.parameters[loop.item] = item
+            given.parameters.update({name: _part(item, field, loop.item) for name, field in loop.fields.items()})
     return given
 
 
@@ -223,13 +224,22 @@ def _parsed(text: str, name: str) -> Any:
 def _final_status(state: RunState, upstream: TaskState) -> dict[str, Any]:
     """How a task ended, as the driver writes it (``resolve.go``): the states are those of its metadata store."""
     word = upstream.status.value
-    error = {"code": _UNKNOWN_ERROR, "message": upstream.why} if word == "failed" else {}
+    error = {"code": _UNKNOWN_ERROR, "message": _message(state, upstream)} if word == "failed" else {}
     return {
         "state": "CACHED" if upstream.cached_from is not None else _STATES.get(word, "CANCELED"),
         "pipelineJobResourceName": str(state.meta.get("run", "")),
         "pipelineTaskName": upstream.plan.spec.name,
         "error": error,
     }
+
+
+def _message(state: RunState, failed: TaskState) -> str:
+    """What the task that failed first in it wrote last; of a task without a log why it failed."""
+    task = failed
+    while opened := task.loop or task.inside:
+        task = state.tasks[opened.failed]
+    said = (task.last.ended or {}).get("last_line", "") if task.attempts else ""
+    return f"{task.path} failed: {said or task.why}"
 
 
 def _artifact(state: RunState, scope: ScopeState, outer: Inputs, source: Source) -> Any:

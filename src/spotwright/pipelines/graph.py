@@ -17,7 +17,7 @@ from spotwright.model.kfp_settings import group_names
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.placed import read_policies
 from spotwright.pipelines.reading import Reading
-from spotwright.pipelines.sources import read_output_sources
+from spotwright.pipelines.sources import read_output_sources, without_strays
 from spotwright.pipelines.spec import (
     ArtifactSpec,
     Constant,
@@ -116,7 +116,7 @@ def _read_dag(reading: Reading, component: str, definition: Mapping[str, Any], p
     raw = definition["dag"].get("tasks") or {}
     names = group_names(raw)
     tasks = {names[key]: _read_step(reading, names, key, raw[key], path) for key in sorted(raw, key=_natural)}
-    known = {name: task for name, task in tasks.items() if task is not None}
+    known = {name: without_strays(task, parameters) for name, task in tasks.items() if task is not None}
     place = f"task {path}" if path else _ROOT
     produced = read_output_sources(reading, names, definition["dag"].get("outputs") or {}, place)
     dag = Dag(

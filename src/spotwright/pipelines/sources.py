@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from spotwright.pipelines.conditions import Condition, read_condition
@@ -19,11 +20,13 @@ from spotwright.pipelines.spec import (
     ParameterSpec,
     Source,
     TaskOutput,
+    TaskSpec,
 )
 from spotwright.pipelines.values import fit, whole_numbers
 
-__all__ = ["read_condition_of", "read_loop", "read_output_sources", "read_sources", "upstream_of"]
+__all__ = ["read_condition_of", "read_loop", "read_output_sources", "read_sources", "upstream_of", "without_strays"]
 
+_CHANNEL, _FIELD, _LOOP = "pipelinechannel--", "-subvar-", "-loop-item"
 _WORKSPACE = "{{$.workspace_path}}"
 _SELECTOR = re.compile(r"""parseJson\(string_value\)((?:\["[^"\\]*"\]|\['[^'\\]*'\]|\[\d+\])+)""")
 _STEP = re.compile(r"""\[(?:"([^"]*)"|'([^']*)'|(\d+))\]""")
@@ -138,6 +141,34 @@ def _raw_items(reading: Reading, text: str, path: str) -> tuple[Any, ...]:
     if not isinstance(items, list):
         raise reading.error(f"task {path}", "the items of its loop are no list")
     return tuple(items)
+
+
+def without_strays(task: TaskSpec, of_dag: Mapping[str, ParameterSpec]) -> TaskSpec:
+    """A loop, condition or exit handler without the inputs that the compiler gives it by mistake.
+
+    Where a text inside such a group is made of an inner loop's item, or of a field of its own item, the compiler lets the group
+    itself read that from the pipeline around it, where it does not exist (kfp 2.17.0, ``pipeline_spec_builder.py``). The inner
+    loop fills in the one; the other is the field of the item.
+    """
+    if task.dag is None:
+        return task
+    strays = [
+        name
+        for name, source in task.parameters.items()
+        if isinstance(source, DagInput) and source.name not in of_dag and name == f"{_CHANNEL}{source.name}"
+    ]
+    if not strays:
+        return task
+    known = {name: source for name, source in task.parameters.items() if name not in strays}
+    specs = {n: replace(spec, optional=True) if n in strays else spec for n, spec in task.parameter_specs.items()}
+    loop = task.loop
+    if loop is not None:
+        item = f"{loop.item}{_FIELD}"
+        fields = {
+            name: name.removeprefix(item) for name in strays if name.startswith(item) and _LOOP not in name[len(item) :]
+        }
+        loop = replace(loop, fields=fields)
+    return replace(task, parameters=known, parameter_specs=specs, loop=loop)
 
 
 def read_output_sources(

@@ -81,6 +81,7 @@ class Loop:
 
     ``item`` is the DAG's input that holds the item. The items are the value of the task's own input ``items``, or ``raw``
     where that is empty. ``of_artifacts``: they are artifacts. ``limit`` is how many run at a time, 0: all of them.
+    ``fields`` are inputs of the DAG that hold a field of the item, with the field.
     """
 
     item: str
@@ -88,6 +89,7 @@ class Loop:
     raw: tuple[Any, ...] = ()
     of_artifacts: bool = False
     limit: int = 0
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 Source = Constant | DagInput | TaskOutput | FinalStatus

@@ -1,0 +1,242 @@
+"""What every conformance pipeline must come to: the values that the KFP backend gives, types included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.running import Expected
+
+__all__ = ["EXPECTED"]
+
+
+def these(*paths: str) -> frozenset[str]:
+    return frozenset(paths)
+
+
+def iterations(path: str, *values: Any) -> dict[str, Any]:
+    """The values of a task in a loop, by iteration."""
+    return {f"{path}-{number}": value for number, value in enumerate(values)}
+
+
+DEEP = {"a": [1, 2.5, {"b": "x"}], "c": True}
+FAILS = "{} failed: RuntimeError: {}"
+BRANCHES = "condition-branches-1"
+
+EXPECTED: dict[str, Expected] = {
+    # conditions
+    "comparisons": Expected(
+        {
+            "whole": 3, "real": 2.5, "truth": True, "condition-1/text": "equal", "condition-3/text-3": "at least",
+            "condition-5/text-5": "greater", "condition-7/text-7": "true", "condition-9/text-9": "before c",
+        },
+        skipped=these("condition-2", "condition-4", "condition-6", "condition-8", "condition-10"),
+    ),
+    "quoted_texts": Expected(
+        {
+            "text-6": "it's", f"{BRANCHES}/condition-2/text": "a", "condition-branches-4/condition-5/text-3": "b",
+            "condition-branches-7/condition-9/text-7": "c",
+        },
+        skipped=these(
+            f"{BRANCHES}/condition-3", "condition-branches-4/condition-6", "condition-branches-7/condition-8"
+        ),
+    ),
+    "elif_chain": Expected(
+        {f"{BRANCHES}/condition-3/text-2": "second", "text-5": "second"},
+        outputs={"Output": "second"},
+        skipped=frozenset(f"{BRANCHES}/condition-{number}" for number in (2, 4, 5)),
+    ),
+    "one_of_parameters": Expected(
+        {f"{BRANCHES}/condition-3/whole-2": 2, "add": 42},
+        outputs={"Output": 2},
+        skipped=these(f"{BRANCHES}/condition-2"),
+    ),
+    "one_of_artifacts": Expected(
+        {"read": "yes"}, outputs={"Output": "yes"}, skipped=these(f"{BRANCHES}/condition-3")
+    ),
+    "conditions_nested": Expected(
+        {
+            "whole": 1, "condition-3/whole-2": 2, "for-loop-1/condition-2-1/text": "two 2",
+            "condition-3/for-loop-5/condition-6-1/text-2": "y",
+        },
+        skipped=these(
+            "for-loop-1/condition-2-0", "for-loop-1/condition-2-2", "condition-3/for-loop-5/condition-6-0",
+            "condition-3/condition-7",
+        ),
+    ),
+    # loops
+    "loop_over_constants": Expected(
+        {
+            **iterations("wholes/whole", 1, 2, 30), **iterations("reals/real", 0.5, 1.25),
+            **iterations("texts/text", "it's", 'say "x"'), **iterations("mappings/whole-2", 1, 2),
+            **iterations("mappings/mapping", {"a": 1, "b": 10}, {"a": 2, "b": 20}),
+            **iterations("mappings/text-2", "b10", "b20"),
+        }
+    ),
+    "loop_over_parameters": Expected(
+        {
+            **iterations("numbers/whole", 4, 5), **iterations("words/text", "a!", "b!"),
+            **iterations("anything/text-2", "1", "x"),
+        },
+        arguments={"numbers": [4, 5]},
+    ),
+    "loop_over_outputs": Expected(
+        {
+            "items": [1, 20, 3000000000], "items-2": [{"n": {"deep": [1, 2.5, True]}}],
+            **iterations("loop/whole", 1, 20, 3000000000),
+            **iterations("mappings/seen", "{'n': {'deep': [1, 2.5, True]}}"),
+        }
+    ),
+    "loop_over_fields": Expected(
+        {
+            **iterations("rows/text", "a", "b"), **iterations("rows/sizes-0/whole", 1, 2),
+            **iterations("rows/sizes-0/text-2", "a1", "a2"), "rows/sizes-1/whole-0": 3, "rows/sizes-1/text-2-0": "b3",
+        }
+    ),
+    "loop_in_loop": Expected(
+        {
+            "a/b-0/c-0/add-0": 11, "a/b-0/c-0/add-2-0": 111, "a/b-0/c-1/add-0": 21, "a/b-0/c-1/add-2-0": 121,
+            "a/b-1/c-0/add-0": 12, "a/b-1/c-0/add-2-0": 112, "a/b-1/c-1/add-0": 22, "a/b-1/c-1/add-2-0": 122,
+        }
+    ),
+    "loop_over_nothing": Expected({"total": 0}),
+    "loop_over_artifacts": Expected(iterations("loop/read", "p", "q")),
+    "loop_limit": Expected(
+        {**iterations("loop/add", 2, 4, 6, 8, 10), **iterations("loop/whole", 2, 4, 6, 8, 10)}
+    ),
+    "loop_with_retries": Expected(iterations("loop/flaky", 1, 2, 3)),
+    "loop_with_tasks_that_follow": Expected(
+        {
+            **iterations("loop/text", "wa", "wb"), **iterations("loop/text-2", "wa2", "wb2"),
+            "listed": "['wa2', 'wb2']",
+        }
+    ),
+    "collected_parameters": Expected(
+        {**iterations("for-loop-2/add", 6, 2, 4), "total": 12, "kinds-of": "int,int,int"},
+        outputs={"Output": [6, 2, 4]},
+    ),
+    "collected_artifacts": Expected({"read-all": "x,y,z"}, outputs={"Output": ["x", "y", "z"]}),
+    "collected_nested": Expected(
+        {
+            **iterations("for-loop-2/for-loop-4-0/add", 11, 21, 31),
+            **iterations("for-loop-2/for-loop-4-1/add", 12, 22, 32), **iterations("for-loop-2/total", 63, 66),
+            "listed": "[[11, 21, 31], [12, 22, 32]]", "read-all": "110,120,130,210,220,230",
+        }
+    ),
+    "collected_with_skipped": Expected(
+        {
+            "for-loop-2/condition-3-0/whole": 1, "for-loop-2/condition-3-2/whole": 3, "listed": "[1, 3]",
+            "read-all": "1,3",
+        },
+        skipped=these("for-loop-2/condition-3-1"),
+    ),
+    # pipelines inside pipelines
+    "inside_with_outputs": Expected({"doubling/add": 2, "doubling-2/add": 4, "read": "4"}, outputs={"Output": 4}),
+    "inside_with_artifacts": Expected({"reading/read": "given"}, outputs={"Output": "given"}),
+    "inside_with_optional_inputs": Expected(
+        {
+            "optional": "'default' 7 None", "optional-2": "'default' 7 None",
+            "options/optional": "'default' 7 'inner'", "options-2/optional": "'given' 3 'given'",
+            "options-3/optional": "'default' 7 'inner'",
+        }
+    ),
+    "inside_with_placeholders": Expected({"whole": 4, "saying/text": "<n-4>"}),
+    "inside_with_retries": Expected({"trying/not-at-once": 1, "trying/not-at-once-2": 1}, outputs={"Output": 1}),
+    # what runs after a failure
+    "exit_after_success": Expected(
+        {"exit-handler-1/text": "inside", "ending": "COMPLETE exit-handler-1 None bye"}
+    ),
+    "exit_after_failure": Expected(
+        {"guarded/slow": "runs to its end", "ending": f"FAILED guarded {FAILS.format('guarded/fail', 'it broke')}"},
+        failed=these("guarded", "guarded/fail"),
+        open=these("guarded/text"),
+    ),
+    "exit_handlers_several": Expected(
+        {
+            "ending": f"FAILED one {FAILS.format('one/fail', 'first')} one", "two/slow": "second",
+            "two/text": "second", "ending-2": "COMPLETE two None two", "three/text-3": "third", "text-2": "three",
+        },
+        failed=these("one", "one/fail"),
+    ),
+    "exit_with_pipeline": Expected(
+        {"cleaning/text": "clean up", "cleaning/text-2": "clean up"},
+        failed=these("exit-handler-1", "exit-handler-1/fail"),
+    ),
+    "exit_in_pipeline_inside": Expected(
+        {
+            f"{path}ending": f"FAILED exit-handler-1 {FAILS.format(inner, 'inner')} {note}"
+            for inner in ("exit-handler-1/guarded/exit-handler-1/fail",)
+            for path, note in (("exit-handler-1/guarded/", "inner"), ("", "outer"))
+        },
+        failed=these(
+            "exit-handler-1", "exit-handler-1/guarded", "exit-handler-1/guarded/exit-handler-1",
+            "exit-handler-1/guarded/exit-handler-1/fail",
+        ),
+    ),
+    "exit_with_loop": Expected(
+        {
+            **iterations("guarded/loop/slow", "a", "b"),
+            "ending": f"FAILED guarded {FAILS.format('guarded/loop/condition-4-0/fail', 'in a')}",
+        },
+        skipped=these("guarded/loop/condition-4-1"),
+        failed=these(
+            "guarded", "guarded/loop", "guarded/loop/condition-4-0", "guarded/loop/condition-4-0/fail"
+        ),
+    ),
+    "failure_ignored": Expected(
+        {"afterwards": "by default", "text-2": "well", "afterwards-2": "well"},
+        failed=these("fail"),
+        open=these("text"),
+    ),
+    "failing_branches": Expected({"slow": "runs on"}, failed=these("fail"), open=these("text")),
+    # parameters and placeholders
+    "numbers_and_kinds": Expected(
+        {
+            "whole": 9007199254740992, "real": 0.1, "truth": True, "mapping": DEEP, "mapping-2": DEEP,
+            "seen": "{'a': [1, 2.5, {'b': 'x'}], 'c': True}",
+            "described": '{"list": "list", "mapping": "dict", "real": "float", "text": "str", "truth": "bool", "whole": "int"}',
+            "kinds-of": "int,float,str,bool,list,dict", "items": [[1, [2, [3]]], {"x": {"y": 1}}],
+            "listed": "[[1, [2, [3]]], {'x': {'y': 1}}]",
+        }
+    ),
+    "parameters_by_default": Expected(
+        {"text": "a", "whole": 0, "truth": False, "items": [], "mapping": {}, "real": 0.0}
+    ),
+    "large_values": Expected(
+        {
+            "repeat": "0123456789abcdef" * 65536, "length": 1048576, "numbers": list(range(200000)), "count": 200000,
+        }
+    ),
+    "texts_of_values": Expected(
+        {"text": '3 0.5 true [1,"a"]', "whole": 3, "real": 0.5, "truth": True, "text-2": "3-0.5-true"}
+    ),
+    # artifacts
+    "artifact_classes": Expected(
+        {
+            "classes": "Artifact=system.Artifact Dataset=system.Dataset Model=system.Model HTML=system.HTML "
+            "Markdown=system.Markdown"
+        }
+    ),
+    "artifact_folders": Expected({"files-in": "below/two one"}),
+    "artifact_metadata": Expected(
+        {"metadata-of": {"accuracy": 0.5, "layers": [1, 2], "framework": {"name": "x"}}}, outputs={"Output": "m"}
+    ),
+    "artifact_places": Expected(
+        {
+            "read": "custom", "read-2": "by uri", "by-path": {"note": "note path"}, "from-path": "path",
+            "text": "note path",
+        }
+    ),
+    "metrics": Expected(
+        {
+            "measured": {
+                "metrics": {"accuracy": 0.75, "count": 3},
+                "matrix": {
+                    "annotationSpecs": [{"displayName": "a"}, {"displayName": "b"}],
+                    "rows": [{"row": [1, 2]}, {"row": [3, 4]}],
+                },
+                "slices": ["slice"],
+            }
+        }
+    ),
+    "artifact_without_file": Expected({"is-there": False}),
+}  # fmt: skip
