@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.manifests.placing import place, refusal
+from tests.manifests.placing import FILE, place, refusal
+
+from spotwright.manifests.files import unplace_text
 
 REQUIRE = "{default: {spot: require, timeout: 1h}}"
 
@@ -80,3 +82,15 @@ def test_a_training_job_without_an_end_says_so_where_the_interruption_is_explain
     assert "nothing counts it" in without.roles["a/worker"].after_interruption
     assert "nothing counts it" not in bounded.roles["a/worker"].after_interruption
     assert "activeDeadlineSeconds" in bounded.value["spec"]["runPolicy"]
+
+
+def test_a_value_that_was_changed_since_is_named_once_at_its_own_line() -> None:
+    changed = place(a_job()).text.replace("backoffLimit: 10", "backoffLimit: 7")
+    said = [str(finding) for finding in unplace_text(changed, FILE).findings]
+
+    assert said[0] == (
+        f"work.yaml:{changed[: changed.index('backoffLimit: 7')].count(chr(10)) + 1}: warning: spec.backoffLimit: was changed "
+        "since it was placed, and is left"
+    )
+    assert "the text is not that of before" in said[1]
+    assert len(said) == 2

@@ -179,15 +179,18 @@ def _unplace_object(document: Document, result: Placement, outside: Outside | No
     if is_added(document):
         return _without_added(document, result)
     done = unplaced(document, at, outside)
-    line = document.line(at)
-    result.findings += [Finding(Level.WARNING, document.file, line, at, left) for left in done.left]
+    for path, text in done.left:
+        result.findings.append(Finding(Level.WARNING, document.file, document.line(path), path, text))
     if not done.exact:
         _say_anew(document, at, result)
     return done.text
 
 
 def _say_anew(document: Document, at: Path, result: Placement) -> None:
-    text = "was written anew by another tool since it was placed: equal now, but not the same bytes"
+    text = (
+        "was changed, or written anew by another tool, since it was placed: what was placed is out again, but the text is not "
+        "that of before"
+    )
     result.findings.append(Finding(Level.NOTE, document.file, document.line(at), at, text))
 
 

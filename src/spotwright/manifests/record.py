@@ -48,12 +48,12 @@ _TOKEN = "@"  # noqa: S105 (it stands in the record's place until the record is 
 class Unplaced:
     """The text of the file without what was placed in one object.
 
-    ``exact``: the bytes of before; ``left`` names what was left because somebody changed it since.
+    ``exact``: the bytes of before; ``left`` names what was left because somebody changed it since, each with its path.
     """
 
     text: str
     exact: bool
-    left: tuple[str, ...] = ()
+    left: tuple[tuple[Path, str], ...] = ()
 
 
 class Extent(NamedTuple):
@@ -154,7 +154,7 @@ def unplaced(document: Document, at: Path = AT, outside: Outside | None = None) 
     removals, left = [], []
 
     def leave(path: Path, why: str) -> None:
-        left.append(f"{document.file}:{document.line(path)}: {document.spoken(path)}: {why}")
+        left.append((path, f"{document.spoken(path)}: {why}"))
 
     entries = [entry for entry in record["edits"] if entry[5]]  # the others are inverted as a whole, or part by part
     for kind, path, _, _, old, digests in entries:
