@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 from tests.manifests.placing import FILE, place, refusal
 
-from spotwright.manifests.files import unplace_text
+from spotwright import config
+from spotwright.manifests.files import place_text, unplace_text
 
 REQUIRE = "{default: {spot: require, timeout: 1h}}"
 
@@ -94,3 +96,9 @@ def test_a_value_that_was_changed_since_is_named_once_at_its_own_line() -> None:
     )
     assert "the text is not that of before" in said[1]
     assert len(said) == 2
+
+
+def test_the_short_notice_of_the_built_in_pools_shortens_no_grace_period_of_a_cluster() -> None:
+    placed = yaml.safe_load(place_text(a_job(), FILE, config.built_in()).text)
+
+    assert placed["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 25

@@ -111,7 +111,9 @@ def place(
     references = _references(texts, beside, records)
     placements = [place_text(text, _name(path), found, references, options, records) for path, text in texts]
     if found.note:
-        click.echo(f"note: {found.note}", err=True)
+        click.echo(
+            f"warning: {found.note}; they are made for runs on one machine: name those of your cluster", err=True
+        )
     _tell(finding for placement in placements for finding in placement.findings)
     kept = [(record, records_text(records))] if record is not None and records and records != known else []
     return _give(texts, placements, output, kept, in_place=in_place, as_diff=as_diff)

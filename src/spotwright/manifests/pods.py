@@ -156,7 +156,7 @@ def warn_of_preference(ctx: Context, path: Path, name: str) -> None:
 
 def _limit_grace(ctx: Context, role: Role, placed: Placed, used: Sequence[Pool]) -> None:
     """Keep the grace period within the shortest notice of its spot pools."""
-    notices = [_notice_of_pods(pool) for pool in used if pool.is_spot]
+    notices = [_notice_of_pods(pool, simulated=ctx.config.is_built_in) for pool in used if pool.is_spot]
     if not notices:
         return
     path = (*role.spec, "terminationGracePeriodSeconds")
@@ -173,13 +173,15 @@ def _limit_grace(ctx: Context, role: Role, placed: Placed, used: Sequence[Pool])
         ctx.editor.add(path, min(wanted, limit))
 
 
-def _notice_of_pods(pool: Pool) -> float:
-    """How much of a pool's notice a pod gets: GKE's kubelet keeps 15 of the 30 seconds for its own pods."""
-    return (
-        pool.notice / 2
-        if pool.provider is Provider.GKE and pool.notice <= clouds.default_notice(Provider.GKE)
-        else pool.notice
-    )
+def _notice_of_pods(pool: Pool, *, simulated: bool) -> float:
+    """How much of a pool's notice a pod gets: GKE's kubelet keeps 15 of the 30 seconds for its own pods.
+
+    ``simulated``: the notice of the built-in pools is short, so that runs on one machine are; a cluster's is its provider's.
+    """
+    notice = clouds.default_notice(pool.provider) if simulated else pool.notice
+    if pool.provider is Provider.GKE and notice <= clouds.default_notice(Provider.GKE):
+        return notice / 2
+    return notice
 
 
 def mark(ctx: Context, metadata: Path, placed: Placed, used: Sequence[Pool]) -> None:
