@@ -48,7 +48,7 @@ def measure(provider: str, count: int) -> list[float]:
         attempts: list[Attempt] = []
         for number in range(count):
             metadata.boot(f"p-{number}", pool)
-            attempts.append(Attempt(metadata.url(f"p-{number}") or ""))
+            attempts.append(Attempt(metadata.environment(f"p-{number}")["SPOTWRIGHT_NOTICE_URL"]))
         deadline = time.monotonic() + PATIENCE
         while not all(attempt.watch.answered for attempt in attempts) and time.monotonic() < deadline:
             time.sleep(0.05)

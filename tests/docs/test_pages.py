@@ -87,7 +87,7 @@ def test_every_public_name_is_documented() -> None:
 
 def test_every_variable_of_an_attempt_is_documented() -> None:
     pool = Pool("spot", Capacity.SPOT, simulate=Simulate(taken_every=60))
-    found = {**_environment(Path("/attempt"), "/checkpoint", "run", "task", 1, None), **_expectations(pool, 30, 1)}
+    found = {**_environment(Path("/attempt"), "/checkpoint", "run", "task", 1), **_expectations(pool, 30, 1)}
 
     assert named(REFERENCE / "environment.md", table=True) >= found.keys()
 

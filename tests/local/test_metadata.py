@@ -38,9 +38,10 @@ class Cloud:
 
     def boot(self, provider: str, name: str = "spot", number: int = 1) -> str:
         self.metadata.boot(f"{name}-{number}", cloud_pool(provider, name))
-        url = self.metadata.url(f"{name}-{number}")
-        assert url is not None
-        return url
+        return self.metadata.environment(f"{name}-{number}")["SPOTWRIGHT_NOTICE_URL"]
+
+    def metadata_url(self, node: str = "spot-1") -> str:
+        return self.metadata.environment(node)["SPOTWRIGHT_METADATA_URL"]
 
     def close(self) -> None:
         self.metadata.close()
@@ -88,7 +89,7 @@ def test_a_node_is_told_of_its_own_end_only(cloud: Cloud) -> None:
     watches = [watch(cloud.boot("aks", number=1), first), watch(cloud.boot("aks", number=2), second)]
     cloud.metadata.notice("spot-2", time.time() + 30)
     wait_until("the notice", lambda: second.notices)
-    source = AzureSource(cloud.metadata.metadata_urls["spot-1"])
+    source = AzureSource(cloud.metadata_url())
     assert source.wait(0) is None
     assert first.notices == []
     for one in watches:
@@ -104,19 +105,16 @@ def test_an_address_is_good_before_its_server_is_up(cloud: Cloud) -> None:
 def test_a_node_that_is_gone_has_no_server_any_more(cloud: Cloud) -> None:
     told = Told()
     watching = watch(cloud.boot("gke"), told)
-    metadata = cloud.metadata.metadata_urls["spot-1"]
     cloud.metadata.gone("spot-1")
-    assert cloud.metadata.url("spot-1") is None
-    assert "spot-1" not in cloud.metadata.metadata_urls
+    assert cloud.metadata.environment("spot-1") == {}
     wait_until("the end of its agent", lambda: watching.problem, 20)
-    assert metadata not in cloud.metadata.metadata_urls.values()
     watching.stop()
 
 
 def test_an_approval_at_a_nodes_server_is_told(cloud: Cloud) -> None:
     cloud.boot("aks")
     cloud.metadata.notice("spot-1", time.time() + 30)
-    source = AzureSource(cloud.metadata.metadata_urls["spot-1"])
+    source = AzureSource(cloud.metadata_url())
     wait_until("the event", lambda: source.wait(0) is not None)
     assert source.approve()
     found: list[str] = []
@@ -151,7 +149,7 @@ def test_other_nodes_have_no_server_and_start_nothing(tmp_path: Path, pool: Pool
     cloud.metadata.boot("spot-1", pool)
     cloud.metadata.notice("spot-1", time.time())
     cloud.metadata.gone("spot-1")
-    assert cloud.metadata.url("spot-1") is None
+    assert cloud.metadata.environment("spot-1") == {}
     assert cloud.metadata._process is None
     cloud.close()
 
@@ -238,6 +236,40 @@ def test_an_attempt_of_a_run_is_told_by_its_nodes_agent(project: Project, provid
     assert noticed["notice"]["source"] == source
     assert 1 < noticed["left"] < 9
     assert [line["url"].partition(":")[0] for line in project.ledger("asks")] == ["http", "file"]
+
+
+def lets_its_node_go_early() -> int:
+    """Its first attempt approves the preemption at the metadata server, as an agent would that knows of nobody else."""
+    import json
+    import os
+    import time
+    import urllib.request
+
+    with alone():
+        if attempt() > 1:
+            return 1
+        url = os.environ["SPOTWRIGHT_METADATA_URL"] + "/metadata/scheduledevents?api-version=2020-07-01"
+        done = 0.0
+        while True:
+            with urllib.request.urlopen(urllib.request.Request(url, headers={"Metadata": "true"})) as answer:  # noqa: S310
+                events = json.load(answer)["Events"]
+            if events and events[0]["EventStatus"] == "Scheduled":
+                body = json.dumps({"StartRequests": [{"EventId": events[0]["EventId"]}]}).encode()
+                request = urllib.request.Request(url, body, {"Metadata": "true"})  # noqa: S310
+                urllib.request.urlopen(request).close()  # noqa: S310
+                note("approved")
+            progress(done := min(done + 0.01, 0.9))
+            time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_an_approval_at_the_metadata_server_of_a_run_takes_the_node_early(project: Project) -> None:
+    notice = CLOUDS.replace("notice: 8s", "notice: 500s").replace("grace_period: 1s", "grace_period: 20s")
+    project.config(notice.format(provider="aks", takes=", taken_every: 1h, work: 10000h"))
+    done = project.run(project.pipeline({"train": step(lets_its_node_go_early)}))
+    assert done.code == 0, done.err
+    assert project.causes("train") == ["interrupted", "succeeded"]
+    assert "before its time, as was approved" in [event.data.get("why") for event in project.events()]
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from tests.notices.servers import Server, Told, answer, json_answer, wait_until
 from spotwright.local.attempts import NOTICE, write_notice
 from spotwright.notices import Notice, Source, SourceError, Watch, from_environment
 from spotwright.notices.file import FileSource
-from spotwright.notices.node_agent import NodeAgentSource
+from spotwright.notices.node_agent import PORT, NodeAgentSource
 
 SOME = Notice(2e9, "interruption", "fake", certain=True, reason="x")
 
@@ -226,3 +226,11 @@ def test_importing_it_brings_nothing_heavy(tmp_path: Path) -> None:
         env={**os.environ, "HOME": str(tmp_path)},
     )
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(("host", "server"), [("10.0.0.7", "10.0.0.7"), ("fd00::7", "fd00::7")])
+def test_with_the_nodes_address_alone_its_agent_is_asked_at_the_usual_port(host: str, server: str) -> None:
+    """Kubeflow Pipelines gives pods the address, and cannot put it into another value."""
+    source = from_environment({"SPOTWRIGHT_HOST": host})
+    assert isinstance(source, NodeAgentSource)
+    assert (source._server._host, source._server._port, source._path) == (server, PORT, "/notice")

@@ -80,12 +80,17 @@ def attempt_key(task: str, number: int) -> str:
 
 
 def start_order(
-    state: RunState, task: TaskState, places: Places, pool: Pool, scale: float = 1.0, notice_url: str | None = None
+    state: RunState,
+    task: TaskState,
+    places: Places,
+    pool: Pool,
+    scale: float = 1.0,
+    told: Mapping[str, str] | None = None,
 ) -> StartOrder:
     """What the process of a task's newest attempt is started with, on a node of ``pool``; makes its folders.
 
-    ``scale`` is the run's time scale. ``notice_url`` is that of its node's agent; without one the notice's file is named.
-    Raises :class:`StateError` where the folders cannot be made.
+    ``scale`` is the run's time scale. ``told`` are variables that its node adds or replaces. Raises :class:`StateError` where
+    the folders cannot be made.
     """
     planned, number = effective(state, task), task.last.number
     spec, policy = planned.spec, planned.policy
@@ -111,8 +116,9 @@ def start_order(
         environment=Environment(executor.packages, executor.index_urls, executor.trusted_hosts),
         env={
             **executor.env,
-            **_environment(folder, checkpoint, places.run, task.path, number, notice_url),
+            **_environment(folder, checkpoint, places.run, task.path, number),
             **_expectations(pool, policy.grace_period, scale),
+            **(told or {}),
         },
         timeout=policy.timeout,
         grace=policy.grace_period,
@@ -121,9 +127,7 @@ def start_order(
     )
 
 
-def _environment(
-    folder: Path, checkpoint: str, run: str, task: str, number: int, notice_url: str | None = None
-) -> dict[str, str]:
+def _environment(folder: Path, checkpoint: str, run: str, task: str, number: int) -> dict[str, str]:
     """The environment of the design, the same names in every body."""
     notice = folder / NOTICE
     return {
@@ -132,7 +136,7 @@ def _environment(
         "SPOTWRIGHT_ATTEMPT": str(number),
         "SPOTWRIGHT_CHECKPOINT": checkpoint,
         "SPOTWRIGHT_NOTICE_FILE": str(notice),
-        "SPOTWRIGHT_NOTICE_URL": notice_url or notice.as_uri(),
+        "SPOTWRIGHT_NOTICE_URL": notice.as_uri(),
         "SPOTWRIGHT_PROGRESS_FILE": str(folder / PROGRESS),
     }
 

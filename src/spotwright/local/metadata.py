@@ -39,37 +39,36 @@ class Metadata:
         self._selector, self._marks, self._scale = selector, marks, scale
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._urls: dict[str, str] = {}
+        self._told: dict[str, dict[str, str]] = {}
         self._approved: list[str] = []
-        self.metadata_urls: dict[str, str] = {}
-        """Where each node's cloud answers."""
 
     def boot(self, node: str, pool: Pool) -> None:
         """A node boots: its servers answer from now on. Nothing, where the pool's nodes have none."""
         if not has_metadata(pool):
             return
         with _listener() as metadata, _listener() as agent:
-            self.metadata_urls[node] = f"http://{_LOOPBACK}:{metadata.getsockname()[1]}"
-            self._urls[node] = f"http://{_LOOPBACK}:{agent.getsockname()[1]}/notice"
+            self._told[node] = {
+                "SPOTWRIGHT_NOTICE_URL": f"http://{_LOOPBACK}:{agent.getsockname()[1]}/notice",
+                "SPOTWRIGHT_METADATA_URL": f"http://{_LOOPBACK}:{metadata.getsockname()[1]}",
+            }
             order = {
                 "what": "boot", "node": node, "pool": pool.name, "provider": pool.provider.value,
                 "notice": pool.notice / self._scale, "scale": self._scale,
             }  # fmt: skip
             self._send(order, metadata.fileno(), agent.fileno())
 
-    def url(self, node: str) -> str | None:
-        """What an attempt on the node is given as ``SPOTWRIGHT_NOTICE_URL``; ``None``: its node has no agent."""
-        return self._urls.get(node)
+    def environment(self, node: str) -> dict[str, str]:
+        """What an attempt on the node is told of its agent and its metadata server; nothing where it has none."""
+        return self._told.get(node, {})
 
     def notice(self, node: str, ends_at: float) -> None:
         """The provider takes a node."""
-        if node in self._urls:
+        if node in self._told:
             self._send({"what": "notice", "node": node, "ends_at": ends_at})
 
     def gone(self, node: str) -> None:
         """A node is gone, and its servers with it."""
-        if self._urls.pop(node, None) is not None:
-            self.metadata_urls.pop(node)
+        if self._told.pop(node, None) is not None:
             self._send({"what": "gone", "node": node})
 
     def approved(self) -> list[str]:
@@ -80,8 +79,7 @@ class Metadata:
     def close(self) -> None:
         """End the process. Nothing of it is left afterwards."""
         self._end()
-        self._urls.clear()
-        self.metadata_urls.clear()
+        self._told.clear()
 
     def _end(self) -> None:
         if self._socket is not None:

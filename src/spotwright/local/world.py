@@ -197,8 +197,8 @@ class World:
             self._end(key, None)
             return
         try:
-            url = self._metadata.url(event.data["node"]) if self._metadata is not None else None
-            order = start_order(state, task, self._places, pool, self._supply.scale, url)
+            told = self._metadata.environment(event.data["node"]) if self._metadata is not None else None
+            order = start_order(state, task, self._places, pool, self._supply.scale, told)
         except SpotwrightError as error:
             self._end(key, None, start_error=str(error))
             return

@@ -1,7 +1,8 @@
 """Which source an attempt has: the environment says it, the same in every body.
 
 ``SPOTWRIGHT_NOTICE_URL`` goes first: an ``http`` address is a node agent's, a ``file`` address a file's. Without it,
-``SPOTWRIGHT_NOTICE_FILE`` is the file.
+``SPOTWRIGHT_NOTICE_FILE`` is the file. In pods whose variables cannot be put together (Kubeflow Pipelines) only the node's
+address is given, as ``SPOTWRIGHT_HOST``: the agent is asked at its usual port there.
 """
 
 from __future__ import annotations
@@ -30,11 +31,16 @@ def from_environment(environ: Mapping[str, str]) -> Source | None:
         raise SourceError(
             f"SPOTWRIGHT_NOTICE_URL is {url!r}: expected http://HOST:PORT/notice of a node agent, or file:///PATH"
         )
-    if not path:
-        return None
-    from spotwright.notices.file import FileSource
+    if path:
+        from spotwright.notices.file import FileSource
 
-    return FileSource(path)
+        return FileSource(path)
+    host = environ.get("SPOTWRIGHT_HOST", "").strip()
+    if not host:
+        return None
+    from spotwright.notices.node_agent import PORT, NodeAgentSource
+
+    return NodeAgentSource(f"http://{host}:{PORT}/notice")
 
 
 def _path_of(url: str) -> str:
