@@ -15,6 +15,7 @@ from spotwright.manifests.files import place_text, unplace_text
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CHARMED = EXAMPLES / "charmed"
+PREEMPTIBLE = EXAMPLES / "preemptible"
 KEY = "kubernetes.azure.com/scalesetpriority"
 
 
@@ -49,7 +50,7 @@ def test_the_trials_of_the_experiment_do_not_pay_for_interruptions() -> None:
 
 @pytest.fixture(scope="module")
 def preempted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    command = [sys.executable, "-m", "spotwright", "run", str(EXAMPLES / "preemptible" / "pipeline.py"), "--seed", "58"]
+    command = [sys.executable, "-m", "spotwright", "run", str(PREEMPTIBLE / "pipeline.py"), "--seed", "58"]
     done = subprocess.run(
         [*command, "--json"], cwd=tmp_path_factory.mktemp("run"), capture_output=True, text=True, check=True
     )
@@ -62,10 +63,45 @@ def test_the_training_is_preempted_three_times_and_goes_on(preempted: dict[str, 
     assert [attempt["cause"] for attempt in train["attempts"]] == ["interrupted"] * 3 + ["succeeded"]
 
 
-def test_it_ends_where_an_undisturbed_one_would(preempted: dict[str, object]) -> None:
-    assert preempted["outputs"] == {"Output": {"kind": "parameter", "value": 40}}
+def test_it_ends_where_an_undisturbed_one_would(preempted: dict[str, object], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "spotwright", "run", str(PREEMPTIBLE / "pipeline.py"), "--json"]
+    still = (PREEMPTIBLE / "spotwright.yaml").read_text().replace(", taken_every: 4s", "")
+    (tmp_path / "still.yaml").write_text(still)
+    done = subprocess.run(
+        [*command, "--config", "still.yaml"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    undisturbed = json.loads(done.stdout)
+
+    assert [len(task["attempts"]) for task in undisturbed["tasks"]] == [1, 1]
+    assert preempted["outputs"] == undisturbed["outputs"]
 
 
 def test_it_never_runs_beside_the_gpus(preempted: dict[str, object]) -> None:
-    copied = next(task for task in preempted["tasks"] if task["path"] == "copy-checkpoint")  # type: ignore[attr-defined]
+    copied = next(task for task in preempted["tasks"] if task["path"] == "copy-data")  # type: ignore[attr-defined]
     assert [attempt["pool"] for attempt in copied["attempts"]] == ["default-pool"]
+
+
+def rehearsed(file: str, task: str, folder: Path) -> tuple[int, dict[str, object]]:
+    """Rehearse a training step of the example, small: exit code and what is said about it."""
+    size = ["--arg", "epochs=12", "--arg", "seconds_per_epoch=0.02", "--interruptions", "2", "--seed", "3"]
+    command = [sys.executable, "-m", "spotwright", "rehearse", str(PREEMPTIBLE / file), "--task", task, *size]
+    done = subprocess.run(
+        [*command, "--must-resume", "--json"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    (step,) = json.loads(done.stdout)["steps"]
+    return done.returncode, step
+
+
+@pytest.mark.slow
+def test_its_training_passes_the_rehearsal(tmp_path: Path) -> None:
+    code, step = rehearsed("pipeline.py", "train", tmp_path)
+
+    assert (code, step["verdict"]) == (0, "safe and resumes")
+
+
+@pytest.mark.slow
+def test_its_first_form_which_wipes_what_it_saved_fails_the_rehearsal(tmp_path: Path) -> None:
+    code, step = rehearsed("first_form.py", "copy-and-train", tmp_path)
+
+    assert (code, step["verdict"]) == (1, "safe but starts over")
+    assert step["done_again"] == 1.0

@@ -22,7 +22,7 @@ from spotwright.rehearse.points import SAVES, At, Blow, Share
 from spotwright.rehearse.tracer import Op, Tracer
 from spotwright.supply.nodes import Key
 
-__all__ = ["Killer", "Landed", "Pace"]
+__all__ = ["Killer", "Landed", "Pace", "needs_look"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,13 @@ class _Attempt:
     going: bool = False
 
 
+def needs_look(blow: Blow) -> bool:
+    """Whether a blow waits for an operation on files."""
+    return isinstance(blow.when, At) or blow.in_save
+
+
 class Killer:
-    """The blows of one rehearsal. ``blows`` are for attempts 1, 2, ...; ``trace`` looks at every attempt's operations."""
+    """The blows of one rehearsal. ``blows`` are for attempts 1, 2, ...; ``trace``: look at every attempt's operations."""
 
     def __init__(
         self,
@@ -105,7 +110,7 @@ class Killer:
         blow = self._blows[key[1] - 1] if key[1] <= len(self._blows) else None
         self._attempt = _Attempt(key, blow, self._prepare(order))
         env = {**order.env, **(self._pace.environment if self._pace is not None else {})}
-        return replace(order, hold=self._looks_at(blow), env=env)
+        return replace(order, hold=self._trace, env=env)
 
     def started(self, key: Key, shim: int) -> None:
         """Begin to look."""
@@ -113,7 +118,7 @@ class Killer:
         if attempt is None or attempt.key != key:
             return
         attempt.started_at = self._clock()
-        if self._looks_at(attempt.blow):
+        if self._trace:
             attempt.tracer = Tracer(shim, attempt.folders, lambda op: self._wanted(attempt, op))
             attempt.tracer.start()
 
@@ -181,9 +186,6 @@ class Killer:
             attempt.tracer.let_go(resume=not attempt.taking)
 
     # -- moments
-
-    def _looks_at(self, blow: Blow | None) -> bool:
-        return self._trace or (blow is not None and (isinstance(blow.when, At) or blow.in_save))
 
     def _due_at(self, attempt: _Attempt) -> float | None:
         """When a blow that waits for a share of the work comes: now, later by the clock, or when more is reported."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spotwright.engine.state import RunStatus
@@ -17,9 +17,10 @@ from spotwright.errors import InputError
 from spotwright.rehearse.comparing import Comparison, Difference, differences, without_noise
 from spotwright.rehearse.grounds import Ground
 from spotwright.rehearse.killer import Pace
-from spotwright.rehearse.points import Point, draw, learn
-from spotwright.rehearse.trials import Attempt, Stage, Trial
-from spotwright.rehearse.verdict import Outcome, Rehearsed, loss_of, reports
+from spotwright.rehearse.losses import Measure, loss_of
+from spotwright.rehearse.points import Kind, Learnt, Point, draw, learn
+from spotwright.rehearse.trials import Stage, Trial
+from spotwright.rehearse.verdict import Outcome, Rehearsed
 from spotwright.runs.engine import Prepared
 
 __all__ = ["Conditions", "Rehearsal", "Say", "rehearse"]
@@ -85,6 +86,7 @@ class _Player:
     def __init__(self, stage: Stage, ground: Ground, conditions: Conditions, task: str, first: Trial, say: Say) -> None:
         self._stage, self._conditions, self._task, self._first, self._say = stage, conditions, task, first, say
         self._outputs = ground.outputs
+        self._measure = Measure(0.0)
         self._slug = re.sub(r"[^A-Za-z0-9._-]+", "-", task)[:60]
 
     def play(self) -> Rehearsed:
@@ -99,22 +101,30 @@ class _Player:
             f"{self._task}: undisturbed in {measure.seconds:.2g}s and {second.attempts[-1].seconds:.2g}s; interrupted:"
         )
         noise = self._differences(second)
-        learnt = learn(second.ops[0]) if not second.untraced else learn(())
+        ops = second.ops[0] if second.ops else ()
+        learnt = learn(ops) if not second.untraced else Learnt(looked=False)
         usual = min(measure.seconds, second.attempts[-1].seconds)
-        notice = self._notice(usual)
-        pace = Pace(usual, notice, _LIMIT_FACTOR * usual + _LIMIT_BEYOND)
+        self._measure = Measure.of(usual, measure, second.attempts[-1], ops)
         points = draw(self._conditions.seed, self._task, learnt, self._conditions.interruptions)
-        outcomes = tuple(self._outcomes(points, pace, measure, noise))
+        outcomes = [self._say_it(outcome) for outcome in self._outcomes(points, noise)]
         return Rehearsed(
             task=self._task,
             usual=(measure.seconds, second.attempts[-1].seconds),
             learnt=learnt,
             noise=tuple(noise),
-            outcomes=outcomes,
+            outcomes=tuple(self._measured(outcome) for outcome in outcomes),
             notices=tuple(self._notices()),
-            notice=notice,
-            by_progress=reports(measure),
+            notice=self._pace.notice,
         )
+
+    def _say_it(self, outcome: Outcome) -> Outcome:
+        self._say(outcome)
+        return outcome
+
+    @property
+    def _pace(self) -> Pace:
+        usual = self._measure.usual
+        return Pace(usual, self._notice(usual), _LIMIT_FACTOR * usual + _LIMIT_BEYOND)
 
     def _fails(self, trial: Trial, before: str) -> Rehearsed:
         """Nothing can be rehearsed of a step that fails by itself, or whose upstream tasks do."""
@@ -125,24 +135,31 @@ class _Player:
         said = f": {last.last_line}" if last.last_line else ""
         return Rehearsed(self._task, (), fails=f"{before}task {task} {last.cause}, {last.why}{said}", failed=trial)
 
-    def _outcomes(
-        self, points: Sequence[Point], pace: Pace, measure: Attempt, noise: Sequence[Difference]
-    ) -> Iterator[Outcome]:
+    def _outcomes(self, points: Sequence[Point], noise: Sequence[Difference]) -> Iterator[Outcome]:
         given_up = False
         for number, point in enumerate(points, start=1):
             if given_up:
                 yield Outcome(point)
                 continue
             name = f"{self._slug}-{number:02d}-{re.sub('[^a-z0-9]+', '-', point.name)}"
-            trial = self._stage.strike(name, self._task, self._first, point.blows, pace)
-            outcome = self._judge(point, trial, pace, measure, noise)
+            trial = self._stage.strike(name, self._task, self._first, point.blows, self._pace)
+            outcome = self._judge(point, trial, noise)
             given_up = outcome.never  # every further point would take as long, to say the same
-            self._say(outcome)
-            yield outcome
+            if (
+                point.kind is Kind.START and not outcome.problem
+            ):  # a whole execution more: the machine may be warm by now
+                usual = min(self._measure.usual, trial.attempts[-1].seconds)
+                self._measure = replace(self._measure, usual=usual)
+            yield self._measured(outcome)
 
-    def _judge(self, point: Point, trial: Trial, pace: Pace, measure: Attempt, noise: Sequence[Difference]) -> Outcome:
+    def _measured(self, outcome: Outcome) -> Outcome:
+        if outcome.trial is None or outcome.problem:
+            return outcome
+        return replace(outcome, loss=loss_of(outcome.trial, self._measure))
+
+    def _judge(self, point: Point, trial: Trial, noise: Sequence[Difference]) -> Outcome:
         if trial.overdue:
-            took, usual = trial.attempts[-1].seconds, pace.usual
+            took, usual = trial.attempts[-1].seconds, self._measure.usual
             why = (
                 f"attempt {trial.attempts[-1].number} was given up after {took:.3g}s; undisturbed it takes {usual:.3g}s"
             )
@@ -156,7 +173,7 @@ class _Player:
             more = f", and {len(found) - 1} more" if len(found) > 1 else ""
             where = self._places(trial, found[0].output)
             return Outcome(point, trial, f"{found[0]}{more}", differences=tuple(found), outputs=where)
-        return Outcome(point, trial, loss=loss_of(trial, measure, pace.usual))
+        return Outcome(point, trial)
 
     def _differences(self, trial: Trial) -> list[Difference]:
         old, new = self._outputs(self._first, self._task), self._outputs(trial, self._task)

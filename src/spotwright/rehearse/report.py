@@ -103,8 +103,7 @@ def _cost(step: Rehearsed) -> Iterator[str]:
         share = f" ({step.cost / usual:.0%} of the step)" if usual else ""
         yield f"one interruption costs {_seconds(step.cost)}{share} on average"
     if step.again is not None:
-        by = "its own progress" if step.by_progress else "time"
-        yield f"of the interrupted work {step.again:.0%} was done again, by {by}"
+        yield f"of the interrupted work {step.again:.0%} was done again, by {step.by}"
     if step.verdict is Verdict.STARTS_OVER and step.learnt.saves:
         yield "it saves, and begins at the beginning all the same: look at what it does with a save when it starts"
     longest = step.learnt.longest_save
@@ -162,7 +161,7 @@ def _step_json(step: Rehearsed) -> dict[str, Any]:
         "interruptions": step.interruptions,
         "cost_per_interruption": step.cost,
         "done_again": step.again,
-        "measured_by": "progress" if step.by_progress else "time",
+        "measured_by": step.by.value if step.by is not None else None,
         "points": [_point_json(outcome) for outcome in step.outcomes],
     }
 

@@ -48,7 +48,7 @@ _ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One change of a file. ``at`` is monotonic time; ``path`` is relative to the watched place named ``place``."""
+    """One change of a file, ``at`` seconds after the attempt began; ``path`` is relative to the place named ``place``."""
 
     call: Call
     place: str
@@ -82,6 +82,7 @@ class Tracer(threading.Thread):
         self._info = ctypes.create_string_buffer(88)
         self.ops: list[Op] = []
         self.failed = ""
+        self._began = time.monotonic()
 
     def let_go(self, *, resume: bool) -> None:
         """What stands still goes on; without ``resume`` it stands still for good, as it is about to be killed."""
@@ -98,7 +99,7 @@ class Tracer(threading.Thread):
             self.failed = "the system calls of this machine are not known"
         elif _ptrace(_SEIZE, main, None, _OPTIONS) < 0:
             self.failed = f"it cannot be traced: {os.strerror(ctypes.get_errno())}"
-        self._main = main
+        self._main, self._began = main, time.monotonic()
         os.kill(main, signal.SIGCONT)
         if not self.failed:
             self._serve()
@@ -156,7 +157,7 @@ class Tracer(threading.Thread):
             return False
         if spec.call is Call.EXIT:
             if tid == self._main:
-                self._done(Op(Call.EXIT, "", "", time.monotonic()))
+                self._done(Call.EXIT, "", "")
             return False
         path: str | None = None
         if spec.descriptor is not None:
@@ -178,9 +179,10 @@ class Tracer(threading.Thread):
             return
         found = self._place_of(pending.path if pending.path is not None else _link(f"/proc/{tid}/fd/{result}"))
         if found is not None:
-            self._done(Op(pending.call, *found, time.monotonic()))
+            self._done(pending.call, *found)
 
-    def _done(self, op: Op) -> None:
+    def _done(self, call: Call, place: str, path: str) -> None:
+        op = Op(call, place, path, time.monotonic() - self._began)
         self.ops.append(op)
         self._go_on.clear()
         if self._wanted(op):

@@ -21,7 +21,7 @@ from spotwright.errors import InputError
 from spotwright.local.orders import StartOrder
 from spotwright.model.pools import Simulate
 from spotwright.records.folders import RunFolder, StateFolder
-from spotwright.rehearse.killer import Killer, Landed, Pace
+from spotwright.rehearse.killer import Killer, Landed, Pace, needs_look
 from spotwright.rehearse.points import Blow
 from spotwright.rehearse.tracer import Op
 from spotwright.runs.early import EarlyServer
@@ -128,7 +128,9 @@ class Stage:
 
     def strike(self, name: str, task: str, undisturbed: Trial, blows: Sequence[Blow], pace: Pace) -> Trial:
         """Execute a task alone, with these interruptions."""
-        return self._play(name, task, lambda state: _known(state, task, undisturbed), blows, pace, trace=False)
+        return self._play(
+            name, task, lambda state: _known(state, task, undisturbed), blows, pace, trace=any(map(needs_look, blows))
+        )
 
     def _play(
         self,

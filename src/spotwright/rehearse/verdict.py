@@ -2,29 +2,25 @@
 
 *Not safe* is anything that an interruption changed: an output that differs, or a step that fails afterwards. *Never finishes*
 is a step that, left alone after an interruption, takes many times as long as usual. Everything else is safe; whether it *goes
-on* or *starts over* is a matter of how much of the interrupted work had to be done again, by the step's own progress where it
-reports any, else by time.
+on* or *starts over* is a matter of how much of the interrupted work had to be done again: see :mod:`.losses`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
 from pathlib import Path
 
-from spotwright.model.attempts import Cause
 from spotwright.rehearse.comparing import Difference
+from spotwright.rehearse.losses import By, Loss, best
 from spotwright.rehearse.points import Learnt, Point
-from spotwright.rehearse.trials import Attempt, Trial
+from spotwright.rehearse.trials import Trial
 
-__all__ = ["Loss", "Outcome", "Rehearsed", "Verdict", "loss_of", "verdict"]
+__all__ = ["Outcome", "Rehearsed", "Verdict", "verdict"]
 
 KEPT = 0.25
 """The share of the interrupted work that must be kept for a step to count as going on: more than chance on a busy machine."""
-
-_INTERRUPTED = (Cause.INTERRUPTED.value, Cause.LOST.value)
 
 
 class Verdict(StrEnum):
@@ -40,19 +36,6 @@ class Verdict(StrEnum):
     def is_safe(self) -> bool:
         """Whether interruptions change nothing but the time it takes."""
         return self in (Verdict.RESUMES, Verdict.STARTS_OVER)
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """What interruptions cost: seconds beyond the usual time; the work that was interrupted, and how much of it was done again.
-
-    Work is in seconds of the undisturbed step.
-    """
-
-    interruptions: int
-    seconds: float
-    work: float
-    again: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +67,6 @@ class Rehearsed:
     outcomes: tuple[Outcome, ...] = ()
     notices: tuple[tuple[str, float], ...] = ()  # of the spot pools, seconds
     notice: float = 0.0  # that was given here
-    by_progress: bool = False
     fails: str = ""  # why it fails undisturbed: then there is nothing to rehearse
     failed: Trial | None = None
 
@@ -106,8 +88,12 @@ class Rehearsed:
     @property
     def again(self) -> float | None:
         """The share of the interrupted work that was done again, from 0 (nothing) to 1 (it started over)."""
-        work = sum(loss.work for loss in self._losses())
-        return min(1.0, max(0.0, sum(loss.again for loss in self._losses()) / work)) if work > 0 else None
+        return _again(self._losses())
+
+    @property
+    def by(self) -> By | None:
+        """How that was measured."""
+        return next((loss.by for loss in best(self._losses())), None)
 
     def _losses(self) -> list[Loss]:
         return [outcome.loss for outcome in self.outcomes if outcome.loss is not None]
@@ -119,37 +105,11 @@ def verdict(outcomes: Sequence[Outcome]) -> Verdict:
         return Verdict.UNSAFE
     if any(outcome.never for outcome in outcomes):
         return Verdict.NEVER
-    losses = [outcome.loss for outcome in outcomes if outcome.loss is not None]
-    work, again = sum(loss.work for loss in losses), sum(loss.again for loss in losses)
-    return Verdict.RESUMES if work > 0 and again <= (1.0 - KEPT) * work else Verdict.STARTS_OVER
+    again = _again([outcome.loss for outcome in outcomes if outcome.loss is not None])
+    return Verdict.RESUMES if again is not None and again <= 1.0 - KEPT else Verdict.STARTS_OVER
 
 
-def loss_of(trial: Trial, undisturbed: Attempt, usual: float) -> Loss | None:
-    """What the interruptions of a trial that succeeded cost; ``None`` where there was none."""
-    interrupted = [attempt for attempt in trial.attempts if attempt.cause in _INTERRUPTED]
-    if not interrupted:
-        return None
-    beyond = trial.seconds - usual
-    by_progress = list(_by_progress(trial.attempts, undisturbed, usual))
-    if by_progress:
-        work, again = (sum(part) for part in zip(*by_progress, strict=True))
-    else:
-        work, again = sum(attempt.seconds for attempt in interrupted), beyond
-    return Loss(len(interrupted), max(0.0, beyond), work, again)
-
-
-def reports(undisturbed: Attempt) -> bool:
-    """Whether a step's reports of its progress can measure its work."""
-    first, last = undisturbed.first, undisturbed.progress
-    return first is not None and last is not None and last > first
-
-
-def _by_progress(attempts: Sequence[Attempt], undisturbed: Attempt, usual: float) -> Iterator[tuple[float, float]]:
-    """For each interrupted attempt the work that was done when it ended, and what of that its successor did again."""
-    if undisturbed.first is None or undisturbed.progress is None or not reports(undisturbed):
-        return
-    whole = undisturbed.progress - undisturbed.first
-    for attempt, following in pairwise(attempts):
-        if attempt.cause in _INTERRUPTED and attempt.progress is not None and following.first is not None:
-            done, begun = attempt.progress - undisturbed.first, following.first - undisturbed.first
-            yield done / whole * usual, max(0.0, done - begun) / whole * usual
+def _again(losses: Sequence[Loss]) -> float | None:
+    counting = best(losses)
+    work = sum(loss.work for loss in counting)
+    return min(1.0, sum(loss.again for loss in counting) / work) if work > 0 else None
