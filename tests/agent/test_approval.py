@@ -70,6 +70,25 @@ def test_it_is_approved_once(asked: Lab) -> None:
     assert asked.approved == 1
 
 
+def test_an_approved_event_that_starts_is_not_approved_again(asked: Lab) -> None:
+    asked.board.update(SOME)
+    asked.look()
+    asked.board.update(Notice(1.0, "interruption", "azure", certain=True, reason="x"))
+    asked.look()
+    assert asked.approved == 1
+
+
+def test_after_a_withdrawal_the_next_notice_can_be_approved(asked: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spotwright.agent.approval._AGAIN", 0.0)
+    asked.board.update(SOME)
+    asked.look()
+    asked.board.update(None)
+    asked.look()
+    asked.board.update(SOME)
+    asked.look()
+    assert asked.approved == 2
+
+
 def test_without_a_notice_there_is_nothing_to_approve(asked: Lab) -> None:
     asked.look()
     assert asked.approved == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -46,6 +48,19 @@ def test_the_manifest_gives_the_agent_no_rights(pod: dict[str, Any]) -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert "volumes" not in pod
+
+
+def test_the_agent_needs_no_more_than_the_image_on_the_page_has() -> None:
+    """No SDK, no display: ``click`` and ``PyYAML``."""
+    code = (
+        "import sys\n"
+        "for name in ('kfp', 'kubernetes', 'rich', 'google'): sys.modules[name] = None\n"
+        "sys.argv = ['spotwright', 'node-agent', '--help']\n"
+        "from spotwright.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "click PyYAML" in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_names_every_source() -> None:

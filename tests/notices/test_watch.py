@@ -181,6 +181,20 @@ def test_a_server_that_fails_and_mends_is_believed_when_it_mends(watching: Watch
     assert watch.current is not None
 
 
+def test_a_server_that_hangs_and_mends_is_believed_when_it_mends(
+    watching: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotwright.notices.node_agent._PATIENCE", 0.1)
+    monkeypatch.setattr("spotwright.notices.watching._TURN", 0.1)
+    good = json_answer({"format": "spotwright-notice/1", "state": "a1", "notice": notice_json()})
+    told = Told()
+    with Server(lambda _: None) as server:
+        watch = watching(NodeAgentSource(f"{server.url}/notice"), told)
+        wait_until("the failure", lambda: "no answer" in watch.problem)
+        server.reply = lambda _: good
+        wait_until("the notice", lambda: told.notices)
+
+
 def test_the_environment_names_no_source() -> None:
     assert from_environment({}) is None
 

@@ -32,33 +32,34 @@ class Approval:
         self, board: Board, approve: Callable[[], bool], say: Callable[[str], None], leases: Path | None = None
     ) -> None:
         self._board, self._approve, self._say, self._leases = board, approve, say, leases
-        self._done: object = None
+        self._done = False
         self._thread: threading.Thread | None = None
         self._again_at = 0.0
 
     def look(self) -> float | None:
-        """Approve where it is time to. Returns in how many seconds to look again; ``None``: when there is another notice."""
+        """Approve where it is time to. Returns in how many seconds to look again; ``None``: when the notice changes."""
         notice = self._board.notice
-        if notice is None or notice is self._done or not notice.certain or notice.kind != "interruption":
+        if notice is None:
+            self._done = False
+        if notice is None or self._done or not notice.certain or notice.kind != "interruption":
             return None
         busy = self._thread is not None and self._thread.is_alive()
         if not busy and time.monotonic() >= self._again_at and nothing_runs(self._board, self._leases):
             self._again_at = time.monotonic() + _AGAIN
-            self._thread = threading.Thread(target=self._tell, args=(notice,), name="spotwright-approval", daemon=True)
+            self._thread = threading.Thread(target=self._tell, name="spotwright-approval", daemon=True)
             self._thread.start()
         return 0.5
 
-    def _tell(self, notice: object) -> None:
+    def _tell(self) -> None:
         """Ask the provider, which may take its time, in a thread of its own."""
         try:
             approved = self._approve()
         except SourceError as error:
             self._say(f"not approved: {error}")
             return
-        self._done = notice
-        self._say(
-            "approved: nothing runs here any more" if approved else "not approved: the event is not this node's alone"
-        )
+        self._done = True
+        text = "approved: nothing runs here any more"
+        self._say(text if approved else "not approved: the event has begun, or names other machines too")
 
 
 def nothing_runs(board: Board, leases: Path | None) -> bool:

@@ -5,8 +5,9 @@ scheduled-events): the address and version, the header ``Metadata: true``, the f
 may take two minutes, the recommended second between two questions, the least notice of each event, ``NotBefore`` that is empty
 once an event has started, events that are withdrawn by leaving the list, and that an approval lets an event proceed for *every*
 machine it names. Events come for all machines of a scale set's placement group, so only those count that name this one: its
-name is asked for once ("Azure Instance Metadata Service", ``compute/name``), or taken from the provider ID of its node.
-The advice ``SpotRebalanceRecommendation`` is in no page yet; karpenter-provider-azure (pkg/controllers/interruption) reads it.
+name is asked for once ("Azure Instance Metadata Service", ``compute/name``; in a scale set the set's name and the machine's
+number, hashicorp/nomad#9016), or taken from the provider ID of its node. The advice ``SpotRebalanceRecommendation`` is in no page
+yet; karpenter-provider-azure (pkg/controllers/interruption) reads it.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from spotwright.notices.asking import http_text
 
 __all__ = ["Handler", "Later", "Loop", "Request", "Response"]
 
-MOST_CONNECTIONS = 256
-"""Connections at once. More are closed unanswered: whoever asks tries again."""
+MOST_CONNECTIONS, MOST_OF_ONE = 256, 64
+"""Connections at once, and from one address. More are closed unanswered: whoever asks tries again."""
 
 _HEAD, _BODY = 1 << 13, 1 << 16  # bytes of a request
 _PATIENCE = 10.0  # seconds for a request to come, and for an answer to go
@@ -69,6 +69,7 @@ Handler = Callable[[Request], "Response | Later"]
 @dataclass(slots=True, eq=False)
 class _Connection:
     socket: socket.socket
+    peer: str
     handler: Handler
     deadline: float
     held: bytearray = field(default_factory=bytearray)
@@ -137,12 +138,14 @@ class Loop:
 
     def _accept(self, listener: socket.socket, handler: Handler) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
-            accepted, _ = listener.accept()
-            if len(self._connections) >= MOST_CONNECTIONS:
+            accepted, address = listener.accept()
+            peer = str(address[0])
+            of_one = sum(connection.peer == peer for connection in self._connections)
+            if len(self._connections) >= MOST_CONNECTIONS or of_one >= MOST_OF_ONE:
                 accepted.close()
                 return
             accepted.setblocking(False)
-            connection = _Connection(accepted, handler, time.monotonic() + _PATIENCE)
+            connection = _Connection(accepted, peer, handler, time.monotonic() + _PATIENCE)
             self._connections.add(connection)
             self._selector.register(accepted, selectors.EVENT_READ, lambda: self._read(connection))
 
