@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from spotwright.checkpoint import Checkpoint
 
@@ -36,12 +37,70 @@ def steps(ckpt: Checkpoint, seconds: float, total: int = 1000) -> None:
 def slow_disk() -> None:
     sync = os.fsync
 
-    def slow(descriptor: int) -> None:
+    def slow(fd: Any) -> None:
         say("saving")
         work(0.4)
-        sync(descriptor)
+        sync(fd)
 
     os.fsync = slow
+
+
+def plain(ckpt: Checkpoint) -> None:
+    steps(ckpt, 0.2)
+
+
+def idle(_: Checkpoint) -> None:
+    say("begins idle")
+    work(60)
+
+
+def slow_save(ckpt: Checkpoint) -> None:
+    slow_disk()
+    steps(ckpt, 0.01)
+
+
+def polled(ckpt: Checkpoint) -> None:
+    with ckpt:
+        while not ckpt.should_stop():
+            say("begins to wait")
+            work(0.01)
+        ckpt.save("in the middle")
+
+
+def broken_off(ckpt: Checkpoint) -> None:
+    with ckpt:
+        for step in ckpt.steps(1000):
+            say("begins", step)
+            while not ckpt.should_stop():
+                work(0.01)
+            break
+
+
+def forked(ckpt: Checkpoint) -> None:
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(theirs, b"ready")  # what comes while it is being made is lost by Python itself
+        work(60)
+    os.read(ours, 5)
+    os.kill(child, signal.SIGTERM)
+    say("the child ended with", os.waitpid(child, 0)[1])
+    steps(ckpt, 0.01, total=3)
+
+
+def deaf(ckpt: Checkpoint) -> None:
+    for step in ckpt.steps(1000):
+        say("begins", step)
+        try:
+            work(60)
+        except SystemExit:
+            say("caught")
+            work(60)
+
+
+MODES = {
+    "idle": idle, "slow save": slow_save, "polled": polled, "broken off": broken_off, "forked": forked, "deaf": deaf,
+}  # fmt: skip
 
 
 def main() -> None:
@@ -52,45 +111,7 @@ def main() -> None:
     ckpt = Checkpoint(PLACE, every=0 if MODE == "long" else 3600)
     ckpt.load()
     ckpt.on_notice(lambda notice: say("notice", notice.kind if notice else None, round(ckpt.seconds_left(), 1)))
-    if MODE == "idle":
-        say("begins idle")
-        work(60)
-    elif MODE == "slow save":
-        slow_disk()
-        steps(ckpt, 0.01)
-    elif MODE == "polled":
-        with ckpt:
-            while not ckpt.should_stop():
-                say("begins to wait")
-                work(0.01)
-            ckpt.save("in the middle")
-    elif MODE == "broken off":
-        with ckpt:
-            for step in ckpt.steps(1000):
-                say("begins", step)
-                while not ckpt.should_stop():
-                    work(0.01)
-                break
-    elif MODE == "forked":
-        ours, theirs = os.pipe()
-        child = os.fork()
-        if not child:
-            os.write(theirs, b"ready")  # what comes while it is being made is lost by Python itself
-            work(60)
-        os.read(ours, 5)
-        os.kill(child, signal.SIGTERM)
-        say("the child ended with", os.waitpid(child, 0)[1])
-        steps(ckpt, 0.01, total=3)
-    elif MODE == "deaf":
-        for step in ckpt.steps(1000):
-            say("begins", step)
-            try:
-                work(60)
-            except SystemExit:
-                say("caught")
-                work(60)
-    else:
-        steps(ckpt, 0.2)
+    MODES.get(MODE, plain)(ckpt)
     say("success")
     Path(PLACE, "output").write_text("claimed")
 

@@ -36,7 +36,7 @@ def test_a_late_save_of_an_older_attempt_is_refused_and_names_its_successor(
     younger = Checkpoint(tmp_path)
 
     assert younger.load() == "of the older"
-    with pytest.raises(StaleWriter, match="attempt 2.*must stop"):
+    with pytest.raises(StaleWriter, match=r"attempt 2.*must stop"):
         older.save("too late")
     younger.save("of the younger")
     assert Checkpoint(tmp_path, writer=False).load() == "of the younger"

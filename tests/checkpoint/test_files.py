@@ -126,7 +126,7 @@ def test_a_link_that_leaves_the_folder_is_refused(tmp_path: Path, link: str) -> 
 @pytest.mark.parametrize(
     "entry",
     [
-        {"path": "../evil", "x": False, "b": 0}, {"path": "/evil", "x": False, "b": 0}, {"path": "a/../../evil", "x": False, "b": 0},
+        {"path": "../evil", "x": False, "b": 0}, {"path": "/evil", "x": False, "b": 0}, {"path": "a/../../e", "x": False, "b": 0},
         {"path": "", "x": False, "b": 0}, {"path": "a//b", "x": False, "b": 0}, {"path": "./a", "x": False, "b": 0},
         {"path": "a\0b", "x": False, "b": 0}, {"path": 7, "x": False, "b": 0}, {"path": "link", "link": "/etc"},
         {"path": "link", "link": "../.."}, {"path": "link", "link": ""}, {"path": "..", "link": "a"},
@@ -154,7 +154,9 @@ def test_a_name_in_a_checkpoint_that_would_leave_the_target_is_refused(
         keeper.load()
 
 
-def test_a_file_through_a_link_in_the_checkpoint_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_through_a_link_in_the_checkpoint_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "source" / "inner").mkdir(parents=True)
     (tmp_path / "source" / "f").write_text("x")
     store = MemoryStore()

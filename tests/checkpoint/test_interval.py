@@ -29,7 +29,9 @@ def test_the_worked_example_of_the_literature_is_met() -> None:
 
 
 @given(cost=st.floats(1e-6, 1e6), rate=st.floats(1e-12, 1e3), restart=st.floats(0, 1e4))
-def test_it_grows_with_the_cost_and_stays_below_the_time_between_losses(cost: float, rate: float, restart: float) -> None:
+def test_it_grows_with_the_cost_and_stays_below_the_time_between_losses(
+    cost: float, rate: float, restart: float
+) -> None:
     assert 0 < optimum(cost, rate) <= optimum(cost * 2, rate) <= 1 / rate * (1 + 1e-12)
 
 

@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -132,10 +133,14 @@ def test_wherever_the_disk_is_full_the_one_before_is_loaded_and_saving_can_go_on
     ckpt.close()
 
 
+def interrupt(file: BinaryIO) -> None:
+    file.write(b"half")
+    raise KeyboardInterrupt
+
+
 def test_an_exception_in_a_save_leaves_no_file(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path))
 
     with pytest.raises(KeyboardInterrupt), store.write("state-1") as file:
-        file.write(b"half")
-        raise KeyboardInterrupt
+        interrupt(file)
     assert list(tmp_path.iterdir()) == []

@@ -83,9 +83,20 @@ def test_arrays_keep_their_memory_order_and_can_be_written_to() -> None:
     assert loaded.flags.f_contiguous
 
 
+def test_one_array_in_two_places_is_one_array_again() -> None:
+    array = np.zeros(3)
+
+    loaded = round_trip({"a": array, "b": [array, np.zeros(3)]})
+    assert loaded["b"][0] is loaded["a"]
+    assert loaded["b"][1] is not loaded["a"]
+
+
 @pytest.mark.parametrize(
     "view",
-    [np.arange(20)[::3], np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2), np.broadcast_to(np.float32(1), (3, 2)), np.arange(4)[::-1]],
+    [
+        np.arange(20)[::3], np.arange(24).reshape(2, 3, 4).transpose(1, 0, 2), np.broadcast_to(np.float32(1), (3, 2)),
+        np.arange(4)[::-1],
+    ],
     ids=["strided", "transposed", "broadcast", "reversed"],
 )  # fmt: skip
 def test_views_of_arrays_come_back_with_their_values(view: Any) -> None:

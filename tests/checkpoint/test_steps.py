@@ -62,9 +62,14 @@ def test_a_step_that_was_not_ended_is_refused_at_the_next_one(tmp_path: Path) ->
 
 def test_the_state_is_made_only_for_a_save(tmp_path: Path) -> None:
     made = []
+
+    def state() -> int:
+        made.append(1)
+        return 1
+
     with Checkpoint(tmp_path, every=3600) as ckpt:
         ckpt.load()
-        saved = [ckpt.step_done(lambda: made.append(1) or len(made)) for _ in ckpt.steps(5)]
+        saved = [ckpt.step_done(state) for _ in ckpt.steps(5)]
 
     assert saved == [True, False, False, False, True]
     assert len(made) == 2

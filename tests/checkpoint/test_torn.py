@@ -146,9 +146,10 @@ def test_a_sweep_that_was_killed_is_finished_by_the_next_attempt(monkeypatch: py
         removed.append(name)
         store.files.pop(name)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(store, "remove", kill)
-        Keeper(store, program="", keep=1, allow_pickle=False).claim(None)
+        with pytest.raises(KeyboardInterrupt):
+            Keeper(store, program="", keep=1, allow_pickle=False).claim(None)
     Keeper(store, program="", keep=1, allow_pickle=False).claim(None)
 
     assert loaded(store) == 3
@@ -161,7 +162,7 @@ def test_a_checkpoint_of_another_program_is_not_loaded() -> None:
     first.claim(None)
     first.save(1, FACTS)
 
-    with pytest.raises(OtherProgram, match="'digits/1'.*'digits/2'"):
+    with pytest.raises(OtherProgram, match=r"'digits/1'.*'digits/2'"):
         keeper(store, "digits/2").load()
 
 

@@ -31,6 +31,7 @@ def decode(reader: Reader, content: Content, *, allow_pickle: bool = False) -> A
 class _Decoder:
     def __init__(self, reader: Reader, content: Content, *, allow_pickle: bool) -> None:
         self._reader, self._content, self._allow_pickle = reader, content, allow_pickle
+        self._arrays: dict[int, Any] = {}
         self._by_mark: dict[str, Callable[[dict[str, Any]], Any]] = {
             "int": lambda found: int(found["v"], 16),
             "float": lambda found: float.fromhex(found["v"]),
@@ -41,6 +42,7 @@ class _Decoder:
             "ndarray": self._array,
             "scalar": self._array,
             "array.array": self._array,
+            "same": lambda found: self._arrays[found["b"]],
             "file": self._file,
             "directory": self._directory,
             "pickle": self._pickled,
@@ -68,7 +70,8 @@ class _Decoder:
 
     def _array(self, found: dict[str, Any]) -> Any:
         index = found["b"]
-        return arrays.rebuild(found, self._reader.size(index), lambda memory: self._reader.into(index, memory))
+        array = arrays.rebuild(found, self._reader.size(index), lambda memory: self._reader.into(index, memory))
+        return self._arrays.setdefault(index, array)
 
     def _file(self, found: dict[str, Any]) -> File:
         self._look_at(found["b"])

@@ -1,7 +1,8 @@
 """From a state to a tree of plain JSON and the bytes beside it, without running anybody's code.
 
 What comes back is what went in: types are exact, so a tuple stays a tuple and the number 1 is not ``True``. A value whose type
-would be lost is refused with its path, before the first byte is written. Pickle is used only where the user asked for it.
+would be lost is refused with its path, before the first byte is written. An array that stands in two places is stored once, and
+is one array again when it is loaded. Pickle is used only where the user asked for it.
 
 In the tree a JSON object with the key ``~`` stands for what JSON cannot say; see :mod:`.decoding` for the other way.
 """
@@ -40,6 +41,7 @@ class _Encoder:
     def __init__(self, *, allow_pickle: bool) -> None:
         self.blobs: list[Blob] = []
         self._path: list[Any] = []
+        self._arrays: dict[int, tuple[int, Any]] = {}  # by identity, which holds as long as they are kept here
         self._allow_pickle = allow_pickle
         self._by_type: dict[type, Callable[[Any], Any]] = {
             type(None): _itself,
@@ -97,9 +99,13 @@ class _Encoder:
         return {"~": "dict", "v": [[self.value(key), value] for key, value in encoded]}
 
     def _other(self, value: Any) -> Any:
+        if id(value) in self._arrays:  # a model may well use one array under two names, and change both at once
+            return {"~": "same", "b": self._arrays[id(value)][0]}
         array = arrays.describe(value, self.refuse)
         if array is not None:
-            return {"~": array.kind, **array.facts, "b": self._blob(array.data)}
+            blob = self._blob(array.data)
+            self._arrays[id(value)] = (blob, value)
+            return {"~": array.kind, **array.facts, "b": blob}
         if self._allow_pickle:
             import pickle
 

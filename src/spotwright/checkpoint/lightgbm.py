@@ -1,0 +1,48 @@
+"""LightGBM with checkpoints: ``train()`` as in lightgbm, that goes on after the trees which were saved.
+
+The state is the model in LightGBM's own text format. LightGBM goes on from the predictions of that model, so the trees after an
+interruption are close to what they would have been, and not the same to the last bit; where parts of the data are drawn at
+random (``bagging_fraction``, ``feature_fraction``), the draws begin anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightgbm
+
+from spotwright.checkpoint.api import Checkpoint
+
+__all__ = ["save_trees", "train"]
+
+
+def save_trees(ckpt: Checkpoint) -> Any:
+    """Ends a step of a checkpoint after each round of boosting: a callback for your own calls of ``lightgbm.train``."""
+
+    def after(env: Any) -> None:
+        ckpt.step_done(lambda: {"booster": env.model.model_to_string(num_iteration=-1)})
+
+    after.order = 100  # type: ignore[attr-defined]  # after the others, as LightGBM sorts them
+    return after
+
+
+def train(
+    ckpt: Checkpoint,
+    params: dict[str, Any],
+    train_set: lightgbm.Dataset,
+    num_boost_round: int,
+    **options: Any,
+) -> lightgbm.Booster:
+    """Boost up to ``num_boost_round`` rounds in all, those before an interruption counted.
+
+    ``options`` are those of ``lightgbm.train``. What its callbacks remember, such as the best round of early stopping, begins
+    anew with each attempt.
+    """
+    state = ckpt.load()
+    ckpt.steps(num_boost_round)  # how many there are; LightGBM counts them
+    booster = lightgbm.Booster(model_str=state["booster"]) if state is not None else None
+    if booster is not None and ckpt.step >= num_boost_round:
+        return booster
+    callbacks = [*(options.pop("callbacks", None) or ()), save_trees(ckpt)]
+    left = num_boost_round - ckpt.step
+    return lightgbm.train(params, train_set, left, init_model=booster, callbacks=callbacks, **options)
