@@ -199,11 +199,27 @@ def test_the_environment_names_no_source() -> None:
     assert from_environment({}) is None
 
 
-def test_the_address_of_an_agent_goes_before_a_file(tmp_path: Path) -> None:
-    environ = {"SPOTWRIGHT_NOTICE_URL": "http://10.0.0.7:8788/notice", "SPOTWRIGHT_NOTICE_FILE": str(tmp_path)}
+def test_an_agent_is_asked_before_a_file(tmp_path: Path) -> None:
+    write_notice(tmp_path, time.time(), time.time() + 30, "why")
+    nothing = {"format": "spotwright-notice/1", "state": "a1", "notice": None}
+    with Server(lambda _: json_answer(nothing)) as server:
+        environ = {"SPOTWRIGHT_NOTICE_URL": f"{server.url}/notice", "SPOTWRIGHT_NOTICE_FILE": str(tmp_path / NOTICE)}
+        source = from_environment(environ)
+        assert source is not None
+        assert source.wait(0) is None
+        assert source.name == "node-agent"
+
+
+def test_where_the_agent_cannot_be_asked_the_file_counts(tmp_path: Path) -> None:
+    environ = {"SPOTWRIGHT_NOTICE_URL": "http://127.0.0.1:1/notice", "SPOTWRIGHT_NOTICE_FILE": str(tmp_path / NOTICE)}
     source = from_environment(environ)
     assert source is not None
-    assert source.name == "node-agent"
+    with pytest.raises(SourceError, match="node-agent"):
+        source.wait(0)
+    write_notice(tmp_path, time.time(), time.time() + 30, "why")
+    notice = source.wait(0)
+    assert notice is not None
+    assert notice.source == "file"
 
 
 @pytest.mark.parametrize("name", ["plain", "with a blank", "ümläut%41", "100%"])

@@ -30,7 +30,7 @@ __all__ = ["PACKET", "serve"]
 PACKET = 1 << 14
 """Bytes of an order at most."""
 
-_SHORTEST = 0.05  # seconds between two questions, whatever the time scale
+_SHORTEST = 0.1  # seconds between two questions, whatever the time scale
 
 
 @dataclass(frozen=True, slots=True)

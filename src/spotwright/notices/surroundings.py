@@ -1,15 +1,15 @@
 """Which source an attempt has: the environment says it, the same in every body.
 
-``SPOTWRIGHT_NOTICE_URL`` goes first: an ``http`` address is a node agent's, a ``file`` address a file's. Without it,
-``SPOTWRIGHT_NOTICE_FILE`` is the file. In pods whose variables cannot be put together (Kubeflow Pipelines) only the node's
-address is given, as ``SPOTWRIGHT_HOST``: the agent is asked at its usual port there.
+``SPOTWRIGHT_NOTICE_URL`` goes first: an ``http`` address is a node agent's, a ``file`` address a file's. Where the agent cannot
+be asked, or none is named, ``SPOTWRIGHT_NOTICE_FILE`` is looked at. In pods whose variables cannot be put together (Kubeflow
+Pipelines) only the node's address is given, as ``SPOTWRIGHT_HOST``: the agent is asked at its usual port there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spotwright.notices.notice import Source, SourceError
+from spotwright.notices.notice import Notice, Source, SourceError
 
 __all__ = ["from_environment"]
 
@@ -22,25 +22,47 @@ def from_environment(environ: Mapping[str, str]) -> Source | None:
     url = environ.get("SPOTWRIGHT_NOTICE_URL", "").strip()
     path = environ.get("SPOTWRIGHT_NOTICE_FILE", "").strip()
     if url.startswith("http://"):
-        from spotwright.notices.node_agent import NodeAgentSource
-
-        return NodeAgentSource(url)
+        return _WithFile(_agent(url), _file(path)) if path else _agent(url)
     if url.startswith("file://"):
-        path = _path_of(url)
-    elif url:
+        return _file(_path_of(url))
+    if url:
         raise SourceError(
             f"SPOTWRIGHT_NOTICE_URL is {url!r}: expected http://HOST:PORT/notice of a node agent, or file:///PATH"
         )
     if path:
-        from spotwright.notices.file import FileSource
-
-        return FileSource(path)
+        return _file(path)
     host = environ.get("SPOTWRIGHT_HOST", "").strip()
-    if not host:
-        return None
+    return _agent(host=host) if host else None
+
+
+def _agent(url: str = "", host: str = "") -> Source:
     from spotwright.notices.node_agent import PORT, NodeAgentSource
 
-    return NodeAgentSource(f"http://{host}:{PORT}/notice")
+    return NodeAgentSource(url or f"http://{host}:{PORT}/notice")
+
+
+def _file(path: str) -> Source:
+    from spotwright.notices.file import FileSource
+
+    return FileSource(path)
+
+
+class _WithFile:
+    """An agent, and the file that says the same for as long as the agent cannot be asked."""
+
+    def __init__(self, agent: Source, file: Source) -> None:
+        self.agent, self.file = agent, file
+        self.name = agent.name
+
+    def wait(self, timeout: float) -> Notice | None:
+        """See :meth:`spotwright.notices.Source.wait`."""
+        try:
+            return self.agent.wait(timeout)
+        except SourceError:
+            notice = self.file.wait(0)
+            if notice is None:
+                raise
+            return notice
 
 
 def _path_of(url: str) -> str:
