@@ -56,7 +56,7 @@ def measure(provider: str, count: int) -> list[float]:
         for number in range(count):
             time.sleep(INTERVALS[provider] / count + 0.02)
             given.append(time.monotonic())
-            metadata.notice(f"p-{number}", time.time() + 60)
+            metadata.notice(f"p-{number}", 60.0)
         if not all(attempt.told.wait(PATIENCE) for attempt in attempts):
             sys.exit(f"{provider}: a notice was not told within {PATIENCE:g}s")
         metadata.close()

@@ -75,7 +75,7 @@ def test_a_notice_comes_through_the_clouds_own_protocol(cloud: Cloud, provider: 
     told = Told()
     watching = watch(cloud.boot(provider), told)
     ends_at = time.time() + 3
-    cloud.metadata.notice("spot-1", ends_at)
+    cloud.metadata.notice("spot-1", 3)
     wait_until("the notice", lambda: told.notices)
     watching.stop()
     notice = told.notices[0]
@@ -87,7 +87,7 @@ def test_a_notice_comes_through_the_clouds_own_protocol(cloud: Cloud, provider: 
 def test_a_node_is_told_of_its_own_end_only(cloud: Cloud) -> None:
     first, second = Told(), Told()
     watches = [watch(cloud.boot("aks", number=1), first), watch(cloud.boot("aks", number=2), second)]
-    cloud.metadata.notice("spot-2", time.time() + 30)
+    cloud.metadata.notice("spot-2", 30)
     wait_until("the notice", lambda: second.notices)
     source = AzureSource(cloud.metadata_url())
     assert source.wait(0) is None
@@ -113,7 +113,7 @@ def test_a_node_that_is_gone_has_no_server_any_more(cloud: Cloud) -> None:
 
 def test_an_approval_at_a_nodes_server_is_told(cloud: Cloud) -> None:
     cloud.boot("aks")
-    cloud.metadata.notice("spot-1", time.time() + 30)
+    cloud.metadata.notice("spot-1", 30)
     source = AzureSource(cloud.metadata_url())
     wait_until("the event", lambda: source.wait(0) is not None)
     assert source.approve()
@@ -147,7 +147,7 @@ def test_other_nodes_have_no_server_and_start_nothing(tmp_path: Path, pool: Pool
     assert not has_metadata(pool)
     cloud = Cloud(tmp_path, 1.0)
     cloud.metadata.boot("spot-1", pool)
-    cloud.metadata.notice("spot-1", time.time())
+    cloud.metadata.notice("spot-1", 30)
     cloud.metadata.gone("spot-1")
     assert cloud.metadata.environment("spot-1") == {}
     assert cloud.metadata._process is None
@@ -165,10 +165,10 @@ def test_servers_that_were_killed_are_replaced_for_the_next_node(cloud: Cloud) -
         return cloud.metadata._process is None
 
     wait_until("their end", replaced)
-    cloud.metadata.notice("spot-1", time.time() + 3)
+    cloud.metadata.notice("spot-1", 3)
     told = Told()
     watching = watch(cloud.boot("gke", number=2), told)
-    cloud.metadata.notice("spot-2", time.time() + 3)
+    cloud.metadata.notice("spot-2", 3)
     wait_until("the notice", lambda: told.notices)
     watching.stop()
 

@@ -61,10 +61,10 @@ class Metadata:
         """What an attempt on the node is told of its agent and its metadata server; nothing where it has none."""
         return self._told.get(node, {})
 
-    def notice(self, node: str, ends_at: float) -> None:
-        """The provider takes a node."""
+    def notice(self, node: str, seconds: float) -> None:
+        """The provider takes a node in so many seconds: a clock that was set does not matter then."""
         if node in self._told:
-            self._send({"what": "notice", "node": node, "ends_at": ends_at})
+            self._send({"what": "notice", "node": node, "seconds": seconds})
 
     def gone(self, node: str) -> None:
         """A node is gone, and its servers with it."""

@@ -15,6 +15,7 @@ import json
 import os
 import socket
 import sys
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +67,7 @@ class _Servers:
         elif order["node"] in self._nodes:
             served = self._nodes[order["node"]]
             if order["what"] == "notice":
-                served.node.notice(order["ends_at"])
+                served.node.notice(time.time() + order["seconds"])
             else:
                 self._gone(order["node"], served)
 
