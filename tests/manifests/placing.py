@@ -42,8 +42,8 @@ version: 1
 pools:
   spot: {capacity: spot, provider: aks, node: {cpu: 16, memory: 64Gi}}
   regular: {capacity: on-demand, provider: aks, node: {cpu: 16, memory: 64Gi}}
-  gpu-spot: {capacity: spot, provider: aks, node: {cpu: 16, memory: 64Gi, nvidia.com/gpu: 8}}
-  gpu: {capacity: on-demand, provider: aks, node: {cpu: 16, memory: 64Gi, nvidia.com/gpu: 8}}
+  gpu-spot: {capacity: spot, provider: aks, node: {cpu: 16, memory: 64Gi, nvidia.com/gpu: 8}, taints: ["sku=gpu:NoSchedule"]}
+  gpu: {capacity: on-demand, provider: aks, node: {cpu: 16, memory: 64Gi, nvidia.com/gpu: 8}, taints: ["sku=gpu:NoSchedule"]}
 """
 
 

@@ -7,16 +7,18 @@ that is meant carries it and none of the others does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spotwright import clouds
 from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
 from spotwright.errors import ConfigError
+from spotwright.model.placing import Expression as Condition
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool, Provider
+from spotwright.scheduling.ladder import IDLE, Ladder, Work
 
-__all__ = ["Attraction", "Expression", "attraction", "capacity_expressions", "names_expression"]
+__all__ = ["Attraction", "Expression", "attraction", "capacity_expressions", "names_expression", "off_idle_gpus"]
 
 Expression = dict[str, Any]
 """A node selector requirement as Kubernetes writes it: key, operator, values."""
@@ -51,6 +53,32 @@ def attraction(policy: Policy, used: Sequence[Pool], pools: Mapping[str, Pool]) 
         both = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
         return Attraction((*named, both))
     return Attraction(tuple(named), tuple(capacity_expressions([p for p in used if p.is_spot], every, spot=True)))
+
+
+def off_idle_gpus(work: Work, ladder: Ladder, wanted: Attraction, pools: Mapping[str, Pool]) -> list[Expression]:
+    """The conditions that keep work without GPUs off the GPU pools which no taint and no other condition keeps it off.
+
+    A pool that no label tells from those in use is left out: nothing can keep the work off it.
+    """
+    idle = [name for name, why in ladder.refusals.items() if why == IDLE]
+    if not idle:
+        return []
+    added = tuple(toleration for rung in ladder.rungs for toleration in rung.tolerations)
+    constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
+    required = [Condition(e["key"], e["operator"], tuple(e.get("values") or ())) for e in wanted.required]
+    open_to_it = [
+        pool
+        for pool in (pools[name] for name in idle)
+        if not constraints.refusal(clouds.labels(pool), clouds.taints(pool))
+        and all(condition.matches(clouds.labels(pool)) for condition in required)
+    ]
+    used = [pools[name] for rung in ladder.rungs for name in rung.pools]
+    together = _positive(open_to_it, used)[:1]
+    found = together or [one for pool in open_to_it for one in _positive([pool], used)[:1]]
+    values: dict[str, list[str]] = {}
+    for expression in found:
+        values.setdefault(expression["key"], []).extend(expression["values"])
+    return [{"key": key, "operator": "NotIn", "values": list(dict.fromkeys(of))} for key, of in values.items()]
 
 
 def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: bool) -> list[Expression]:

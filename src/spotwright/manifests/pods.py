@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from spotwright import clouds
+from spotwright.manifests.affinity import off_idle_gpus
 from spotwright.manifests.blame import blamed
 from spotwright.manifests.context import POLICY_ANNOTATION, QUEUE_LABEL, SPOT_LABEL, Context, Level, RoleReport
 from spotwright.manifests.documents import Path
@@ -82,7 +83,7 @@ def place_pod(ctx: Context, role: Role) -> Placed:
     placed = Placed(policy, ladder, report)
     used = [ctx.config.pools[name] for name in pools]
     ctx.editor.extend((*role.spec, "tolerations"), tolerations_of(ladder))
-    _attract(ctx, role, placed, used)
+    _attract(ctx, role, placed, work)
     if not role.holder:
         _limit_grace(ctx, role, placed, used)
         who = Identity(role.path, role.work or role.path, role.run, role.index)
@@ -120,15 +121,16 @@ def tolerations_of(ladder: Ladder) -> list[dict[str, object]]:
     return items
 
 
-def _attract(ctx: Context, role: Role, placed: Placed, used: Sequence[Pool]) -> None:
+def _attract(ctx: Context, role: Role, placed: Placed, work: Work) -> None:
     """Node affinity by the ladder: required for one kind of capacity, preferred for both, none under Kueue."""
     if is_queued(ctx, None if role.template is None else ctx.editor.get((*role.template, "metadata"))):
         ctx.say(
             Level.NOTE, role.spec, f"{role.name}: Kueue decides by the order of its flavors, so no affinity is added"
         )
         return
-    wanted = ctx.choices.attraction(placed.policy, used)
-    for expression in wanted.required:
+    wanted = ctx.choices.attraction(placed.policy, [ctx.config.pools[name] for name in placed.report.pools])
+    off = [] if role.holder else off_idle_gpus(work, placed.ladder, wanted, ctx.config.pools)
+    for expression in (*wanted.required, *off):
         _require(ctx, role, expression)
     items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in wanted.preferred]
     ctx.editor.extend((*role.spec, *PREFERRED_TERMS), items)

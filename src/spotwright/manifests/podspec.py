@@ -10,6 +10,7 @@ from spotwright.manifests.documents import Path
 from spotwright.model.placing import Constraints, Expression, Preference, Term, Toleration
 from spotwright.model.pools import Resources
 from spotwright.model.quantities import parse_resource
+from spotwright.scheduling.ladder import is_gpu
 
 __all__ = ["REQUIRED_TERMS", "read_constraints", "read_requests"]
 
@@ -20,8 +21,8 @@ PREFERRED_TERMS = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnored
 def read_requests(ctx: Context, spec: Path) -> Resources:
     """What a pod asks for: the sum of its containers, or the largest init container, a limit counting as a request.
 
-    Placeholders (``${...}``, ``{{...}}``) in quantities are passed over: they are not known here. Source: Kubernetes,
-    "Resource Management for Pods and Containers".
+    Placeholders (``${...}``, ``{{...}}``) in quantities are not known here: a GPU counts as one, the rest as none. Source:
+    Kubernetes, "Resource Management for Pods and Containers".
     """
     running: dict[str, int] = {}
     for index, container in enumerate(ctx.editor.get((*spec, "containers")) or ()):
@@ -42,6 +43,8 @@ def _container(ctx: Context, path: Path, container: Any) -> dict[str, int]:
         given = resources.get(kind)
         for name, value in given.items() if isinstance(given, dict) else ():
             if "${" in str(value) or "{{" in str(value):
+                if is_gpu(str(name)):
+                    amounts[str(name)] = 1
                 continue
             try:
                 amounts[str(name)] = parse_resource(str(name), value)

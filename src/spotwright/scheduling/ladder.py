@@ -17,7 +17,10 @@ from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
 
-__all__ = ["Ladder", "Rung", "Work", "build", "node_labels", "too_large"]
+__all__ = ["IDLE", "Ladder", "Rung", "Work", "build", "is_gpu", "node_labels", "too_large"]
+
+IDLE = "its GPUs would stand idle: the task asks for none"
+"""Why work without GPUs does not go to a pool with them, though nothing in the pool refuses it."""
 
 _ZONE = "topology.kubernetes.io/zone"
 
@@ -161,10 +164,11 @@ def _answered(pool: Pool, taint: Taint, work: Work) -> bool:
 
 
 def _asks_for_gpu(requests: Resources) -> bool:
-    return any(amount and _is_gpu(name) for name, amount in requests.items())
+    return any(amount and is_gpu(name) for name, amount in requests.items())
 
 
-def _is_gpu(resource: str) -> bool:
+def is_gpu(resource: str) -> bool:
+    """Whether a resource of this name is a GPU or its like: work that asks for none is kept off nodes that have them."""
     return resource.endswith(("/gpu", "/tpu")) or "gpu" in resource.rpartition("/")[2]
 
 
@@ -179,7 +183,7 @@ def _without_wasted_gpus(
         return fitting
     for pool, _ in fitting:
         if _wastes_gpus(pool, work):
-            refusals[pool.name] = "its GPUs would stand idle: the task asks for none"
+            refusals[pool.name] = IDLE
     return plain
 
 

@@ -12,14 +12,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from spotwright.manifests.affinity import Expression, attraction
+from spotwright.clouds.provider import NVIDIA_GPU
+from spotwright.manifests.affinity import Expression, attraction, off_idle_gpus
 from spotwright.manifests.context import QUEUE_LABEL, Context, Level
 from spotwright.manifests.documents import Path
 from spotwright.manifests.environment import CHECKPOINT_PATH
 from spotwright.manifests.kinds.kfp_tasks import Home, Task, mapping_at
 from spotwright.manifests.pods import Placed, mark, tolerations_of, warn_of_preference
 from spotwright.model.kfp_settings import read_constraints, read_resources
-from spotwright.model.pools import Pool
 from spotwright.scheduling.ladder import Work
 
 __all__ = ["decided_in_the_run", "place_executor", "read_work"]
@@ -60,14 +60,17 @@ def decided_in_the_run(ctx: Context, settings: Path) -> str:
 
 
 def read_work(ctx: Context, home: Home, label: str) -> Work:
-    """What an executor asks for and says about nodes. Quantities that are known only in the run are left out."""
+    """What an executor asks for and says about nodes. Of what is known only in the run, a GPU counts as one, the rest as none."""
     at = (*home.executor(label), "container", "resources")
-    known = {key: value for key, value in mapping_at(ctx, at).items() if "{{" not in json.dumps(value)}
+    given = mapping_at(ctx, at)
+    known = {key: value for key, value in given.items() if "{{" not in json.dumps(value)}
     settings = home.settings(label)
     try:
         requests, _ = read_resources(known)
     except (ValueError, TypeError, AttributeError) as error:
         raise ctx.problem(at, f"cannot be read: {error}") from error
+    if "accelerator" in given and "accelerator" not in known:
+        requests = {**requests, NVIDIA_GPU: 1}
     try:
         constraints = read_constraints(_with_constants(mapping_at(ctx, settings)))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -91,8 +94,9 @@ def place_executor(ctx: Context, home: Home, tasks: Sequence[Task], placed: Plac
     label, policy, editor = tasks[0].label, placed.policy, ctx.editor
     settings = home.settings(label)
     used = [ctx.config.pools[name] for name in placed.report.pools]
+    work = read_work(ctx, home, label)  # as it is without what follows
     editor.extend((*settings, "tolerations"), tolerations_of(placed.ladder))
-    _attract(ctx, home, tasks[0], placed, used)
+    _attract(ctx, home, tasks[0], placed, work)
     mark(ctx, (*settings, "podMetadata"), placed, used)
     known = {str(name) for name in _names(ctx, (*settings, "imagePullSecret"), "secretName", "secretNameParameter")}
     secrets = [_constant("secretName", name) for name in policy.image_pull_secrets if name not in known]
@@ -102,21 +106,24 @@ def place_executor(ctx: Context, home: Home, tasks: Sequence[Task], placed: Plac
     _tell_the_code(ctx, home, tasks, policy.checkpoint)
 
 
-def _attract(ctx: Context, home: Home, task: Task, placed: Placed, used: Sequence[Pool]) -> None:
+def _attract(ctx: Context, home: Home, task: Task, placed: Placed, work: Work) -> None:
     """Join what is required to every alternative that is there; what is preferred gets entries of its own."""
     settings = home.settings(task.label)
     if QUEUE_LABEL in mapping_at(ctx, (*settings, "podMetadata", "labels")):
         text = f"{task.path}: Kueue decides by the order of its flavors, so no affinity is added"
         ctx.say(Level.NOTE, settings, text)
         return
+    used = [ctx.config.pools[name] for name in placed.report.pools]
     wanted = attraction(placed.policy, used, ctx.config.pools)
+    off = off_idle_gpus(work, placed.ladder, wanted, ctx.config.pools)
+    required = [*wanted.required, *off]
     at = (*settings, "nodeAffinity")
     alternatives = list(_alternatives(ctx, at))
-    for path in alternatives if wanted.required else ():
-        ctx.editor.extend((*path, "matchExpressions"), wanted.required)
+    for path in alternatives if required else ():
+        ctx.editor.extend((*path, "matchExpressions"), required)
     entries: list[Expression] = [{"matchExpressions": [wish], "weight": 100} for wish in wanted.preferred]
-    if wanted.required and not alternatives:
-        entries.insert(0, {"matchExpressions": list(wanted.required)})
+    if required and not alternatives:
+        entries.insert(0, {"matchExpressions": required})
     ctx.editor.extend(at, entries)
     if wanted.preferred:
         warn_of_preference(ctx, (*home.pipeline, "pipelineInfo"), "tasks that prefer spot")

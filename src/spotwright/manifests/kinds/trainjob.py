@@ -227,12 +227,15 @@ def _affinity(ctx: Context, known: Generation, job: _Job, own: Copy | None) -> d
     if own is not None:
         return _if_settable(ctx, known, job, "affinity", own)
     required = terms.get(_TERMS[0], {}).get("nodeSelectorTerms", [])
-    expressions = required[0].get("matchExpressions", []) if len(required) == 1 and len(terms) == 1 else []
-    if expressions and all(one["operator"] == "In" and len(one["values"]) == 1 for one in expressions):
-        return {"nodeSelector": {one["key"]: one["values"][0] for one in expressions}}
-    text = f"{job.name}: a TrainJob of trainer {known} cannot set affinity, so nothing draws it to its pools: place the runtime"
-    ctx.say(Level.WARNING, ctx.at("spec"), text)
-    return {}
+    expressions = required[0].get("matchExpressions", []) if len(required) == 1 else []
+    selector = {
+        one["key"]: one["values"][0] for one in expressions if one["operator"] == "In" and len(one["values"]) == 1
+    }
+    if len(selector) < len(expressions) or len(terms) != 1 or not selector:
+        some = "some of what leads" if selector else "what leads"
+        text = f"{job.name}: a TrainJob of trainer {known} cannot set affinity, and not {some} it to its pools: place the runtime"
+        ctx.say(Level.WARNING, ctx.at("spec"), text)
+    return {"nodeSelector": selector} if selector else {}
 
 
 def _if_settable(ctx: Context, known: Generation, job: _Job, name: str, own: Copy | None) -> dict[str, Any]:
