@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from spotwright.manifests.affinity import Attraction, attraction
+from spotwright.manifests.affinity import Attraction, Expression, attraction, off_idle_gpus
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool
 from spotwright.scheduling.ladder import Ladder, Work, build
@@ -23,6 +23,7 @@ class Choices:
         self._pools = pools
         self._ladders: dict[Hashable, Ladder] = {}
         self._attractions: dict[Hashable, Attraction] = {}
+        self._off: dict[int, Sequence[Expression]] = {}
 
     def ladder(self, work: Work, policy: Policy) -> Ladder:
         """The ladder of work that asks for this under such a policy."""
@@ -46,3 +47,10 @@ class Choices:
         if key not in self._attractions:
             self._attractions[key] = attraction(policy, used, self._pools)
         return self._attractions[key]
+
+    def off_idle_gpus(self, work: Work, ladder: Ladder, wanted: Attraction) -> Sequence[Expression]:
+        """What keeps work off GPU pools that it does not need; ``ladder`` is one that was given here for it."""
+        key = id(ladder)  # which is kept here, one for each sort of work
+        if key not in self._off:
+            self._off[key] = off_idle_gpus(work, ladder, wanted, self._pools)
+        return self._off[key]

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any
 
 from spotwright import clouds
-from spotwright.manifests.affinity import off_idle_gpus
 from spotwright.manifests.blame import blamed
 from spotwright.manifests.context import POLICY_ANNOTATION, QUEUE_LABEL, SPOT_LABEL, Context, Level, RoleReport
 from spotwright.manifests.documents import Path
@@ -129,7 +128,7 @@ def _attract(ctx: Context, role: Role, placed: Placed, work: Work) -> None:
         )
         return
     wanted = ctx.choices.attraction(placed.policy, [ctx.config.pools[name] for name in placed.report.pools])
-    off = [] if role.holder else off_idle_gpus(work, placed.ladder, wanted, ctx.config.pools)
+    off = [] if role.holder else ctx.choices.off_idle_gpus(work, placed.ladder, wanted)
     for expression in (*wanted.required, *off):
         _require(ctx, role, expression)
     items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in wanted.preferred]
