@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +96,19 @@ def test_a_node_is_told_of_its_own_end_only(cloud: Cloud) -> None:
     assert first.notices == []
     for one in watches:
         one.stop()
+
+
+def test_many_attempts_on_one_machine_all_have_room(cloud: Cloud) -> None:
+    url = cloud.boot("gke")
+    host, port = url.removeprefix("http://").removesuffix("/notice").split(":")
+    watch(url, Told()).stop()
+    source = from_environment({"SPOTWRIGHT_NOTICE_URL": url})
+    assert source is not None
+    with contextlib.ExitStack() as stack:
+        for _ in range(100):
+            client = stack.enter_context(socket.create_connection((host, int(port)), 5))
+            client.sendall(b"GET /notice?")  # and no more: it holds its place
+        assert source.wait(0) is None
 
 
 def test_an_address_is_good_before_its_server_is_up(cloud: Cloud) -> None:

@@ -20,7 +20,7 @@ from spotwright.notices.telling import Teller
 
 __all__ = ["Address", "bound", "serve"]
 
-_BACKLOG = 64
+_BACKLOG = 128
 
 
 @dataclass(frozen=True, slots=True)

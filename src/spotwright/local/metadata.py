@@ -22,7 +22,7 @@ from spotwright.model.pools import Pool, Provider
 __all__ = ["Metadata", "has_metadata"]
 
 _LOOPBACK = "127.0.0.1"
-_BACKLOG = 16
+_BACKLOG = 128
 _PACKET = 1 << 14
 _PATIENCE = 5.0  # seconds that the process may take to end
 

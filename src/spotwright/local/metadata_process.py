@@ -31,6 +31,7 @@ __all__ = ["PACKET", "serve"]
 PACKET = 1 << 14
 """Bytes of an order at most."""
 
+_MOST = 1 << 14  # connections: two for each attempt and node of a large run
 _SHORTEST = 0.1  # seconds between two questions, whatever the time scale
 
 
@@ -46,7 +47,7 @@ class _Servers:
 
     def __init__(self, engine: socket.socket) -> None:
         self._engine = engine
-        self._loop = Loop()
+        self._loop = Loop(most=_MOST, most_of_one=_MOST)  # all come from this machine
         self._nodes: dict[str, _Served] = {}
         self._groups: dict[str, AzureGroup] = {}
         self._resources: dict[str, str] = {}

@@ -23,9 +23,6 @@ from spotwright.notices.asking import http_text
 
 __all__ = ["Handler", "Later", "Loop", "Request", "Response"]
 
-MOST_CONNECTIONS, MOST_OF_ONE = 256, 64
-"""Connections at once, and from one address. More are closed unanswered: whoever asks tries again."""
-
 _HEAD, _BODY = 1 << 13, 1 << 16  # bytes of a request
 _PATIENCE = 10.0  # seconds for a request to come, and for an answer to go
 
@@ -78,9 +75,14 @@ class _Connection:
 
 
 class Loop:
-    """Listening sockets and their connections. Everything but :meth:`wake` belongs to the thread that runs it."""
+    """Listening sockets and their connections. Everything but :meth:`wake` belongs to the thread that runs it.
 
-    def __init__(self) -> None:
+    ``most`` connections are held at once, and ``most_of_one`` from one address. More are closed unanswered: whoever asks tries
+    again.
+    """
+
+    def __init__(self, *, most: int = 256, most_of_one: int = 64) -> None:
+        self._most, self._most_of_one = most, most_of_one
         self._selector = selectors.DefaultSelector()
         self._connections: set[_Connection] = set()
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -141,7 +143,7 @@ class Loop:
             accepted, address = listener.accept()
             peer = str(address[0])
             of_one = sum(connection.peer == peer for connection in self._connections)
-            if len(self._connections) >= MOST_CONNECTIONS or of_one >= MOST_OF_ONE:
+            if len(self._connections) >= self._most or of_one >= self._most_of_one:
                 accepted.close()
                 return
             accepted.setblocking(False)
