@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -245,7 +246,9 @@ def test_trials_of_an_experiment_share_a_copy_in_its_namespace() -> None:
 
 
 def test_nothing_is_added_to_a_file_of_json_or_with_a_directive() -> None:
-    for text, name in ((yaml.safe_dump(yaml.safe_load(JOB)), "job.json"), (f"%YAML 1.2\n---\n{JOB}", FILE)):
+    data = yaml.safe_load(JOB)
+    texts = [(yaml.safe_dump(data), "job.json"), (json.dumps(data, indent=2), FILE), (f"%YAML 1.2\n---\n{JOB}", FILE)]
+    for text, name in texts:
         result = place_text(text, name, settings(), References(parse(RUNTIME, "beside.yaml")))
         assert any("copy as a TrainingRuntime" in str(finding) for finding in result.findings)
         assert "TrainingRuntime\n" not in result.text.replace("ClusterTrainingRuntime", "")

@@ -27,6 +27,7 @@ from spotwright.manifests.shapes import METADATA, check
 __all__ = ["Placement", "References", "place_text", "unplace_text"]
 
 _MARKER_LINE = re.compile(r"\A---\r?\n")
+_JSON = re.compile(r'\s*\{\s*"')
 _BOM = "\ufeff"
 _MARKS = (ANNOTATION, "spotwright:", '"spotwright"')  # one of them stands in every document with a record
 
@@ -62,7 +63,7 @@ def place_text(
     given = references or References()
     known = References([*documents, *given.documents], given.inputs | {file})
     options = options or Options()
-    may_add = options.may_add and not file.endswith(".json") and not directives(body)
+    may_add = options.may_add and not _is_json(file, body) and not directives(body)
     work = _Work(config, Choices(config.pools), known, options, outside, Additions(), may_add)
 
     parts = []
@@ -71,6 +72,11 @@ def place_text(
         parts.append(in_front(changed, work.additions.take()))
     result.text = bom + "".join(parts)
     return result
+
+
+def _is_json(file: str, body: str) -> bool:
+    """Whether a file is read as JSON by others, who would not understand a second document."""
+    return file.endswith(".json") or _JSON.match(body) is not None
 
 
 @dataclass(frozen=True, slots=True)
