@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-__all__ = ["write_grown", "write_wheel"]
+__all__ = ["write_grown", "write_loop", "write_wheel"]
 
 
 def write_grown(pattern: Path, target: Path, count: int, *, chain: bool) -> None:
@@ -36,6 +36,16 @@ def write_grown(pattern: Path, target: Path, count: int, *, chain: bool) -> None
             source = {"taskOutputParameter": {"producerTask": before, "outputParameterKey": "Output"}}
             own |= {"dependentTasks": [before], "inputs": {"parameters": {"number": source}}}
         tasks[f"noop{suffix}"] = task | own
+    target.write_text(json.dumps(document))
+
+
+def write_loop(pattern: Path, target: Path, count: int) -> None:
+    """Write the compiled pipeline of ``pattern``, whose loop goes over constants, with ``count`` iterations."""
+    import yaml
+
+    document: dict[str, Any] = yaml.load(pattern.read_text(), Loader=yaml.CSafeLoader)
+    (loop,) = document["root"]["dag"]["tasks"].values()
+    loop["parameterIterator"]["items"]["raw"] = json.dumps(list(range(count)))
     target.write_text(json.dumps(document))
 
 

@@ -25,7 +25,7 @@ folder, ended = start(prepared)
 done = time.perf_counter()
 if ended.status.value != "succeeded":
     sys.exit(f"the run {ended.status.value}: {ended.why}")
-ends = sorted(task.last.ended_at for task in ended.tasks.values())
+ends = sorted(task.last.ended_at for task in ended.tasks.values() if task.attempts)
 peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 timed = {
     "prepare": started - begun,

@@ -65,6 +65,13 @@ def sleeping() -> None:
 
 
 @dsl.pipeline
+def looping() -> None:
+    """A loop over two numbers, which the benchmark makes longer."""
+    with dsl.ParallelFor([0, 1], name="loop") as number:
+        noop(number=number)
+
+
+@dsl.pipeline
 def waiting(seconds: float) -> None:
     """Four tasks at once that sleep as long as is wanted."""
     for _ in range(4):

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import lines_checkpoint
 import lines_engine
 import lines_manifests
 import lines_notices
@@ -36,6 +37,7 @@ _LINES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "engine": lines_engine.decisions,
     "fold": lines_engine.fold,
     "memory": lines_engine.memory,
+    "checkpoint": lines_checkpoint.checkpoint,
     "notice": lines_notices.notice,
 }
 _UNDER_WAY: Mapping[str, Callable[[Bench], Iterator[Row]]] = {

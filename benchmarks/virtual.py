@@ -11,7 +11,7 @@ import heapq
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +67,20 @@ class World:
         """What the supply says."""
         return self._supply.has_room(pool, self._clock.now)
 
+    def arrange(self, _state: RunState, decisions: Sequence[Event]) -> list[Event]:
+        """Submit what was placed; what has ended leaves its room."""
+        for event in decisions:
+            if event.kind == "placed":
+                pools = tuple(event.data["pools"])
+                request = self._requests.setdefault(pools, Request(pools))
+                self._supply.submit((event.task, event.attempt), request)
+            elif event.kind == "decided":
+                self._supply.release((event.task, event.attempt), self._clock.now)
+        return [self._fact(happening) for happening in self._supply.advance(self._clock.now)]
+
     def perform(self, _state: RunState, event: Event) -> None:
-        """Submit what was placed; plan the life of what has a node."""
-        if event.kind == "placed":
-            pools = tuple(event.data["pools"])
-            request = self._requests.setdefault(pools, Request(pools))
-            self._supply.submit((event.task, event.attempt), request)
-        elif event.kind == "bound":
+        """Plan the life of what has a node."""
+        if event.kind == "bound":
             for share, fact in self._life((event.task, event.attempt)):
                 self._count += 1
                 heapq.heappush(self._due, (self._clock.now + share * _SECONDS, self._count, fact))
@@ -107,8 +114,6 @@ class World:
         while self._due and self._due[0][0] <= self._clock.now:
             fact = heapq.heappop(self._due)[2]
             fact.at = self._clock.now
-            if fact.kind == "ended":
-                self._supply.release((fact.task, fact.attempt), self._clock.now)
             yield fact
 
     def _fact(self, happening: Happening) -> Event:

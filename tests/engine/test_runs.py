@@ -319,8 +319,9 @@ def test_what_was_asked_to_end_waits_for_no_timeout_any_more() -> None:
     tasks = {"t0": {"spot": "never"}, "t1": {"spot": "require"}}
     config = a_config(a_pool(max_nodes=0), ON_DEMAND, policy={"pending_timeout": "60s"}, tasks=tasks)
     run = Run(a_plan(a_fan(2), config), scripted({"t0": [Does(30, FAILED)]}))
-    halt = run.world._halt
-    run.world._halt = lambda key: run.world._at(run.world.now + 100, lambda: halt(key))  # type: ignore[method-assign]
+    give_up = run.world._give_up
+    run.world._give_up = lambda key: run.world._at(run.world.now + 100, lambda: give_up(key))  # type: ignore[method-assign]
+    run.world._halt = lambda key: None  # type: ignore[method-assign]
     run.start()
     assert (run.causes("t1"), run.world.now - START) == (["cancelled"], 132)
 
@@ -343,7 +344,7 @@ def test_what_an_end_leads_to_is_in_the_same_append_as_the_end() -> None:
     batches: list[list[str]] = []
     run = Run(a_plan(a_chain(2)), observers=[lambda _state, events: batches.append([event.kind for event in events])])
     run.start()
-    assert ["ended", "decided", "placed"] in batches
+    assert ["ended", "decided", "placed", "bound"] in batches
     assert ["ended", "decided", "finished"] in batches
 
 

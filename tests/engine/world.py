@@ -79,6 +79,7 @@ class World:
         self._requests: dict[str, Request] = {}
         self._inputs: dict[Key, dict[str, Any]] = {}
         self._noticed: set[Key] = set()
+        self._withdrawn: set[Key] = set()
         self._progress: dict[Key, float] = {}
 
     # -- the engine's side
@@ -102,19 +103,28 @@ class World:
         self.answers.append(answer)
         return answer
 
+    def arrange(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
+        for event in decisions:
+            key = (event.task, event.attempt)
+            if event.kind == "placed":
+                self.submit(state, state.tasks[event.task])
+            elif event.kind == "moved":
+                if self.supply.withdraw(key):
+                    self.submit(state, state.tasks[event.task])
+            elif event.kind == "decided":
+                self.supply.release(key, self.now)
+                self.supply.withdraw(key)
+            elif event.kind == "halt":
+                self._give_up(key)
+        self._happen(self.supply.advance(self.now))
+        facts, self._facts = self._facts, []
+        return facts
+
     def perform(self, state: RunState, event: Event) -> None:
         self.performed.append(event)
         key = (event.task, event.attempt)
-        if event.kind == "placed":
-            self.submit(state, state.tasks[event.task])
-        elif event.kind == "moved":
-            if self.supply.withdraw(key):
-                self.submit(state, state.tasks[event.task])
-        elif event.kind == "bound":
+        if event.kind == "bound":
             self._start(state, key)
-        elif event.kind == "decided":
-            self.supply.release(key, self.now)
-            self.supply.withdraw(key)
         elif event.kind == "halt":
             self._halt(key)
 
@@ -198,9 +208,14 @@ class World:
         self.records[key] = data
         self._facts.append(Event("ended", self.now, *key, data=data))
 
-    def _halt(self, key: Key) -> None:
+    def _give_up(self, key: Key) -> None:
         if self.supply.withdraw(key):
+            self._withdrawn.add(key)
             self._facts.append(Event("ended", self.now, *key, data={"signals": {"cancelled": True}}))
+
+    def _halt(self, key: Key) -> None:
+        if key in self._withdrawn:
+            self._withdrawn.discard(key)
         else:
             self._at(self.now + 1.0, lambda: self._end(key, Signals(signal=15, cancelled=True)))
 

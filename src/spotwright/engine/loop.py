@@ -39,6 +39,9 @@ class World(Protocol):
     def observe(self) -> Snapshot:
         """What decisions may know of the world now."""
 
+    def arrange(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
+        """Take note of decisions that are not committed yet, with no effect outside; the facts that follow from them at once."""
+
     def perform(self, state: RunState, event: Event) -> None:
         """Do what a committed event asks for; events that ask for nothing are ignored."""
 
@@ -85,12 +88,16 @@ def _until_ended(
 def _turn(
     state: RunState, journal: Journal, world: World, clock: Clock, batch: list[Event], observers: Sequence[Observer]
 ) -> None:
-    for event in batch:
-        fold(state, event)
-    while decisions := decide(state, world.observe(), clock()):
-        for event in decisions:
+    facts: Sequence[Event] = batch
+    while True:
+        for event in facts:
             fold(state, event)
-        batch += decisions
+        decided = _decide(state, world, clock)
+        batch += decided
+        facts = world.arrange(state, decided) if decided else ()
+        if not facts:
+            break
+        batch += facts
     if not batch:
         return
     journal.append(batch)
@@ -98,6 +105,15 @@ def _turn(
         observe(state, batch)
     for event in batch:
         world.perform(state, event)
+
+
+def _decide(state: RunState, world: World, clock: Clock) -> list[Event]:
+    decided: list[Event] = []
+    while decisions := decide(state, world.observe(), clock()):
+        for event in decisions:
+            fold(state, event)
+        decided += decisions
+    return decided
 
 
 def _commit(state: RunState, journal: Journal, events: list[Event], observers: Sequence[Observer]) -> None:

@@ -9,8 +9,8 @@ waits in one selector, so an idle run uses no CPU.
 from __future__ import annotations
 
 import selectors
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from spotwright.engine.decide import Snapshot, effective
@@ -32,11 +32,11 @@ from spotwright.local.attempts import (
 from spotwright.local.metadata import Metadata
 from spotwright.local.orders import Ended, Started, StartFailed
 from spotwright.local.processes import Processes
+from spotwright.local.queue import Queue
 from spotwright.local.taking import Taker
 from spotwright.local.watch import Watch
 from spotwright.model.pools import Pool
 from spotwright.pipelines.executor import fingerprint
-from spotwright.supply.binding import Request
 from spotwright.supply.nodes import Bound, Drained, Happening, Key, NodeBooting, NodeGone, NodeReady, Noticed, Supply
 
 __all__ = ["Machine", "Results", "World"]
@@ -89,7 +89,7 @@ class World:
         self._pools, self._results, self._wakes = pools, results, wakes
         self._taker, self._metadata = taker, machine.metadata
         self._facts: list[Event] = []
-        self._requests: dict[str, Request] = {}
+        self._queue = Queue(supply)
         self._seen: dict[Key, Seen] = {}
         self._tasks: dict[str, TaskState] = {}
         self._progress: dict[Key, float] = {}
@@ -124,6 +124,13 @@ class World:
     def has_room(self, pool: str) -> bool:
         """Whether a node of the pool could be had now."""
         return self._supply.has_room(pool, self._clock())
+
+    def arrange(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
+        """Put attempts into the queue and take them out; room that is free goes to those that wait."""
+        self._facts += self._queue.arrange(state, decisions, self._clock())
+        self._advance()
+        facts, self._facts = self._facts, []
+        return facts
 
     def perform(self, state: RunState, event: Event) -> None:
         """Do what a committed event asks for."""
@@ -161,7 +168,7 @@ class World:
         for path in state.under_way:
             task = state.tasks[path]
             if task.last.bound_at is None:
-                self._submit(state, task)
+                self._queue.submit(state, task)
 
     def hurry(self) -> None:
         """Wait for no grace period any more: the user asked a second time."""
@@ -169,23 +176,6 @@ class World:
             self._kills[key] = 0.0
 
     # -- deeds
-
-    def _place(self, state: RunState, event: Event) -> None:
-        self._submit(state, state.tasks[event.task])
-
-    def _move(self, state: RunState, event: Event) -> None:
-        if self._supply.withdraw((event.task, event.attempt)):
-            self._submit(state, state.tasks[event.task])
-
-    def _submit(self, state: RunState, task: TaskState) -> None:
-        planned = effective(state, task)
-        rung = planned.ladder.rungs[task.last.rung]
-        constraints = replace(
-            planned.work.constraints, tolerations=planned.work.constraints.tolerations + rung.tolerations
-        )
-        request = Request(rung.pools, planned.work.requests, constraints, planned.policy.grace_period)
-        same = repr((request.pools, sorted(request.requests.items()), constraints, request.grace))
-        self._supply.submit((task.path, task.last.number), self._requests.setdefault(same, request))
 
     def _start(self, state: RunState, event: Event) -> None:
         task, key = state.tasks[event.task], (event.task, event.attempt)
@@ -205,16 +195,9 @@ class World:
         self._watch.add(event.task, event.attempt, order.directory)
         self._processes.order(order if self._taker is None else self._taker.starting(key, order))
 
-    def _withdraw(self, _state: RunState, event: Event) -> None:
-        """A decision about an attempt that never had a node (unschedulable) takes it out of the queue."""
-        self._supply.withdraw((event.task, event.attempt))
-
     def _conclude(self, state: RunState, event: Event) -> None:
-        """The end is decided: only now is its room free, so that nothing starts on it where that end stops the run."""
         hide_secrets(self._places.attempt(event.task, event.attempt), self._places.secrets)
-        self._supply.release((event.task, event.attempt), self._clock())
         if event.data["then"] != "succeed":
-            self._withdraw(state, event)
             return
         known = self._fingerprints.pop(event.task, None)
         if known is not None and self._results is not None:
@@ -229,8 +212,7 @@ class World:
 
     def _halt(self, state: RunState, event: Event) -> None:
         key = (event.task, event.attempt)
-        if self._supply.withdraw(key):
-            self._facts.append(Event("ended", self._clock(), *key, data={"signals": {"cancelled": True}}))
+        if self._queue.was_withdrawn(key):
             return
         seen = self._seen.setdefault(key, Seen())
         seen.cancelled, seen.only_stopped = True, not state.cancelling
@@ -239,8 +221,6 @@ class World:
         self._processes.terminate(attempt_key(*key))
 
     _DEEDS: Mapping[str, Callable[[World, RunState, Event], None]] = {
-        "placed": _place,
-        "moved": _move,
         "bound": _start,
         "decided": _conclude,
         "halt": _halt,
@@ -265,12 +245,15 @@ class World:
         if self._metadata is not None:
             for node in self._metadata.approved():
                 self._supply.approve(node)
-        self._happen(self._supply.advance(self._clock()))
-        if self._taker is not None:
-            self._taker.taken()
+        self._advance()
         for key, at in list(self._kills.items()):
             if at <= now:
                 self._kill(key)
+
+    def _advance(self) -> None:
+        self._happen(self._supply.advance(self._clock()))
+        if self._taker is not None:
+            self._taker.taken()
 
     def _be_taken(self, taker: Taker) -> None:
         """Somebody beside the pools takes nodes, or asks something of the run."""
