@@ -1,7 +1,7 @@
 """What must be a list, and what a mapping: a manifest that is neither is refused at its line, before anybody reads it.
 
 A shape is a mapping of the fields that are read to their shapes, a list of one shape, or :data:`TEXT`. Fields that a shape does
-not name may be anything, and nothing has to be there.
+not name may be anything, and nothing has to be there. :data:`OPEN` in a mapping allows a placeholder in its stead.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ __all__ = ["CONTAINER", "METADATA", "POD", "TEMPLATE", "TEXT", "check", "check_v
 TEXT = "text"
 """A scalar: a text, a number, a truth value."""
 
+OPEN = "{{...}}"
+"""Says of a mapping that a placeholder of Argo or Katib may stand for the whole of it."""
+
 METADATA: Mapping[str, Any] = {"labels": {}, "annotations": {}}
 
 _TERM = {
@@ -27,7 +30,7 @@ CONTAINER = {
     "name": TEXT,
     "env": [{"name": TEXT}],
     "volumeMounts": [{"mountPath": TEXT}],
-    "resources": {"limits": {}, "requests": {}},
+    "resources": {OPEN: TEXT, "limits": {OPEN: TEXT}, "requests": {OPEN: TEXT}},
 }
 """The fields of a container that are read or added to."""
 
@@ -62,6 +65,8 @@ def check_value(place: Context | Document, path: Path, value: Any, shape: Any) -
     """The same for a value that was read already; ``place`` is where it stands, and names the line."""
     if isinstance(shape, dict):
         if not isinstance(value, dict):
+            if OPEN in shape and isinstance(value, str) and ("{{" in value or "${" in value):
+                return
             raise place.problem(path, f"expected a mapping, found {value!r}")
         for name, inner in shape.items():
             if value.get(name) is not None:
