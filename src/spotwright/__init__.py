@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from spotwright.manifests.objects import place, unplace
     from spotwright.manifests.sdk_options import TrainJobOption
     from spotwright.pipelines.policies import defaults, never, prefer, require
+    from spotwright.rehearsal.api import RehearsalReport, rehearse
     from spotwright.runs.api import Run, open_run, run
 
 __all__ = [
+    "RehearsalReport",
     "Run",
     "SpotwrightError",
     "TrainJobOption",
@@ -24,6 +26,7 @@ __all__ = [
     "open_run",
     "place",
     "prefer",
+    "rehearse",
     "require",
     "run",
     "unplace",
@@ -32,6 +35,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "RehearsalReport": "spotwright.rehearsal.api",
     "Run": "spotwright.runs.api",
     "SpotwrightError": "spotwright.errors",
     "TrainJobOption": "spotwright.manifests.sdk_options",
@@ -40,6 +44,7 @@ _HOMES = {
     "open_run": "spotwright.runs.api",
     "place": "spotwright.manifests.objects",
     "prefer": "spotwright.pipelines.policies",
+    "rehearse": "spotwright.rehearsal.api",
     "require": "spotwright.pipelines.policies",
     "run": "spotwright.runs.api",
     "unplace": "spotwright.manifests.objects",

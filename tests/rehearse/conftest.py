@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.e2e.building import Param, document, step
 
-from spotwright.rehearse.opening import Options, perform
-from spotwright.rehearse.rehearsal import Rehearsal
+from spotwright.rehearsal.opening import Options, perform
+from spotwright.rehearsal.playing import Rehearsal
 
 _IMPORTS = "import json, os, signal, sys, time\nfrom pathlib import Path\nfrom typing import Any\nfrom kfp import dsl\n"
 

@@ -8,7 +8,7 @@ import pytest
 from tests.rehearse.conftest import Rehearse
 from tests.rehearse.zoo import ZOO, Animal
 
-from spotwright.rehearse.report import as_text
+from spotwright.rehearsal.report import as_text
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from kfp import dsl
 
-from spotwright.rehearse.verdict import Verdict
+from spotwright.rehearsal.verdict import Verdict
 
 __all__ = ["ZOO", "Animal"]
 

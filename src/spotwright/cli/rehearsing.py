@@ -89,9 +89,9 @@ def rehearse(
     notice and without. Exit code 0: its outputs are the same every time; 1: they are not, or it never finishes.
     """
     with importing():
-        from spotwright.rehearse.opening import Options, perform
-        from spotwright.rehearse.report import as_json as json_of
-        from spotwright.rehearse.report import as_junit, as_text, failures, point_text
+        from spotwright.rehearsal.opening import Options, perform
+        from spotwright.rehearsal.report import as_json as json_of
+        from spotwright.rehearsal.report import as_junit, as_text, failures, point_text
     options = Options(
         pipeline=pipeline_file, command=ctx.meta.get("command", ()), pipeline_name=pipeline_name, task=task,
         arguments=arguments_of(texts), config=config, outputs=outputs, keep=keep, stdout=stdout, seed=seed,

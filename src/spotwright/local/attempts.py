@@ -35,6 +35,7 @@ __all__ = [
     "end_data",
     "hide_secrets",
     "keep_reason",
+    "last_line",
     "start_order",
     "steady_clock",
     "write_notice",
@@ -216,7 +217,7 @@ def end_data(
             data["parameters"] = places.secrets.redact(dict(outputs.parameters))
             data["artifacts"] = places.secrets.redact(dict(outputs.artifacts))
         elif record.exit_code is not None:
-            data["last_line"] = places.secrets.redact(_last_line(folder / LOG))
+            data["last_line"] = places.secrets.redact(last_line(folder / LOG))
     progress = read_progress(folder / PROGRESS)
     if progress is not None:
         data["progress"] = progress
@@ -260,7 +261,7 @@ def _without(secrets: Secrets, text: str) -> str:
     return text if hidden == written else json.dumps(hidden)
 
 
-def _last_line(log: Path) -> str:
+def last_line(log: Path) -> str:
     """The last line that an attempt wrote: of a Python program that failed, the exception."""
     try:
         with log.open("rb") as file:

@@ -13,10 +13,10 @@ from spotwright.errors import InputError
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.source import load
 from spotwright.records.folders import StateFolder
-from spotwright.rehearse.comparing import load_comparison
-from spotwright.rehearse.grounds import TASK, Command, Ground, Task, compiled_command
-from spotwright.rehearse.kept import Kept
-from spotwright.rehearse.rehearsal import Conditions, Rehearsal, Say, rehearse
+from spotwright.rehearsal.comparing import load_comparison
+from spotwright.rehearsal.grounds import TASK, Command, Ground, Task, compiled_command
+from spotwright.rehearsal.kept import Kept
+from spotwright.rehearsal.playing import Conditions, Rehearsal, Say, rehearse
 from spotwright.runs.early import new_name
 from spotwright.runs.engine import Prepared, prepare
 from spotwright.runs.options import DEFAULT_STATE, RunOptions
@@ -26,7 +26,7 @@ __all__ = ["Options", "perform"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What may be said about a rehearsal; either ``pipeline`` or ``command``. Durations in seconds.
+    """What may be said about a rehearsal; one of ``pipeline``, ``compiled`` and ``command``. Durations in seconds.
 
     ``arguments`` are texts as typed, as for ``spotwright run``. ``outputs``, ``stdout`` and paths of ``keep`` relative to
     ``folder`` are for commands.
@@ -34,6 +34,7 @@ class Options:
 
     pipeline: Path | None = None
     command: tuple[str, ...] = ()
+    compiled: Compiled | None = None
     folder: Path = field(default_factory=Path.cwd)
     pipeline_name: str | None = None
     task: str | None = None
@@ -77,7 +78,7 @@ def perform(options: Options, say: Say) -> Rehearsal:
 
 
 def _refuse_contradictions(options: Options) -> None:
-    if bool(options.command) == (options.pipeline is not None):
+    if bool(options.command) == (options.pipeline is not None or options.compiled is not None):
         raise InputError("expected either a pipeline, or a command after --: spotwright rehearse -- python train.py")
     if options.command:
         wrong = [name for name, said in (("--task", options.task), ("--arg", options.arguments)) if said]
@@ -98,6 +99,8 @@ def _refuse_contradictions(options: Options) -> None:
 
 
 def _compiled(options: Options) -> Compiled:
+    if options.compiled is not None:
+        return options.compiled
     if options.pipeline is not None:
         return load(options.pipeline, pipeline=options.pipeline_name)
     return compiled_command(options.command, options.outputs)
@@ -105,7 +108,7 @@ def _compiled(options: Options) -> Compiled:
 
 def _ground(options: Options, compiled: Compiled, folder: Path, kept: Kept) -> tuple[Prepared, Ground]:
     """The step with its arguments as they are in the rehearsal, and what it stands on."""
-    if options.pipeline is None:
+    if options.command:
         compiled = compiled_command(kept.rewritten(options.command), options.outputs)
         config = options.config or _beside(options.folder)
         prepared = prepare(compiled, RunOptions(state=folder, config=config))

@@ -14,9 +14,9 @@ from enum import StrEnum
 from itertools import pairwise
 
 from spotwright.model.attempts import Cause
-from spotwright.rehearse.points import SAVES
-from spotwright.rehearse.tracer import Op
-from spotwright.rehearse.trials import Attempt, Trial
+from spotwright.rehearsal.points import SAVES
+from spotwright.rehearsal.tracer import Op
+from spotwright.rehearsal.trials import Attempt, Trial
 
 __all__ = ["By", "Loss", "Measure", "best", "loss_of"]
 

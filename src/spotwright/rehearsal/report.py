@@ -7,10 +7,10 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from spotwright.model.attempts import Cause
-from spotwright.rehearse.points import At, Blow
-from spotwright.rehearse.rehearsal import Rehearsal
-from spotwright.rehearse.trials import Trial
-from spotwright.rehearse.verdict import Outcome, Rehearsed, Verdict
+from spotwright.rehearsal.playing import Rehearsal
+from spotwright.rehearsal.points import At, Blow
+from spotwright.rehearsal.trials import Trial
+from spotwright.rehearsal.verdict import Outcome, Rehearsed, Verdict
 
 __all__ = ["as_json", "as_junit", "as_text", "failures", "passes", "point_text"]
 
@@ -138,7 +138,20 @@ def _seconds(value: float) -> str:
 
 
 def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
-    """Everything as plain data; durations in seconds, shares from 0 to 1."""
+    """``name``, ``seed``, ``safe``, ``state`` (the state folder with the runs of all points) and ``steps``. Times are seconds.
+
+    A step: ``task``; ``verdict``; ``fails_undisturbed``, why there is nothing to rehearse; ``undisturbed_seconds`` of both
+    executions; ``saves`` and the ``longest_save``; the ``notice`` that points with notice had; ``not_compared``, what differs
+    without any interruption; ``interruptions``, how many there were; ``cost_per_interruption``, the mean time beyond the
+    undisturbed one; ``done_again``, the share of the interrupted work that was done again (0: none, 1: it started over),
+    ``measured_by`` the step's own progress, its saves, or time; and ``points``.
+
+    A point: ``name``, ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``several``); ``interrupted``, false
+    where the step was done before; ``problem``, what the interruption broke, with all ``differences``; ``run``, its run in the
+    state folder; ``lost_seconds``; ``interruptions``, each with its ``attempt``, the ``age`` at which it came, whether with
+    ``notice``, whether the node went ``in_save`` after the notice, and ``where``; ``attempts``, each with ``number``,
+    ``cause``, ``why`` and ``seconds``.
+    """
     return {
         "name": rehearsal.name,
         "seed": rehearsal.conditions.seed,

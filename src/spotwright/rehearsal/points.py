@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from spotwright.local.syscalls import Call
-from spotwright.rehearse.tracer import Op
+from spotwright.rehearsal.tracer import Op
 
 __all__ = ["OUTPUTS", "SAVES", "At", "Blow", "Kind", "Learnt", "Point", "Save", "Share", "draw", "learn"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from spotwright.errors import InputError
 from spotwright.local.orders import StartOrder
-from spotwright.rehearse.points import SAVES
+from spotwright.rehearsal.points import SAVES
 
 __all__ = ["Kept", "copy_anything", "remove_anything"]
 

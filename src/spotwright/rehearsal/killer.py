@@ -18,8 +18,8 @@ from spotwright.engine.loop import Clock
 from spotwright.local.orders import StartOrder
 from spotwright.local.syscalls import Call
 from spotwright.local.taking import Take
-from spotwright.rehearse.points import SAVES, At, Blow, Share
-from spotwright.rehearse.tracer import Op, Tracer
+from spotwright.rehearsal.points import SAVES, At, Blow, Share
+from spotwright.rehearsal.tracer import Op, Tracer
 from spotwright.supply.nodes import Key
 
 __all__ = ["Killer", "Landed", "Pace", "needs_look"]

@@ -18,14 +18,16 @@ from typing import Any, Protocol
 from spotwright.errors import InputError
 from spotwright.local.orders import LOG, OUT, WORK, StartOrder
 from spotwright.pipelines.compiled import Compiled
-from spotwright.rehearse.kept import Kept, remove_anything
-from spotwright.rehearse.points import OUTPUTS, SAVES
-from spotwright.rehearse.trials import Trial
+from spotwright.rehearsal.kept import Kept, remove_anything
+from spotwright.rehearsal.points import OUTPUTS, SAVES
+from spotwright.rehearsal.trials import Trial
 
 __all__ = ["TASK", "Command", "Ground", "Task", "compiled_command"]
 
 TASK = "command"
 """The name of the only task of a command's pipeline."""
+
+_COPIED = "copied.json"  # in an attempt's folder: what its working folder held at the beginning
 
 _LARGEST, _MOST = 2 << 30, 100_000  # bytes and files of a working folder that is copied for every attempt
 _LINKED = frozenset({".git", ".hg", ".venv", "venv", "node_modules"})  # nothing that a command writes to: links will do
@@ -127,6 +129,7 @@ class Command:
                     place.parent.mkdir(parents=True, exist_ok=True)
                     (before / name).rename(place)
             watched[place] = SAVES
+        Path(order.directory, _COPIED).write_text(json.dumps(_seen(work)))
         return watched
 
     def collect(self, run: Path) -> None:
@@ -137,13 +140,25 @@ class Command:
         """The files and folders that count, by their names."""
         folder = trial.of(task).folder
         work = folder / WORK
-        left = sorted(each.name for each in work.iterdir() if each.name not in _LINKED | _LEFT_OUT)
-        names = self.named or tuple(left)
+        copied = json.loads((folder / _COPIED).read_text())
+        changed = sorted(name for name, seen in _seen(work).items() if copied.get(name) != seen)
+        names = self.named or tuple(name for name in changed if not name.startswith(self.kept))
         found: dict[str, Any] = {name: work / name for name in (*names, *self.kept)}
         found |= self.outside.outputs(trial.run.path)
         if self.stdout:
             found["standard output"] = folder / LOG
         return found
+
+
+def _seen(folder: Path) -> dict[str, str]:
+    """The files below a folder with what tells whether somebody wrote to them."""
+    found = {}
+    for here, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _LEFT_OUT]
+        for path in (Path(here, name) for name in names):
+            stat = path.lstat()
+            found[str(path.relative_to(folder))] = f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
+    return found
 
 
 def compiled_command(command: Sequence[str], named: Sequence[str]) -> Compiled:

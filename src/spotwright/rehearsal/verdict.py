@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from spotwright.rehearse.comparing import Difference
-from spotwright.rehearse.losses import By, Loss, best
-from spotwright.rehearse.points import Learnt, Point
-from spotwright.rehearse.trials import Trial
+from spotwright.rehearsal.comparing import Difference
+from spotwright.rehearsal.losses import By, Loss, best
+from spotwright.rehearsal.points import Learnt, Point
+from spotwright.rehearsal.trials import Trial
 
 __all__ = ["Outcome", "Rehearsed", "Verdict", "verdict"]
 

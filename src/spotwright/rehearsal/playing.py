@@ -14,13 +14,13 @@ from pathlib import Path
 
 from spotwright.engine.state import RunStatus
 from spotwright.errors import InputError
-from spotwright.rehearse.comparing import Comparison, Difference, differences, without_noise
-from spotwright.rehearse.grounds import Ground
-from spotwright.rehearse.killer import Pace
-from spotwright.rehearse.losses import Measure, loss_of
-from spotwright.rehearse.points import Kind, Learnt, Point, draw, learn
-from spotwright.rehearse.trials import Stage, Trial
-from spotwright.rehearse.verdict import Outcome, Rehearsed
+from spotwright.rehearsal.comparing import Comparison, Difference, differences, without_noise
+from spotwright.rehearsal.grounds import Ground
+from spotwright.rehearsal.killer import Pace
+from spotwright.rehearsal.losses import Measure, loss_of
+from spotwright.rehearsal.points import Kind, Learnt, Point, draw, learn
+from spotwright.rehearsal.trials import Stage, Trial
+from spotwright.rehearsal.verdict import Outcome, Rehearsed
 from spotwright.runs.engine import Prepared
 
 __all__ = ["Conditions", "Rehearsal", "Say", "rehearse"]

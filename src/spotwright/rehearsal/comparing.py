@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from spotwright.errors import InputError
 
@@ -226,19 +227,19 @@ def _arrays(a: Path, b: Path, tolerance: float, where: str, whole: tuple[str, st
     try:
         import numpy as np
 
-        left, right = (np.load(path, allow_pickle=False) for path in (a, b))
-        pairs = _pairs(left, right)
-        if pairs is None:
-            yield whole
-            return
-        for name, old, new in pairs:
-            place = f"{where}.{name}" if name else where
-            if old.shape != new.shape or old.dtype != new.dtype:
-                yield place, f"is {new.dtype}{list(new.shape)} instead of {old.dtype}{list(old.shape)}"
-            elif not np.array_equal(old, new) and not _close(np, old, new, tolerance):
-                yield place, f"{int((old != new).sum())} of {old.size} numbers differ"
-    except (ImportError, ValueError, OSError, KeyError):  # not installed, objects inside, or no archive of arrays
+        with a.open("rb") as left, b.open("rb") as right:
+            pairs = _pairs(*(np.load(file, allow_pickle=False) for file in (left, right)))
+    except (ImportError, ValueError, OSError, KeyError, BadZipFile):  # not installed, objects in it, or no such archive
+        pairs = None
+    if pairs is None:
         yield whole
+        return
+    for name, old, new in pairs:
+        place = f"{where}.{name}" if name else where
+        if old.shape != new.shape or old.dtype != new.dtype:
+            yield place, f"is {new.dtype}{list(new.shape)} instead of {old.dtype}{list(old.shape)}"
+        elif not np.array_equal(old, new) and not _close(np, old, new, tolerance):
+            yield place, f"{int((old != new).sum())} of {old.size} numbers differ"
 
 
 def _pairs(left: Any, right: Any) -> list[tuple[str, Any, Any]] | None:

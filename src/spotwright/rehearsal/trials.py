@@ -2,7 +2,7 @@
 
 Every trial is a run of its own, with journal, attempts and logs, so that ``spotwright show`` and ``logs`` tell what happened
 in it. Every other task has its result from the undisturbed run: those results are facts that hold from the trial's start.
-Simulated nodes boot in no time, and nobody takes them but the :class:`~spotwright.rehearse.killer.Killer`.
+Simulated nodes boot in no time, and nobody takes them but the :class:`~spotwright.rehearsal.killer.Killer`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from spotwright.engine.loop import Clock, Observer
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, RunStatus, TaskState
 from spotwright.errors import InputError
-from spotwright.local.orders import StartOrder
+from spotwright.local.attempts import last_line
+from spotwright.local.orders import LOG, StartOrder
 from spotwright.model.pools import Simulate
 from spotwright.records.folders import RunFolder, StateFolder
-from spotwright.rehearse.killer import Killer, Landed, Pace, needs_look
-from spotwright.rehearse.points import Blow
-from spotwright.rehearse.tracer import Op
+from spotwright.rehearsal.killer import Killer, Landed, Pace, needs_look
+from spotwright.rehearsal.points import Blow
+from spotwright.rehearsal.tracer import Op
 from spotwright.runs.early import EarlyServer
 from spotwright.runs.engine import Prepared, start
 
@@ -203,7 +204,7 @@ def _attempts(folder: RunFolder, task: TaskState) -> Iterator[Attempt]:
             why=attempt.cause_why,
             first=attempt.first_progress,
             progress=attempt.progress,
-            last_line=str(ended.get("last_line", "")),
+            last_line=str(ended.get("last_line", "")) or last_line(folder.attempt(task.path, attempt.number) / LOG),
             folder=folder.attempt(task.path, attempt.number),
         )
 

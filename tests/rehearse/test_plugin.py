@@ -1,0 +1,80 @@
+"""``@pytest.mark.spot_safe`` makes a test of a rehearsal."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+
+pytest_plugins = "pytester"
+pytestmark = pytest.mark.slow
+
+PLUGIN = "spotwright.rehearsal.plugin"
+INSTALLED = any(point.value == PLUGIN for point in entry_points(group="pytest11"))
+SAFE = "import pathlib, time; time.sleep(0.1); pathlib.Path('out').write_text('1')"
+COUNTS = "import time; open('kept', 'a').write('x'); time.sleep(0.1)"
+
+
+def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
+    pytester.makepyfile(f"import sys\nimport pytest\nSAFE = {SAFE!r}\nCOUNTS = {COUNTS!r}\n{tests}")
+    return pytester.runpytest_subprocess("-q", "--strict-markers", *(() if INSTALLED else ("-p", PLUGIN)))
+
+
+def test_it_passes_and_fails_with_the_verdict_and_shows_the_report(pytester: pytest.Pytester) -> None:
+    done = run(
+        pytester,
+        """
+@pytest.mark.spot_safe([sys.executable, "-c", SAFE], interruptions=1)
+def test_safe(rehearsal):
+    assert rehearsal.steps[0]["cost_per_interruption"] > 0
+
+@pytest.mark.spot_safe([sys.executable, "-c", SAFE], interruptions=1, must_resume=True)
+def test_must_resume():
+    raise ValueError("its body is not run")
+
+@pytest.mark.spot_safe([sys.executable, "-c", COUNTS], keep=["kept"], interruptions=1)
+def test_unsafe():
+    pass
+""",
+    )
+
+    done.assert_outcomes(passed=1, failed=2)
+    done.stdout.fnmatch_lines(["*command: safe but starts over", "*command: not safe", "*kept: 'xx' instead of 'x'*"])
+    assert "its body is not run" not in done.stdout.str()
+
+
+def test_nothing_of_it_stays_beside_the_tests(pytester: pytest.Pytester) -> None:
+    run(
+        pytester,
+        """
+@pytest.mark.spot_safe([sys.executable, "-c", SAFE], interruptions=1)
+def test_safe():
+    pass
+""",
+    )
+
+    assert not (pytester.path / ".spotwright").exists()
+    assert not (pytester.path / "out").exists()
+
+
+def test_a_mark_without_a_subject_is_a_failure_that_says_so(pytester: pytest.Pytester) -> None:
+    done = run(pytester, "@pytest.mark.spot_safe\ndef test_nothing():\n    pass\n")
+
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*expected one subject, a pipeline or a command as a list*"])
+
+
+def test_the_fixture_without_the_mark_says_what_is_missing(pytester: pytest.Pytester) -> None:
+    done = run(pytester, "def test_nothing(rehearsal):\n    pass\n")
+
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(["*needs @pytest.mark.spot_safe*"])
+
+
+def test_loading_it_imports_nothing_of_the_engine(pytester: pytest.Pytester) -> None:
+    code = f"import sys, {PLUGIN}; print([name for name in sys.modules if name.startswith(('spotwright.', 'kfp', 'yaml'))])"
+
+    done = pytester.run(sys.executable, "-c", code)
+
+    assert done.outlines == ["['spotwright.rehearsal', 'spotwright.rehearsal.plugin']"]

@@ -1,0 +1,95 @@
+"""The tracer sees what a process does to its files, and stops it exactly there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spotwright.local.syscalls import Call
+from spotwright.rehearsal.tracer import Op, Tracer
+
+HELD = "import importlib, sys\nfrom spotwright.local import syscalls\nsyscalls.hold()\n"
+
+
+class Watched:
+    """A held Python program below this process, with a tracer on a folder."""
+
+    def __init__(self, folder: Path, code: str, wanted: Callable[[Op], bool] = lambda _: False) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", HELD + code], cwd=folder)
+        self.tracer = Tracer(os.getpid(), {folder: "here"}, wanted)
+        self.tracer.start()
+
+    def done(self) -> list[tuple[str, str]]:
+        """The operations on the folder until its end."""
+        assert self.process.wait(20) == 0
+        self.tracer.join(10)
+        assert not self.tracer.failed
+        return [(op.call.value, op.path) for op in self.tracer.ops if op.place == "here"]
+
+
+def test_every_change_of_a_file_is_seen_in_order(tmp_path: Path) -> None:
+    code = "import os\nos.mkdir('d')\nopen('d/a', 'w').write('x')\nos.rename('d/a', 'b')\nos.unlink('b')"
+
+    assert Watched(tmp_path, code).done() == [
+        ("make", "d"), ("open", "d/a"), ("write", "d/a"), ("rename", "b"), ("remove", "b"),
+    ]  # fmt: skip
+
+
+def test_reading_is_not_seen(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+
+    assert Watched(tmp_path, "open('a').read(); import os; os.listdir('.')").done() == []
+
+
+def test_threads_and_children_are_seen_too(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, threading\n"
+        "thread = threading.Thread(target=lambda: open('by-thread', 'w').close())\nthread.start()\nthread.join()\n"
+        "subprocess.run(['sh', '-c', 'echo x > by-child'])"
+    )
+
+    seen = Watched(tmp_path, code).done()
+
+    assert ("open", "by-thread") in seen
+    assert ("open", "by-child") in seen
+
+
+def test_a_call_that_fails_is_not_seen(tmp_path: Path) -> None:
+    assert Watched(tmp_path, "import os\ntry:\n    os.unlink('none')\nexcept OSError:\n    pass").done() == []
+
+
+@pytest.mark.parametrize(("call", "size"), [(Call.OPEN, 0), (Call.WRITE, 3)])
+def test_it_stands_still_right_after_the_operation(tmp_path: Path, call: Call, size: int) -> None:
+    reached = threading.Event()
+
+    def wanted(op: Op) -> bool:
+        if op.call is call and op.place:
+            reached.set()
+            return True
+        return False
+
+    code = "file = open('a', 'w', buffering=1)\nfile.write('xy\\n')\nfile.close()\nopen('b', 'w').close()"
+    watched = Watched(tmp_path, code, wanted)
+    assert reached.wait(20)
+
+    assert [(path.name, path.stat().st_size) for path in sorted(tmp_path.iterdir())] == [("a", size)]
+
+    watched.process.kill()
+    watched.tracer.let_go(resume=False)
+    watched.process.wait(20)
+    watched.tracer.join(10)
+
+
+def test_without_a_tracer_it_runs_as_it_is(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", HELD + "open('a', 'w').write('x')"], cwd=tmp_path)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    os.kill(process.pid, 18)
+
+    assert process.wait(20) == 0
+    assert (tmp_path / "a").read_text() == "x"
