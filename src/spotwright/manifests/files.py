@@ -61,7 +61,7 @@ def place_text(
     parsed = [(piece, list(units(parse(piece, file, above)))) for above, piece in pieces(body)]
     documents = [unit for _, found_units in parsed for unit in found_units]
     given = references or References()
-    known = References([*documents, *given.documents], given.inputs | {file})
+    known = References(documents, given.inputs | {file}, given)
     options = options or Options()
     may_add = options.may_add and not _is_json(file, body) and not directives(body)
     work = _Work(config, Choices(config.pools), known, options, outside, Additions(), may_add)

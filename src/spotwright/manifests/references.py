@@ -13,10 +13,14 @@ __all__ = ["References"]
 
 @dataclass(slots=True)
 class References:
-    """The documents that can be referred to, the first of a name first. ``inputs``: files that the same command places."""
+    """The documents that can be referred to, the first of a name first. ``inputs``: files that the same command places.
+
+    ``beyond`` are further ones, which many files have in common and which are looked through once for all of them.
+    """
 
     documents: list[Document] = field(default_factory=list)
     inputs: frozenset[str] = frozenset()
+    beyond: References | None = None
     _kinds: dict[str, list[Document]] | None = None
 
     def find(self, kind: str, name: str, namespace: str | None = None) -> Document | None:
@@ -36,7 +40,8 @@ class References:
             for document in self.documents:
                 for found in _objects(document):
                     self._kinds.setdefault(str(found.get(("kind",), "")), []).append(found)
-        return self._kinds.get(kind, [])
+        own = self._kinds.get(kind, [])
+        return own if self.beyond is None else [*own, *self.beyond.find_all(kind)]
 
     def is_input(self, document: Document) -> bool:
         """Whether an object that was found is placed itself, by the same command."""
