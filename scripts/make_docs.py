@@ -22,6 +22,7 @@ from spotwright import clouds
 from spotwright.cli import cli
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import format_duration
+from spotwright.rehearsal.report import as_json
 from spotwright.views import facts, report
 
 __all__ = ["PAGES", "behind", "main", "markdown"]
@@ -62,6 +63,7 @@ added in later versions, and none is taken away within a major version.
 | `run`, `resume`, `show`, `cancel` | [a run](#a-run) |
 | `runs` | a list of [summaries](#a-summary), oldest first |
 | `report` | [an account](#an-account) |
+| `rehearse` | [a rehearsal](#a-rehearsal) |
 | `logs` | a list of [logs](#a-log) in the order of the attempts; with `--follow` one object a line, as text comes |
 """
 
@@ -157,8 +159,9 @@ def json_page() -> str:
     """The documents behind --json, from the docstrings of what makes them."""
     run = markdown(facts.__doc__).partition("\n\n")[2]
     summary, account = markdown(facts.summary.__doc__), markdown(report.report_json.__doc__)
+    rehearsal = f"## A rehearsal\n\n{markdown(as_json.__doc__)}\n"
     return "\n".join(
-        [_JSON, f"## A run\n\n{run}\n", f"## A summary\n\n{summary}\n", f"## An account\n\n{account}\n", _LOG]
+        [_JSON, f"## A run\n\n{run}\n", f"## A summary\n\n{summary}\n", f"## An account\n\n{account}\n", _LOG, rehearsal]
     )
 
 
