@@ -151,3 +151,16 @@ def test_no_file_a_folder_or_a_pipe_is_no_progress(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     assert [read_progress(tmp_path / name) for name in ("missing", "folder", "pipe")] == [None] * 3
+
+
+def test_an_attempt_is_watched_on_after_many_others_have_ended(watching: Watching) -> None:
+    for number in range(2, 300):
+        folder = watching.folder / str(number)
+        folder.mkdir()
+        watching.watch.add("other", number, folder)
+        watching.watch.remove("other", number)
+    watching.seen()
+    watching.file.write_text("0.5")
+    assert watching.seen() == [0.5]
+    watching.file.write_text("0.75")
+    assert watching.seen() == [0.75]

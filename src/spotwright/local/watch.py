@@ -32,6 +32,8 @@ _MODIFY, _CLOSE_WRITE, _MOVED_TO, _CREATE, _OVERFLOW, _IGNORED, _ONLYDIR = (
 )
 _HEADER = struct.Struct("iIII")  # watch, mask, cookie, length of the name that follows
 _LONGEST = 64  # bytes of a number that are read
+_MOST_STALE = 250
+"""Watches of ended attempts that are left where they are: taking one out makes the kernel wait a millisecond."""
 
 Attempt = tuple[str, int]
 
@@ -47,6 +49,7 @@ class Watch:
         self._directories: dict[Attempt, Path] = {}
         self._changed: dict[Attempt, None] = {}
         self._last: dict[Attempt, float] = {}
+        self._stale = 0  # watches of attempts that have ended
 
     def add(self, task: str, attempt: int, directory: str | Path) -> bool:
         """Watch an attempt's progress file, which need not exist yet.
@@ -72,9 +75,27 @@ class Watch:
         """Stop watching an attempt; nothing when it was not watched."""
         key = (task, attempt)
         for watch in self._watches.pop(key, {}).values():
-            self._unfollow(watch)
+            self._stale += self._watched.pop(watch, None) is not None
         for known in (self._directories, self._changed, self._last):
             known.pop(key, None)
+        if self._stale > _MOST_STALE:
+            self._renew()
+
+    def _renew(self) -> None:
+        """Watch what is left with a new descriptor: closing the old one costs as much as taking one watch out of it."""
+        if self._descriptor is None:
+            return
+        self._selector.unregister(self._descriptor)
+        os.close(self._descriptor)
+        self._descriptor, self._stale = kernel.inotify_init(), 0
+        self._selector.register(self._descriptor, selectors.EVENT_READ, self._drain)
+        self._watched.clear()
+        for key, folder in self._directories.items():
+            self._watches[key] = {}
+            with contextlib.suppress(OSError):  # it has gone, and no progress can come from there
+                self._follow(key, folder, _MOVED_TO | _CREATE | _ONLYDIR)
+                self._follow_file(key)
+            self._changed[key] = None  # whatever the old one still held
 
     def changes(self) -> list[tuple[str, int, float]]:
         """Task, attempt and value for every progress that is new since the last call."""
