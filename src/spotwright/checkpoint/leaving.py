@@ -35,6 +35,10 @@ _GRACE = 30.0
 _AGAIN = 0.5  # seconds until the program is told again, where it has caught the exit and goes on
 
 
+_TOLD_BY = frozenset({"SPOTWRIGHT_NOTICE_FILE", "SPOTWRIGHT_NOTICE_URL", "SPOTWRIGHT_HOST"})
+"""One of these is set where notices can be heard of; without them the sources need not be imported."""
+
+
 class Leaving:
     """The end of this process, as far as it is known. ``may_go_on(left)`` is asked whether the step in hand is waited for."""
 
@@ -55,7 +59,7 @@ class Leaving:
 
     def begin(self) -> None:
         """Listen from now on. SIGTERM can be listened to in the main thread only, and is left alone where it is ignored."""
-        if "SPOTWRIGHT_NOTICE_FILE" in os.environ or "SPOTWRIGHT_NOTICE_URL" in os.environ:
+        if not _TOLD_BY.isdisjoint(os.environ):
             self._watch_for_notices()
         before = signal.getsignal(signal.SIGTERM)
         if threading.current_thread() is threading.main_thread() and before is not signal.SIG_IGN:
