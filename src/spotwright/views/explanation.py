@@ -23,7 +23,7 @@ def explanation_json(placements: Mapping[str, Placement], config: Config) -> dic
             name: {
                 "roles": [_role_facts(role, config) for role in placement.roles],
                 "findings": [
-                    {"level": f.level.value, "line": f.line, "path": list(f.path), "text": f.text}
+                    {"level": f.level.value, "file": f.file, "line": f.line, "path": list(f.path), "text": f.text}
                     for f in placement.findings
                 ],
             }
