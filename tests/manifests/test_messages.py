@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
+from tests.manifests.compiled import one_task
 from tests.manifests.placing import FILE, place, refusal
 
 from spotwright import config
@@ -102,3 +103,12 @@ def test_the_short_notice_of_the_built_in_pools_shortens_no_grace_period_of_a_cl
     placed = yaml.safe_load(place_text(a_job(), FILE, config.built_in()).text)
 
     assert placed["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 25
+
+
+def test_a_selector_of_a_compiled_task_against_the_policy_is_named_where_it_stands() -> None:
+    labels = {"labels": {"kubernetes.azure.com/scalesetpriority": "regular"}}
+    text = one_task({"nodeSelector": labels})
+    message = refusal(text, REQUIRE)
+
+    assert message.startswith(f"work.yaml:{text[: text.index('nodeSelector')].count(chr(10)) + 1}: ")
+    assert "spot: require (spotwright.yaml:8)" in message

@@ -12,6 +12,7 @@ from dataclasses import fields
 from typing import Any
 
 from spotwright.manifests.context import Context, Level, RoleReport
+from spotwright.manifests.documents import Path
 from spotwright.manifests.kinds import Place
 from spotwright.manifests.kinds.kfp_backend import admin_notes, after_interruption
 from spotwright.manifests.kinds.kfp_pods import decided_in_the_run, place_executor, read_work
@@ -101,7 +102,7 @@ def _place_uses(ctx: Context, home: Home, uses: Sequence[tuple[Task, Policy]], r
     work = read_work(ctx, home, tasks[0].label)
     ladder = ctx.choices.ladder(work, policy)
     if not ladder.rungs:
-        raise ctx.problem(tasks[0].at, fits_nowhere(tasks[0].path, policy, ladder))
+        raise ctx.problem(_blamed(ctx, home, tasks[0], ladder), fits_nowhere(tasks[0].path, policy, ladder))
     if ladder.note:
         ctx.say(Level.WARNING, tasks[0].at, f"{tasks[0].path}: {ladder.note}")
     tries: dict[Any, int] = {}
@@ -115,6 +116,19 @@ def _place_uses(ctx: Context, home: Home, uses: Sequence[tuple[Task, Policy]], r
     placed = _placed(policy, ladder, reports[0])
     place_executor(ctx, home, tasks, placed)
     return placed.on_spot
+
+
+def _blamed(ctx: Context, home: Home, task: Task, ladder: Ladder) -> Path:
+    """What the pipeline says against the policy; the task itself where it is not one thing."""
+    reasons, settings = " ".join(ladder.refusals.values()), home.settings(task.label)
+    for said, path in (
+        ("node selector asks for", (*settings, "nodeSelector")),
+        ("required node affinity", (*settings, "nodeAffinity")),
+        ("it asks for", (*home.executor(task.label), "container", "resources")),
+    ):
+        if said in reasons and ctx.editor.get(path) is not None:
+            return path
+    return task.at
 
 
 def _placed(policy: Policy, ladder: Ladder, report: RoleReport) -> Placed:
