@@ -79,6 +79,13 @@ class Bench:
             inputs.write_grown(self.compiled / "chain.yaml", path, count, chain=chain)
         return path
 
+    def loop(self, count: int) -> Path:
+        """A compiled pipeline of one loop over ``count`` constants."""
+        path = self.folder / f"loop-{count}.json"
+        if not path.exists():
+            inputs.write_loop(self.compiled / "looping.yaml", path, count)
+        return path
+
     def new_folder(self, name: str) -> Path:
         """A folder that nothing has used."""
         self._count += 1

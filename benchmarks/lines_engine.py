@@ -27,6 +27,7 @@ def memory(bench: Bench) -> Iterator[Row]:
         "a .py file of 5 tasks": HERE / "small.py",
         "200 static tasks": bench.grown(200),
         f"{many:,} static tasks, written as the SDK would": bench.grown(many),
+        f"a loop of {many:,} iterations": bench.loop(many),
     }
     for what, file in pipelines.items():
         yield Row("memory", f"{what}: the engine's peak", [_peak(bench, file)], "MB", Judged.VALUE, _MEMORY)
@@ -68,6 +69,15 @@ def decisions(bench: Bench) -> Iterator[Row]:
             "engine", f"{what}: engine time a task at {many.stem.rpartition('-')[2]}", large, "ms", Judged.RATIO, 1.3,
             "at 200", small,
         )  # fmt: skip
+
+    few, many = bench.loop(200), bench.loop(10_000)
+    small, large = [], []
+    for _ in range(bench.times(3)):
+        small += _engine_time(bench, few, "5")
+        large += _engine_time(bench, many, "1")
+    yield Row(
+        "engine", "a loop, room for 20: engine time an iteration at 10000", large, "ms", Judged.RATIO, 1.3, "at 200", small,
+    )  # fmt: skip
 
 
 def _engine_time(bench: Bench, file: Path, count: str) -> list[float]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from bench import HERE, Bench
 from results import Judged, Row
 
-__all__ = ["chain", "fork", "independent", "packages", "sleep"]
+__all__ = ["chain", "fork", "independent", "loop", "packages", "sleep"]
 
 _A_TENTH = 0.1
 
@@ -105,3 +105,17 @@ def fork(bench: Bench) -> Iterator[Row]:
     )
     yield Row("fork", "no-op tasks, room for 20: sustained rate", rate, "/s", beside="bare fork", theirs=bare_rate)
     yield Row("fork", "no-op tasks, room for 20: the engine's processor time a task", spent, "ms")
+
+
+def loop(bench: Bench) -> Iterator[Row]:
+    """A loop of 1,000 no-op iterations, room for 20, beside bare forks of the same server in the same run."""
+    file, ours, bare, peaks = bench.loop(1000), [], [], []
+    for _ in range(bench.times(3)):
+        forks = bench.run([sys.executable, HERE / "forks.py", "500", "RESULT"], env={"_KFP_RUNTIME": "true"})
+        bare.append(forks.result["rate"])
+        done = bench.ours(file).result
+        ours.append(done["tasks"] / done["run"])
+        peaks.append(done["peak"])
+    what = "a loop of 1,000 no-op iterations, room for 20"
+    yield Row("loop", f"{what}: rate", ours, "/s", Judged.RATIO, 0.35, "bare fork", bare, at_least=True)
+    yield Row("loop", f"{what}: the engine's peak", peaks, "MB", Judged.VALUE, 120)

@@ -31,6 +31,7 @@ _LINES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "independent": lines_tasks.independent,
     "sleep": lines_tasks.sleep,
     "fork": lines_tasks.fork,
+    "loop": lines_tasks.loop,
     "packages": lines_tasks.packages,
     "resume": lines_start.resume,
     "idle": lines_engine.idle,
