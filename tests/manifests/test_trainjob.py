@@ -366,3 +366,11 @@ def test_what_is_written_is_known_to_the_schema_of_its_release(trainer: str, pol
     assert list(strange(schema, outcome.value)) == []
     runtime = load(CRDS / f"trainer-v{trainer}.0" / "clustertrainingruntime.json.gz", "v1alpha1")
     assert list(strange(runtime, place(TOLERANT, policy, trainer=trainer, beside="").value)) == []
+
+
+def test_a_selector_of_the_job_against_the_policy_is_named_where_it_stands() -> None:
+    patch = a_patch("{nodeSelector: {kubernetes.azure.com/scalesetpriority: nope}}")
+    message = refusal(a_trainjob(f"  runtimePatches:\n{patch}"))
+
+    assert message.startswith("work.yaml:8: ")
+    assert "nodeSelector.kubernetes.azure.com/scalesetpriority: node fits no pool" in message

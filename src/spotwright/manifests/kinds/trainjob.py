@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotwright.manifests.context import Context, Level
-from spotwright.manifests.documents import Document
+from spotwright.manifests.documents import Document, Path
 from spotwright.manifests.edits import clone
 from spotwright.manifests.jobspec import refuse_in_job
 from spotwright.manifests.kinds import Place
@@ -138,13 +138,21 @@ def _placed(ctx: Context, known: Generation, runtime: Document, given: Mapping[s
         _give_resources(ctx, before)
     after = clone(before)
     after.setdefault("spec", {})
-    template = ctx.at("spec", known.field, name, "template")
+    template = _where(mine) or ctx.at("spec", known.field, name, "template")
     stays = _LAUNCHER if name == "launcher" else ""
     role = Role(name, f"{ctx.name}/{name.lower()}", (*template, "spec"), template, stays, work=ctx.name, run=_RUN)
     placed = place_merged(ctx, role, after)
     placed.report.frozen = _FROZEN
     ours = [patch for patch in mine if patch.manager != KUEUE]
     return _Job(name, is_trainer, ours, before, after, placed)
+
+
+def _where(mine: Sequence[Patch]) -> Path | None:
+    """Where the TrainJob itself says to which nodes the pods go, for messages about it; ``None`` where it does not."""
+    for patch in reversed(mine):
+        if patch.spec[-1] == "spec" and {"affinity", "nodeSelector"} & (patch.template.get("spec") or {}).keys():
+            return patch.spec[:-1]
+    return None
 
 
 def _ancestor(job: Mapping[str, Any]) -> str:
