@@ -6,13 +6,13 @@ from tests.manifests.placing import REQUIRE, found, place, refusal
 from tests.manifests.workflows import a_workflow
 
 SELECTED = """\
-  - name: main
+name: main
     nodeSelector:
       kubernetes.io/arch: "{{inputs.parameters.arch}}"
     container: {image: i}
 """
 TERM = """\
-  - name: main
+name: main
     affinity:
       nodeAffinity:
         requiredDuringSchedulingIgnoredDuringExecution:
@@ -22,7 +22,7 @@ TERM = """\
     container: {image: i}
 """
 RESOURCES = """\
-  - name: main
+name: main
     podSpecPatch: '{"containers":[{"name":"main", "resources":{"limits": {{inputs.parameters.resources}} }}]}'
     container: {image: i}
 """
@@ -31,7 +31,7 @@ RESOURCES = """\
 def test_a_node_selector_with_a_placeholder_is_taken_to_fit() -> None:
     placed = place(a_workflow(SELECTED), REQUIRE)
     assert found(placed.value, "spec.templates.0.tolerations.0.value") == "spot"
-    assert placed.says("work.yaml:8", "arch={{inputs.parameters.arch}}", "known only when this runs")
+    assert placed.says("work.yaml:9", "arch={{inputs.parameters.arch}}", "known only when this runs")
 
 
 def test_another_label_of_that_selector_still_counts() -> None:
