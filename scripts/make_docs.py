@@ -7,6 +7,7 @@ which are called from here.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 import click
 
 import spotwright
-from spotwright import clouds
+from spotwright import checkpoint, clouds
 from spotwright.cli import cli
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import format_duration
@@ -70,6 +71,16 @@ added in later versions, and none is taken away within a major version.
 _LOG = """## A log
 
 `task`, `attempt`, `path` of the log file, `ended`, and `text`, what the attempt wrote so far (with `--follow`: what is new).
+"""
+
+_CHECKPOINT = f"""# Checkpoint library
+
+{_MADE}
+```python
+from spotwright.checkpoint import Checkpoint
+```
+
+For how to use it see [Save checkpoints](../how-to/checkpoint.md), for how it works [Checkpoints](../explanation/checkpoints.md).
 """
 
 _PROVIDERS = f"""# Providers
@@ -171,6 +182,34 @@ def providers_page() -> str:
     return _PROVIDERS + "".join(dict.fromkeys(rows))
 
 
+_HELPERS = ("sklearn", "xgboost", "lightgbm", "keras", "torch")
+
+
+def checkpoint_page() -> str:
+    """The public names of the checkpoint library, and its helpers, which are read and not imported."""
+    first = [checkpoint.Checkpoint, checkpoint.File, checkpoint.Directory]
+    errors = [getattr(checkpoint, name) for name in checkpoint.__all__]
+    parts = [_CHECKPOINT]
+    for value in [*first, *(error for error in errors if error not in first)]:
+        text = _public(value.__name__, value)
+        if value in first:
+            heading, _, rest = text.partition("\n\n")
+            signature = _signature(value.__name__, value.__init__).replace(" -> None", "")
+            text = f"{heading}\n\n{signature}\n\n{rest}"
+        parts.append(text)
+    return "\n".join([*parts, *map(_helper, _HELPERS)])
+
+
+def _helper(name: str) -> str:
+    tree = ast.parse((ROOT / "src" / "spotwright" / "checkpoint" / f"{name}.py").read_text(encoding="utf-8"))
+    parts = [f"## spotwright.checkpoint.{name}\n\n{markdown(ast.get_docstring(tree))}\n"]
+    for each in tree.body:
+        if isinstance(each, (ast.FunctionDef, ast.ClassDef)) and not each.name.startswith("_"):
+            taken = f"{each.name}({ast.unparse(each.args)})" if isinstance(each, ast.FunctionDef) else each.name
+            parts.append(f"### {name}.{each.name}\n\n```python\n{taken}\n```\n\n{markdown(ast.get_docstring(each))}\n")
+    return "\n".join(parts)
+
+
 _KINDS = ((Capacity.SPOT, 0), (Capacity.ON_DEMAND, 0), (Capacity.SPOT, 1))
 
 
@@ -219,6 +258,7 @@ PAGES: Mapping[Path, Callable[[], str]] = {
     REFERENCE / "cli.md": cli_page,
     REFERENCE / "python.md": python_page,
     REFERENCE / "json.md": json_page,
+    REFERENCE / "checkpoint.md": checkpoint_page,
     REFERENCE / "providers.md": providers_page,
     **dict(_made_elsewhere()),
 }

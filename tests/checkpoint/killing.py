@@ -1,4 +1,4 @@
-"""Kills a process that saves, at random moments, again and again, and says how every load went: ``killing.py FOLDER KILLS SEED``.
+"""Kills a process that saves, at random moments, again and again, and says how every load went: ``killing.py FOLDER KILLS SEED [RESULT]``.
 
 Each child goes on where the last one was killed: it loads, then saves states whose parts depend on their number, and tells each
 number through a pipe once its save has returned. A load is right when the state is whole, was begun at all, and is not older
@@ -60,8 +60,10 @@ def main(folder: str, kills: int, seed: int) -> dict[str, int]:
     newest = 0
     for _ in range(kills):
         newest = max(newest, kill_once(folder, chance))
-        found["inside"] += len(list(Path(folder).glob("state-*"))) > sum(map(_is_save, Path(folder).glob("entry-*")))
-        loaded = Checkpoint(folder, writer=False).load(default={"number": 0})
+        reader = Checkpoint(folder, writer=False)
+        loaded = reader.load(default={"number": 0})
+        states = sum(name.startswith("state-") for name in reader._keeper.store.names())
+        found["inside"] += states > sum(1 for _ in reader._keeper.log.saves())
         number = loaded["number"]
         found["wrong"] += bool(number) and loaded != state_of(number)
         found["older"] += number < newest
@@ -70,9 +72,6 @@ def main(folder: str, kills: int, seed: int) -> dict[str, int]:
     return found
 
 
-def _is_save(entry: Path) -> bool:
-    return b'"kind": "save"' in entry.read_bytes()
-
-
 if __name__ == "__main__":
-    json.dump(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])), sys.stdout)
+    report = json.dumps(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    Path(sys.argv[4] if len(sys.argv) > 4 else "/dev/stdout").write_text(report)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT, blocks, same, walk
 
 pytestmark = pytest.mark.slow
 
@@ -40,3 +40,28 @@ def test_the_script_that_runs_its_own_pipeline_prints_its_output(tmp_path: Path)
     (tmp_path / "script.py").write_text(blocks(HOW_TO / "use-from-python.md")[0].text)
 
     assert said(tmp_path, "script.py").splitlines()[-1] == "succeeded {'Output': 16}"
+
+
+def test_the_commands_of_the_page_about_checkpoints_print_what_it_shows(tmp_path: Path) -> None:
+    for step, printed in walk(HOW_TO / "checkpoint.md", tmp_path):
+        assert same(step.output, printed), f"{step.command}\n{printed}"
+        assert "100 steps: -10.806" in printed
+
+
+def test_the_files_and_the_model_of_the_page_about_checkpoints_come_back(tmp_path: Path) -> None:
+    page = [block.text for block in blocks(HOW_TO / "checkpoint.md") if block.language == "python"]
+    (files,), (model,) = ([text for text in page if word in text] for word in ("Directory(", "SGDClassifier("))
+    (tmp_path / "files" / "work" / "tokenizer").mkdir(parents=True)
+    (tmp_path / "files" / "work" / "tokenizer" / "words").write_text("a b c")
+    (tmp_path / "files" / "work" / "log.txt").write_text("so far")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "files.py").write_text(files)
+    (tmp_path / "model.py").write_text(model)
+
+    said(tmp_path / "files", str(tmp_path / "files.py"))
+    (tmp_path / "files" / "work" / "tokenizer" / "words").write_text("lost")
+    said(tmp_path / "files", str(tmp_path / "files.py"))
+    assert (tmp_path / "files" / "work" / "tokenizer" / "words").read_text() == "a b c"
+    first = said(tmp_path / "model", str(tmp_path / "model.py"))
+    assert said(tmp_path / "model", str(tmp_path / "model.py")) == first
+    assert float(first.split()[-1]) > 0.8

@@ -25,7 +25,8 @@ from spotwright.views.report import report_json
 from spotwright.views.runs import run_view, summary
 
 REFERENCE = ROOT / "docs" / "reference"
-WRITTEN = [page for page in PAGES if page != REFERENCE / "python.md"]  # which holds signatures, made from the code
+SIGNATURES = (REFERENCE / "python.md", REFERENCE / "checkpoint.md")  # made from the code
+WRITTEN = [page for page in PAGES if page not in SIGNATURES]
 BLOCKS = {f"{page.relative_to(ROOT)}:{block.line}": block for page in WRITTEN for block in blocks(page)}
 
 

@@ -7,7 +7,6 @@ files, which are cut or hold zeros, and costs a tenth of what a cryptographic ha
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +34,8 @@ def pieces(data: memoryview) -> Iterator[memoryview]:
 
 def write(file: BinaryIO, tree: Any, blobs: Iterable[Blob]) -> dict[str, int]:
     """Write a state; give its ``size`` and the ``sum`` of its table, which its entry in the log repeats."""
+    import json
+
     place = file.write(_MAGIC)
     table: list[tuple[int, int, int]] = []
     for blob in blobs:
@@ -59,6 +60,8 @@ class Reader:
 
     def __init__(self, file: BinaryIO, name: str, size: int, expected: int) -> None:
         self._file, self._name = file, name
+        import json
+
         file.seek(0, 2)
         if file.tell() != size or size < _FOOTER.size:
             raise self._broken(f"{file.tell()} bytes long instead of {size}")

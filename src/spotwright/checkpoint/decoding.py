@@ -11,7 +11,7 @@ from typing import Any
 from spotwright.checkpoint import arrays
 from spotwright.checkpoint.container import Reader
 from spotwright.checkpoint.errors import BrokenCheckpoint, OtherProgram
-from spotwright.checkpoint.files import Content, Directory, File
+from spotwright.checkpoint.files import Content, Directory, File, decode_directory, decode_file
 
 __all__ = ["decode"]
 
@@ -75,13 +75,13 @@ class _Decoder:
 
     def _file(self, found: dict[str, Any]) -> File:
         self._look_at(found["b"])
-        return File.decode(found, self._content)
+        return decode_file(found, self._content)
 
     def _directory(self, found: dict[str, Any]) -> Directory:
         for entry in found["entries"]:
             if "b" in entry:
                 self._look_at(entry["b"])
-        return Directory.decode(found, self._content)
+        return decode_directory(found, self._content)
 
     def _look_at(self, index: int) -> None:
         for _ in self._reader.stream(index):  # its sum is all that matters now

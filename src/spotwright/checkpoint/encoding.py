@@ -17,7 +17,7 @@ from typing import Any
 from spotwright.checkpoint import arrays
 from spotwright.checkpoint.container import Blob, pieces
 from spotwright.checkpoint.errors import UnstorableState
-from spotwright.checkpoint.files import Directory, File
+from spotwright.checkpoint.files import Directory, File, encode_directory, encode_file
 
 __all__ = ["encode"]
 
@@ -55,8 +55,8 @@ class _Encoder:
             tuple: lambda value: {"~": "tuple", "v": self._items(value)},
             dict: self._mapping,
             OrderedDict: self._mapping,
-            File: lambda value: {"~": "file", **value.encode(self._add, self.refuse)},
-            Directory: lambda value: {"~": "directory", **value.encode(self._add, self.refuse)},
+            File: lambda value: {"~": "file", **encode_file(value, self._add, self.refuse)},
+            Directory: lambda value: {"~": "directory", **encode_directory(value, self._add, self.refuse)},
         }
 
     def here(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from spotwright.checkpoint.container import Blob
 from spotwright.checkpoint.errors import BrokenCheckpoint, UnstorableState
 
-__all__ = ["Directory", "File"]
+__all__ = ["Directory", "File", "decode_directory", "decode_file", "encode_directory", "encode_file"]
 
 Add = Callable[[Blob], int]
 Refuse = Callable[[str], UnstorableState]
@@ -36,25 +36,6 @@ class File:
         self.path = os.fspath(path)
         self._content: Callable[[], Iterable[bytes]] | None = None
         self._executable = False
-
-    def encode(self, add: Add, refuse: Refuse) -> dict[str, Any]:
-        """What stands in the tree for it."""
-        if self._content is not None:  # a loaded one is saved again as it is
-            content = self._content
-            return {"name": self.path, "x": self._executable, "b": add(lambda: map(memoryview, content()))}
-        status = _status(self.path, refuse)
-        if not stat.S_ISREG(status.st_mode):
-            raise refuse(f"{self.path} is no file")
-        executable = bool(status.st_mode & stat.S_IXUSR)
-        return {"name": os.path.basename(self.path), "x": executable, "b": add(lambda: _read(self.path, refuse))}
-
-    @classmethod
-    def decode(cls, found: dict[str, Any], content: Content) -> File:
-        """The value that the tree stands for."""
-        file = cls(found["name"])
-        file._content = lambda: content(found["b"])
-        file._executable = found["x"]
-        return file
 
     def read_bytes(self) -> bytes:
         """The content, as it was when it was saved."""
@@ -92,25 +73,6 @@ class Directory:
         self._loaded: list[dict[str, Any]] | None = None
         self._content: Content | None = None
 
-    def encode(self, add: Add, refuse: Refuse) -> dict[str, Any]:
-        """What stands in the tree for it."""
-        if self._loaded is not None and self._content is not None:
-            return {"name": self.path, "entries": [_again(entry, self._content, add) for entry in self._loaded]}
-        if not stat.S_ISDIR(_status(self.path, refuse).st_mode):
-            raise refuse(f"{self.path} is no folder")
-        entries = list(_walk(self.path, "", add, refuse))
-        return {"name": os.path.basename(os.path.abspath(self.path)), "entries": entries}
-
-    @classmethod
-    def decode(cls, found: dict[str, Any], content: Content) -> Directory:
-        """The value that the tree stands for. Raises :class:`BrokenCheckpoint` where a name would leave the folder."""
-        directory = cls(found["name"])
-        for entry in found["entries"]:
-            if not _stays_below(entry["path"]) or ("link" in entry and not _points_below(entry["path"], entry["link"])):
-                raise BrokenCheckpoint(f"a folder in the checkpoint holds a name that leaves it: {entry['path']!r}")
-        directory._loaded, directory._content = found["entries"], content
-        return directory
-
     def restore(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
         """Write the folder to ``path``, which must not be there, be empty, or may be replaced.
 
@@ -134,6 +96,47 @@ class Directory:
 
     def __repr__(self) -> str:
         return f"Directory({self.path!r})"
+
+
+def encode_file(file: File, add: Add, refuse: Refuse) -> dict[str, Any]:
+    """What stands in the tree for a file."""
+    if file._content is not None:  # a loaded one is saved again as it is
+        content = file._content
+        return {"name": file.path, "x": file._executable, "b": add(lambda: map(memoryview, content()))}
+    status = _status(file.path, refuse)
+    if not stat.S_ISREG(status.st_mode):
+        raise refuse(f"{file.path} is no file")
+    executable = bool(status.st_mode & stat.S_IXUSR)
+    return {"name": os.path.basename(file.path), "x": executable, "b": add(lambda: _read(file.path, refuse))}
+
+
+def decode_file(found: dict[str, Any], content: Content) -> File:
+    """The file that the tree stands for."""
+    file = File(found["name"])
+    file._content = lambda: content(found["b"])
+    file._executable = found["x"]
+    return file
+
+
+def encode_directory(directory: Directory, add: Add, refuse: Refuse) -> dict[str, Any]:
+    """What stands in the tree for a folder."""
+    if directory._loaded is not None and directory._content is not None:
+        entries = [_again(entry, directory._content, add) for entry in directory._loaded]
+        return {"name": directory.path, "entries": entries}
+    if not stat.S_ISDIR(_status(directory.path, refuse).st_mode):
+        raise refuse(f"{directory.path} is no folder")
+    entries = list(_walk(directory.path, "", add, refuse))
+    return {"name": os.path.basename(os.path.abspath(directory.path)), "entries": entries}
+
+
+def decode_directory(found: dict[str, Any], content: Content) -> Directory:
+    """The folder that the tree stands for. Raises :class:`BrokenCheckpoint` where a name would leave it."""
+    directory = Directory(found["name"])
+    for entry in found["entries"]:
+        if not _stays_below(entry["path"]) or ("link" in entry and not _points_below(entry["path"], entry["link"])):
+            raise BrokenCheckpoint(f"a folder in the checkpoint holds a name that leaves it: {entry['path']!r}")
+    directory._loaded, directory._content = found["entries"], content
+    return directory
 
 
 def _status(path: str, refuse: Refuse) -> os.stat_result:

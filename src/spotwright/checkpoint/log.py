@@ -13,7 +13,6 @@ An entry carries its own checksum. One that is cut was never committed; its numb
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import zlib
@@ -160,6 +159,8 @@ class Log:
         text = self._store.read(_name(number))
         if text is None or len(text) < 10 or text[:9] != b"%08x " % zlib.crc32(text[9:]):
             return None
+        import json
+
         data = json.loads(text[9:])
         if data["format"] > FORMAT:
             raise OtherProgram(
@@ -169,6 +170,8 @@ class Log:
         return self._known.setdefault(number, Entry(number, data))
 
     def _create(self, number: int, data: Mapping[str, Any]) -> bool:
+        import json
+
         body = json.dumps({**data, "format": FORMAT}).encode()
         return self._store.create(_name(number), b"%08x " % zlib.crc32(body) + body)
 

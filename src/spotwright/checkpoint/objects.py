@@ -130,7 +130,7 @@ class ObjectStore:
         return PlaceError(f"{self.place}: cannot be {what} ({_said(error)}){_advice(error)}")
 
     def _failed(self, error: Exception) -> PlaceError | SaveFailed:
-        if isinstance(error, (PermissionError, FileNotFoundError)) or _advice(error):
+        if isinstance(error, FileNotFoundError) or "NotFound" in type(error).__name__ or _advice(error):
             return self._unusable("written", error)
         return SaveFailed(
             f"{self.place}: the checkpoint could not be written ({_said(error)}); the one before it is untouched"
