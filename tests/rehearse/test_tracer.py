@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import subprocess
 import sys
@@ -10,9 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.rehearse.conftest import Rehearse
+from tests.rehearse.zoo import by_hand, starts_over, torn_slowly
 
 from spotwright.local.syscalls import Call
+from spotwright.rehearsal import tracer
+from spotwright.rehearsal.report import as_text
 from spotwright.rehearsal.tracer import Op, Tracer
+from spotwright.rehearsal.verdict import Verdict
 
 HELD = "import importlib, sys\nfrom spotwright.local import syscalls\nsyscalls.hold()\n"
 
@@ -93,3 +100,24 @@ def test_without_a_tracer_it_runs_as_it_is(tmp_path: Path) -> None:
 
     assert process.wait(20) == 0
     assert (tmp_path / "a").read_text() == "x"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("animal", "verdict"),
+    [(by_hand, Verdict.RESUMES), (torn_slowly, Verdict.UNSAFE), (starts_over, Verdict.STARTS_OVER)],
+)
+def test_where_tracing_is_not_allowed_saves_are_seen_from_outside(
+    animal: Callable[..., object], verdict: Verdict, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        ctypes.set_errno(errno.EPERM)
+        return -1
+
+    monkeypatch.setattr(tracer, "_ptrace", refuse)
+
+    found = rehearse(animal)
+
+    assert found.steps[0].learnt.looked
+    assert not found.steps[0].learnt.traced
+    assert found.steps[0].verdict is verdict, as_text(found)

@@ -192,6 +192,20 @@ def torn() -> int:
     return int(step)
 
 
+def torn_slowly() -> int:
+    """The same with a checkpoint that takes a while to write."""
+    saved = Path(os.environ["SPOTWRIGHT_CHECKPOINT"], "state.json")
+    step = json.loads(saved.read_text())["step"] if saved.exists() else 0
+    while step < 10:
+        time.sleep(0.01)
+        step += 1
+        with saved.open("w", buffering=1) as file:
+            file.write('{"weights": [0,\n')
+            time.sleep(0.01)
+            file.write(f'0], "step": {step}}}')
+    return int(step)
+
+
 def torn_in_two() -> float:
     """Each of its two files is whole or absent, both together are not."""
     place = Path(os.environ["SPOTWRIGHT_CHECKPOINT"])
@@ -285,6 +299,7 @@ ZOO = {
         Animal(appends_twice_elsewhere, Verdict.UNSAFE, keeps=True),
         Animal(half_a_file, Verdict.UNSAFE),
         Animal(torn, Verdict.UNSAFE),
+        Animal(torn_slowly, Verdict.UNSAFE),
         Animal(torn_in_two, Verdict.UNSAFE),
         Animal(says_done, Verdict.UNSAFE),
         Animal(forgets_the_seed, Verdict.UNSAFE),

@@ -10,6 +10,7 @@ Read by the fork server too, so it imports nothing outside the standard library.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -100,14 +101,16 @@ def is_known_machine() -> bool:
 def hold() -> None:
     """Stop until somebody lets this process go on; where that is its tracer by then, stop for it at every call of the table.
 
-    Setuid programs that are executed later gain no privileges: without that the kernel takes a filter from root alone.
+    Setuid programs that are executed later gain no privileges: without that the kernel takes a filter from root alone. Where no
+    filter can be installed, the process runs as it is.
     """
     os.kill(os.getpid(), signal.SIGSTOP)
     if _is_traced() and CALLS:
         code = _filter()
         program = _Program(len(code) // 8, ctypes.cast(ctypes.create_string_buffer(code, len(code)), ctypes.c_void_p))
-        kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1)
-        kernel.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(program))
+        with contextlib.suppress(OSError):  # its tracer sees that no call stops
+            kernel.prctl(_PR_SET_NO_NEW_PRIVS, 1)
+            kernel.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(program))
 
 
 def _is_traced() -> bool:

@@ -102,7 +102,7 @@ class _Player:
         )
         noise = self._differences(second)
         ops = second.ops[0] if second.ops else ()
-        learnt = learn(ops) if not second.untraced else Learnt(looked=False)
+        learnt = learn(ops, traced=not second.untraced) if ops or not second.untraced else Learnt(looked=False)
         usual = min(measure.seconds, second.attempts[-1].seconds)
         self._measure = Measure.of(usual, measure, second.attempts[-1], ops)
         points = draw(self._conditions.seed, self._task, learnt, self._conditions.interruptions)

@@ -92,7 +92,8 @@ class Learnt:
 
     saves: tuple[Save, ...] = ()
     outputs: tuple[tuple[int, Op], ...] = ()
-    looked: bool = True  # False: its system calls could not be watched
+    looked: bool = True  # False: nobody could look at all
+    traced: bool = True  # False: from outside only, and a small save may be over before anybody hears of it
 
     @property
     def longest_save(self) -> float | None:
@@ -100,7 +101,7 @@ class Learnt:
         return max((save.seconds for save in self.saves), default=None)
 
 
-def learn(ops: Sequence[Op]) -> Learnt:
+def learn(ops: Sequence[Op], *, traced: bool = True) -> Learnt:
     """Sort what was seen into saves and outputs.
 
     A save ends where nothing happens for a while, or where a file of the same name (numbers apart) is opened again.
@@ -121,7 +122,9 @@ def learn(ops: Sequence[Op]) -> Learnt:
     if current:
         saves.append(Save(len(on_saves) - len(current), tuple(current)))
     outputs = enumerate(op for op in ops if op.place == OUTPUTS)
-    return Learnt(tuple(saves), tuple((number, op) for number, op in outputs if op.call is not Call.MAKE))
+    return Learnt(
+        tuple(saves), tuple((number, op) for number, op in outputs if op.call is not Call.MAKE), traced=traced
+    )
 
 
 def draw(seed: int, task: str, learnt: Learnt, interruptions: int) -> list[Point]:
@@ -180,9 +183,9 @@ def _end(chance: random.Random, learnt: Learnt) -> Iterator[Blow]:
     for notice in (False, True):
         if not learnt.looked:
             yield Blow(Kind.END, Share(chance.uniform(0.9, 0.97), by_time=True), notice)
-        elif learnt.outputs and chance.random() < 0.5:
+        elif learnt.outputs and (chance.random() < 0.5 or not learnt.traced):
             yield Blow(Kind.END, At(OUTPUTS, learnt.outputs[-1][0]), notice, where="after its last output")
-        else:
+        elif learnt.traced:
             yield Blow(Kind.END, At("", 0), notice, where="just before it ends")
 
 

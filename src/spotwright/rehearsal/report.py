@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -33,7 +34,7 @@ def _step_lines(rehearsal: Rehearsal, step: Rehearsed, *, points: bool) -> Itera
         yield f"  {step.fails}"
         for path, attempts in step.failed.executed.items() if step.failed is not None else ():
             if attempts[-1].cause != Cause.SUCCEEDED:
-                yield f"  log: spotwright logs {step.failed.run.name} {path} --state {rehearsal.state}"  # type: ignore[union-attr]
+                yield f"  log: spotwright logs {step.failed.run.name} {path} --state {_shown(rehearsal.state)}"  # type: ignore[union-attr]
         return
     yield f"  undisturbed: {' and '.join(map(_seconds, step.usual))}; {_saves(step)}"
     yield from (f"  {line}" for line in _noise(step))
@@ -50,6 +51,8 @@ def _saves(step: Rehearsed) -> str:
     longest = step.learnt.longest_save
     if not step.learnt.looked:
         return "its files could not be watched"
+    if not step.learnt.traced:
+        return f"{len(step.learnt.saves)} saves, seen from outside: it may not be traced here, and small ones are over too soon"
     if longest is None:
         return "it saved nothing"
     count = len(step.learnt.saves)
@@ -120,10 +123,15 @@ def _fits(longest: float, pool: str, notice: float) -> str:
 def _where_to_look(rehearsal: Rehearsal, step: Rehearsed, outcome: Outcome) -> Iterator[str]:
     if outcome.trial is None:
         return
-    for number in [attempt.number for attempt in outcome.trial.attempts]:
-        yield f"log: spotwright logs {outcome.trial.run.name} {step.task} {number} --state {rehearsal.state}"
+    yield f"log: spotwright logs {outcome.trial.run.name} {step.task} --state {_shown(rehearsal.state)}"
     for name, path in zip(("undisturbed", "interrupted"), outcome.outputs, strict=False):
-        yield f"{name}: {path}"
+        yield f"{name}: {_shown(path)}"
+
+
+def _shown(path: Path) -> str:
+    """A path as short as it can be typed here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _seconds(value: float) -> str:

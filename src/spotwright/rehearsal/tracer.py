@@ -23,6 +23,7 @@ from pathlib import Path
 
 from spotwright.local import identity
 from spotwright.local.syscalls import CALLS, Call, is_known_machine
+from spotwright.rehearsal.watcher import watch
 
 __all__ = ["Op", "Tracer"]
 
@@ -66,8 +67,8 @@ class Tracer(threading.Thread):
     """Traces the attempt below a shim.
 
     ``folders`` are the watched folders, each with the name of its place. ``wanted`` is asked about every operation, in the
-    tracer's thread; if it says yes, the attempt stands still until :meth:`let_go`. ``failed`` says why nothing could be
-    traced: the attempt then runs as it is.
+    tracer's thread; if it says yes, the attempt stands still until :meth:`let_go`. ``failed`` says why it could not be traced:
+    then :mod:`.watcher` looks at it from outside.
     """
 
     def __init__(self, shim: int, folders: Mapping[Path, str], wanted: Callable[[Op], bool]) -> None:
@@ -99,10 +100,16 @@ class Tracer(threading.Thread):
             self.failed = "the system calls of this machine are not known"
         elif _ptrace(_SEIZE, main, None, _OPTIONS) < 0:
             self.failed = f"it cannot be traced: {os.strerror(ctypes.get_errno())}"
-        self._main, self._began = main, time.monotonic()
-        os.kill(main, signal.SIGCONT)
-        if not self.failed:
+        self._main = main
+        if self.failed:
+            watch(main, self._folders, self._done, self._begin)
+        else:
+            self._begin()
             self._serve()
+
+    def _begin(self) -> None:
+        self._began = time.monotonic()
+        os.kill(self._main, signal.SIGCONT)
 
     def _main_process(self) -> int | None:
         """The attempt's main process, once it holds."""
@@ -125,6 +132,8 @@ class Tracer(threading.Thread):
                 self._stopped(tid, os.WSTOPSIG(status), status >> 16)
             else:
                 self._pending.pop(tid, None)
+                if tid == self._main and os.WIFEXITED(status) and not any(op.call is Call.EXIT for op in self.ops):
+                    self.failed = "its system calls could not be watched: no filter could be installed"
 
     def _stopped(self, tid: int, number: int, event: int) -> None:
         if number == _SYSCALL_STOP:
@@ -181,12 +190,14 @@ class Tracer(threading.Thread):
         if found is not None:
             self._done(pending.call, *found)
 
-    def _done(self, call: Call, place: str, path: str) -> None:
+    def _done(self, call: Call, place: str, path: str) -> bool:
+        """Tell of an operation, and stand still where that is wanted; whether it goes on."""
         op = Op(call, place, path, time.monotonic() - self._began)
         self.ops.append(op)
         self._go_on.clear()
         if self._wanted(op):
             self._go_on.wait()
+        return not self._frozen
 
     def _place_of(self, path: str | None) -> tuple[str, str] | None:
         if path is not None:
