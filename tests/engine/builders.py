@@ -10,7 +10,8 @@ from spotwright.engine.plan import Plan
 from spotwright.model.policy import Layer, Policy, resolve
 from spotwright.model.policy_values import parse_policy
 from spotwright.model.pools import Capacity, Pool, Simulate
-from spotwright.pipelines.graph import Constant, Dag, DagInput, Executor, Pipeline, TaskOutput, TaskSpec
+from spotwright.pipelines.conditions import Condition, read_condition
+from spotwright.pipelines.graph import Constant, Dag, DagInput, Executor, Loop, Pipeline, TaskOutput, TaskSpec
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 START = 1_800_000_000.0
@@ -89,3 +90,21 @@ def constants(**values: Any) -> dict[str, Constant]:
 
 def from_outside(*names: str) -> dict[str, DagInput]:
     return {name: DagInput(name) for name in names}
+
+
+def a_loop(name: str, *after: str, items: Sequence[Any] = (1, 2, 3), limit: int = 0, dag: str = "body") -> TaskSpec:
+    """A task that runs the graph ``dag`` for each item, which is that graph's input ``item``."""
+    return a_task(name, *after, dag=dag, loop=Loop("item", raw=tuple(items), limit=limit))
+
+
+def a_body(*tasks: TaskSpec, out: str = "") -> Dag:
+    """The graph of a loop; tasks that follow no other take the item."""
+    return a_dag(*(t if t.after else a_task(t.name, parameters=from_outside("item")) for t in tasks), out=out)
+
+
+def when(text: str, **values: Any) -> dict[str, Any]:
+    """What makes a task run only where a comparison of its inputs holds: ``when("x == 1", x=1)``."""
+    for name in values:
+        text = text.replace(name, f"inputs.parameter_values['{name}']")
+    condition: Condition = read_condition(text)
+    return {"condition": condition, "parameters": constants(**values)}

@@ -7,12 +7,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engine.builders import a_config, a_dag, a_plan, a_pool, a_task
+from tests.engine.builders import a_body, a_config, a_dag, a_loop, a_plan, a_pool, a_task, when
 from tests.engine.driving import Run, decided_again
 from tests.engine.world import DONE, FAILED, LOST, MOVED, TAKEN, Does, scripted
 
 from spotwright.engine.plan import Plan
-from spotwright.engine.state import RunStatus
+from spotwright.engine.state import RunStatus, TaskStatus
 from spotwright.model.attempts import Signals
 from spotwright.model.traces import Trace
 from spotwright.pipelines.graph import TaskSpec
@@ -46,13 +46,22 @@ def graphs(draw: st.DrawFn, depth: int = 1) -> tuple[list[TaskSpec], dict[str, A
     dags: dict[str, Any] = {}
     for number in range(draw(st.integers(1, 5))):
         after = [task.name for task in tasks if draw(st.integers(0, 2)) == 0]
-        dag = None
-        if depth and draw(st.integers(0, 4)) == 0:
+        kind = draw(st.sampled_from(["task"] * 6 + ["pipeline", "loop", "branch", "exit"] if depth else ["task"]))
+        if kind in ("pipeline", "loop"):
             inside, _ = draw(graphs(depth=0))
-            dag = f"dag-{number}"
-            dags[dag] = a_dag(*inside, out=inside[-1].name)
-        tasks.append(a_task(f"t{number}", *after, dag=dag))
+            dags[f"dag-{number}"] = (a_dag if kind == "pipeline" else a_body)(*inside, out=inside[-1].name)
+        tasks.append(draw(a_task_of(kind, f"t{number}", after, f"dag-{number}")))
     return tasks, dags
+
+
+@st.composite
+def a_task_of(draw: st.DrawFn, kind: str, name: str, after: list[str], dag: str) -> TaskSpec:
+    if kind == "loop":
+        items = draw(st.lists(st.integers(0, 3), max_size=3))
+        return a_loop(name, *after, items=items, limit=draw(st.integers(0, 2)), dag=dag)
+    if kind == "branch":
+        return a_task(name, *after, **when("x == 1", x=draw(st.integers(1, 2))))
+    return a_task(name, *after, dag=dag if kind == "pipeline" else None, after_all=kind == "exit" and bool(after))
 
 
 @st.composite
@@ -155,12 +164,17 @@ def test_every_attempt_that_ran_had_a_node_that_was_ready(run: Run) -> None:
 def test_no_task_runs_before_what_it_follows(run: Run) -> None:
     run.start()
     done: set[str] = set()
+    over: set[str] = set()
     for event in run.events:
         if event.kind == "placed":
             task = run.state.tasks[event.task]
-            assert {task.scope.place.child(name) for name in task.plan.spec.after} <= done
+            ended = done | over if task.plan.spec.after_all else done
+            before = {task.scope.place.child(name) for name in task.plan.spec.after}
+            assert before <= ended or (task.plan.spec.after_all and task.scope.failed)
         elif event.kind == "completed" or event.data.get("then") == "succeed":
             done.add(event.task)
+        elif event.kind in ("skipped", "failed") or event.data.get("then") == "fail":
+            over.add(event.task)
 
 
 @given(runs())
@@ -181,7 +195,8 @@ def test_outputs_do_not_depend_on_interruptions_and_crashes(
     if run.state.status is RunStatus.SUCCEEDED:
         assert run.outputs == quiet.outputs
         for path, task in run.state.tasks.items():
-            assert run.causes(path).count("succeeded") == (task.plan.spec.dag is None)
+            ran = task.plan.spec.dag is None and task.status is TaskStatus.SUCCEEDED
+            assert run.causes(path).count("succeeded") == ran
 
 
 @given(runs(), st.lists(st.tuples(st.integers(1, 25), st.booleans()), max_size=4))
@@ -200,7 +215,18 @@ def test_a_run_that_is_ended_leaves_nothing_under_way_and_can_be_taken_up_again(
     assert not run.state.under_way
     assert not run.world.live
     before = {path for path, task in run.state.tasks.items() if "succeeded" in run.causes(path) and task.attempts}
+    before -= _after_a_failure(run)  # what they follow is tried again, and so are they
     counts = {path: len(run.state.tasks[path].attempts) for path in before}
     if run.state.status is not RunStatus.SUCCEEDED:
         run.resume()
     assert {path: len(run.state.tasks[path].attempts) for path in before} == counts
+
+
+def _after_a_failure(run: Run) -> set[str]:
+    """Exit handlers that follow something that has not succeeded, and what follows them."""
+    found: set[str] = set()
+    for path, task in run.state.tasks.items():
+        upstream = [task.scope.place.child(name) for name in task.plan.spec.after]
+        if any(run.state.tasks[each].status is not TaskStatus.SUCCEEDED or each in found for each in upstream):
+            found.add(path)
+    return found

@@ -6,7 +6,20 @@ import copy
 import json
 
 import pytest
-from tests.engine.builders import ON_DEMAND, a_chain, a_config, a_diamond, a_fan, a_plan, a_pool, a_task
+from tests.engine.builders import (
+    ON_DEMAND,
+    a_body,
+    a_chain,
+    a_config,
+    a_dag,
+    a_diamond,
+    a_fan,
+    a_loop,
+    a_plan,
+    a_pool,
+    a_task,
+    when,
+)
 from tests.engine.driving import Run, decided_again
 from tests.engine.world import FAILED, MOVED, TAKEN, Does, always, scripted
 
@@ -20,6 +33,7 @@ TAKEN_OFTEN = a_config(
     a_pool(simulate={"taken_every": 20.0}), ON_DEMAND, policy={"spot": "prefer", "errors": {"retries": 2}}
 )
 CROWDED = a_config(a_pool(max_nodes=1, node=None), ON_DEMAND, policy={"spot": "prefer", "pending_timeout": "15s"})
+BODY = a_body(a_task("a"), a_task("b", "a"), out="b")
 
 
 def runs() -> dict[str, Run]:
@@ -30,6 +44,19 @@ def runs() -> dict[str, Run]:
         "crowded": Run(a_plan(a_fan(12), CROWDED), always(Does(20.0))),
         "retries": Run(a_plan(a_fan(3), TAKEN_OFTEN), scripted({"t1": [Does(1, FAILED)] * 2})),
         "failed": Run(a_plan(a_fan(9), CROWDED), scripted({"t3": [Does(1, FAILED)]}, Does(9))),
+        "loop": Run(
+            a_plan([a_loop("l", limit=2), a_task("end", "l")], TAKEN_OFTEN, body=BODY), always(Does(30.0, reports=5))
+        ),
+        "conditions": Run(
+            a_plan([a_task("no", **when("x == 1", x=2)), a_task("b", "no"), a_task("yes", **when("x == 2", x=2))])
+        ),
+        "exit": Run(
+            a_plan(
+                [a_task("guarded", dag="dag"), a_task("end", "guarded", after_all=True), a_task("never", "guarded")],
+                dag=a_dag(a_task("bad"), a_task("beside")),
+            ),
+            scripted({"guarded/bad": [Does(1, FAILED)], "guarded/beside": [Does(2, TAKEN), Does(5)]}),
+        ),
         "trace": Run(a_plan(a_fan(6), CROWDED), always(Does(9)), traces={"spot": Trace(10.0, (1, 0, 0, 1, 1))}),
     }
 
