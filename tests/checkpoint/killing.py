@@ -1,4 +1,4 @@
-"""Kills a process that saves, at random moments, again and again, and says how every load went: ``killing.py FOLDER KILLS SEED [RESULT]``.
+"""Kills a process that saves, at random moments, and says how every load went: ``killing.py FOLDER KILLS SEED [RESULT]``.
 
 Each child goes on where the last one was killed: it loads, then saves states whose parts depend on their number, and tells each
 number through a pipe once its save has returned. A load is right when the state is whole, was begun at all, and is not older

@@ -1,0 +1,68 @@
+"""Importing the library brings the standard library only, and nothing of Spotwright that training code does not need."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import spotwright.checkpoint
+
+
+def modules(code: str) -> set[str]:
+    """The modules that are there after this code, in a process of its own, without those that were there before."""
+    whole = f"import sys; before = set(sys.modules)\n{code}\nfound = sorted(set(sys.modules) - before)\nimport json; print(json.dumps(found))"
+    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    return modules("import spotwright.checkpoint")
+
+
+def test_no_module_of_a_third_party_is_imported(imported: set[str]) -> None:
+    assert {name.partition(".")[0] for name in imported} - sys.stdlib_module_names == {"spotwright"}
+
+
+def test_no_other_part_of_spotwright_is_imported(imported: set[str]) -> None:
+    ours = {
+        name for name in imported if name.startswith("spotwright.") and not name.startswith("spotwright.checkpoint")
+    }
+
+    assert ours == {"spotwright.errors"}
+
+
+def test_nothing_heavy_of_the_standard_library_is_imported(imported: set[str]) -> None:
+    heavy = {"asyncio", "dataclasses", "email", "http", "inspect", "json", "logging", "pathlib", "pickle", "socket", "ssl",
+             "subprocess", "urllib.request", "uuid"}  # fmt: skip
+
+    assert imported & heavy == set()
+
+
+def test_a_folder_and_plain_data_need_no_third_party_either() -> None:
+    code = (
+        "import tempfile\nfrom spotwright.checkpoint import Checkpoint\n"
+        "with tempfile.TemporaryDirectory() as place, Checkpoint(place) as ckpt:\n"
+        "    ckpt.load()\n    for step in ckpt.steps(2): ckpt.step_done({'step': step, 'bytes': b'x'})\n"
+    )
+
+    assert {name.partition(".")[0] for name in modules(code)} - sys.stdlib_module_names == {"spotwright"}
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(spotwright.checkpoint.__all__) == [
+        "BrokenCheckpoint",
+        "Checkpoint",
+        "CheckpointError",
+        "Directory",
+        "File",
+        "NotLoaded",
+        "OtherProgram",
+        "PlaceError",
+        "SaveFailed",
+        "StaleWriter",
+        "UnstorableState",
+    ]
