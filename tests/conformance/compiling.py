@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -10,6 +11,11 @@ from pathlib import Path
 from spotwright.pipelines import sdk
 
 PIPELINES = Path(__file__).with_name("pipelines")
+
+
+def compile_all(folder: Path) -> None:
+    """Compile them in a process of its own."""
+    subprocess.run([sys.executable, __file__, str(folder)], check=True)
 
 
 def main(folder: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,5 +12,5 @@ from tests.conformance import compiling
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that holds ``NAME.yaml`` for every conformance pipeline."""
     folder = tmp_path_factory.mktemp("conformance")
-    subprocess.run([sys.executable, compiling.__file__, str(folder)], check=True)
+    compiling.compile_all(folder)
     return folder
