@@ -221,6 +221,15 @@ def test_each_index_has_its_own_place_for_checkpoints() -> None:
     assert list(env).index("SPOTWRIGHT_RUN") < list(env).index("SPOTWRIGHT_CHECKPOINT")
 
 
+def test_pods_that_run_at_once_without_an_index_share_a_place_for_checkpoints_and_that_is_said() -> None:
+    policy = "{default: {spot: prefer, checkpoint: 's3://bucket/ckpt/'}}"
+    shared = place(a_job("\n  parallelism: 3"), policy).findings
+    apart = place(a_job("\n  parallelism: 3\n  completions: 3\n  completionMode: Indexed"), policy).findings
+
+    assert [finding.line for finding in shared if "share one place" in finding.text] == [5]
+    assert not [finding for finding in apart if "share one place" in finding.text]
+
+
 def test_a_claim_for_checkpoints_is_mounted_below_the_run() -> None:
     outcome = place(a_job(), "{default: {spot: prefer, checkpoint: 'pvc://ckpt/team'}}")
 

@@ -65,7 +65,12 @@ def _job_at(ctx: Context, steps: tuple[str, ...]) -> Placed:
     indexed = ctx.editor.get((*at, "completionMode")) == "Indexed"
     template = (*at, "template")
     role = Role("job", ctx.name, (*template, "spec"), template, run=_JOB_NAME, index=_INDEX if indexed else "")
-    return place_job(ctx, at, role)
+    placed = place_job(ctx, at, role)
+    at_once = ctx.editor.get((*at, "parallelism"))
+    if placed.policy.checkpoint and not indexed and isinstance(at_once, int) and at_once > 1:
+        text = "its pods run at once and share one place for checkpoints: write completionMode Indexed to give each its own"
+        ctx.say(Level.WARNING, (*at, "parallelism"), text)
+    return placed
 
 
 KINDS: Mapping[tuple[str, str], Place] = {
