@@ -223,11 +223,11 @@ def test_each_index_has_its_own_place_for_checkpoints() -> None:
 
 def test_pods_that_run_at_once_without_an_index_share_a_place_for_checkpoints_and_that_is_said() -> None:
     policy = "{default: {spot: prefer, checkpoint: 's3://bucket/ckpt/'}}"
-    shared = place(a_job("\n  parallelism: 3"), policy).findings
-    apart = place(a_job("\n  parallelism: 3\n  completions: 3\n  completionMode: Indexed"), policy).findings
+    shared = place(a_job("\n  parallelism: 3"), policy)
+    apart = place(a_job("\n  parallelism: 3\n  completions: 3\n  completionMode: Indexed"), policy)
 
-    assert [finding.line for finding in shared if "share one place" in finding.text] == [5]
-    assert not [finding for finding in apart if "share one place" in finding.text]
+    assert shared.says("work.yaml:5: warning", "share one place for checkpoints", "Indexed")
+    assert not apart.says("share one place")
 
 
 def test_a_claim_for_checkpoints_is_mounted_below_the_run() -> None:
