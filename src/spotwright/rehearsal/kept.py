@@ -16,7 +16,10 @@ from spotwright.errors import InputError
 from spotwright.local.orders import StartOrder
 from spotwright.rehearsal.points import SAVES
 
-__all__ = ["Kept", "copy_anything", "remove_anything"]
+__all__ = ["KEPT", "Kept", "copy_anything", "remove_anything"]
+
+KEPT = "kept"
+"""The folder of a run with what it left in such places."""
 
 
 class Kept:
@@ -70,11 +73,11 @@ class Kept:
     def collect(self, run: Path) -> None:
         """After a trial: keep what it left, beside its attempts."""
         for live in self._live.values():
-            copy_anything(live, run / "kept" / live.name)
+            copy_anything(live, run / KEPT / live.name)
 
     def outputs(self, run: Path) -> dict[str, Path]:
         """What a trial left, by the real names."""
-        return {place: run / "kept" / live.name for place, live in self._live.items()}
+        return {place: run / KEPT / live.name for place, live in self._live.items()}
 
 
 def copy_anything(source: Path, target: Path) -> None:

@@ -73,11 +73,22 @@ def rehearse(prepared: Prepared, ground: Ground, conditions: Conditions, task: s
     """Rehearse one task of a pipeline on its ground, or every one. Raises :class:`InputError` for a task that is not there."""
     stage = Stage(prepared, ground.prepare, ground.collect)
     first = stage.undisturbed("undisturbed", task)
-    if task is not None and first.status is RunStatus.SUCCEEDED and task not in first.executed:
-        raise InputError(f"--task {task}: no such task was executed; there are {', '.join(first.executed)}")
-    tasks = [task] if task is not None else list(first.executed)
+    tasks = _tasks(task, first)
     steps = tuple(_Player(stage, ground, conditions, path, first, say).play() for path in tasks)
     return Rehearsal(prepared.stored.compiled.pipeline, conditions, steps, stage.state)
+
+
+def _tasks(task: str | None, first: Trial) -> list[str]:
+    """The paths of the tasks to rehearse: of the one that was named, which may be by the unique end of its path, or all."""
+    if task is None or task in first.executed:
+        return list(first.executed) if task is None else [task]
+    if first.status is not RunStatus.SUCCEEDED:
+        return [list(first.executed)[-1] if first.executed else task]
+    found = [path for path in first.executed if path.endswith(f"/{task}")]
+    if len(found) == 1:
+        return found
+    which = "there is no such task" if not found else f"{len(found)} tasks have that name"
+    raise InputError(f"--task {task}: {which}; those that are executed are {', '.join(first.executed)}")
 
 
 class _Player:
@@ -144,6 +155,8 @@ class _Player:
             name = f"{self._slug}-{number:02d}-{re.sub('[^a-z0-9]+', '-', point.name)}"
             trial = self._stage.strike(name, self._task, self._first, point.blows, self._pace)
             outcome = self._judge(point, trial, noise)
+            if not outcome.problem:
+                trial.forget_files()
             given_up = outcome.never  # every further point would take as long, to say the same
             if (
                 point.kind is Kind.START and not outcome.problem

@@ -8,6 +8,7 @@ Simulated nodes boot in no time, and nobody takes them but the :class:`~spotwrig
 from __future__ import annotations
 
 import selectors
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +20,10 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, RunStatus, TaskState
 from spotwright.errors import InputError
 from spotwright.local.attempts import last_line
-from spotwright.local.orders import LOG, StartOrder
+from spotwright.local.orders import LOG, OUT, WORK, StartOrder
 from spotwright.model.pools import Simulate
 from spotwright.records.folders import RunFolder, StateFolder
+from spotwright.rehearsal.kept import KEPT
 from spotwright.rehearsal.killer import Killer, Landed, Pace, needs_look
 from spotwright.rehearsal.points import Blow
 from spotwright.rehearsal.tracer import Op
@@ -83,6 +85,14 @@ class Trial:
     def seconds(self) -> float:
         """The time of all its attempts."""
         return sum(attempt.seconds for attempt in self.attempts)
+
+    def forget_files(self) -> None:
+        """Remove what it left but logs and records: there are many trials, and nobody looks at one that went well."""
+        for name in ("checkpoints", KEPT):
+            shutil.rmtree(self.run.path / name, ignore_errors=True)
+        for attempt in self.attempts:
+            for name in (WORK, OUT):
+                shutil.rmtree(attempt.folder / name, ignore_errors=True)
 
 
 class Stage:
@@ -237,11 +247,16 @@ def _known(state: RunState, task: str, undisturbed: Trial) -> list[Event]:
 
 
 def _needless(plan: Plan, task: str | None) -> list[str]:
-    """What a task does not need. Raises :class:`InputError` for one that is not there."""
+    """What a task does not need: nothing is known of one inside of a pipeline or loop that is named by its end alone.
+
+    Raises :class:`InputError` for one that is not there.
+    """
     if task is None:
         return []
     planned = {each.path: each for each in plan.unfold("")}
     first = task.split("/", 1)[0]
+    if first not in planned and any(each.spec.dag for each in planned.values()):
+        return []
     if first not in planned:
         raise InputError(f"--task {task}: the pipeline has no such task; its tasks are {', '.join(planned)}")
     needed, left = set(), [first]
