@@ -59,6 +59,11 @@ def slow_save(ckpt: Checkpoint) -> None:
     steps(ckpt, 0.01)
 
 
+def lone_save(ckpt: Checkpoint) -> None:
+    slow_disk()
+    ckpt.save("whole")
+
+
 def polled(ckpt: Checkpoint) -> None:
     with ckpt:
         while not ckpt.should_stop():
@@ -99,14 +104,20 @@ def deaf(ckpt: Checkpoint) -> None:
 
 
 MODES = {
-    "idle": idle, "slow save": slow_save, "polled": polled, "broken off": broken_off, "forked": forked, "deaf": deaf,
-}  # fmt: skip
+    "idle": idle,
+    "slow save": slow_save,
+    "lone save": lone_save,
+    "polled": polled,
+    "broken off": broken_off,
+    "forked": forked,
+    "deaf": deaf,
+}
 
 
 def main() -> None:
     if MODE == "ignoring":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if MODE == "chained":
+    if MODE in {"chained", "lone save"}:
         signal.signal(signal.SIGTERM, lambda *_: say("the user's own handler"))
     ckpt = Checkpoint(PLACE, every=0 if MODE == "long" else 3600)
     ckpt.load()

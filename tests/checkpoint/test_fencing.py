@@ -46,9 +46,12 @@ class BesideStore(MemoryStore):
     """Begins another attempt at one moment of the first one's save."""
 
     moment = ""
+    writes = 0
 
     @contextmanager
     def write(self, name: str) -> Iterator[BinaryIO]:
+        self.writes += 1
+        self.reached("writing")
         with super().write(name) as file:
             yield file
         self.reached("written")
@@ -65,7 +68,7 @@ class BesideStore(MemoryStore):
             self.other.claim(None)
 
 
-@pytest.mark.parametrize("moment", ["written", "committing"])
+@pytest.mark.parametrize("moment", ["writing", "written", "committing"])
 @pytest.mark.parametrize("saves", [True, False], ids=["and has saved", "and has not saved"])
 def test_a_save_under_way_when_the_successor_begins_never_counts(moment: str, saves: bool) -> None:
     store = BesideStore()
@@ -76,9 +79,21 @@ def test_a_save_under_way_when_the_successor_begins_never_counts(moment: str, sa
 
     with pytest.raises(StaleWriter):
         older.save("late", FACTS)
+    assert sum(name.startswith("state-") for name in store.files) == 1, "what will never count takes no room"
     if saves:
         store.other.save("of the younger", FACTS)
     assert loaded(store) == ("of the younger" if saves else "first")
+
+
+def test_an_attempt_that_is_known_to_be_late_writes_nothing() -> None:
+    store = BesideStore()
+    older = keeper(store)
+    older.claim(None)
+    keeper(store).claim(None)
+
+    with pytest.raises(StaleWriter):
+        older.save("late", FACTS)
+    assert store.writes == 0
 
 
 def test_an_entry_that_an_older_attempt_completes_late_is_passed_over() -> None:

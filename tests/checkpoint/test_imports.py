@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -13,9 +12,9 @@ import spotwright.checkpoint
 
 def modules(code: str) -> set[str]:
     """The modules that are there after this code, in a process of its own, without those that were there before."""
-    whole = f"import sys; before = set(sys.modules)\n{code}\nfound = sorted(set(sys.modules) - before)\nimport json; print(json.dumps(found))"
+    whole = f"import sys; before = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", whole], capture_output=True, text=True, check=True)
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    return set(done.stdout.splitlines()[-1].split())
 
 
 @pytest.fixture(scope="module")

@@ -118,6 +118,17 @@ def test_a_save_that_has_begun_is_finished(tmp_path: Path) -> None:
     assert saved(tmp_path) == {"step": 0}
 
 
+def test_a_save_outside_of_steps_is_finished_too_and_the_users_handler_is_called_after_it(tmp_path: Path) -> None:
+    with training("lone save", tmp_path) as it:
+        it.until("saving")
+        it.terminate()
+
+        assert it.end() == 143
+    assert saved(tmp_path) == "whole"
+    assert it.said[-1] == "the user's own handler"
+    assert it.said.count("saving") == 3, "state, entry, folder"
+
+
 def test_a_handler_of_the_user_is_called_too(tmp_path: Path) -> None:
     with training("chained", tmp_path) as it:
         it.until("begins 1")

@@ -134,10 +134,10 @@ def test_what_a_killed_save_left_is_swept_by_the_next_attempt(tmp_path: Path) ->
 
 def test_a_sweep_that_was_killed_is_finished_by_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    first = Keeper(store, program="", keep=4, allow_pickle=False)
-    first.claim(None)
     for number in range(4):
-        first.save(number, FACTS)
+        each = Keeper(store, program="", keep=4, allow_pickle=False)
+        each.claim(None)
+        each.save(number, FACTS)
     removed: list[str] = []
 
     def kill(name: str) -> None:
