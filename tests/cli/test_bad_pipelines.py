@@ -32,26 +32,15 @@ def download(url: str):
 def main(url: str):
     download(url=url)
 """
-LOOP = """
+OWN_SETTINGS = """
 from kfp import dsl
 @dsl.component
-def one(number: int) -> int:
+def one(config: dsl.TaskConfig, number: int) -> int:
     return number
 @dsl.pipeline
 def main():
-    with dsl.ParallelFor([1, 2]) as number:
+    with dsl.ParallelFor([1, 2], name="loop") as number:
         one(number=number)
-"""
-CONDITION = """
-from kfp import dsl
-@dsl.component
-def one() -> int:
-    return 1
-@dsl.pipeline
-def main():
-    first = one()
-    with dsl.If(first.output == 1):
-        one()
 """
 KFP_1 = """
 import kfp
@@ -137,8 +126,7 @@ def test_a_file_of_kfp_1_is_told_what_to_write_instead(project: Project) -> None
     ("source", "parts"),
     [
         (CONTAINER, ("download", "container component", "@dsl.component")),
-        (LOOP, ("task for-loop-2: a loop (dsl.ParallelFor) is not supported yet",)),
-        (CONDITION, ("condition-1", "condition")),
+        (OWN_SETTINGS, (":9: task loop/one: its own settings as an input (dsl.TaskConfig) are not supported yet",)),
     ],
 )
 def test_what_is_not_supported_yet_is_said_with_its_place(
@@ -254,3 +242,13 @@ def test_a_compiled_file_that_contradicts_itself(
     graph = {"one": step(adds_one, {"number": 1}), "two": step(adds_one, {"number": Of("one")})}
     path = project.write("pipeline.yaml", changed(document(graph), place, value))
     refused(project, project.run(path), str(path), said)
+
+
+def test_a_compiled_file_is_named_with_the_line_of_the_task(project: Project) -> None:
+    graph = {"one": step(adds_one, {"number": 1}), "two": step(adds_one, {"number": Of("one")})}
+    text = changed(document(graph), ("root", "dag", "tasks", "two", "dependentTasks"), ["zero"])
+    path = project.write("pipeline.yaml", text.replace('"two": {', '\n"two": {'))
+    line = 1 + path.read_text().split('"two": {')[0].count("\n")
+    refused(
+        project, project.run(path), f"{path}:{line}: task two: it comes after the task 'zero', which does not exist"
+    )

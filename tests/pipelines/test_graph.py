@@ -252,7 +252,7 @@ def test_a_group_has_the_name_that_the_user_gave_it_unless_another_task_has_it()
 
 def test_an_artifact_as_the_input_of_the_whole_pipeline_is_refused() -> None:
     root = {"inputDefinitions": {"artifacts": {"d": {"artifactType": {"schemaTitle": "system.Dataset"}}}}}
-    with pytest.raises(PipelineError, match="the pipeline's input d is an artifact"):
+    with pytest.raises(PipelineError, match="the pipeline's input d: it is an artifact"):
         graph({"a": task("a")}, root=root)
 
 

@@ -85,7 +85,7 @@ def build(compiled: Compiled) -> Pipeline:
     root = _read_dag(reading, _ROOT, definition, "")
     for name in root.artifacts:
         reading.refused.append(
-            f"the pipeline's input {name} is an artifact; pass its address as a text parameter instead"
+            (f"the pipeline's input {name}", "it is an artifact; pass its address as a text parameter instead")
         )
     config = (compiled.platform.get("kubernetes") or {}).get("pipelineConfig") or {}
     if reading.refused:
@@ -102,9 +102,10 @@ def build(compiled: Compiled) -> Pipeline:
 
 
 def _refusal(reading: Reading) -> PipelineError:
-    first, *others = dict.fromkeys(reading.refused)
-    more = f"\nand {len(others)} more: {'; '.join(others[:4])}{'; ...' if len(others) > 4 else ''}" if others else ""
-    return PipelineError(f"{reading.file}: {first}{more}")
+    (place, why), *others = dict.fromkeys(reading.refused)
+    said = [f"{place}: {why}" for place, why in others]
+    more = f"\nand {len(said)} more: {'; '.join(said[:4])}{'; ...' if len(said) > 4 else ''}" if said else ""
+    return PipelineError(f"{reading.where(place)}: {place}: {why}{more}")
 
 
 def _read_dag(reading: Reading, component: str, definition: Mapping[str, Any], path: str) -> Dag:

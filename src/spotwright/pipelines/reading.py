@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spotwright.errors import PipelineError
+from spotwright.pipelines.places import line_of
 from spotwright.pipelines.settings import Settings
 from spotwright.pipelines.spec import Dag, Executor, ParameterSpec
 
@@ -28,16 +29,22 @@ class Reading:
     known_parameters: dict[int, dict[str, ParameterSpec]] = field(default_factory=dict)
     dags: dict[str, Dag] = field(default_factory=dict)
     opened: list[str] = field(default_factory=list)  # DAGs being read, outermost first
-    refused: list[str] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)  # tasks that cannot run, and why
     ignored: dict[str, None] = field(default_factory=dict)
 
     def refuse(self, path: str, why: str) -> None:
         """Note that the task at ``path`` cannot run."""
-        self.refused.append(f"task {path}: {why}")
+        self.refused.append((f"task {path}", why))
 
     def error(self, place: str, what: str) -> PipelineError:
-        """The error for a document that contradicts itself."""
-        return PipelineError(f"{self.file}: {place}: {what}")
+        """The error for a document that contradicts itself, or uses what is not supported; ``place`` as in ``task a/b``."""
+        return PipelineError(f"{self.where(place)}: {place}: {what}")
+
+    def where(self, place: str) -> str:
+        """The file, with the line of the task that a place begins with, where it can be known."""
+        task = place.removeprefix("task ").partition(":")[0] if place.startswith("task ") else ""
+        line = line_of(self.file, self.ir, task) if task else None
+        return self.file if line is None else f"{self.file}:{line}"
 
     def executor(self, label: str, path: str) -> Mapping[str, Any]:
         """The executor of a label. Raises :class:`PipelineError` when there is none."""
