@@ -1,9 +1,14 @@
-"""What is filled in only when the work runs: a placeholder in a selector, a term or a quantity is no reason to refuse."""
+"""What nobody can judge before the work runs - placeholders, labels that no pool says - is no reason to refuse."""
 
 from __future__ import annotations
 
-from tests.manifests.placing import REQUIRE, found, place, refusal
+import pytest
+from tests.manifests.placing import FILE, REQUIRE, found, place, refusal
 from tests.manifests.workflows import a_workflow
+
+from spotwright import config
+from spotwright.manifests.documents import ManifestError
+from spotwright.manifests.files import place_text
 
 SELECTED = """\
 name: main
@@ -31,7 +36,7 @@ name: main
 def test_a_node_selector_with_a_placeholder_is_taken_to_fit() -> None:
     placed = place(a_workflow(SELECTED), REQUIRE)
     assert found(placed.value, "spec.templates.0.tolerations.0.value") == "spot"
-    assert placed.says("work.yaml:9", "arch={{inputs.parameters.arch}}", "known only when this runs")
+    assert placed.says("work.yaml:9", "kubernetes.io/arch In {{inputs.parameters.arch}}", "known only when this runs")
 
 
 def test_another_label_of_that_selector_still_counts() -> None:
@@ -47,3 +52,36 @@ def test_a_required_term_with_a_placeholder_is_taken_to_fit() -> None:
 def test_a_placeholder_stands_for_all_limits_of_a_container() -> None:
     text = place(a_workflow(RESOURCES), REQUIRE).text
     assert '"limits": {{inputs.parameters.resources}}' in text
+
+
+def a_pod(selector: str) -> str:
+    return (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n"
+        f"  nodeSelector: {{{selector}}}\n  containers: [{{name: a, image: b}}]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["kubernetes.io/arch: amd64", "topology.kubernetes.io/zone: eu-1a", "node.kubernetes.io/instance-type: m5.large"],
+)
+def test_a_label_of_every_node_that_no_pool_says_is_taken_to_fit_and_that_is_said(selector: str) -> None:
+    key = selector.partition(": ")[0]
+    placed = place(a_pod(selector), REQUIRE)
+    assert placed.value["spec"]["tolerations"]
+    assert placed.says("work.yaml:5", "note", f"no pool says its {key}", "labels: in spotwright.yaml")
+
+
+def test_nodes_run_linux_unless_their_pool_says_otherwise() -> None:
+    assert place(a_pod("kubernetes.io/os: linux"), REQUIRE).value["spec"]["tolerations"]
+    assert "its node selector asks for kubernetes.io/os=windows" in refusal(a_pod("kubernetes.io/os: windows"), REQUIRE)
+
+
+def test_where_a_pool_says_the_label_all_are_compared() -> None:
+    settings = config.parse(
+        "version: 1\npools:\n  arm: {capacity: spot, provider: aks, labels: {kubernetes.io/arch: arm64}}\n"
+        "policy: {default: {spot: require, timeout: 1h}}\n"
+    )
+    with pytest.raises(ManifestError, match=r"asks for kubernetes\.io/arch=amd64"):
+        place_text(a_pod("kubernetes.io/arch: amd64"), FILE, settings)
+    assert place_text(a_pod("kubernetes.io/arch: arm64"), FILE, settings).roles[0].pools == ("arm",)

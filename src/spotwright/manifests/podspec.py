@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spotwright.manifests.context import Context, Level
+from spotwright.manifests.context import Context
 from spotwright.manifests.documents import Path
+from spotwright.manifests.unknowns import is_placeholder, without_unknown
 from spotwright.model.placing import Constraints, Expression, Preference, Term, Toleration
 from spotwright.model.pools import Resources
 from spotwright.model.quantities import parse_resource
 from spotwright.scheduling.ladder import is_gpu
 
-__all__ = ["PREFERRED_TERMS", "REQUIRED_TERMS", "is_placeholder", "read_constraints", "read_requests"]
+__all__ = ["PREFERRED_TERMS", "REQUIRED_TERMS", "read_constraints", "read_requests"]
 
 REQUIRED_TERMS = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 PREFERRED_TERMS = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
-_NO_LABEL = "spotwright.dev/any-node"  # which no node has
 
 
 def read_requests(ctx: Context, spec: Path) -> Resources:
@@ -55,50 +55,22 @@ def _container(ctx: Context, path: Path, container: Any) -> dict[str, int]:
 
 
 def read_constraints(ctx: Context, spec: Path) -> Constraints:
-    """The pod's own tolerations, node selector and node affinity.
-
-    What a placeholder will stand for is known only when the work runs: a condition with one is taken to be met, and that is said.
-    """
+    """The pod's own tolerations, node selector and node affinity, as far as they can be judged before it runs."""
     editor = ctx.editor
     selector = editor.get((*spec, "nodeSelector")) or {}
     required = editor.get((*spec, *REQUIRED_TERMS)) or ()
     preferred = editor.get((*spec, *PREFERRED_TERMS)) or ()
-    open_keys = [key for key, value in selector.items() if is_placeholder(key) or is_placeholder(value)]
-    for key in open_keys:
-        _say_open(ctx, (*spec, "nodeSelector", key), f"{key}={selector[key]}")
-    return Constraints(
+    given = Constraints(
         tolerations=tuple(_toleration(t) for t in editor.get((*spec, "tolerations")) or () if isinstance(t, dict)),
-        selector={str(key): str(value) for key, value in selector.items() if key not in open_keys},
-        required=tuple(_required(ctx, (*spec, *REQUIRED_TERMS, index), term) for index, term in enumerate(required)),
+        selector={str(key): str(value) for key, value in selector.items()} if isinstance(selector, dict) else {},
+        required=tuple(_term(term) for term in required),
         preferred=tuple(Preference(_weight(p.get("weight")), _term(p.get("preference") or {})) for p in preferred),
     )
-
-
-def is_placeholder(value: Any) -> bool:
-    """Whether a value is filled in only when the work runs: by Katib (``${...}``) or by Argo (``{{...}}``)."""
-    return isinstance(value, str) and ("${" in value or "{{" in value)
-
-
-def _say_open(ctx: Context, path: Path, text: str) -> None:
-    ctx.say(
-        Level.WARNING, path, f"{text} is known only when this runs: it is taken to fit the pools that the rest fits"
-    )
+    return without_unknown(ctx, given, (*spec, "nodeSelector"), (*spec, *REQUIRED_TERMS))
 
 
 def _weight(given: Any) -> int:
     return given if isinstance(given, int) else 1
-
-
-def _required(ctx: Context, path: Path, given: Mapping[str, Any]) -> Term:
-    """A required term, in which an expression with a placeholder counts as one that every node meets."""
-    term = _term(given)
-    known = tuple(one for one in term.expressions if not any(is_placeholder(part) for part in (one.key, *one.values)))
-    if known == term.expressions:
-        return term
-    for index, one in enumerate(term.expressions):
-        if one not in known:
-            _say_open(ctx, (*path, "matchExpressions", index), f"{one.key} {one.operator} {', '.join(one.values)}")
-    return Term(known or (Expression(_NO_LABEL, "DoesNotExist"),), term.fields)
 
 
 def _toleration(given: Mapping[str, Any]) -> Toleration:

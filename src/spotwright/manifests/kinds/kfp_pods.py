@@ -19,6 +19,7 @@ from spotwright.manifests.documents import Path
 from spotwright.manifests.environment import CHECKPOINT_PATH
 from spotwright.manifests.kinds.kfp_tasks import Home, Task, mapping_at
 from spotwright.manifests.pods import Placed, mark, tolerations_of, warn_of_preference
+from spotwright.manifests.unknowns import without_unknown
 from spotwright.model.kfp_settings import read_constraints, read_resources
 from spotwright.scheduling.ladder import Work
 
@@ -75,7 +76,10 @@ def read_work(ctx: Context, home: Home, label: str) -> Work:
         constraints = read_constraints(_with_constants(mapping_at(ctx, settings)))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise ctx.problem(settings, f"cannot be read: {error}") from error
-    return Work(requests, constraints)
+    return Work(
+        requests,
+        without_unknown(ctx, constraints, (*settings, "nodeSelector", "labels"), (*settings, "nodeAffinity")),
+    )
 
 
 def _with_constants(item: Any) -> Any:
