@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -78,12 +80,34 @@ def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
         Checkpoint(tmp_path / "place").load()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
+    (tmp_path / "closed").mkdir(mode=0o500)
+    code = (
+        "import os, sys; from spotwright.checkpoint import Checkpoint, PlaceError\n"
+        "if os.geteuid() == 0: os.setuid(65534)  # root may write anywhere\n"
+        "try: Checkpoint(sys.argv[1]).load()\n"
+        "except PlaceError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "closed" / "place")], capture_output=True, text=True, check=False
+    )
 
-    with pytest.raises(PlaceError, match="cannot be written"):
-        Checkpoint(tmp_path / "place").load()
+    assert "cannot be" in done.stdout, done.stderr
+    assert "(Permission denied); name another place" in done.stdout
+
+
+def test_a_file_system_whose_folders_cannot_be_synced_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = os.fsync
+
+    def refuse_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse_folders)
+    with Checkpoint(tmp_path / "place") as ckpt:
+        ckpt.save(1)
+    assert Checkpoint(tmp_path / "place", writer=False).load() == 1
 
 
 def test_a_place_below_a_file_is_said_and_not_made(tmp_path: Path) -> None:

@@ -156,14 +156,19 @@ def test_a_sweep_that_was_killed_is_finished_by_the_next_attempt(monkeypatch: py
     assert sum(b'"save"' in data[:9999] and name.startswith("entry-") for name, data in store.files.items()) == 1
 
 
-def test_a_checkpoint_of_another_program_is_not_loaded() -> None:
+def test_a_checkpoint_of_another_program_is_not_loaded_and_the_other_program_not_disturbed() -> None:
     store = MemoryStore()
     first = keeper(store, "digits/1")
     first.claim(None)
     first.save(1, FACTS)
 
+    other = keeper(store, "digits/2")
+
     with pytest.raises(OtherProgram, match=r"'digits/1'.*'digits/2'"):
-        keeper(store, "digits/2").load()
+        other.load()
+    with pytest.raises(OtherProgram, match=r"'digits/1'.*'digits/2'"):
+        other.claim(None)
+    first.save(2, FACTS)
 
 
 @pytest.mark.parametrize("kind", ["claim", "save"])

@@ -188,7 +188,10 @@ class Checkpoint:
         return self._leaving.seconds_left()
 
     def on_notice(self, callback: Callable[[Notice | None], object]) -> None:
-        """Call this with each notice of the node, and with ``None`` when it is withdrawn. It runs in a thread of its own."""
+        """Call this with each notice of the node, and with ``None`` when it is withdrawn.
+
+        It runs in a thread of its own, while a step is under way: say it, set a flag, but save in the loop.
+        """
         self._listen()
         self._leaving.tell(callback)
 

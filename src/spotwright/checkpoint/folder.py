@@ -142,10 +142,13 @@ class _Outgoing(io.FileIO):
 
 
 def _sync(folder: str) -> None:
-    """Make new names in a folder durable."""
+    """Make new names in a folder durable, where the file system lets folders be synced; some over a network do not."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}:
+            raise
     finally:
         os.close(descriptor)
 

@@ -27,7 +27,7 @@ _PRIOR = 2.0
 """How many interruptions of experience what was known before is worth, against what this work's own attempts have seen."""
 
 # Chance that spot capacity is lost within the next ten minutes, by the age of the node in minutes: measured on recordings of
-# several pools and zones of 2023 for use where nothing better is known.
+# several pools and zones of 2023, for use where nothing better is known. The first value continues the others.
 _BY_AGE = ((0, 0.30), (10, 0.27), (30, 0.15), (60, 0.06), (120, 0.035), (240, 0.023), (480, 0.015), (960, 0.009))
 _RATES = tuple((60.0 * age, -math.log1p(-chance) / 600) for age, chance in _BY_AGE)
 

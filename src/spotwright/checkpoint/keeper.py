@@ -39,8 +39,13 @@ class Keeper:
         self._count = 0
 
     def claim(self, hazard: float | None) -> Hazard:
-        """Begin to write. What earlier attempts have seen of interruptions comes back, and is handed on in the claim."""
+        """Begin to write. What earlier attempts have seen of interruptions comes back, and is handed on in the claim.
+
+        Raises :class:`OtherProgram` before anything is claimed: the other program may well be running.
+        """
         earlier = self.log.latest_claim()
+        if earlier is not None:
+            self._check(earlier)
         taken, lived = earlier.data["past"] if earlier else (0, 0.0)
         known = Hazard(hazard)
         last = next(self.log.saves(), None)
@@ -106,7 +111,7 @@ class Keeper:
         theirs = entry.data["program"]
         if theirs and self._program and theirs != self._program:
             raise OtherProgram(
-                f"{self.store.place}: holds the checkpoint of {theirs!r}, and this is {self._program!r}: name another "
+                f"{self.store.place}: belongs to {theirs!r}, and this is {self._program!r}: name another "
                 "place, or remove this one"
             )
 

@@ -103,7 +103,8 @@ class Pace:
             text += f"; the notice of {_seconds(self.notice)} is too short for the step in hand and a save"
         if math.isfinite(every) and every > 0:
             waste = interval.expected_time(1.0, every, self.cost, self.restart, left) - 1
-            text += f". Saves, lost work and restarts are expected to add {waste:.1%}"
+            announced = max(0.0, rate + interval.CRASHES - left) * (self.cost + self.restart)
+            text += f". Saves, lost work and loading are expected to add {waste + announced:.1%}"
         return text + "."
 
     def _source(self, age: float) -> str:
