@@ -60,10 +60,10 @@ def main(folder: str, kills: int, seed: int) -> dict[str, int]:
     newest = 0
     for _ in range(kills):
         newest = max(newest, kill_once(folder, chance))
-        reader = Checkpoint(folder, writer=False)
-        loaded = reader.load(default={"number": 0})
-        states = sum(name.startswith("state-") for name in reader._keeper.store.names())
-        found["inside"] += states > sum(1 for _ in reader._keeper.log.saves())
+        with Checkpoint(folder, writer=False) as reader:
+            loaded = reader.load(default={"number": 0})
+            states = sum(name.startswith("state-") for name in reader._keeper.store.names())
+            found["inside"] += states > sum(1 for _ in reader._keeper.log.saves())
         number = loaded["number"]
         found["wrong"] += bool(number) and loaded != state_of(number)
         found["older"] += number < newest
