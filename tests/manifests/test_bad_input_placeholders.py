@@ -85,3 +85,22 @@ def test_where_a_pool_says_the_label_all_are_compared() -> None:
     with pytest.raises(ManifestError, match=r"asks for kubernetes\.io/arch=amd64"):
         place_text(a_pod("kubernetes.io/arch: amd64"), FILE, settings)
     assert place_text(a_pod("kubernetes.io/arch: arm64"), FILE, settings).roles[0].pools == ("arm",)
+
+
+def test_a_pod_that_names_its_node_is_warned() -> None:
+    text = a_pod("kubernetes.io/os: linux").replace("spec:\n", "spec:\n  nodeName: foo-node\n")
+    assert place(text, REQUIRE).says("work.yaml:5", "warning", "past the scheduler")
+
+
+def test_a_refusal_by_label_says_where_labels_are_said() -> None:
+    assert refusal(a_pod("disk: ssd"), REQUIRE).endswith("say it under its labels: in spotwright.yaml")
+
+
+@pytest.mark.parametrize("field", ["podTemplateOverrides", "runtimePatches"])
+def test_what_changes_the_runtime_is_refused_inside_the_trainer(field: str) -> None:
+    text = (
+        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec:\n"
+        f"  runtimeRef: {{name: torch}}\n  trainer:\n    {field}: []\n"
+    )
+    assert refusal(text).startswith(f"work.yaml:7: spec.trainer.{field}: ")
+    assert f"it belongs under spec.{field}" in refusal(text)

@@ -79,6 +79,9 @@ def place_pod(ctx: Context, role: Role) -> Placed:
         raise ctx.problem(blamed(ctx, role.spec, ladder.refusals), fits_nowhere(role.name, policy, ladder))
     if ladder.note:
         ctx.say(Level.WARNING, role.spec, f"{role.name}: {ladder.note}")
+    if not role.holder and ctx.editor.get((*role.spec, "nodeName")):
+        text = f"{role.name}: nodeName names the node, past the scheduler: no affinity leads it to another; remove it"
+        ctx.say(Level.WARNING, (*role.spec, "nodeName"), text)
     placed = Placed(policy, ladder, report)
     used = [ctx.config.pools[name] for name in pools]
     ctx.editor.extend((*role.spec, "tolerations"), tolerations_of(ladder))
@@ -104,7 +107,9 @@ def fits_nowhere(name: str, policy: Policy, ladder: Ladder) -> str:
     """Why a role can run in no pool, with the reason of each."""
     reasons = "; ".join(f"{pool}: {why}" for pool, why in ladder.refusals.items())
     said = f"spot: {policy.spot} ({policy.sources['spot']})"
-    return f"{name} fits no pool with {said}: {reasons}"
+    by_label = any("node selector asks" in why or "required node affinity" in why for why in ladder.refusals.values())
+    hint = "; if a pool's nodes have that label, say it under its labels: in spotwright.yaml" if by_label else ""
+    return f"{name} fits no pool with {said}: {reasons}{hint}"
 
 
 def tolerations_of(ladder: Ladder) -> list[dict[str, object]]:

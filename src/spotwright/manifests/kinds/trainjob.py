@@ -101,6 +101,7 @@ def _refuse_misplaced(ctx: Context, known: Generation) -> None:
     own = {"podSpecOverrides", "podTemplateOverrides", "runtimePatches"}
     refuse_misplaced(ctx, spec, right, POD_FIELDS, own)
     refuse_misplaced(ctx, (*spec, "trainer"), right, POD_FIELDS)
+    refuse_misplaced(ctx, (*spec, "trainer"), spec, own)
     for name in ctx.editor.get(spec) or ():
         if name in JOB_FIELDS or name in ("failurePolicy", "successPolicy"):
             raise ctx.problem((*spec, name), "the API server drops this field here; only the runtime can have it")
