@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spotwright.checkpoint import Checkpoint, NotLoaded, PlaceError, SaveFailed, UnstorableState
+from spotwright.notices import Notice
 
 
 def train(place: Path, total: int, stop_after: int | None = None, **options: Any) -> list[int]:
@@ -141,6 +143,62 @@ def test_a_step_whose_save_fails_is_logged_and_saved_later(
     assert saved == [True, False, False, True]
     assert str(error) in caplog.text
     assert Checkpoint(tmp_path, writer=False).load() == 3
+
+
+def test_a_save_for_a_notice_that_fails_is_tried_again_at_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Checkpoint(tmp_path, every=3600) as ckpt:
+        ckpt.load()
+        disk = Full(ckpt, monkeypatch, SaveFailed("no space left"))
+        saved = []
+        for step in ckpt.steps(9):
+            if step == 2:
+                ckpt._leaving._heard(Notice(time.time() + 600, "interruption", "test", certain=True, reason="taken"))
+            disk.on = step == 2
+            saved.append(ckpt.step_done(step))
+
+    assert saved == [True, False, False, True, False, False, False, False, True]
+
+
+def test_what_it_takes_to_make_the_state_is_part_of_what_a_save_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = [0.0]
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + passed[0])
+
+    def state() -> int:
+        passed[0] += 100
+        return 1
+
+    with Checkpoint(tmp_path) as ckpt:
+        ckpt.load()
+        next(ckpt.steps(9))
+        ckpt.step_done(state)
+        assert ckpt._pace.cost == pytest.approx(100, abs=5)
+
+
+def test_a_signal_in_the_last_moment_of_a_step_still_has_it_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Checkpoint(tmp_path, every=3600) as ckpt:
+        ckpt.load()
+        steps = ckpt.steps(9)
+        next(steps)
+        ckpt.step_done(0)
+        next(steps)
+
+        def pays(_: float) -> bool:
+            ckpt._leaving.terminated = True  # comes when it has just been decided that no save is due
+            return False
+
+        monkeypatch.setattr(ckpt, "_pays", pays)
+        with pytest.raises(SystemExit) as end:
+            ckpt.step_done("saved all the same")
+        assert end.value.code == 143
+        ckpt._finished = True  # the block's own end is not what this is about
+    assert Checkpoint(tmp_path, writer=False).load() == "saved all the same"
 
 
 def test_a_first_save_that_fails_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,8 +142,11 @@ class Checkpoint:
         self._pace.stepped(now - self._step_began)
         self._done += 1
         self._finished = self._total is not None and self._done >= self._total
-        saved = self.writer and self._pays(now) and self._try(state)
+        pays = self.writer and self._pays(now)
+        saved = pays and self._try(state)
         if self._leaving.terminated:
+            if self.writer and not pays:  # it came just now
+                self._try(state)
             raise SystemExit(EXIT)
         if self._total is not None:
             self._progress.report(self._done, self._total)
@@ -160,7 +163,7 @@ class Checkpoint:
         """
         self._begin()
         if self.writer:
-            self._save(state)
+            self._save(state, time.monotonic())
         if self._leaving.terminated:
             raise SystemExit(EXIT)
 
@@ -246,23 +249,24 @@ class Checkpoint:
         return notice is not None and (notice is not before or self._pace.is_last_chance(leaving.seconds_left()))
 
     def _try(self, state: Any) -> bool:
+        began = time.monotonic()
         try:
-            self._save(state() if callable(state) else state)
+            self._save(state() if callable(state) else state, began)
         except (SaveFailed, PlaceError) as error:
             if not self._saved:
                 raise
             _warn("%s; it is tried again when the next save is due", error)
-            self._saved_at = time.monotonic()
+            self._saved_at, self._noticed = time.monotonic(), None
             return False
         return True
 
-    def _save(self, state: Any) -> None:
+    def _save(self, state: Any, began: float) -> None:
+        """Save a state that was begun to be made at this moment: making it is part of what a save costs."""
         if not self._saved and not self._loaded and not self._keeper.is_empty():
             raise NotLoaded(
                 f"{self._keeper.store.place}: holds a checkpoint that was not loaded, and this save would take its place: "
                 "call load() first"
             )
-        began = time.monotonic()
         facts = {
             "step": self._done, "finished": self._finished, "age": began - self._began, "step_seconds": self._pace.step,
         }  # fmt: skip
