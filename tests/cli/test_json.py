@@ -18,7 +18,7 @@ HEAD = {
 RUN = HEAD | {"engines", "driven", "arguments", "notes", "tasks", "left_behind", "nodes", "outputs"}
 SUMMARY = HEAD | {"tasks", "attempts", "interruptions", "errors", "cached", "cost"}
 TASK = {
-    "path", "is_pipeline", "status", "why", "waits_for", "cached_from", "spent", "budgets", "outputs", "attempts",
+    "path", "written", "is_pipeline", "status", "why", "waits_for", "cached_from", "spent", "budgets", "outputs", "attempts",
 }  # fmt: skip
 ATTEMPT = {
     "number", "status", "pools", "pool", "node", "capacity", "cause", "why", "next", "tried", "placed_at", "bound_at",

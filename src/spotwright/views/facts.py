@@ -6,9 +6,10 @@ are seconds; ``cost`` is ``{"seconds", "money"}`` of node time):
 - ``run``, ``pipeline``, ``status`` (running, stopped, succeeded, failed, cancelled), ``why``, ``seed``, ``time_scale``,
   ``engines`` (how many drove it), ``driven`` (one does now), ``started_at``, ``finished_at``, ``seconds``, ``arguments``
   (references in the place of secrets), ``notes``, ``currency``, ``prices`` (whose: ``simulated``), ``has_prices``;
-- ``tasks``: a list of ``path``, ``is_pipeline``, ``status``, ``why``, ``waits_for`` (``kind``, ``text``, ``tasks``, ``pools``,
-  ``until``; null for what runs or has ended), ``cached_from`` (``run``, ``task``), ``spent`` (``interruptions``, ``errors``,
-  ``moves``), ``budgets`` (``interruptions``, ``errors``), ``outputs`` (``parameters``, ``artifacts``), ``attempts``;
+- ``tasks``: a list of ``path``, ``written`` (the same without the numbers of iterations), ``is_pipeline``, ``status``,
+  ``why``, ``waits_for`` (``kind``, ``text``, ``tasks``, ``pools``, ``until``; null for what runs or has ended),
+  ``cached_from`` (``run``, ``task``), ``spent`` (``interruptions``, ``errors``, ``moves``), ``budgets``
+  (``interruptions``, ``errors``), ``outputs`` (``parameters``, ``artifacts``), ``attempts``;
 - an attempt: ``number``, ``status`` (pending, running, ended), ``pools`` it may wait for, ``pool``, ``node``, ``capacity``,
   ``cause``, ``why``, ``next`` (what was decided to follow), ``tried`` (rungs it left, with the reason), ``placed_at``,
   ``bound_at``, ``noticed_at``, ``goes_at``, ``ended_at``, ``seconds`` on its node, ``share`` of it, ``cost``, ``kept`` (``low``,
@@ -106,6 +107,7 @@ def _task(
     waiting = waiting_for(state, task, booting) if is_here else None
     return {
         "path": task.path,
+        "written": task.plan.written or task.path,
         "is_pipeline": task.plan.spec.dag is not None,
         "status": task.status.value,
         "why": task.why,

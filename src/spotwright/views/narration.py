@@ -16,6 +16,7 @@ from spotwright.views.words import ended, plural, span
 
 __all__ = ["Narrator", "Said"]
 
+_LARGE = 50  # a loop of more iterations is told by tenths, with what goes wrong in it
 _NAMED = 6  # how many tasks are named before they are only counted
 _PROGRESS_EVERY = 0.25  # progress is said at each quarter of the work ...
 _PROGRESS_PAUSE = 10.0  # ... but not more often than this, seconds
@@ -38,6 +39,7 @@ class Narrator:
         self._on: dict[str, set[tuple[str, int]]] = {}  # the attempts on each node
         self._told: dict[tuple[str, int], tuple[float, float]] = {}  # progress that was said, and when
         self._noticed: set[str] = set()  # nodes that are known to go
+        self._large: dict[str, set[int]] = {}  # large loops, with the iterations that have ended
 
     def tell(self, state: RunState, events: Sequence[Event]) -> Iterator[Said]:
         """The sentences of one batch of events, in order. ``state`` is that after the batch."""
@@ -47,8 +49,26 @@ class Narrator:
                 yield Said(0.0, _goes_on(state))
         for event in events:
             teller = _TELLERS.get(event.kind)
-            for text in teller(self, state, event) if teller is not None else ():
+            texts = list(teller(self, state, event)) if teller is not None else []
+            for text in self._of_large_loop(state, event, texts) if self._large else texts:
                 yield Said(event.at - (self._start or event.at), text, event.kind in _TROUBLE and not _went_well(event))
+
+    def _of_large_loop(self, state: RunState, event: Event, texts: list[str]) -> Iterator[str]:
+        """In a large loop only what goes wrong is told, and each tenth of its iterations that has ended."""
+        task = state.tasks.get(event.task)
+        scope = task.scope if task is not None else None
+        while scope is not None and scope.owner is not None and scope.owner.path not in self._large:
+            scope = scope.owner.scope
+        if scope is None or scope.owner is None or scope.owner.loop is None or scope.place.iteration is None:
+            yield from texts
+            return
+        if event.kind in _TROUBLE and not _went_well(event):
+            yield from texts
+        ended, all_of_them = self._large[scope.owner.path], len(scope.owner.loop.items)
+        if scope.ended and scope.place.iteration not in ended:
+            ended.add(scope.place.iteration)
+            if len(ended) * 10 // all_of_them > (len(ended) - 1) * 10 // all_of_them:
+                yield f"{scope.owner.path}: {len(ended):,} of {plural(all_of_them, 'iteration')} done"
 
     def _created(self, state: RunState, event: Event) -> Iterator[str]:
         scale = state.time_scale
@@ -57,6 +77,8 @@ class Narrator:
 
     def _unfolded(self, state: RunState, event: Event) -> Iterator[str]:
         if "items" in event.data:
+            if len(event.data["items"]) > _LARGE:
+                self._large[event.task] = set()
             yield f"{event.task}: {plural(len(event.data['items']), 'iteration')}"
             return
         task = state.tasks.get(event.task)

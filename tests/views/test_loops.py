@@ -1,0 +1,66 @@
+"""Large loops in views: what goes well shares a line, what goes wrong does not."""
+
+from __future__ import annotations
+
+import pytest
+from tests.engine.builders import a_body, a_config, a_loop, a_plan, a_pool, a_task, when
+from tests.engine.driving import Run
+from tests.engine.world import FAILED, TAKEN, Does, scripted
+
+from spotwright.engine.events import Event
+from spotwright.engine.state import RunState
+from spotwright.views.facts import run_view
+from spotwright.views.narration import Narrator
+from spotwright.views.rows import attempt_rows
+from spotwright.views.show import show_text
+
+ROOM = a_config(a_pool(max_nodes=200), policy={"spot": "require"})
+
+
+def looped(count: int, **endings: list[Does]) -> tuple[Run, list[str]]:
+    """A loop that has been driven to its end, and what was told meanwhile."""
+    narrator, told = Narrator(), list[str]()
+
+    def listen(state: RunState, events: list[Event]) -> None:
+        told.extend(said.text for said in narrator.tell(state, events))
+
+    plan = a_plan([a_loop("l", items=range(count))], ROOM, body=a_body(a_task("a"), out="a"))
+    run = Run(plan, scripted({f"l/a-{name[1:]}": does for name, does in endings.items()}), observers=[listen])  # type: ignore[list-item]
+    run.start()
+    return run, told
+
+
+def test_a_large_loop_is_told_by_tenths_with_what_goes_wrong() -> None:
+    _, told = looped(100, _7=[Does(1, TAKEN), Does(5)])
+    about = [text for text in told if text.startswith("l")]
+    assert about[0] == "l: 100 iterations"
+    assert [text for text in about if "of 100 iterations done" in text][-1] == "l: 100 of 100 iterations done"
+    assert [text.partition(":")[0] for text in about if "interrupted" in text] == ["l/a-7"]
+    assert len(about) < 16
+
+
+def test_a_small_loop_is_told_task_by_task() -> None:
+    _, told = looped(3)
+    assert sum(text.startswith("l/a-2: ") for text in told) >= 2
+
+
+def test_iterations_that_went_well_share_a_row() -> None:
+    run, _ = looped(30, _7=[Does(1, TAKEN), Does(1)], _9=[Does(1, FAILED)])
+    rows = attempt_rows(run_view(run.state, "r")).rows
+    assert [row[0] for row in rows if row[0]] == ["l/a (28 iterations)", "l", "l/a-7", "l/a-9"]
+
+
+@pytest.mark.parametrize("count", [2, 30])
+def test_a_run_with_skipped_tasks_reads_well(count: int) -> None:
+    body = a_body(a_task("a"), out="a")
+    run = Run(
+        a_plan(
+            [a_task("no", **when("x == 1", x=2)), a_task("then", "no"), a_loop("l", items=range(count))],
+            ROOM,
+            body=body,
+        )
+    )
+    run.start()
+    text = show_text(run_view(run.state, "r"))
+    assert "skipped" in text
+    assert "What waits" not in text
