@@ -96,6 +96,12 @@ def test_a_policy_by_path_counts_for_one_iteration() -> None:
     assert [attempts(run)[f"l/a-{n}"] for n in range(3)] == [1, 2, 1]
 
 
+def test_a_policy_by_the_path_in_the_pipeline_counts_for_every_iteration() -> None:
+    config = a_config(a_pool(max_nodes=9), policy={"spot": "require"}, tasks={"l/a": {"errors": {"retries": 1}}})
+    run = Run(a_plan([a_loop("l")], config, body=BODY), scripted({f"l/a-{n}": [Does(1, FAILED)] for n in range(3)}))
+    assert run.start().status is RunStatus.SUCCEEDED
+
+
 def test_a_resumed_loop_runs_only_what_had_not_succeeded() -> None:
     run = Run(looped(1, 2, 3, 4, limit=2), scripted({"l/b-2": [Does(1, FAILED)]}))
     run.start()

@@ -39,10 +39,12 @@ class Config:
         """Whether there is no file: nobody said what its policy says."""
         return self.path == BUILT_IN_NAME
 
-    def layers_for(self, task_path: str) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
+    def layers_for(self, *task_paths: str) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
         """The layers of ``policy.default`` and those of ``policy.tasks`` that match a task's path, weakest first.
 
-        They are two, because what the pipeline itself says stands between them.
+        A task in a loop has two paths: ``loop/train-3``, and ``loop/train`` as the pipeline has it. The layers are two groups,
+        because what the pipeline itself says stands between them.
         """
         default = () if self.policy_default is None else (self.policy_default,)
-        return default, tuple(layer for pattern, layer in self.policy_tasks if matches(pattern, task_path))
+        said = (layer for pattern, layer in self.policy_tasks if any(matches(pattern, path) for path in task_paths))
+        return default, tuple(said)

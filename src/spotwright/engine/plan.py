@@ -206,7 +206,7 @@ class Plan:
 
     def _layers(self, path: str, written: str, spec: TaskSpec) -> list[Layer]:
         """Precedence of the design: flags > policy.tasks > the pipeline > KFP's own settings > policy.default > built in."""
-        default, tasks = self.config.layers_for(path)
+        default, tasks = self.config.layers_for(*dict.fromkeys((path, written)))
         layers = [*default]
         layers += [layer for layer in (spec.retry, self.pipeline.policy, spec.policy) if layer is not None]
         layers += tasks

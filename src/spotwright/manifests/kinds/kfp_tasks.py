@@ -13,7 +13,7 @@ from typing import Any
 from spotwright.manifests.context import Context
 from spotwright.manifests.documents import Path
 from spotwright.manifests.pairs import EXECUTORS
-from spotwright.model.kfp_settings import inherit_retry, read_policy_text, read_retry
+from spotwright.model.kfp_settings import group_names, inherit_retry, read_policy_text, read_retry
 from spotwright.model.policy import Layer, Policy
 
 __all__ = ["Home", "Task", "list_tasks", "mapping_at", "mixed_up", "policy_of"]
@@ -69,8 +69,8 @@ class _Walk:
 
     def dag(self, at: Path, path: str, above: Layer | None, *, loops: bool, opened: tuple[str, ...]) -> None:
         tasks = mapping_at(self.ctx, (*at, "dag", "tasks"))
-        for name in tasks:
-            here = (*at, "dag", "tasks", name)
+        for key, name in group_names({key: mapping_at(self.ctx, (*at, "dag", "tasks", key)) for key in tasks}).items():
+            here = (*at, "dag", "tasks", key)
             task = mapping_at(self.ctx, here)
             inside = f"{path}/{name}" if path else str(name)
             if len(self.found) >= _MOST:
