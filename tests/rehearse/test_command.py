@@ -160,6 +160,7 @@ def test_a_command_that_is_not_there_fails_by_itself(project: Project) -> None:
         (("--notice", "0s", "--", "true"), "--notice 0s: expected a duration above 0"),
         (("--compare", "nothing", "--", "true"), "--compare nothing: expected module:function"),
         (("none.py",), "none.py: there is no such file"),
+        (("--junit", "no/such/folder.xml", "--", "true"), "--junit no/such/folder.xml: cannot be written"),
         (("step.yaml", "--task", "no-such"), "--task no-such: the pipeline has no such task; its tasks are step"),
         (("step.yaml", "--output", "x"), "--output: is for commands"),
         (("step.yaml", "--keep", "/data"), "--keep: name the task"),

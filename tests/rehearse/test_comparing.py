@@ -133,6 +133,14 @@ def test_a_comparison_may_be_named_by_its_module(tmp_path: Path) -> None:
     assert found.text == "is not the same, says the comparison"
 
 
+def test_a_comparison_that_fails_is_wrong_input(tmp_path: Path) -> None:
+    file(tmp_path, "mine.py", "def broken(name, old, new):\n    return old['x']\n")
+    compare = load_comparison("mine.py:broken", tmp_path)
+
+    with pytest.raises(InputError, match="it failed on the output a: KeyError"):
+        differences({"a": {}}, {"a": {}}, compare=compare)
+
+
 @pytest.mark.parametrize(
     "text", ["nothing", "no_such_module:f", "missing.py:f", "json:no_such_function", "json:__name__"]
 )

@@ -40,7 +40,9 @@ def test_unsafe():
     )
 
     done.assert_outcomes(passed=1, failed=2)
-    done.stdout.fnmatch_lines(["*command: safe but starts over", "*command: not safe", "*kept: 'xx' instead of 'x'*"])
+    done.stdout.fnmatch_lines(
+        ["*command: safe but starts over", "*command: not safe", "*kept, line 1: 'xx' instead of 'x'*"]
+    )
     assert "its body is not run" not in done.stdout.str()
 
 

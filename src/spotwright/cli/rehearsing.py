@@ -10,6 +10,7 @@ import click
 
 from spotwright.cli import FAILED, SUCCEEDED, importing
 from spotwright.cli.options import Duration, arguments_of, json_option, state_option
+from spotwright.errors import InputError
 
 __all__ = ["rehearse"]
 
@@ -97,11 +98,20 @@ def rehearse(
         arguments=arguments_of(texts), config=config, outputs=outputs, keep=keep, stdout=stdout, seed=seed,
         interruptions=interruptions, tolerance=tolerance, compare=compare, notice=notice, state=state,
     )  # fmt: skip
+    if junit is not None:
+        _write(junit, "")  # a rehearsal takes long: what cannot be written is said before
     progress = sys.stderr if as_json else sys.stdout
     found = perform(
         options, lambda said: click.echo(said if isinstance(said, str) else point_text(said), file=progress)
     )
     if junit is not None:
-        junit.write_text(as_junit(found, must_resume=must_resume), encoding="utf-8")
+        _write(junit, as_junit(found, must_resume=must_resume))
     click.echo(json.dumps(json_of(found)) if as_json else f"\n{as_text(found, points=False)}")
     return FAILED if failures(found.steps, must_resume=must_resume) else SUCCEEDED
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--junit {path}: cannot be written: {error.strerror}") from error

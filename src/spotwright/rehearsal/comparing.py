@@ -62,7 +62,7 @@ def differences(
         if name not in actual or name not in expected:
             found.append(Difference(name, "", "is not there" if name in expected else "is there, and should not be"))
         elif compare is not None:
-            found += _by_user(name, compare(name, expected[name], actual[name]))
+            found += _by_user(name, compare, expected[name], actual[name])
         else:
             found += (Difference(name, *each) for each in _compare(expected[name], actual[name], tolerance))
     return found
@@ -101,7 +101,11 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder))
 
 
-def _by_user(name: str, said: Any) -> Iterator[Difference]:
+def _by_user(name: str, compare: Comparison, old: Any, new: Any) -> Iterator[Difference]:
+    try:
+        said = compare(name, old, new)
+    except Exception as error:
+        raise InputError(f"--compare: it failed on the output {name}: {type(error).__name__}: {error}") from error
     if said is False:
         yield Difference(name, "", "is not the same, says the comparison")
     elif isinstance(said, str) and said:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from spotwright.engine.events import Event
 from spotwright.engine.loop import Clock
+from spotwright.errors import StateError
 from spotwright.local.orders import StartOrder
 from spotwright.local.syscalls import Call
 from spotwright.local.taking import Take
@@ -108,7 +109,10 @@ class Killer:
     def starting(self, key: Key, order: StartOrder) -> StartOrder:
         """Prepare the attempt's folders, and hold it where somebody must look from its first call on."""
         blow = self._blows[key[1] - 1] if key[1] <= len(self._blows) else None
-        self._attempt = _Attempt(key, blow, self._prepare(order))
+        try:
+            self._attempt = _Attempt(key, blow, self._prepare(order))
+        except OSError as error:
+            raise StateError(f"{order.directory}: what the attempt needs cannot be copied there: {error}") from error
         env = {**order.env, **(self._pace.environment if self._pace is not None else {})}
         return replace(order, hold=self._trace, env=env)
 
@@ -135,8 +139,7 @@ class Killer:
         attempt, self._attempt = self._attempt, None
         if attempt is None or attempt.key != key or attempt.tracer is None:
             return
-        attempt.tracer.let_go(resume=True)
-        attempt.tracer.join(5.0)
+        attempt.tracer.finish()
         self.untraced = self.untraced or attempt.tracer.failed
         self.ops.append(attempt.tracer.ops)
 

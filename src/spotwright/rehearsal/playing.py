@@ -14,6 +14,7 @@ from pathlib import Path
 
 from spotwright.engine.state import RunStatus
 from spotwright.errors import InputError
+from spotwright.model.attempts import Cause
 from spotwright.rehearsal.comparing import Comparison, Difference, differences, without_noise
 from spotwright.rehearsal.grounds import Ground
 from spotwright.rehearsal.killer import Pace
@@ -80,15 +81,20 @@ def rehearse(prepared: Prepared, ground: Ground, conditions: Conditions, task: s
 
 def _tasks(task: str | None, first: Trial) -> list[str]:
     """The paths of the tasks to rehearse: of the one that was named, which may be by the unique end of its path, or all."""
+    if first.status is not RunStatus.SUCCEEDED:
+        failed = (path for path, attempts in first.executed.items() if attempts[-1].cause != Cause.SUCCEEDED)
+        return [task or next(failed, "")]
     if task is None or task in first.executed:
         return list(first.executed) if task is None else [task]
-    if first.status is not RunStatus.SUCCEEDED:
-        return [list(first.executed)[-1] if first.executed else task]
     found = [path for path in first.executed if path.endswith(f"/{task}")]
     if len(found) == 1:
         return found
     which = "there is no such task" if not found else f"{len(found)} tasks have that name"
     raise InputError(f"--task {task}: {which}; those that are executed are {', '.join(first.executed)}")
+
+
+def _slug(task: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", task)[:60]
 
 
 class _Player:
@@ -98,7 +104,8 @@ class _Player:
         self._stage, self._conditions, self._task, self._first, self._say = stage, conditions, task, first, say
         self._outputs = ground.outputs
         self._measure = Measure(0.0)
-        self._slug = re.sub(r"[^A-Za-z0-9._-]+", "-", task)[:60]
+        alike = [path for path in first.executed if _slug(path) == _slug(task)]
+        self._slug = _slug(task) if alike[:1] in ([], [task]) else f"{_slug(task)}-{alike.index(task) + 1}"
 
     def play(self) -> Rehearsed:
         """Everything about the task."""
@@ -139,12 +146,14 @@ class _Player:
 
     def _fails(self, trial: Trial, before: str) -> Rehearsed:
         """Nothing can be rehearsed of a step that fails by itself, or whose upstream tasks do."""
-        task = next(
-            (path for path, attempts in trial.executed.items() if attempts[-1].cause != "succeeded"), self._task
-        )
-        last = trial.of(task)
-        said = f": {last.last_line}" if last.last_line else ""
-        return Rehearsed(self._task, (), fails=f"{before}task {task} {last.cause}, {last.why}{said}", failed=trial)
+        for task, attempts in trial.executed.items():
+            last = attempts[-1]
+            if last.cause != Cause.SUCCEEDED:
+                said = f": {last.last_line}" if last.last_line else ""
+                return Rehearsed(
+                    self._task, (), fails=f"{before}task {task} {last.cause}, {last.why}{said}", failed=trial
+                )
+        return Rehearsed(self._task, (), fails=f"{before}{trial.why}", failed=trial)
 
     def _outcomes(self, points: Sequence[Point], noise: Sequence[Difference]) -> Iterator[Outcome]:
         given_up = False

@@ -101,6 +101,8 @@ def _where(blow: Blow) -> str:
 
 
 def _cost(step: Rehearsed) -> Iterator[str]:
+    if not step.interruptions and all(not outcome.problem for outcome in step.outcomes):
+        yield "it was done before any interruption came: there is nothing that could be said"
     if step.cost is not None:
         usual = min(step.usual)
         share = f" ({step.cost / usual:.0%} of the step)" if usual else ""

@@ -77,7 +77,7 @@ class Tracer(threading.Thread):
         named = {os.path.realpath(folder): place for folder, place in folders.items()}
         self._folders = dict(sorted(named.items(), key=lambda item: -len(item[0])))  # the innermost one counts
         self._main = 0
-        self._frozen = False
+        self._frozen = self._over = False
         self._pending: dict[int, _Pending] = {}
         self._go_on = threading.Event()
         self._info = ctypes.create_string_buffer(88)
@@ -89,6 +89,12 @@ class Tracer(threading.Thread):
         """What stands still goes on; without ``resume`` it stands still for good, as it is about to be killed."""
         self._frozen = self._frozen or not resume
         self._go_on.set()
+
+    def finish(self) -> None:
+        """Nothing of the attempt lives any more: wait for the last of what was seen."""
+        self._over = True
+        self.let_go(resume=True)
+        self.join(_PATIENCE)
 
     def run(self) -> None:
         """Attach, then serve stops until nothing is left to trace."""
@@ -114,7 +120,7 @@ class Tracer(threading.Thread):
     def _main_process(self) -> int | None:
         """The attempt's main process, once it holds."""
         deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self._over:
             for child in identity.children(self._shim):
                 seen = identity.stat(child)
                 if seen is not None and seen.state == "T":

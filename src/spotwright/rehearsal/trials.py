@@ -109,7 +109,7 @@ class Stage:
     ) -> None:
         stored = prepared.stored
         pools = {
-            name: replace(pool, simulate=Simulate(boot=0.0), lifetime=None, min_nodes=0)
+            name: replace(pool, simulate=Simulate(boot=0.0, drain=pool.simulate.drain), lifetime=None, min_nodes=0)
             for name, pool in stored.config.pools.items()
         }
         still = replace(stored, config=replace(stored.config, pools=pools), taken_every=None, traces={}, policy=_POLICY)
