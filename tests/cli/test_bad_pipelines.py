@@ -23,15 +23,6 @@ def first():
 def second():
     one()
 """
-CONTAINER = """
-from kfp import dsl
-@dsl.container_component
-def download(url: str):
-    return dsl.ContainerSpec(image="curl", command=["curl"], args=[url])
-@dsl.pipeline
-def main(url: str):
-    download(url=url)
-"""
 OWN_SETTINGS = """
 from kfp import dsl
 @dsl.component
@@ -125,7 +116,6 @@ def test_a_file_of_kfp_1_is_told_what_to_write_instead(project: Project) -> None
 @pytest.mark.parametrize(
     ("source", "parts"),
     [
-        (CONTAINER, ("download", "container component", "@dsl.component")),
         (OWN_SETTINGS, (":9: task loop/one: its own settings as an input (dsl.TaskConfig) are not supported yet",)),
     ],
 )
@@ -233,7 +223,6 @@ def changed(text: str, place: tuple[str, ...], value: Any) -> str:
         (("root", "dag", "tasks", "one", "dependentTasks"), ["two"], "one"),
         (("root", "dag", "tasks", "two", "dependentTasks"), ["zero"], "zero"),
         (("root", "dag", "tasks", "one", "inputs"), {}, "number"),
-        (("deploymentSpec", "executors", "exec-one", "container", "command"), ["true"], "container component"),
     ],
 )
 def test_a_compiled_file_that_contradicts_itself(

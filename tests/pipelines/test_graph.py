@@ -200,10 +200,10 @@ def test_what_is_not_supported_is_named_with_the_path_of_its_task(more: dict[str
 
 
 def test_everything_that_is_not_supported_is_named_at_once() -> None:
-    containers = {"exec-c": {"image": "alpine", "command": ["echo"]}}
+    containers = {"exec-c": {"command": ["echo"]}}
     with pytest.raises(PipelineError, match="task a: a loop") as error:
         graph({"a": task("a", **LOOP), "c": task("c")}, containers=containers)
-    assert "and 1 more: task c: a container component with the image alpine" in str(error.value)
+    assert "and 1 more: task c: a container component without an image" in str(error.value)
     assert str(error.value).count("\n") == 1
 
 

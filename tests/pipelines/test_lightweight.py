@@ -8,6 +8,7 @@ import pytest
 from tests.pipelines.builders import RUN_COMPONENT, python_container
 
 from spotwright.pipelines.lightweight import Unsupported, recognise
+from spotwright.pipelines.spec import Container
 
 PIP = '\nif ! [ -x "$(command -v pip)" ]; then\n    python3 -m ensurepip || apt-get install python3-pip\nfi\n\n'
 ONE_LINE = PIP + (  # SDK 2.0: packages and the SDK in one pip command
@@ -71,15 +72,20 @@ def test_a_real_component_keeps_quoted_requirements_whole(training: Any) -> None
     assert recognise(training.ir["deploymentSpec"]["executors"]["exec-train"]).kfp == ""
 
 
+def test_what_is_no_python_component_is_a_container() -> None:
+    entry = {"image": "alpine", "command": ["echo"], "args": ["a"], "env": [{"name": "A", "value": "1"}]}
+    assert recognise({"container": entry}) == Container("alpine", ("echo",), ("a",), {"A": "1"})
+    own_image = {"image": "mine", "command": ["python3", "-m", "kfp.dsl.executor_main"], "args": []}
+    assert recognise({"container": own_image}, {"imagePullPolicy": "Always"}) == Container(
+        "mine", ("python3", "-m", "kfp.dsl.executor_main"), pull="Always"
+    )
+
+
 def test_every_other_kind_of_executor_is_named() -> None:
     kfp1 = python_container()
     kfp1["command"][2] = RUN_COMPONENT.replace("kfp.dsl", "kfp.v2.components")
     wrong: dict[str, Any] = {
         "an importer": {"importer": {"artifactUri": {}}},
-        "container component with the image alpine": {"container": {"image": "alpine", "command": ["echo"]}},
-        "lives in its own image mine": {
-            "container": {"image": "mine", "command": ["python3", "-m", "kfp.dsl.executor_main"], "args": []}
-        },
         "compiled by kfp 1": {"container": kfp1},
         "a notebook component": executor(source="__KFP_NOTEBOOK_REL_PATH = 'a.ipynb'"),
         "source or function is missing": {"container": {"command": ["sh", "-ec", RUN_COMPONENT]}},

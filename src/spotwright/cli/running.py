@@ -14,7 +14,7 @@ from spotwright.cli.options import Duration, arguments_of, json_option, policy_o
 from spotwright.pipelines.source import load
 from spotwright.records.folders import StateFolder
 from spotwright.runs.early import EarlyServer, new_name
-from spotwright.runs.options import CACHE_MODES, RunOptions
+from spotwright.runs.options import CACHE_MODES, CONTAINER_MODES, RunOptions
 
 __all__ = ["resume", "run"]
 
@@ -52,6 +52,13 @@ __all__ = ["resume", "run"]
     help="Use earlier results; auto: unless nodes are taken.",
 )
 @click.option(
+    "--containers",
+    type=click.Choice(CONTAINER_MODES),
+    default="auto",
+    show_default=True,
+    help="What container components run in; auto: podman, else docker; host: as processes of this machine.",
+)
+@click.option(
     "--policy",
     "policy_texts",
     metavar="FIELD=VALUE",
@@ -71,6 +78,7 @@ def run(
     taken_every: float | None,
     time_scale: float,
     cache: str,
+    containers: str,
     policy_texts: tuple[str, ...],
     no_cache: bool,
     name: str | None,
@@ -86,8 +94,8 @@ def run(
     name = name if name is not None else new_name(compiled.pipeline)
     options = RunOptions(
         arguments=arguments_of(texts), textual=True, config=config, seed=seed, taken_every=taken_every,
-        time_scale=time_scale, cache="off" if no_cache else cache, state=state, name=name,
-        policy=policy_of(policy_texts),
+        time_scale=time_scale, cache="off" if no_cache else cache, containers=containers, state=state,
+        name=name, policy=policy_of(policy_texts),
     )  # fmt: skip
     with EarlyServer(StateFolder(state).run(name).path) as server:
         with importing():

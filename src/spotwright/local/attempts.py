@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,17 @@ from spotwright.engine.signals import write_signals
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import context_of, inputs_of
 from spotwright.errors import StateError
+from spotwright.local.contained import Ground, as_process
+from spotwright.local.containers import Engine
 from spotwright.local.orders import LOG, OUT, PROGRESS, WORK, Environment, ExitRecord, StartOrder
 from spotwright.local.watch import read_progress
 from spotwright.model.attempts import Signals
 from spotwright.model.pools import Pool
 from spotwright.pipelines.executor import executor_input, read_outputs
+from spotwright.pipelines.expansion import expand_environment
 from spotwright.pipelines.outputs import EXECUTOR_OUTPUT, PARAMETERS
 from spotwright.pipelines.secrets import Secrets
-from spotwright.pipelines.spec import TaskSpec
+from spotwright.pipelines.spec import Container, TaskSpec
 
 __all__ = [
     "NOTICE",
@@ -60,6 +63,7 @@ class Places:
     checkpoint: Callable[[str], Path]
     volume: Callable[[str], Path]
     secrets: Secrets
+    containers: Engine | None = None  # None: a container component is a process of this machine
 
 
 @dataclass(slots=True)
@@ -101,30 +105,36 @@ def start_order(
     checkpoint = _checkpoint(policy.checkpoint, task.path, places)
     _make_folders(folder, folder / OUT, folder / WORK, *([Path(checkpoint)] if checkpoint.startswith("/") else []))
     inputs = inputs_of(state, task)
-    given = places.secrets.reveal(inputs.parameters)
-    context = context_of(state, task, number)
-    executor = spec.executor
-    return StartOrder(
+    revealed = places.secrets.reveal(inputs.parameters)
+    given = executor_input(spec, revealed, inputs.artifacts, str(folder / OUT), context_of(state, task, number))
+    told = {
+        **_environment(folder, checkpoint, places.run, task.path, number),
+        **_expectations(pool, policy.grace_period, scale),
+        **(told or {}),
+    }
+    order = StartOrder(
         key=attempt_key(task.path, number),
         directory=str(folder),
         run=places.run,
         task=task.path,
         attempt=number,
         epoch=places.epoch,
-        module=executor.module,
-        function=executor.function,
-        executor_input=executor_input(spec, given, inputs.artifacts, str(folder / OUT), context),
-        environment=Environment(executor.packages, executor.index_urls, executor.trusted_hosts),
-        env={
-            **executor.env,
-            **_environment(folder, checkpoint, places.run, task.path, number),
-            **_expectations(pool, policy.grace_period, scale),
-            **(told or {}),
-        },
+        executor_input=given,
         timeout=policy.timeout,
         grace=policy.grace_period,
         memory_limit=spec.limits.get("memory"),
         mask=tuple(places.secrets.patterns()),
+    )
+    executor = spec.executor
+    if isinstance(executor, Container):
+        ground = Ground(places.containers, f"{places.root}/{places.run}", checkpoint)
+        return as_process(order, spec, executor, context_of(state, task, number), told, ground)
+    return replace(
+        order,
+        module=executor.module,
+        function=executor.function,
+        environment=Environment(executor.packages, executor.index_urls, executor.trusted_hosts),
+        env={**expand_environment(executor.env), **told},
     )
 
 

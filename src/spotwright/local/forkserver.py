@@ -84,7 +84,8 @@ class _Server:
         return any(events & _GONE for descriptor, events in self._epoll.poll(0) if descriptor == self._engine.fileno())
 
     def _start(self, order: dict[str, Any]) -> None:
-        taskmain.compiled(order["component"])
+        if order["component"]:
+            taskmain.compiled(order["component"])
         signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
             pid = os.fork()

@@ -57,6 +57,9 @@ class StartOrder:
 
     ``env`` is laid over the engine's own environment; SPOTWRIGHT_RUN, _TASK and _ATTEMPT are added where they are missing.
     ``executor_input`` is KFP's ExecutorInput as JSON data; its paths are absolute.
+
+    With a ``command`` that is executed and there is no ``module``; where it is the client of a ``container``, that says its
+    program and the container's name (see :mod:`.containers`).
     """
 
     key: str
@@ -65,9 +68,11 @@ class StartOrder:
     task: str
     attempt: int
     epoch: int  # of the engine: a later engine has a higher one
-    module: str  # the component's source
-    function: str
-    executor_input: Mapping[str, Any]
+    module: str = ""  # the component's source
+    function: str = ""
+    executor_input: Mapping[str, Any] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    container: Mapping[str, str] | None = None
     environment: Environment = field(default_factory=Environment)
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None  # seconds of its own; then SIGTERM, and SIGKILL after ``grace``

@@ -192,7 +192,9 @@ class Processes:
             "task": order.task,
             "attempt": order.attempt,
             "epoch": order.epoch,
-            "component": self._component(order.module),
+            "component": self._component(order.module) if not order.command else "",
+            "command": order.command,
+            "container": order.container,
             "function": order.function,
             "executor_input": json.dumps(order.executor_input),
             "env": {**marks, **order.env},
@@ -279,6 +281,7 @@ class Processes:
             "attempt": order.attempt,
             "pid": pid,
             "group": _group(order),
+            "container": order.container,
         }
         self._events.append(Started(order.key, pid, starttime))
         if pidfd is None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.errors import StateError
-from spotwright.local import cgroups, identity
+from spotwright.local import cgroups, containers, identity
 from spotwright.local.orders import ExitRecord, read_exit
 
 __all__ = ["KILL", "end_all", "fence", "settle", "settle_all", "sweep", "sweep_attempt"]
@@ -87,6 +87,8 @@ def sweep_attempt(claim: dict[str, Any]) -> int:
         # forked but never executed shows the fork server's environment, which has it
         return seen is not None and run in environ and (seen.session == claim["pid"] or marks <= environ)
 
+    if claim.get("container") is not None:
+        containers.conclude(claim["container"])
     killed = _kill_until_gone(is_left)
     if claim["group"] is not None:
         version, parent, name = claim["group"]
@@ -148,6 +150,8 @@ def _result(directory: Path, claim: dict[str, Any] | None) -> ExitRecord | None:
     record = read_exit(directory)
     if record is None and claim["boot_id"] == identity.boot_id():
         sweep_attempt(claim)
+    elif record is None and claim.get("container") is not None:
+        containers.conclude(claim["container"])  # it stopped with the machine, and is still there
     return record
 
 

@@ -66,20 +66,25 @@ class Shim:
         else:
             self._supervise(started)
         ended = time.monotonic()
+        of_container = self._conclude_container()
         self._kill_below()
         if self._pump is not None:
             self._pump.join(_PUMP_PATIENCE)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        record |= self._how_it_ended() | {
-            "ended_at": time.time(),
-            "seconds": ended - started,
-            "max_rss": used.ru_maxrss * 1024,
-            "cpu_seconds": used.ru_utime + used.ru_stime,
-            "timed_out": self._timed_out,
-            "ordered": self._ordered,
-            "oom_kills": None if self._group is None else self._group.oom_kills(),
-            "machine_oom_kills": cgroups.machine_oom_kills() - oom_before,
-        }
+        record |= (
+            (self._how_it_ended() if "start_error" not in of_container else {})
+            | {
+                "ended_at": time.time(),
+                "seconds": ended - started,
+                "max_rss": used.ru_maxrss * 1024,
+                "cpu_seconds": used.ru_utime + used.ru_stime,
+                "timed_out": self._timed_out,
+                "ordered": self._ordered,
+                "oom_kills": None if self._group is None else self._group.oom_kills(),
+                "machine_oom_kills": cgroups.machine_oom_kills() - oom_before,
+            }
+            | of_container
+        )
         self._write(record)
         if self._group is not None:
             cgroups.remove(self._group)
@@ -89,7 +94,7 @@ class Shim:
         me = identity.mine()
         content = {name: self._order[name] for name in ("folder", "run", "task", "attempt", "epoch")}
         content |= {"by": "shim", "pid": me.pid, "starttime": me.starttime, "boot_id": me.boot_id}
-        content["group"] = self._order["group"]
+        content |= {name: self._order[name] for name in ("group", "container")}
         return identity.claim(self._directory, content)
 
     def _keep_room(self) -> None:
@@ -185,6 +190,14 @@ class Shim:
             for pid in left:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, _WALL)
+
+    def _conclude_container(self) -> dict[str, Any]:
+        """End the container that the main process was the client of: it is no child of ours."""
+        if self._order["container"] is None:
+            return {}
+        from . import containers  # few attempts need it, and every fork server would pay for it
+
+        return containers.conclude(self._order["container"], self._how_it_ended().get("exit_code"))
 
     def _how_it_ended(self) -> dict[str, Any]:
         if self._status is None:

@@ -25,7 +25,7 @@ import types
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import cgroups, kernel, syscalls
+from . import cgroups, commands, kernel, syscalls
 
 __all__ = ["compiled", "execute", "pose", "run_executed", "run_forked", "warm_up"]
 
@@ -98,6 +98,8 @@ def run_forked(order: dict[str, Any], *, parent: int, output: int, group: cgroup
         env = {**order["env"]}
         if order["hold"]:
             syscalls.hold()
+        if order["command"]:
+            commands.become(order["command"], env)
         if _needs_fresh_interpreter(env):
             _execute_fresh(order, env)
         os.environ.update(env)

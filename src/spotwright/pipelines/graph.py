@@ -21,10 +21,12 @@ from spotwright.pipelines.sources import read_output_sources, without_strays
 from spotwright.pipelines.spec import (
     ArtifactSpec,
     Constant,
+    Container,
     Dag,
     DagInput,
     Executor,
     FinalStatus,
+    Importer,
     Loop,
     OneOf,
     OutputSource,
@@ -46,10 +48,12 @@ from spotwright.pipelines.tasks import (
 __all__ = [
     "ArtifactSpec",
     "Constant",
+    "Container",
     "Dag",
     "DagInput",
     "Executor",
     "FinalStatus",
+    "Importer",
     "Loop",
     "OneOf",
     "OutputSource",
@@ -68,7 +72,6 @@ _MEANINGLESS_CONFIG = (
     "resourceTtlOnSuccess",
     "resourceTtlOnFailure",
     "activeDeadlineSeconds",
-    "workspace",
 )
 
 

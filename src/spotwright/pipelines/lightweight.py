@@ -1,4 +1,4 @@
-"""Recognising lightweight Python components in compiled pipelines of any 2.x SDK.
+"""Recognising what an executor is: a lightweight Python component of any 2.x SDK, or a container.
 
 The SDK compiles such a component to a container whose command first installs packages with pip (when it needs any), then
 writes the module's source to a file and starts the SDK's executor with it. The wording changed between versions (one pip
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from spotwright.pipelines.spec import Executor
+from spotwright.pipelines.spec import Container, Executor
 
 __all__ = ["Unsupported", "recognise"]
 
@@ -32,10 +32,10 @@ class Unsupported(Exception):
     """The executor is of a kind that cannot run here; the text says which, and what to do."""
 
 
-def recognise(executor: Mapping[str, Any]) -> Executor:
-    """Read one entry of ``deploymentSpec.executors`` as a lightweight Python component.
+def recognise(executor: Mapping[str, Any], kubernetes: Mapping[str, Any] | None = None) -> Executor | Container:
+    """Read one entry of ``deploymentSpec.executors``; what is no lightweight Python component is a container.
 
-    Raises :class:`Unsupported` for every other kind.
+    ``kubernetes`` is what the platform document says of it. Raises :class:`Unsupported` for other kinds of executors.
     """
     if "importer" in executor:
         raise Unsupported("an importer is not supported yet; pass the artifact's address as a parameter")
@@ -47,20 +47,24 @@ def recognise(executor: Mapping[str, Any]) -> Executor:
     image = str(container.get("image") or "")
     start = next((index for index, part in enumerate(command) if _STARTS_EXECUTOR.search(part)), None)
     if start is None:
-        raise Unsupported(_explain_container(command, image))
+        return _read_container(command, args, image, container.get("env") or (), kubernetes or {})
     found = _STARTS_EXECUTOR.search(command[start])
     if found and found.group(1).startswith("kfp.v2"):
         raise Unsupported("a Python component compiled by kfp 1; compile the pipeline again with kfp 2")
     return _read(command, args, start, image, container.get("env") or ())
 
 
-def _explain_container(command: Sequence[str], image: str) -> str:
-    if "-m" in command and any(part.endswith(".executor_main") for part in command):
-        return (
-            f"a Python component that lives in its own image {image}; only lightweight Python components run here so "
-            "far: leave out target_image"
-        )
-    return f"a container component with the image {image}; {_ONLY_PYTHON}: write it with @dsl.component"
+def _read_container(
+    command: Sequence[str], args: Sequence[str], image: str, env: Any, kubernetes: Mapping[str, Any]
+) -> Container:
+    if not image:
+        raise Unsupported("a container component without an image")
+    pull = str(kubernetes.get("imagePullPolicy") or "")
+    return Container(image, tuple(command), tuple(args), _environment(env), pull)
+
+
+def _environment(env: Any) -> dict[str, str]:
+    return {str(entry["name"]): str(entry.get("value", "")) for entry in env}
 
 
 def _read(command: Sequence[str], args: Sequence[str], start: int, image: str, env: Any) -> Executor:
@@ -79,7 +83,7 @@ def _read(command: Sequence[str], args: Sequence[str], start: int, image: str, e
         packages=packages,
         index_urls=urls,
         trusted_hosts=hosts,
-        env={str(entry["name"]): str(entry.get("value", "")) for entry in env},
+        env=_environment(env),
         image=image,
         kfp=kfp,
         command=tuple(command),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spotwright.pipelines.spec import ArtifactSpec, TaskSpec
+from spotwright.pipelines.spec import ArtifactSpec, Container, TaskSpec
 from spotwright.pipelines.values import fit, parse_text, read_json, whole_numbers
 
 __all__ = ["ARTIFACTS", "EXECUTOR_OUTPUT", "PARAMETERS", "Outputs", "read_outputs"]
@@ -44,14 +44,18 @@ def read_outputs(task: TaskSpec, out_dir: str, roots: tuple[str, ...] = ()) -> O
     ``executor_output.json`` comes first, then the file of an ``OutputPath`` parameter, as in ``collectOutputParameters`` of
     the launcher. Missing is every declared parameter without a value. Without a whole ``executor_output.json`` everything
     declared is missing, and where nothing is declared the file itself, as ``executor_output``: the SDK writes it whenever
-    the function returned, so without it the code ended in another way (``sys.exit(0)``).
+    the function returned, so without it the code ended in another way (``sys.exit(0)``). A container writes it only if it
+    wants to.
 
     A declared artifact without a file is *not* missing: ``uploadOutputArtifacts`` of the launcher accepts it too ("We allow
     components to not produce output files"). A file at an artifact's ``custom_path`` is copied to the artifact's own
     place, as the launcher uploads it from there. An address that the code set itself counts when it is remote, or below
     ``out_dir`` or one of the absolute ``roots`` (the run's folder); any other leaves the artifact missing.
     """
-    said, note = _read_executor_output(Path(out_dir, EXECUTOR_OUTPUT))
+    written = Path(out_dir, EXECUTOR_OUTPUT)
+    said, note = _read_executor_output(written)
+    if said is None and isinstance(task.executor, Container) and not written.exists():
+        said = {}
     if said is None:
         declared = (*task.outputs.parameters, *task.outputs.artifacts) or ("executor_output",)
         return Outputs({}, {}, declared, (note,))

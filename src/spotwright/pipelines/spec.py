@@ -22,10 +22,12 @@ from spotwright.pipelines.conditions import Condition
 __all__ = [
     "ArtifactSpec",
     "Constant",
+    "Container",
     "Dag",
     "DagInput",
     "Executor",
     "FinalStatus",
+    "Importer",
     "Loop",
     "OneOf",
     "OutputSource",
@@ -154,6 +156,32 @@ class Executor:
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """How a container component runs: an image, its command and arguments with their placeholders, its environment.
+
+    Without a ``command`` it is the image's own entry point. ``pull`` is Kubernetes' imagePullPolicy, empty where nothing was
+    said.
+    """
+
+    image: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    pull: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """A task that gives an artifact by its address and runs nowhere. Address and metadata may hold placeholders."""
+
+    output: str
+    uri: str
+    schema: str = "system.Artifact"
+    version: str = "0.0.1"
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSpec:
     """One step of a DAG. Exactly one of ``dag`` (it is a pipeline itself) and ``executor`` is set.
 
@@ -173,7 +201,7 @@ class TaskSpec:
     name: str
     component: str
     dag: str | None = None
-    executor: Executor | None = None
+    executor: Executor | Container | Importer | None = None
     parameters: Mapping[str, Source] = field(default_factory=dict)
     artifacts: Mapping[str, Source] = field(default_factory=dict)
     after: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from typing import Any
 from spotwright.model.kfp_settings import read_policy_text, read_retry
 from spotwright.model.policy import Layer
 from spotwright.model.policy_values import PolicyValueError
+from spotwright.pipelines.importing import read_importer
 from spotwright.pipelines.lightweight import Unsupported, recognise
 from spotwright.pipelines.reading import Reading
 from spotwright.pipelines.settings import Settings, read_settings
@@ -21,7 +22,9 @@ from spotwright.pipelines.sources import read_condition_of, read_loop, read_sour
 from spotwright.pipelines.spec import (
     ArtifactSpec,
     Constant,
+    Container,
     Executor,
+    Importer,
     OutputSpecs,
     ParameterSpec,
     Source,
@@ -108,21 +111,24 @@ def _renamed(source: Source, names: Mapping[str, str]) -> Source:
 def _speaks_of_its_run(parameters: Mapping[str, Source]) -> bool:
     """Whether a constant holds a placeholder that stands for something else in every run: no result can be shared then."""
     written = [source.value for source in parameters.values() if isinstance(source, Constant)]
-    return "{{$.pipeline_" in json.dumps(written)
+    text = json.dumps(written)
+    return "{{$.pipeline_" in text or "{{$.workspace_path" in text
 
 
 def _read_executor(
     reading: Reading, definition: Mapping[str, Any], path: str
-) -> tuple[Executor | None, Settings, Layer | None]:
+) -> tuple[Executor | Container | Importer | None, Settings, Layer | None]:
     if "dag" in definition:
         return None, Settings(), None
     label = str(definition.get("executorLabel") or "")
     raw = reading.executor(label, path)
+    if "importer" in raw:
+        return _read_importer(reading, raw["importer"], definition, path), Settings(), None
     kubernetes = reading.setting("kubernetes", label)
     key = (id(raw), id(kubernetes) if kubernetes else 0)
     if key not in reading.known_executors:
         try:
-            executor = recognise(raw)
+            executor = recognise(raw, kubernetes)
         except Unsupported as kind:
             reading.refuse(path, str(kind))
             return None, Settings(), None
@@ -138,6 +144,16 @@ def _read_executor(
     reading.ignored.update(dict.fromkeys(settings.ignored))
     policy = read_policy(reading, reading.setting("spotwright", label), f"task {path}")
     return executor, settings, policy
+
+
+def _read_importer(
+    reading: Reading, importer: Mapping[str, Any], definition: Mapping[str, Any], path: str
+) -> Importer | None:
+    try:
+        return read_importer(importer, definition)
+    except Unsupported as kind:
+        reading.refuse(path, str(kind))
+        return None
 
 
 def _read_retry(reading: Reading, task: Mapping[str, Any], settings: Settings, path: str) -> Layer | None:

@@ -128,6 +128,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
     taken_every: str | float | None = None,
     time_scale: float = 1.0,
     cache: str = "auto",
+    containers: str = "auto",
     state: str | Path = DEFAULT_STATE,
     name: str | None = None,
     policy: Mapping[str, Any] | None = None,
@@ -138,8 +139,9 @@ def run(  # noqa: PLR0913 (each is an option of its own)
 
     ``pipeline`` is a function with ``@dsl.pipeline``, or the path of a .py or compiled YAML file. ``arguments`` are values of
     the declared types, or ``"@env:VAR"`` and ``"@file:PATH"``, which keep the value out of every record. ``taken_every`` is a
-    duration (``"20s"``, or seconds). ``policy`` holds for every task, in the shape of ``policy.default``. With
-    ``wait=False`` it returns as soon as the run has begun.
+    duration (``"20s"``, or seconds). ``policy`` holds for every task, in the shape of ``policy.default``.
+    ``containers`` says what container components run in: ``"podman"``, ``"docker"``, the first of them that answers
+    (``"auto"``), or ``"host"``: as processes of this machine. With ``wait=False`` it returns as soon as the run has begun.
 
     Raises :class:`InputError` for anything wrong before the run begins. A run that fails raises nothing: look at
     :attr:`Run.status`.
@@ -153,6 +155,7 @@ def run(  # noqa: PLR0913 (each is an option of its own)
         "taken_every": _seconds(taken_every) if taken_every is not None else None,
         "time_scale": time_scale,
         "cache": cache,
+        "containers": containers,
         "state": str(Path(state).absolute()),
         "name": name,
         "policy": dict(policy or {}),

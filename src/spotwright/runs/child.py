@@ -88,6 +88,7 @@ def _options(request: dict[str, Any]) -> RunOptions:
         taken_every=request["taken_every"],
         time_scale=request["time_scale"],
         cache=request["cache"],
+        containers=request["containers"],
         state=Path(request["state"]),
         name=request["name"],
         policy=request["policy"],

@@ -24,6 +24,7 @@ from spotwright.engine.loop import Clock, Observer, drive
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.local.attempts import Places, steady_clock
+from spotwright.local.containers import Engine
 from spotwright.local.identity import Identity, marks, mine, open_process
 from spotwright.local.metadata import Metadata, has_metadata
 from spotwright.local.processes import Processes
@@ -38,13 +39,25 @@ from spotwright.pipelines.secrets import Secrets
 from spotwright.records.cache import Cache
 from spotwright.records.folders import RunFolder, StateFolder
 from spotwright.records.journal import Journal, Lease
+from spotwright.runs.containers import engine_for
 from spotwright.runs.early import EarlyServer, new_name
 from spotwright.runs.options import RunOptions
 from spotwright.runs.plans import StoredPlan, can_be_taken, save_plan, traces_of
 from spotwright.runs.wakes import Wakes
 from spotwright.supply.nodes import Supply
 
-__all__ = ["Prepared", "bind_again", "bind_arguments", "execute", "is_alive", "owner", "places_of", "prepare", "start"]
+__all__ = [
+    "Prepared",
+    "bind_again",
+    "bind_arguments",
+    "containers_of",
+    "execute",
+    "is_alive",
+    "owner",
+    "places_of",
+    "prepare",
+    "start",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,7 @@ def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
     stored = StoredPlan(compiled, config, options.taken_every, traces, options.policy)
     plan = stored.plan
     notes = [*compiled.warnings, *([config.note] if config.note else []), *plan.check()]
+    engine_for(compiled, plan.pipeline, options.containers)
     arguments, secrets = bind_arguments(plan.pipeline, options.arguments, textual=options.textual)
     return Prepared(stored, options, arguments, secrets, tuple(notes))
 
@@ -147,6 +161,7 @@ def _meta(run: str, prepared: Prepared) -> dict[str, Any]:
         "seed": options.seed if options.seed is not None else randomness.randbelow(2**31),
         "time_scale": options.time_scale,
         "cache": options.cache,
+        "containers": options.containers,
     }
 
 
@@ -191,7 +206,7 @@ def execute(
     with begun(), selectors.DefaultSelector() as selector, Wakes(selector, journal, clock) as wakes:
         pools = state.plan.config.pools
         state_folder = StateFolder(folder.path.parent.parent)
-        places = places_of(folder, journal.epoch, secrets)
+        places = places_of(folder, journal.epoch, secrets, containers_of(state, stored))
         supply = Supply(
             pools,
             seed=meta["seed"],
@@ -216,11 +231,18 @@ def execute(
     journal.give_up()
 
 
-def places_of(folder: RunFolder, epoch: int, secrets: Secrets) -> Places:
+def containers_of(state: RunState, stored: StoredPlan) -> Engine | None:
+    """What executes the container components of a run. Raises :class:`PipelineError` where it has some and nothing can."""
+    return engine_for(stored.compiled, stored.plan.pipeline, state.meta.get("containers", "auto"))
+
+
+def places_of(folder: RunFolder, epoch: int, secrets: Secrets, containers: Engine | None = None) -> Places:
     """Where the attempts of a run find things, as absolute paths."""
     here = RunFolder(folder.path.absolute())
-    volumes = StateFolder(here.path.parent.parent)
-    return Places(folder.name, epoch, str(here.path.parent), here.attempt, here.checkpoint, volumes.volume, secrets)
+    state = StateFolder(here.path.parent.parent)
+    return Places(
+        folder.name, epoch, str(here.path.parent), here.attempt, here.checkpoint, state.volume, secrets, containers
+    )
 
 
 @contextmanager

@@ -10,13 +10,16 @@ from typing import Any
 
 from spotwright.errors import InputError
 
-__all__ = ["CACHE_MODES", "DEFAULT_STATE", "RunOptions"]
+__all__ = ["CACHE_MODES", "CONTAINER_MODES", "DEFAULT_STATE", "RunOptions"]
 
 DEFAULT_STATE = ".spotwright"
 """The state folder, in the current folder unless the user says otherwise."""
 
 CACHE_MODES = ("auto", "on", "off")
 """``auto``: earlier results are used as KFP does, but not in a run whose nodes are taken, because it is there to be run."""
+
+CONTAINER_MODES = ("auto", "podman", "docker", "host")
+"""What container components run in; ``auto``: podman, else docker; ``host``: as processes of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class RunOptions:
     taken_every: float | None = None
     time_scale: float = 1.0
     cache: str = "auto"
+    containers: str = "auto"
     state: Path = Path(DEFAULT_STATE)
     name: str | None = None
     policy: Mapping[str, Any] = field(default_factory=dict)
@@ -48,5 +52,7 @@ class RunOptions:
             raise InputError(f"--taken-every {self.taken_every:g}s: expected a duration above 0, for example 20s")
         if self.cache not in CACHE_MODES:
             raise InputError(f"cache {self.cache!r}: expected one of {', '.join(CACHE_MODES)}")
+        if self.containers not in CONTAINER_MODES:
+            raise InputError(f"containers {self.containers!r}: expected one of {', '.join(CONTAINER_MODES)}")
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise InputError(f"--seed {self.seed}: expected a whole number from 0")

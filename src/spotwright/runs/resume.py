@@ -36,7 +36,7 @@ from spotwright.pipelines.source import load
 from spotwright.pipelines.spec import DagInput, TaskSpec
 from spotwright.records.folders import RunFolder
 from spotwright.records.journal import Journal
-from spotwright.runs.engine import bind_again, execute, is_alive, owner, places_of
+from spotwright.runs.engine import bind_again, containers_of, execute, is_alive, owner, places_of
 from spotwright.runs.plans import StoredPlan, load_plans, save_plan, traces_of
 
 __all__ = ["Resumption", "Say", "cancel_dead", "resume", "settled_attempts"]
@@ -71,6 +71,7 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
             return Resumption(state, nothing_to_do=True)
         had_failed = frozenset(state.failed)
         arguments, secrets = _bound(state, (newer or current).plan)
+        containers_of(state, newer or current)  # asked before anything is changed
         recovery = settled_attempts(folder, state, epoch, secrets)
         recovery.append(Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}))
         _settle_into(state, journal, recovery, clock)

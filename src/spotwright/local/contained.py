@@ -1,0 +1,90 @@
+"""A container component as the process of an attempt: its command on this machine, or in a container of podman or docker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spotwright.errors import StateError
+from spotwright.local.containers import Engine, Mount, Run, container_name, run_command
+from spotwright.local.orders import OUT, StartOrder
+from spotwright.pipelines.commands import command_of
+from spotwright.pipelines.outputs import ARTIFACTS, PARAMETERS
+from spotwright.pipelines.placeholders import Context
+from spotwright.pipelines.spec import Container, TaskSpec
+
+__all__ = ["Ground", "as_process"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """On what the container components of a run stand: an engine or none, and the folders that they may write to."""
+
+    engine: Engine | None
+    run_folder: str
+    checkpoint: str
+
+
+def as_process(
+    order: StartOrder, spec: TaskSpec, container: Container, context: Context, told: Mapping[str, str], ground: Ground
+) -> StartOrder:
+    """The order of an attempt with the command that it executes; makes the folders in which its outputs will lie.
+
+    ``told`` are the variables of every attempt. Without an engine the command is executed on this machine. Raises
+    :class:`PipelineError` for a command that cannot be made, :class:`StateError` for a folder.
+    """
+    for folder in (PARAMETERS, ARTIFACTS):
+        _make(Path(order.directory, OUT, folder))
+    command = command_of(spec, container, order.executor_input, told, context)
+    env = {**command.env, **told}
+    if ground.engine is None:
+        return replace(order, command=(*command.command, *command.args), env=env, executor_input={})
+    marks = {"SPOTWRIGHT_RUN": order.run, "SPOTWRIGHT_TASK": order.task, "SPOTWRIGHT_ATTEMPT": str(order.attempt)}
+    run = Run(
+        name=container_name(ground.run_folder, order.task, order.attempt, order.epoch),
+        image=command.image,
+        command=command.command,
+        args=command.args,
+        env={**marks, **env},
+        mounts=_mounts(order.executor_input, [ground.run_folder, ground.checkpoint]),
+        memory=order.memory_limit,
+        pull=container.pull,
+    )
+    return replace(
+        order,
+        command=tuple(run_command(ground.engine, run)),
+        env=env,
+        executor_input={},
+        container={"program": ground.engine.program, "name": run.name},
+        memory_limit=None,  # the container has it, not its client
+    )
+
+
+def _mounts(given: Mapping[str, Any], writable: list[str]) -> list[Mount]:
+    """The run's folder and the place of checkpoints at their own paths; and inputs that lie elsewhere, only to be read."""
+    found: list[Mount] = []
+    wanted = [Mount(place, place) for place in writable if place.startswith("/")]
+    wanted += [Mount(path, path, read_only=True) for path in _local_inputs(given)]
+    for mount in wanted:
+        if not any(Path(mount.source).is_relative_to(other.source) for other in found):
+            found.append(mount)
+    return found
+
+
+def _local_inputs(given: Mapping[str, Any]) -> Iterator[str]:
+    for entry in given["inputs"]["artifacts"].values():
+        for artifact in entry["artifacts"]:
+            path = str(artifact.get("uri", ""))
+            if path.startswith("/") and Path(path).exists():
+                yield path
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(
+            f"{folder}: cannot be made ({error.strerror}); free some space, then resume the run"
+        ) from error

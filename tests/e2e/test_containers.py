@@ -1,0 +1,159 @@
+"""Container components: on this machine, through a stand-in for podman, and refused where neither is there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.container_engine import ContainerEngine
+from tests.e2e.project import AT_WORK, Project, eventually
+
+NUMBER = {"parameterType": "NUMBER_INTEGER"}
+WAITS = 'echo started; touch "$PLAYGROUND/started"; trap "echo told; exit 143" TERM; while :; do sleep 0.05; done'
+
+
+def container(
+    *args: str, inputs: Mapping[str, Any] | None = None, script: str = "", parameters: Sequence[str] = (), **said: Any
+) -> dict[str, Any]:
+    """A component that executes a script of the shell with these arguments; its outputs are whole numbers."""
+    return {
+        "inputs": inputs or {},
+        "outputs": parameters,
+        "container": {"image": "alpine", "command": ["sh", "-c", script], "args": list(args), **said},
+    }
+
+
+def pipeline(project: Project, **steps: dict[str, Any]) -> Path:
+    """Write a compiled pipeline of container components."""
+    components, executors, tasks = {}, {}, {}
+    for name, each in steps.items():
+        components[f"comp-{name}"] = {
+            "executorLabel": f"exec-{name}",
+            "inputDefinitions": {"parameters": {key: {"parameterType": "STRING"} for key in each["inputs"]}},
+            "outputDefinitions": {"parameters": dict.fromkeys(each["outputs"], NUMBER)},
+        }
+        executors[f"exec-{name}"] = {"container": each["container"]}
+        given = {key: {"runtimeValue": {"constant": value}} for key, value in each["inputs"].items()}
+        tasks[name] = {"componentRef": {"name": f"comp-{name}"}, "inputs": {"parameters": given}}
+    ir = {
+        "pipelineInfo": {"name": "tested"}, "schemaVersion": "2.1.0", "components": components,
+        "deploymentSpec": {"executors": executors}, "root": {"dag": {"tasks": tasks}},
+    }  # fmt: skip
+    return project.write("tested.yaml", json.dumps(ir, indent=1))
+
+
+@pytest.fixture
+def engine(project: Project) -> Iterator[ContainerEngine]:
+    """A podman on the PATH of every command."""
+    with contextlib.closing(ContainerEngine(project.folder / "e")) as made:
+        project.extra["PATH"] = f"{made.bin}:{os.environ['PATH']}"
+        yield made
+
+
+@pytest.fixture
+def nothing(project: Project) -> None:
+    """A PATH on which there is a shell and neither podman nor docker."""
+    folder = project.folder / "bin"
+    folder.mkdir()
+    (folder / "sh").symlink_to("/bin/sh")
+    project.extra["PATH"] = str(folder)
+
+
+def log(project: Project, task: str, number: int = 1) -> str:
+    return (project.attempt(task, number) / "log.txt").read_text()
+
+
+def test_a_command_is_a_process_of_this_machine_when_the_user_says_so(project: Project) -> None:
+    says = container("{{$.outputs.parameters['n'].output_file}}", script='echo "$A"; echo 7 > "$0"', parameters=["n"],
+                     env=[{"name": "A", "value": "it's"}])  # fmt: skip
+    done = project.run(pipeline(project, says=says), "--containers", "host")
+    assert done.code == 0, done.err
+    assert log(project, "says") == "it's\n"
+    assert project.show()["tasks"]["says"]["outputs"]["parameters"] == {"n": 7}
+
+
+def test_without_an_engine_nothing_runs_and_both_ways_out_are_named(project: Project, nothing: None) -> None:
+    path = pipeline(project, says=container(script="true"))
+    done = project.run(path)
+    line = 1 + path.read_text().split('"says": {\n     "componentRef"')[0].count("\n")
+    assert done.code == 2
+    assert f"{path}:{line}: task says is a container component" in done.err
+    assert "podman is not installed; docker is not installed" in done.err
+    assert "--containers host" in done.err
+    assert not (project.state / "runs" / "r").exists()
+
+
+def test_a_command_that_this_machine_does_not_have_is_refused_before_anything_runs(
+    project: Project, nothing: None
+) -> None:
+    path = pipeline(project, ok=container(script="true"), says=container(command=["no-such-program"]))
+    done = project.run(path, "--containers", "host")
+    assert done.code == 2
+    assert "task says executes 'no-such-program', which is not on the PATH" in done.err
+
+
+def test_the_client_gets_the_run_by_its_own_paths_and_values_only_by_name(
+    project: Project, engine: ContainerEngine
+) -> None:
+    says = container("$(A) {{$.inputs.parameters['x']}}", inputs={"x": "a b"}, script='echo "$0" "$A"',
+                     env=[{"name": "A", "value": "not seen"}], resources={"memoryLimit": 0.1})  # fmt: skip
+    done = project.run(pipeline(project, says=says))
+    assert done.code == 0, done.err
+    [call] = engine.calls
+    runs = project.state / "runs" / "r"
+    assert f"type=bind,source={runs},target={runs}" in call
+    assert [call[at + 1] for at, part in enumerate(call) if part == "--env"][-1].startswith("SPOTWRIGHT_")
+    assert "A" in call
+    assert "A=not seen" not in call
+    assert call[-5:] == ["sh", "alpine", "-c", 'echo "$0" "$A"', "not seen a b"]
+    assert {"--init", "--memory", "100000000b"} <= set(call)
+    assert log(project, "says") == "not seen a b not seen\n"
+    assert engine.removed == [call[1]]
+
+
+def test_the_exit_code_is_the_containers(project: Project, engine: ContainerEngine) -> None:
+    done = project.run(pipeline(project, fails=container(script="exit 7")))
+    assert done.code == 1
+    assert json.loads((project.attempt("fails") / "exit.json").read_text())["exit_code"] == 7
+
+
+def test_cancelling_ends_the_container_and_lets_it_speak(project: Project, engine: ContainerEngine) -> None:
+    under = project.start("run", str(pipeline(project, waits=container(script=WAITS))), "--name", "r")
+    eventually((project.playground / "started").exists)
+    under.send(signal.SIGINT)
+    assert under.wait().code == 130
+    assert log(project, "waits") == "started\ntold\n"
+    assert all(process.poll() is not None for process in engine.containers.values())
+
+
+def test_an_engine_that_was_killed_leaves_no_container_when_the_run_goes_on(
+    project: Project, engine: ContainerEngine
+) -> None:
+    path = pipeline(project, waits=container(script=f'test -e "$PLAYGROUND/go" || {{ {WAITS}; }}'))
+    under = project.start("run", str(path), "--name", "r")
+    eventually((project.playground / "started").exists)
+    os.kill(project.shim("waits"), signal.SIGKILL)
+    under.kill()
+    [first] = engine.containers.values()
+    assert first.poll() is None  # it is nobody's child here
+    project.raise_file("go")
+    assert project.spotwright("resume", "r").code == 0
+    assert first.poll() is not None
+    assert len(engine.removed) == 2
+
+
+def test_a_node_that_goes_takes_the_container_with_it(project: Project, engine: ContainerEngine) -> None:
+    project.config(AT_WORK.format(notice="20ms", grace="20ms"))
+    reports = "for i in 0 1 2 3 4 5 6 7 8 9; do echo 0.$i > $SPOTWRIGHT_PROGRESS_FILE; sleep 0.02; done"
+    stays = f"trap '' TERM; {reports}; while :; do sleep 0.05; done"
+    script = f'test "$SPOTWRIGHT_ATTEMPT" = 2 || {{ {stays}; }}'
+    done = project.run(pipeline(project, taken=container(script=script)))
+    assert done.code == 0, done.err
+    assert project.causes("taken") == ["interrupted", "succeeded"]
+    assert all(process.poll() is not None for process in engine.containers.values())
