@@ -239,4 +239,30 @@ EXPECTED: dict[str, Expected] = {
         }
     ),
     "artifact_without_file": Expected({"is-there": False}),
+    # the rest
+    "importers": Expected(
+        {
+            "place-of": {"class": "Dataset", "uri": "gs://bucket/data.csv", "metadata": {}},
+            "place-of-2": {"class": "Dataset", "uri": "gs://bucket/given", "metadata": {"n": 1, "note": "n"}},
+        }
+    ),
+    "workspace": Expected({"keep": "workspace", "kept": "shared", "keeping/kept": "shared"}),
+    "optional_artifacts": Expected(
+        {
+            "maybe": "True True",
+            "maybe-2": "False True",
+            "passing-on/maybe": "True True",
+            "passing-on-2/maybe": "False True",
+        }
+    ),
+    "additional_functions": Expected({"helped": "LOUD"}),
+    "environment": Expected({"variable": "it's set", "variable-2": "nothing"}),
+    "resources_from_outputs": Expected(
+        {
+            "amount": "256Mi",
+            "whole": 1,
+            **iterations("loop/amount-2", "256Mi", "256Mi"),
+            **iterations("loop/whole-2", 1, 2),
+        }
+    ),
 }  # fmt: skip

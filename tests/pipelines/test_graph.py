@@ -189,7 +189,6 @@ PICKED = {"componentInputParameter": "i", "parameterExpressionSelector": "size(s
     [
         (LOOP, "a loop over a component"),
         ({"triggerPolicy": {"condition": "size('a') == 1"}}, "its condition .*size was not expected"),
-        ({"inputs": {"parameters": {"x": {"runtimeValue": {"constant": "{{$.workspace_path}}/a"}}}}}, "workspace"),
         ({"inputs": {"parameters": {"x": PICKED}}}, r"the expression 'size\(string_value\)'"),
     ],
 )

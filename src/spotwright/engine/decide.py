@@ -19,9 +19,10 @@ from spotwright.engine.events import Event
 from spotwright.engine.plan import Planned
 from spotwright.engine.signals import read_signals
 from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState, TaskStatus
-from spotwright.engine.values import condition_inputs, dag_outputs, inputs_of, loop_items
+from spotwright.engine.values import condition_inputs, dag_outputs, imported, inputs_of, loop_items
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause, Ending
+from spotwright.pipelines.graph import Importer
 from spotwright.scheduling import budgets, deadline
 from spotwright.scheduling.budgets import Next, Then
 from spotwright.scheduling.cause import classify
@@ -135,6 +136,8 @@ def _start(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
         return Event("unfolded", now, task.path, data={"items": items})
     if spec.dag is not None:
         return Event("unfolded", now, task.path)
+    if isinstance(spec.executor, Importer):
+        return Event("completed", now, task.path, data=imported(state, task, spec.executor))
     hit = None if task.attempts else snapshot.cached(task)
     if hit is not None:
         return Event("cached", now, task.path, data=hit)

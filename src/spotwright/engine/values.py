@@ -13,14 +13,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spotwright.pipelines.graph import Constant, DagInput, FinalStatus, OneOf, OutputSource, Source, TaskOutput
+from spotwright.pipelines.graph import (
+    Constant,
+    DagInput,
+    FinalStatus,
+    Importer,
+    OneOf,
+    OutputSource,
+    Source,
+    TaskOutput,
+)
 from spotwright.pipelines.placeholders import Context, fill
 from spotwright.pipelines.values import fit, read_json
 
 if TYPE_CHECKING:
     from spotwright.engine.state import RunState, ScopeState, TaskState
 
-__all__ = ["Inputs", "condition_inputs", "context_of", "dag_outputs", "inputs_of", "loop_items", "run_outputs"]
+__all__ = [
+    "Inputs",
+    "condition_inputs",
+    "context_of",
+    "dag_outputs",
+    "imported",
+    "inputs_of",
+    "loop_items",
+    "run_outputs",
+]
 
 _STATES = {"succeeded": "COMPLETE", "failed": "FAILED", "skipped": "SKIPPED"}
 _UNKNOWN_ERROR = 2  # google.rpc.Code.UNKNOWN: the code of an error of the user's own
@@ -80,6 +98,20 @@ def _filled(
         name: fill(value, others, artifacts, context) if name in written else value
         for name, value in parameters.items()
     }
+
+
+def imported(state: RunState, task: TaskState, importer: Importer) -> dict[str, Any]:
+    """The outputs of an importer: the artifact at its address. A ``file://`` address is that file."""
+    given, context = inputs_of(state, task), context_of(state, task)
+    inputs = fill(given.parameters, given.parameters, given.artifacts, context)
+    uri = fill(importer.uri, inputs, given.artifacts, context)
+    artifact = {
+        "name": importer.output,
+        "type": {"schemaTitle": importer.schema, "schemaVersion": importer.version},
+        "uri": uri.removeprefix("file://"),
+        "metadata": fill(importer.metadata, inputs, given.artifacts, context),
+    }
+    return {"parameters": {}, "artifacts": {importer.output: artifact}}
 
 
 def condition_inputs(state: RunState, task: TaskState) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from spotwright.pipelines.executor import executor_input, read_outputs
 from spotwright.pipelines.expansion import expand_environment
 from spotwright.pipelines.outputs import EXECUTOR_OUTPUT, PARAMETERS
 from spotwright.pipelines.secrets import Secrets
-from spotwright.pipelines.spec import Container, TaskSpec
+from spotwright.pipelines.spec import Container, Importer, TaskSpec
 
 __all__ = [
     "NOTICE",
@@ -43,6 +43,9 @@ __all__ = [
     "steady_clock",
     "write_notice",
 ]
+
+WORKSPACE = "workspace"
+"""The folder below a run's that all of its tasks share: ``dsl.WORKSPACE_PATH_PLACEHOLDER``."""
 
 NOTICE = "notice.json"
 """The file of an attempt that appears when its node is about to go: ``SPOTWRIGHT_NOTICE_FILE``."""
@@ -99,14 +102,17 @@ def start_order(
     """
     planned, number = effective(state, task), task.last.number
     spec, policy = planned.spec, planned.policy
-    if spec.executor is None:
+    if spec.executor is None or isinstance(spec.executor, Importer):
         raise StateError(f"task {task.path} has nothing to run")
     folder = places.attempt(task.path, number)
     checkpoint = _checkpoint(policy.checkpoint, task.path, places)
     _make_folders(folder, folder / OUT, folder / WORK, *([Path(checkpoint)] if checkpoint.startswith("/") else []))
     inputs = inputs_of(state, task)
     revealed = places.secrets.reveal(inputs.parameters)
-    given = executor_input(spec, revealed, inputs.artifacts, str(folder / OUT), context_of(state, task, number))
+    context = replace(context_of(state, task, number), workspace=f"{places.root}/{places.run}/{WORKSPACE}")
+    given = executor_input(spec, revealed, inputs.artifacts, str(folder / OUT), context)
+    if any(context.workspace in str(value) for value in given["inputs"]["parameterValues"].values()):
+        _make_folders(Path(context.workspace))
     told = {
         **_environment(folder, checkpoint, places.run, task.path, number),
         **_expectations(pool, policy.grace_period, scale),
@@ -128,7 +134,7 @@ def start_order(
     executor = spec.executor
     if isinstance(executor, Container):
         ground = Ground(places.containers, f"{places.root}/{places.run}", checkpoint)
-        return as_process(order, spec, executor, context_of(state, task, number), told, ground)
+        return as_process(order, spec, executor, context, told, ground)
     return replace(
         order,
         module=executor.module,

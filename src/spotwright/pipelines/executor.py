@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 
+_WORKSPACE = "{{$.workspace_path}}"
+
+
 def executor_input(
     task: TaskSpec, parameters: Mapping[str, Any], artifacts: Mapping[str, Any], out_dir: str, context: Context
 ) -> dict[str, Any]:
@@ -77,10 +80,16 @@ def _values(
     given = dict(values)
     for name in written:
         values[name] = _fitting(task, name, fill(visible[name], given, artifacts, context))
+    values = {name: _with_workspace(value, context.workspace) for name, value in values.items()}
     for name, spec in task.parameter_specs.items():
         if name not in values and not spec.optional and not spec.has_default:
             raise PipelineError(f"task {context.task}: its input {name} got no value, and it has no default")
     return values
+
+
+def _with_workspace(value: Any, workspace: str) -> Any:
+    """A text that came through a pipeline inside may still speak of the workspace."""
+    return value.replace(_WORKSPACE, workspace) if workspace and isinstance(value, str) else value
 
 
 def _fitting(task: TaskSpec, name: str, value: Any) -> Any:

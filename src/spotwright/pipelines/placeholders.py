@@ -25,7 +25,7 @@ class Context:
     """What placeholders such as ``{{$.pipeline_job_name}}`` stand for.
 
     ``run`` is the run's id, ``task`` the task's path, ``name`` its name in its pipeline, ``created_at`` the run's start as Unix
-    time.
+    time, ``workspace`` the folder that all tasks of the run share.
     """
 
     pipeline: str
@@ -34,11 +34,13 @@ class Context:
     created_at: float
     attempt: int = 1
     name: str = ""
+    workspace: str = ""
 
     def value(self, placeholder: str) -> str | None:
         """The text of a placeholder's name without its braces; ``None`` when it is not one of these."""
         created = datetime.fromtimestamp(self.created_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
+            "workspace_path": self.workspace or None,
             "pipeline_job_name": f"{self.pipeline}-{self.run}",
             "pipeline_job_resource_name": self.run,
             "pipeline_job_uuid": self.run,

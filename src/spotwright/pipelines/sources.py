@@ -27,7 +27,6 @@ from spotwright.pipelines.values import fit, whole_numbers
 __all__ = ["read_condition_of", "read_loop", "read_output_sources", "read_sources", "upstream_of", "without_strays"]
 
 _CHANNEL, _FIELD, _LOOP = "pipelinechannel--", "-subvar-", "-loop-item"
-_WORKSPACE = "{{$.workspace_path}}"
 _SELECTOR = re.compile(r"""parseJson\(string_value\)((?:\["[^"\\]*"\]|\['[^'\\]*'\]|\[\d+\])+)""")
 _STEP = re.compile(r"""\[(?:"([^"]*)"|'([^']*)'|(\d+))\]""")
 
@@ -69,8 +68,6 @@ def _parameter_source(
     if "constant" not in value:
         raise reading.error(f"task {path}", f"its input {name} has no value that this version knows")
     constant = value["constant"]
-    if _WORKSPACE in json.dumps(constant):
-        reading.refuse(path, "the workspace of a run (dsl.WORKSPACE_PATH_PLACEHOLDER) is not supported yet")
     if spec is None:
         return Constant(whole_numbers(constant))
     try:

@@ -1,0 +1,125 @@
+"""The rest: importers, the workspace, and what components are made of."""
+
+from typing import List, Optional
+
+from kfp import dsl
+from steps import whole, write
+
+__all__ = [
+    "additional_functions",
+    "environment",
+    "importers",
+    "optional_artifacts",
+    "resources_from_outputs",
+    "workspace",
+]
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def place_of(data: dsl.Input[dsl.Dataset]) -> dict:
+    return {"class": type(data).__name__, "uri": data.uri, "metadata": data.metadata}
+
+
+@dsl.pipeline
+def importers(address: str = "gs://bucket/given", note: str = "n"):
+    """Importers: of constants and parameters, with and without reimport, with metadata. kfp.local: no (addresses of clouds)"""
+    first = dsl.importer(artifact_uri="gs://bucket/data.csv", artifact_class=dsl.Dataset, reimport=False)
+    place_of(data=first.output)
+    second = dsl.importer(
+        artifact_uri=address, artifact_class=dsl.Dataset, reimport=True, metadata={"note": note, "n": 1}
+    )
+    place_of(data=second.output)
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def keep(path: str, value: str) -> str:
+    import os
+
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, "kept"), "w") as file:
+        file.write(value)
+    return os.path.basename(os.path.dirname(path))
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def kept(path: str) -> str:
+    import os
+
+    with open(os.path.join(path, "kept")) as file:
+        return file.read()
+
+
+@dsl.pipeline
+def keeping(path: str):
+    kept(path=path)
+
+
+@dsl.pipeline(pipeline_config=dsl.PipelineConfig(workspace=dsl.WorkspaceConfig(size="1Gi")))
+def workspace():
+    """The workspace that all tasks of a run share. kfp.local: needs a folder from the user, and deletes it"""
+    first = keep(path=f"{dsl.WORKSPACE_PATH_PLACEHOLDER}/below", value="shared")
+    kept(path=f"{dsl.WORKSPACE_PATH_PLACEHOLDER}/below").after(first)
+    keeping(path=f"{dsl.WORKSPACE_PATH_PLACEHOLDER}/below").after(first)
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def maybe(data: Optional[dsl.Input[dsl.Dataset]] = None, many: Optional[dsl.Input[List[dsl.Dataset]]] = None) -> str:
+    return f"{data is None} {many is None}"
+
+
+@dsl.pipeline
+def passing_on(data: Optional[dsl.Input[dsl.Dataset]] = None):
+    maybe(data=data)
+
+
+@dsl.pipeline
+def optional_artifacts():
+    """Artifacts as optional inputs, given and not given, of components and of pipelines inside. kfp.local: no"""
+    made = write(value="x")
+    maybe()
+    maybe(data=made.outputs["out"])
+    passing_on()
+    passing_on(data=made.outputs["out"])
+
+
+def helping(value: str) -> str:
+    return value.upper()
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False, additional_funcs=[helping])
+def helped(value: str) -> str:
+    return helping(value)
+
+
+@dsl.pipeline
+def additional_functions():
+    """Functions beside the component's own (`additional_funcs`)."""
+    helped(value="loud")
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def variable(name: str) -> str:
+    import os
+
+    return os.environ.get(name, "nothing")
+
+
+@dsl.pipeline
+def environment():
+    """Environment variables of a task, which no other task has."""
+    variable(name="TESTED").set_env_variable("TESTED", "it's set")
+    variable(name="TESTED")
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def amount() -> str:
+    return "256Mi"
+
+
+@dsl.pipeline
+def resources_from_outputs():
+    """Resources from the output of a task, which it so comes after; also in a loop. kfp.local: left out"""
+    whole(value=1).set_memory_limit(amount().output)
+    with dsl.ParallelFor([1, 2], name="loop") as number:
+        needed = amount()
+        whole(value=number).set_memory_limit(needed.output)
