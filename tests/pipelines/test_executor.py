@@ -14,7 +14,7 @@ import pytest
 from spotwright.errors import PipelineError
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.executor import Context, executor_input, read_outputs
-from spotwright.pipelines.graph import Constant, DagInput, build
+from spotwright.pipelines.graph import Constant, DagInput, Executor, build
 from spotwright.pipelines.spec import ArtifactSpec, OutputSpecs, ParameterSpec, TaskSpec
 
 CONTEXT = Context(pipeline="training", run="r1", task="inner/train", created_at=0.0, attempt=2)
@@ -139,7 +139,6 @@ def test_artifacts_come_as_lists() -> None:
 def test_the_real_executor_runs_a_component_and_its_outputs_are_read_back(training: Compiled, tmp_path: Path) -> None:
     """The whole contract: source, executor input, the SDK's own executor, outputs."""
     task = build(training).root.tasks["train"]
-    assert task.executor is not None
     (tmp_path / "in.txt").write_text("rows")
     given = executor_input(
         task,
@@ -150,6 +149,7 @@ def test_the_real_executor_runs_a_component_and_its_outputs_are_read_back(traini
         CONTEXT,
     )
     module = tmp_path / "component.py"
+    assert isinstance(task.executor, Executor)
     module.write_text(task.executor.module)
     command = [sys.executable, "-m", "kfp.dsl.executor_main", "--component_module_path", str(module)]
     command += ["--function_to_execute", task.executor.function, "--executor_input", json.dumps(given)]

@@ -8,7 +8,7 @@ import pytest
 from tests.pipelines.builders import RUN_COMPONENT, python_container
 
 from spotwright.pipelines.lightweight import Unsupported, recognise
-from spotwright.pipelines.spec import Container
+from spotwright.pipelines.spec import Container, Executor
 
 PIP = '\nif ! [ -x "$(command -v pip)" ]; then\n    python3 -m ensurepip || apt-get install python3-pip\nfi\n\n'
 ONE_LINE = PIP + (  # SDK 2.0: packages and the SDK in one pip command
@@ -34,8 +34,14 @@ def executor(**container: Any) -> dict[str, Any]:
     return {"container": python_container(**container)}
 
 
+def lightweight(entry: dict[str, Any]) -> Executor:
+    found = recognise(entry)
+    assert isinstance(found, Executor)
+    return found
+
+
 def test_source_function_image_and_environment_are_found() -> None:
-    found = recognise(
+    found = lightweight(
         executor(function="train", source="def train(): ...", env=[{"name": "A", "value": "b"}, {"name": "C"}])
     )
     assert (found.module, found.function, found.image) == ("def train(): ...", "train", "python:3.11")
@@ -54,7 +60,7 @@ def test_source_function_image_and_environment_are_found() -> None:
 def test_packages_are_read_from_the_pip_commands_of_every_version(
     install: str, packages: tuple[str, ...], kfp: str, urls: tuple[str, ...], hosts: tuple[str, ...]
 ) -> None:
-    found = recognise(executor(install=install))
+    found = lightweight(executor(install=install))
     assert found.packages == packages
     assert (found.kfp, found.index_urls, found.trusted_hosts) == (kfp, urls, hosts)
 
@@ -62,14 +68,14 @@ def test_packages_are_read_from_the_pip_commands_of_every_version(
 def test_the_executor_of_early_versions_is_known() -> None:
     container = python_container()
     container["command"][2] = RUN_COMPONENT.replace("_KFP_RUNTIME=true ", "").replace("kfp.dsl", "kfp.components")
-    assert recognise({"container": container}).function == "step"
+    assert lightweight({"container": container}).function == "step"
 
 
 def test_a_real_component_keeps_quoted_requirements_whole(training: Any) -> None:
-    found = recognise(training.ir["deploymentSpec"]["executors"]["exec-get"])
+    found = lightweight(training.ir["deploymentSpec"]["executors"]["exec-get"])
     assert found.packages == ("pandas>=2", "x; python_version<'3.9'")
     assert found.kfp.startswith("kfp==2.")
-    assert recognise(training.ir["deploymentSpec"]["executors"]["exec-train"]).kfp == ""
+    assert lightweight(training.ir["deploymentSpec"]["executors"]["exec-train"]).kfp == ""
 
 
 def test_what_is_no_python_component_is_a_container() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from spotwright.errors import PipelineError
 from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.graph import build
+from spotwright.pipelines.graph import Executor, build
 from spotwright.pipelines.source import load
 
 HEAD = """\
@@ -199,7 +199,7 @@ def settings(compiled: Compiled) -> dict[str, tuple[int, str, str]]:
         for path, step in (
             {f"{name}/{key}": value for key, value in inside.items()}.items() if inside else [(name, task)]
         ):
-            assert step.executor is not None
+            assert isinstance(step.executor, Executor)
             who, place = step.executor.env.get("WHO", ""), step.constraints.selector.get("for", "")
             found[path] = (step.limits["cpu"] // 1000, who, place)
     return found
