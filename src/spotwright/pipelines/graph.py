@@ -86,7 +86,7 @@ def build(compiled: Compiled) -> Pipeline:
     if "dag" not in definition:
         raise reading.error(_ROOT, "a pipeline has tasks below root.dag")
     root = _read_dag(reading, _ROOT, definition, "")
-    for name in root.artifacts:
+    for name in (name for name, spec in root.artifacts.items() if not spec.optional):
         reading.refused.append(
             (f"the pipeline's input {name}", "it is an artifact; pass its address as a text parameter instead")
         )

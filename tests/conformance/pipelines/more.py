@@ -73,10 +73,10 @@ def passing_on(data: Optional[dsl.Input[dsl.Dataset]] = None):
 
 
 @dsl.pipeline
-def optional_artifacts():
+def optional_artifacts(never: Optional[dsl.Input[dsl.Dataset]] = None):
     """Artifacts as optional inputs, given and not given, of components and of pipelines inside. kfp.local: no"""
     made = write(value="x")
-    maybe()
+    maybe(data=never)
     maybe(data=made.outputs["out"])
     passing_on()
     passing_on(data=made.outputs["out"])
