@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from spotwright.manifests.documents import Document, Path, parse
@@ -100,6 +101,8 @@ def _items(unit: Document) -> Sequence[Node] | None:
 
 def _in_list(text: str, unit: Document, items: Sequence[Node], make: Change) -> str:
     """Change the items of a list, each as a document that begins where it stands in its line."""
+    if _is_shared(unit, items):
+        return _in_whole_list(unit, len(items), make)
     parts, position, gone = [], 0, []
     for index, node in enumerate(items):
         start, end = node.start_mark.index, node.end_mark.index
@@ -111,8 +114,70 @@ def _in_list(text: str, unit: Document, items: Sequence[Node], make: Change) -> 
         else:
             parts += [text[position:start], changed[len(margin) :]]
             position = end
-    text = "".join([*parts, text[position:]])
+    return _without("".join([*parts, text[position:]]), unit, gone)
+
+
+def _without(text: str, unit: Document, gone: Sequence[int]) -> str:
+    """The text of a list without some of its items."""
     if not gone:
         return text
     [again] = parse(text, unit.file, unit.above)
     return remove(again, [Removal(_ITEMS, tuple(gone))])
+
+
+@dataclass(slots=True)
+class _Item(Document):
+    """An item of a list that shares an anchor with another: it cannot be read in a text of its own."""
+
+    number: int = 0
+
+    def again(self, text: str) -> Document | None:
+        """The same item in another text of its file."""
+        found = Document.again(self, text)
+        return None if found is None else _item(found, self.number)
+
+
+def _item(unit: Document, number: int) -> Document | None:
+    nodes = _items(unit) or ()
+    if number >= len(nodes):
+        return None
+    node = nodes[number]
+    extent = (node.start_mark.index, node.end_mark.index)
+    return _Item(unit.file, unit.text, node, *extent, unit.index, unit.above, unit.shared, number=number)
+
+
+def _is_shared(unit: Document, items: Sequence[Node]) -> bool:
+    """Whether two items of a list use one anchor."""
+    known: set[int] = set()
+    for node in items if unit.shared else ():
+        own = set(_inside(node)) & unit.shared.keys()
+        if own & known:
+            return True
+        known |= own
+    return False
+
+
+def _inside(node: Node) -> Iterator[int]:
+    yield id(node)
+    if isinstance(node, MappingNode):
+        for _, child in node.value:
+            yield from _inside(child)
+    elif isinstance(node, SequenceNode):
+        for child in node.value:
+            yield from _inside(child)
+
+
+def _in_whole_list(unit: Document, count: int, make: Change) -> str:
+    """Change the items of a list where they stand; each is read with all the others."""
+    gone = []
+    for number in range(count):
+        [again] = parse(unit.text, unit.file, unit.above)
+        unit = again
+        item = _item(unit, number)
+        if item is not None and isinstance(item.root, MappingNode):
+            changed = make(item)
+            if changed is None:
+                gone.append(number)
+            else:
+                unit.text = changed
+    return _without(unit.text, unit, gone)

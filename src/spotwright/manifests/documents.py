@@ -6,6 +6,7 @@ Paths are tuples of keys and indexes. The parser is in :mod:`spotwright.manifest
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -47,7 +48,9 @@ class Document:
     end: int
     index: int  # of the document in the file
     above: int = 0
-    shared: set[int] = field(default_factory=set)  # the identities of the collections that more than one place uses
+    shared: dict[int, int] = field(
+        default_factory=dict
+    )  # what more than one place uses, by identity: the line of the second
     _found: dict[Path, Node | None] = field(default_factory=dict)  # what was looked for
 
     def node(self, path: Path) -> Node | None:
@@ -67,6 +70,11 @@ class Document:
             items = node.value
             return items[step] if -len(items) <= step < len(items) else None
         return None
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether it is written in flow style (``{}``), as JSON is."""
+        return isinstance(self.root, MappingNode) and self.root.flow_style
 
     @property
     def is_json(self) -> bool:
@@ -114,19 +122,23 @@ class Document:
         return next((found for found in parse(text, self.file, self.above) if found.index == self.index), None)
 
     def written(self, value: Any) -> str:
-        """What could stand in this document's place, written anew from its data."""
-        return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10**6))
+        """What could stand in this document's place, written anew from its data: in one line where it stands within others."""
+        if self.is_json:
+            return json.dumps(value, ensure_ascii=False)
+        flow = self.is_flow
+        return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=flow))
 
     def parts(self, path: Path, value: Any) -> list[Path]:  # noqa: ARG002 (a pair of documents has parts)
         """Paths in a value that is added at ``path`` which can be taken out one by one; none where it stands or falls as one."""
         return []
 
-    def aliased(self, path: Path) -> int | None:
-        """The line of the anchor where a value on the way to ``path`` is shared with another place; else ``None``."""
+    def aliased(self, path: Path) -> tuple[int, int] | None:
+        """The lines of anchor and alias where a value on the way to ``path`` is shared with another place; else ``None``."""
         if not self.shared:
             return None
         nodes = (self.node(path[:length]) for length in range(len(path) + 1))
-        return next((self._line(node) for node in nodes if node is not None and id(node) in self.shared), None)
+        shared = (node for node in nodes if node is not None and id(node) in self.shared)
+        return next(((self._line(node), self.shared[id(node)]) for node in shared), None)
 
     def _line(self, node: Node) -> int:
         return int(node.start_mark.line) + 1 + self.above

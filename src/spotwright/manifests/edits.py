@@ -199,10 +199,10 @@ class Editor:
 
     def _guard(self, path: Path) -> None:
         """Refuse an edit inside an anchor that another place shares: it would change both."""
-        line = self.document.aliased(path)
-        if line is not None:
-            text = f"this stands inside the anchor of line {line}, which another place shares; write it out in one of the two"
-            raise self.problem(path, text)
+        lines = self.document.aliased(path)
+        if lines is not None:
+            text = f"this stands inside the anchor of line {lines[0]}, which line {lines[1]} shares"
+            raise self.problem(path, f"{text}; write it out in one of the two")
 
 
 def _copied(holder: list[Any], path: Path, own: set[Path]) -> Any:

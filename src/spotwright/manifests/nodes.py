@@ -108,8 +108,8 @@ Node: TypeAlias = ScalarNode | MappingNode | SequenceNode
 
 def compose(
     text: str, file: str, above: int, seen: Callable[[str], str] | None = None
-) -> Iterator[tuple[Node, set[int]]]:
-    """The root of every document of a text, with the identities of the collections in it that more than one place uses.
+) -> Iterator[tuple[Node, dict[int, int]]]:
+    """The root of every document of a text, with the identities of what more than one place in it uses: the line of the second.
 
     ``seen`` says how the text of a scalar is to be read. Raises :class:`ManifestError`, and what the parser raises.
     """
@@ -132,11 +132,11 @@ class _Composer:
         self._above = above
         self._seen = seen
         self._anchors: dict[str, tuple[Node, Any, int]] = {}
-        self._shared: set[int] = set()
+        self._shared: dict[int, int] = {}
         self._depth = self._size = 0
 
-    def document(self) -> tuple[Node, set[int]]:
-        self._anchors, self._shared = {}, set()
+    def document(self) -> tuple[Node, dict[int, int]]:
+        self._anchors, self._shared = {}, {}
         self._depth = self._size = 0
         root, _ = self._node(self._get())
         return root, self._shared
@@ -203,7 +203,7 @@ class _Composer:
         self._size += size - 1
         if self._size > _MAX_UNFOLDED:
             raise self._at(event, f"the aliases unfold to more than {_MAX_UNFOLDED:,} values")
-        self._shared.add(id(node))
+        self._shared.setdefault(id(node), self._line(event))
         return node, value
 
     def _at(self, event: Any, text: str) -> ManifestError:

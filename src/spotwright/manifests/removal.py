@@ -40,15 +40,22 @@ def remove(document: Document, removals: Sequence[Removal]) -> str:
     """The file's text with the removals made in one document, all others untouched."""
     expected = _expected(document, removals)
     text = document.text
-    for removal in sorted(removals, key=lambda r: document.line(r.path), reverse=True):
+    for removal in sorted(removals, key=lambda r: _position(document, r.path), reverse=True):
         text = _cut_once(document, text, removal)
     if _reads_as(text, document, expected):
         return text
-    written = document.written(expected)
-    text = document.text[: document.start] + written.rstrip("\n") + "\n" + document.text[document.end :]
+    written = document.written(expected).rstrip("\n")
+    end = "" if document.is_flow else "\n"  # that of a block is behind its line end
+    text = document.text[: document.start] + written + end + document.text[document.end :]
     if not _reads_as(text, document, expected):
         raise document.problem((), "cannot be taken apart: what is left would not read as it should")
     return text
+
+
+def _position(document: Document, path: Path) -> int:
+    """Where a value stands in the text, or else what it would stand in: the last is taken out first, so no index moves."""
+    nodes = (document.node(path[:length]) for length in range(len(path), -1, -1))
+    return next((int(node.start_mark.index) for node in nodes if node is not None), 0)
 
 
 def _expected(document: Document, removals: Sequence[Removal]) -> Any:
