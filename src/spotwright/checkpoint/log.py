@@ -96,6 +96,7 @@ class Log:
         data = {**save, "kind": "save", "token": self.token}
         while True:
             number = self._last + 1
+            self._look_beyond(number)
             try:
                 created = self._create(number, data)
             except SaveFailed:
@@ -111,6 +112,12 @@ class Log:
                     continue
             self._last = number  # also where a client that tried twice has met its own first try
             return Entry(number, data)
+
+    def _look_beyond(self, number: int) -> None:
+        """After a try that failed, its number may be free again: it was written after all, and a successor has removed it."""
+        beyond = [each for each in self._numbers() if each > number] if number == self._doubtful else []
+        if beyond:
+            raise self._stale(min(beyond))
 
     def check(self) -> None:
         """Raise :class:`StaleWriter` where it is certain already that :meth:`commit` would."""
