@@ -175,7 +175,8 @@ def _read(path: Path) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise InputError(f"{_name(path)}:{line}: not UTF-8 text") from error
+        text = "not UTF-8 text: save it as UTF-8 (what > writes in PowerShell is UTF-16)"
+        raise InputError(f"{_name(path)}:{line}: {text}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 

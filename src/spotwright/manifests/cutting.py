@@ -69,8 +69,7 @@ def change(text: str, found: Sequence[Document], make: Change) -> str | None:
         items = _items(unit)
         if items is not None:
             return _in_list(text, unit, items, make)
-        if isinstance(unit.root, MappingNode) or isinstance(unit, Pair):
-            return make(unit)
+        return make(unit)
     return text
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ __all__ = ["MISSING", "Document", "ManifestError", "Path", "no_garbage_collectio
 
 Path: TypeAlias = tuple[str | int, ...]
 """Where a value stands: ``("spec", "template", "spec", "containers", 0)``."""
+
+_CONTROL = re.compile(r"^\s*\{\{", re.MULTILINE)  # a line of a template that is no YAML: {{- if .Values.gpu }}
 
 MISSING: Any = object()
 """What :meth:`Document.get` gives where there is nothing, because ``None`` is a value."""
@@ -164,8 +167,12 @@ def parse(text: str, file: str, above: int = 0, seen: Callable[[str], str] | Non
             raise ManifestError(
                 f"{file}:{line + above}: not valid YAML: {error.problem or error.context}{_hint(text, line)}"
             ) from error
-        except yaml.YAMLError as error:
-            raise ManifestError(f"{file}: not valid YAML: {error}") from error
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            code = ord(error.character) if isinstance(error.character, str) else error.character
+            raise ManifestError(
+                f"{file}:{line + above}: not valid YAML: the character U+{code:04X} is not allowed; remove it"
+            ) from error
     return documents
 
 
@@ -174,6 +181,8 @@ def _hint(text: str, line: int) -> str:
     here = lines[line - 1] if 0 < line <= len(lines) else ""
     if "\t" in here[: len(here) - len(here.lstrip())]:
         return "; indent with spaces, not tabs"
+    if _CONTROL.search("\n".join(lines[max(0, line - 3) : line])):
+        return "; this is a template: render it first (helm template)"
     if "{{" in here:
         return "; a template marker such as {{...}} needs quotes"
     return ""

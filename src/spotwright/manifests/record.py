@@ -275,7 +275,8 @@ def _read(document: Document, at: Path, outside: Outside | None) -> dict[str, An
         read = {key: record[key] for key in ("before", "after", "cut", "made", "beside", "edits")}
         read |= {key: record.get(key, []) for key in ("inside", "parts")}
     except (TypeError, ValueError, KeyError) as error:
-        raise document.problem(at, "is not a record of spotwright; nothing can be taken out") from error
+        text = "is not a record of spotwright, so nothing can be taken out; remove the annotation"
+        raise document.problem(at, text) from error
     if newer:
         raise document.problem(at, f"placed by a newer version of spotwright (record {record['v']}): upgrade")
     return read

@@ -43,15 +43,29 @@ def place_at(ctx: Context, path: Path) -> None:
 def passed_through(document: Document, api_version: str, kind: str) -> Iterator[Finding]:
     """What is said of an object that is left alone: loudly where it has pods, or is of a kind that is placed in another group."""
     if not kind:
+        yield from _no_object(document)
         return
     name = name_of(document.get(("metadata",), {}))
     text = f"{kind} {name} ({api_version}): no kind that is placed; it passes through untouched"
     level = Level.NOTE
-    if kind in SERVED:
+    if kind in SERVED and not api_version:
+        level, text = (
+            Level.WARNING,
+            f"{kind} {name} has no apiVersion: write {SERVED[kind]}; it passes through untouched",
+        )
+    elif kind in SERVED:
         level, text = Level.WARNING, f"{text} (what is placed is a {kind} of {SERVED[kind]})"
     elif _has_pods(document.get((), None)):
         level, text = Level.WARNING, f"{text} (--pod-path says where its pods are)"
     yield Finding(level, document.file, document.line(("kind",)), ("kind",), text)
+
+
+def _no_object(document: Document) -> Iterator[Finding]:
+    """What is said of a document that is no object of Kubernetes: a list, a text, an error page, values of a chart."""
+    value = document.get((), None)
+    what = "has no kind" if isinstance(value, Mapping) else "is no mapping"
+    text = f"this {what}, so it is no object of Kubernetes; it passes through untouched"
+    yield Finding(Level.WARNING, document.file, document.line(()), (), text)
 
 
 def _has_pods(value: Any) -> bool:
