@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from spotwright.checkpoint.errors import BrokenCheckpoint, UnstorableState
 
@@ -21,12 +21,13 @@ _KINDS = "biufcmMSUV"  # whose values lie in the array itself; objects and varia
 Refuse = Callable[[str], UnstorableState]
 
 
-class Described(NamedTuple):
+class Described:
     """What is stored of an array: its kind, what describes it, its bytes."""
 
-    kind: str
-    facts: Mapping[str, Any]
-    data: memoryview
+    __slots__ = ("data", "facts", "kind")
+
+    def __init__(self, kind: str, facts: Mapping[str, Any], data: memoryview) -> None:
+        self.kind, self.facts, self.data = kind, facts, data
 
 
 def describe(value: Any, refuse: Refuse) -> Described | None:

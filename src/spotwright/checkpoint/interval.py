@@ -13,7 +13,6 @@ attempt's present age.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 __all__ = ["CRASHES", "USABLE", "Hazard", "expected_time", "optimum", "unannounced"]
 
@@ -63,17 +62,18 @@ def unannounced(rate: float, *, notice_fits: bool) -> float:
     return (rate * (1 - USABLE) if notice_fits else rate) + CRASHES
 
 
-class Hazard(NamedTuple):
-    """How often nodes are taken, by what is known before and what earlier attempts have seen."""
+class Hazard:
+    """How often nodes are taken, by what is known before and what earlier attempts have seen.
 
-    taken_every: float | None
-    """Mean seconds between interruptions as the pool states them; ``inf``: never; ``None``: not known."""
+    ``taken_every`` are the mean seconds between interruptions as the pool states them; ``inf``: never; ``None``: not known.
+    ``taken`` is how many earlier attempts of this work were taken after their first save, and ``lived`` how many interruptions
+    were to be expected in the time that they lived, by what was known before.
+    """
 
-    taken: int = 0
-    """How many earlier attempts of this work were taken after their first save."""
+    __slots__ = ("lived", "taken", "taken_every")
 
-    lived: float = 0.0
-    """How many interruptions were to be expected in the time that all attempts have lived, by what was known before."""
+    def __init__(self, taken_every: float | None, taken: int = 0, lived: float = 0.0) -> None:
+        self.taken_every, self.taken, self.lived = taken_every, taken, lived
 
     def rate(self, age: float) -> float:
         """Losses a second at this age of the attempt, in seconds."""

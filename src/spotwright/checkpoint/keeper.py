@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from spotwright.checkpoint import container
 from spotwright.checkpoint.decoding import decode
@@ -21,13 +21,13 @@ __all__ = ["Keeper", "Loaded"]
 _TRIES = 3  # a reader beside a writer may find a save that has just been replaced
 
 
-class Loaded(NamedTuple):
-    """A state with what was saved beside it."""
+class Loaded:
+    """A state with what was saved beside it. ``passed_over`` says why newer saves were not taken, one line each."""
 
-    state: Any
-    entry: Entry
-    passed_over: tuple[str, ...]
-    """Why newer saves were not taken, one line each."""
+    __slots__ = ("entry", "passed_over", "state")
+
+    def __init__(self, state: Any, entry: Entry, passed_over: tuple[str, ...]) -> None:
+        self.state, self.entry, self.passed_over = state, entry, passed_over
 
 
 class Keeper:
