@@ -22,7 +22,8 @@ _HEAD = """# What of the KFP language runs
 
 Every line is a pipeline of the conformance suite (`tests/conformance`). It is compiled by the KFP SDK and run twice, undisturbed
 and on pools whose nodes are taken every second, and must come to the values that the KFP backend gives, types included. The
-last column says what `kfp.local` 2.17 makes of the same pipeline, where that is something else.
+last column says what `kfp.local` 2.17 makes of the same pipeline, where that is something else: "no" is an error, "wrong" another
+value without one.
 """
 
 _TAIL = """

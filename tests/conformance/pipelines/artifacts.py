@@ -80,7 +80,7 @@ def metadata_of(model: dsl.Input[dsl.Model]) -> dict:
 
 @dsl.pipeline
 def artifact_metadata() -> dsl.Model:
-    """Metadata of artifacts, numbers kept."""
+    """Metadata of artifacts, numbers kept. kfp.local: wrong (whole numbers in metadata become fractions)"""
     made = with_metadata()
     metadata_of(model=made.outputs["model"])
     return made.outputs["model"]
@@ -119,7 +119,7 @@ def from_path(data: dsl.InputPath("Dataset")) -> str:
 
 @dsl.pipeline
 def artifact_places():
-    """Where artifacts lie: custom_path, dsl.get_uri, InputPath and OutputPath. kfp.local: wrong (custom_path is ignored)"""
+    """Where artifacts lie: custom_path, dsl.get_uri, InputPath and OutputPath. kfp.local: no (custom_path is ignored)"""
     read(data=at_custom_path().outputs["out"])
     read(data=made_by_uri().output)
     made = by_path(value="path")
@@ -149,7 +149,7 @@ def measured(
 
 @dsl.pipeline
 def metrics():
-    """Metrics: plain, of a classification, by slices."""
+    """Metrics: plain, of a classification, by slices. kfp.local: wrong (fractions)"""
     made = measure()
     measured(**{name: made.outputs[name] for name in "mcs"})
 

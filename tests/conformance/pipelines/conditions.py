@@ -96,7 +96,7 @@ def one_of_artifacts(flag: bool = True) -> dsl.Dataset:
 
 @dsl.pipeline
 def conditions_nested(values: list = [1, 2, 3]):
-    """Conditions in loops, loops in conditions, conditions in conditions. kfp.local: no"""
+    """Conditions in loops, loops in conditions, conditions in conditions. kfp.local: wrong (items as text)"""
     with dsl.ParallelFor(values) as value:
         with dsl.If(value == "2"):
             text(value=f"two {value}")

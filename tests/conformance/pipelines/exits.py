@@ -37,7 +37,7 @@ def exit_after_success():
 
 @dsl.pipeline
 def exit_after_failure(message: str = "it broke"):
-    """ExitHandler around a task that fails: the exit task runs, and the run fails."""
+    """ExitHandler around a task that fails: the exit task runs, and the run fails. kfp.local: another state"""
     with dsl.ExitHandler(ending(), name="guarded"):
         first = fail(message=message)
         text(value=first.output)
@@ -46,7 +46,7 @@ def exit_after_failure(message: str = "it broke"):
 
 @dsl.pipeline
 def exit_handlers_several():
-    """Several exit handlers: each ends for itself."""
+    """Several exit handlers: each ends for itself. kfp.local: another state"""
     with dsl.ExitHandler(ending(note="one"), name="one"):
         fail(message="first")
     with dsl.ExitHandler(ending(note="two"), name="two"):
@@ -62,7 +62,7 @@ def cleaning(note: str = "") -> str:
 
 @dsl.pipeline
 def exit_with_pipeline():
-    """A pipeline as the exit task, after a failure. kfp.local: no"""
+    """A pipeline as the exit task, after a failure."""
     with dsl.ExitHandler(cleaning(note="up")):
         fail(message="no")
 
@@ -75,14 +75,14 @@ def guarded(message: str) -> None:
 
 @dsl.pipeline
 def exit_in_pipeline_inside():
-    """Exit handlers in a pipeline that stands in an exit handler: the inner one first."""
+    """Exit handlers in a pipeline that stands in an exit handler: the inner one first. kfp.local: another state"""
     with dsl.ExitHandler(ending(note="outer")):
         guarded(message="inner")
 
 
 @dsl.pipeline
 def exit_with_loop():
-    """A loop in an exit handler, one of whose iterations fails: those that have begun come to their end."""
+    """A loop in an exit handler, one iteration fails: those that have begun come to their end. kfp.local: another state"""
     with dsl.ExitHandler(ending(), name="guarded"):
         with dsl.ParallelFor(["a", "b"], name="loop") as letter:
             slow(value=letter)
@@ -97,7 +97,7 @@ def afterwards(value: str = "by default") -> str:
 
 @dsl.pipeline
 def failure_ignored():
-    """ignore_upstream_failure, with the default for what failed upstream. kfp.local: wrong (no default)"""
+    """ignore_upstream_failure, with the default for what failed upstream. kfp.local: no"""
     failed = fail(message="no")
     text(value=failed.output)
     afterwards(value=failed.output).ignore_upstream_failure()

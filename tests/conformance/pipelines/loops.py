@@ -25,7 +25,7 @@ __all__ = [
 
 @dsl.pipeline
 def loop_over_constants():
-    """ParallelFor over constants: whole numbers, numbers, texts, mappings."""
+    """ParallelFor over constants: whole numbers, numbers, texts, mappings. kfp.local: wrong (mappings are missing)"""
     with dsl.ParallelFor([1, 2, 30], name="wholes") as number:
         whole(value=number)
     with dsl.ParallelFor([0.5, 1.25], name="reals") as share:
@@ -40,7 +40,7 @@ def loop_over_constants():
 
 @dsl.pipeline
 def loop_over_parameters(numbers: List[int], words: List[str] = ["a", "b"], anything: list = [1, "x"]):
-    """ParallelFor over parameters of the pipeline, given and by default."""
+    """ParallelFor over parameters of the pipeline, given and by default. kfp.local: wrong (an item is missing)"""
     with dsl.ParallelFor(numbers, name="numbers") as number:
         whole(value=number)
     with dsl.ParallelFor(words, name="words") as word:
@@ -51,7 +51,7 @@ def loop_over_parameters(numbers: List[int], words: List[str] = ["a", "b"], anyt
 
 @dsl.pipeline
 def loop_over_outputs():
-    """ParallelFor over the output of a task; numbers in it stay numbers. kfp.local: wrong (whole numbers become fractions)"""
+    """ParallelFor over the output of a task; numbers in it stay numbers. kfp.local: wrong (fractions)"""
     made = items(value=[1, 20, 3000000000])
     with dsl.ParallelFor(made.output, name="loop") as number:
         whole(value=number)
@@ -72,7 +72,7 @@ def loop_over_fields(rows: List[Dict] = [{"title": "a", "sizes": [1, 2]}, {"titl
 
 @dsl.pipeline
 def loop_in_loop():
-    """Loops in loops in loops; inner items never hide outer ones. kfp.local: wrong (the inner item replaces the outer)"""
+    """Loops in loops in loops; inner items never hide outer ones."""
     with dsl.ParallelFor([1, 2], name="a") as a:
         with dsl.ParallelFor([10, 20], name="b") as b:
             with dsl.ParallelFor([100], name="c") as c:
@@ -81,7 +81,7 @@ def loop_in_loop():
 
 @dsl.pipeline
 def loop_over_nothing(nothing: List[int] = []):
-    """ParallelFor over an empty list: the loop succeeds, and what is collected from it is empty."""
+    """ParallelFor over an empty list: the loop succeeds, and what is collected from it is empty. kfp.local: no"""
     with dsl.ParallelFor(nothing, name="loop") as number:
         one = whole(value=number)
     total(values=dsl.Collected(one.output))
@@ -96,7 +96,7 @@ def writing(values: List[str] = ["p", "q"]) -> List[dsl.Dataset]:
 
 @dsl.pipeline
 def loop_over_artifacts():
-    """ParallelFor over a list of artifacts. kfp.local: no"""
+    """ParallelFor over a list of artifacts."""
     with dsl.ParallelFor(writing().output, name="loop") as data:
         read(data=data)
 
@@ -120,7 +120,7 @@ def flaky(value: int) -> int:
 
 @dsl.pipeline
 def loop_with_retries():
-    """Retries in a loop, for the iteration that failed only."""
+    """Retries in a loop, for the iteration that failed only. kfp.local: not compared"""
     with dsl.ParallelFor([1, 2, 3], name="loop") as number:
         flaky(value=number).set_retry(2, backoff_duration="0s")
 
@@ -136,7 +136,7 @@ def loop_with_tasks_that_follow(word: str = "w"):
 
 @dsl.pipeline
 def collected_parameters() -> List[int]:
-    """Collected of parameters, in the order of the items, as an input and as an output of the pipeline."""
+    """Collected of parameters in the order of the items, as an input and as an output. kfp.local: wrong (fractions)"""
     with dsl.ParallelFor([3, 1, 2]) as number:
         doubled = add(a=number, b=number)
     total(values=dsl.Collected(doubled.output))
@@ -167,7 +167,7 @@ def collected_nested():
 
 @dsl.pipeline
 def collected_with_skipped():
-    """Collected where some producers were skipped: what is there, in order. kfp.local: no"""
+    """Collected where some producers were skipped: what is there, in order. kfp.local: wrong"""
     with dsl.ParallelFor([1, 2, 3]) as number:
         with dsl.If(number != 2):
             kept = whole(value=number)

@@ -118,7 +118,7 @@ def amount() -> str:
 
 @dsl.pipeline
 def resources_from_outputs():
-    """Resources from the output of a task, which it so comes after; also in a loop. kfp.local: left out"""
+    """Resources from the output of a task, which it so comes after; also in a loop. kfp.local: no"""
     whole(value=1).set_memory_limit(amount().output)
     with dsl.ParallelFor([1, 2], name="loop") as number:
         needed = amount()

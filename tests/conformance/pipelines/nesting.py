@@ -28,7 +28,7 @@ def doubling(n: int) -> Doubled:
 
 @dsl.pipeline
 def inside_with_outputs() -> int:
-    """A pipeline inside a pipeline inside a pipeline, with outputs; the same one twice."""
+    """A pipeline inside a pipeline inside a pipeline, with outputs; the same one twice. kfp.local: wrong (fractions)"""
     first = doubling(n=1)
     second = doubling(n=first.outputs["number"])
     read(data=second.outputs["data"])
@@ -68,7 +68,7 @@ def saying(value: str) -> str:
 
 @dsl.pipeline
 def inside_with_placeholders(name: str = "n"):
-    """Texts made of values for a pipeline inside, `f"{name}-{task.output}"`."""
+    """Texts made of values for a pipeline inside, `f"{name}-{task.output}"`. kfp.local: wrong ("<null-null>")"""
     number = whole(value=4)
     saying(value=f"{name}-{number.output}")
 
@@ -90,5 +90,5 @@ def trying() -> int:
 
 @dsl.pipeline
 def inside_with_retries() -> int:
-    """Retries of a pipeline inside count for its tasks that have none of their own. kfp.local: no"""
+    """Retries of a pipeline inside count for its tasks that have none of their own. kfp.local: not compared"""
     return trying().set_retry(2, backoff_duration="0s").output

@@ -66,14 +66,14 @@ def large_values():
 
 @dsl.pipeline
 def texts_of_values(n: int = 3, x: float = 0.5, flag: bool = True, many: list = [1, "a"]):
-    """Values in texts: f-strings over parameters, outputs and items, and a text where another type comes in."""
+    """Values in texts: f-strings over parameters, outputs, items; texts where another type comes in. kfp.local: wrong (fractions)"""
     text(value=f"{n} {x} {flag} {many}")
     text(value=f"{whole(value=n).output}-{real(value=x).output}-{truth(value=flag).output}")
 
 
 @dsl.pipeline
 def placeholders(name: str = "given"):
-    """Placeholders of the run and the task: names, ids, times. kfp.local: no (times, resource name)"""
+    """Placeholders of the run and the task: names, ids, times. kfp.local: no"""
     text(value=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
     text(value=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER)
     text(value=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
