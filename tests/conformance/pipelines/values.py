@@ -66,7 +66,7 @@ def large_values():
 
 @dsl.pipeline
 def texts_of_values(n: int = 3, x: float = 0.5, flag: bool = True, many: list = [1, "a"]):
-    """Values in texts: f-strings over parameters, outputs, items; texts where another type comes in. kfp.local: wrong (fractions)"""
+    """Values in texts: f-strings over parameters, outputs, items; texts where a type differs. kfp.local: wrong (fractions)"""
     text(value=f"{n} {x} {flag} {many}")
     text(value=f"{whole(value=n).output}-{real(value=x).output}-{truth(value=flag).output}")
 
