@@ -13,6 +13,7 @@ from spotwright.model.placing import Expression, Preference, Term, Toleration
 from spotwright.model.policy import Spot
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.graph import Constant, DagInput, Executor, Pipeline, TaskOutput, build
+from spotwright.pipelines.surroundings import Claim, Keyed, Scratch, Surroundings
 
 TEXT = {"parameterType": "STRING"}
 
@@ -255,11 +256,41 @@ def test_an_artifact_as_the_input_of_the_whole_pipeline_is_refused() -> None:
         graph({"a": task("a")}, root=root)
 
 
-def test_secrets_and_volumes_are_refused_with_the_task() -> None:
-    platform = kubernetes("exec-step", secretAsEnv=[{"secretName": "s"}], pvcMount=[{"mountPath": "/d"}])
-    with pytest.raises(PipelineError, match="task step: it needs a secret as environment variables") as error:
-        graph({"step": task("step")}, platform=platform)
-    assert "a persistent volume" in str(error.value)
+def test_what_surrounds_a_task_in_its_pod_is_read() -> None:
+    keys = [{"envVar": "PASSWORD", "secretKey": "password"}]
+    platform = kubernetes(
+        "exec-step",
+        secretAsEnv=[{"secretName": "db", "optional": True, "keyToEnv": keys}],
+        configMapAsVolume=[{"configMapNameParameter": {"runtimeValue": {"constant": "c"}}, "mountPath": "/etc/c/"}],
+        pvcMount=[{"constant": "claim", "mountPath": "/d", "subPath": "a"}],
+        emptyDirMounts=[{"volumeName": "e", "mountPath": "/e", "medium": "Memory", "sizeLimit": "1Mi"}],
+        genericEphemeralVolume=[{"volumeName": "g", "mountPath": "/g", "size": "1Gi"}],
+        fieldPathAsEnv=[{"name": "NODE", "fieldPath": "spec.nodeName"}],
+    )
+    assert one(graph({"step": task("step")}, platform=platform)).surroundings == Surroundings(
+        keyed=(
+            Keyed("secret", "db", optional=True, env={"PASSWORD": "password"}),
+            Keyed("config map", "c", mount="/etc/c"),
+        ),
+        claims=(Claim("claim", "/d", "a"),),
+        scratch=(Scratch("e", "/e", in_memory=True, size=2**20), Scratch("g", "/g")),
+        fields={"NODE": "spec.nodeName"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"pvcMount": [{"constant": "c", "mountPath": "data"}]}, "expected an absolute path"),
+        ({"pvcMount": [{"constant": "c", "mountPath": "/"}]}, "expected an absolute path"),
+        ({"pvcMount": [{"constant": "c", "mountPath": "/d/../../etc"}]}, "expected an absolute path"),
+        ({"pvcMount": [{"constant": "c", "mountPath": "/d", "subPath": "../other"}]}, "leaves the volume"),
+        ({"fieldPathAsEnv": [{"name": "A", "fieldPath": "spec.containers"}]}, "found 'spec.containers'"),
+    ],
+)
+def test_what_cannot_surround_a_task_is_refused(setting: dict[str, Any], said: str) -> None:
+    with pytest.raises(PipelineError, match=f"task step: .*{said}"):
+        graph({"step": task("step")}, platform=kubernetes("exec-step", **setting))
 
 
 def test_own_labels_are_no_reason_to_speak_of_ignored_settings() -> None:

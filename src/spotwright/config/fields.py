@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotwright.clouds import default_notice
-from spotwright.config import readers
+from spotwright.config import keyed, readers
 from spotwright.config.nodes import Table
 from spotwright.config.problems import Place
 from spotwright.config.readers import Reader
@@ -97,6 +97,23 @@ TOP = (
     Field("target", "a mapping", readers.table, None, "nothing", "The cluster the work is meant for; see below."),
     Field("pools", "a mapping of pools by name", readers.table, None, "the built-in pair", "The pools; see below."),
     Field("policy", "a mapping with default and tasks", readers.table, None, "nothing", "What is wanted; see below."),
+    Field(
+        "secrets",
+        'a mapping such as {db: {password: "@env:DB_PASSWORD"}}',
+        keyed.secrets,
+        {},
+        "none",
+        "What stands on this machine for the cluster's secrets, by name and key: `@env:VARIABLE` or `@file:PATH`; "
+        "`@folder:PATH` in the place of the keys is a folder with a file for each. Paths are relative to this file.",
+    ),
+    Field(
+        "config_maps",
+        "a mapping such as {settings: {mode: fast}}",
+        keyed.config_maps,
+        {},
+        "none",
+        "The same for its config maps, whose values may also be texts.",
+    ),
 )
 """The keys of the file."""
 

@@ -84,6 +84,8 @@ def parse(text: str, name: str | Path = FILE_NAME, *, traces_exist: bool = True)
         path=path,
         text=text,
         note=note,
+        secrets=values["secrets"],
+        config_maps=values["config_maps"],
     )
 
 

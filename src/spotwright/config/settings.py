@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from spotwright.config.keyed import Keyed
 from spotwright.config.patterns import matches
 from spotwright.model.policy import Layer
 from spotwright.model.pools import Pool
@@ -22,6 +23,7 @@ class Config:
     ``version`` is that of the format; ``pools`` keep the order of the file; ``policy_tasks`` are patterns with their layers,
     also in the order of the file. ``path`` is the file as an absolute path, or a name where there is no file; ``text`` is what
     was read, stored with every run. ``note`` is a sentence for the user where the built-in pools are used, else empty.
+    ``secrets`` and ``config_maps`` say where the values of these objects are.
     """
 
     version: int
@@ -33,6 +35,8 @@ class Config:
     path: str
     text: str = field(repr=False)
     note: str = field(default="", compare=False)
+    secrets: Keyed = field(default_factory=dict)
+    config_maps: Keyed = field(default_factory=dict)
 
     @property
     def is_built_in(self) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from spotwright.engine.claims import claimed
 from spotwright.engine.events import Event
 from spotwright.engine.plan import Planned
 from spotwright.engine.signals import read_signals
@@ -22,7 +23,7 @@ from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState
 from spotwright.engine.values import condition_inputs, dag_outputs, imported, inputs_of, loop_items
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause, Ending
-from spotwright.pipelines.graph import Importer
+from spotwright.pipelines.graph import ClaimStep, Importer
 from spotwright.scheduling import budgets, deadline
 from spotwright.scheduling.budgets import Next, Then
 from spotwright.scheduling.cause import classify
@@ -138,10 +139,19 @@ def _start(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
         return Event("unfolded", now, task.path)
     if isinstance(spec.executor, Importer):
         return Event("completed", now, task.path, data=imported(state, task, spec.executor))
+    if isinstance(spec.executor, ClaimStep):
+        return _claim(state, task, now)
     hit = None if task.attempts else snapshot.cached(task)
     if hit is not None:
         return Event("cached", now, task.path, data=hit)
     return _place(state, task, snapshot, now)
+
+
+def _claim(state: RunState, task: TaskState, now: float) -> Event:
+    try:
+        return Event("completed", now, task.path, data=claimed(state, task))
+    except ValueError as error:
+        return Event("failed", now, task.path, data={"why": str(error)})
 
 
 def _place(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:

@@ -22,7 +22,7 @@ ended          fact       signals, seconds, parameters, artifacts, first_progres
 decided        decision   cause, why, then, next, rung, wait, evidence: the one cause of the end, and what follows
 failed         decision   why: the task fails without an attempt
 halt           decision   why: this attempt is to be stopped
-completed      decision   parameters, artifacts: a task that is a pipeline or an importer has all its outputs
+completed      decision   parameters, artifacts: a task that has no attempts of its own has all its outputs
 cancel         fact       the user cancelled the run
 stop           fact       why: the engine was told to stop; the run can be resumed
 finished       decision   status, why

@@ -16,7 +16,7 @@ from spotwright.errors import ConfigError, InputError, PipelineError
 from spotwright.model.kfp_settings import inherit_retry
 from spotwright.model.policy import Layer, Policy, Spot, meant, resolve
 from spotwright.model.policy_values import check
-from spotwright.pipelines.graph import Dag, Importer, Pipeline, TaskSpec
+from spotwright.pipelines.graph import RUNS_NOWHERE, Dag, Pipeline, TaskSpec
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 __all__ = ["Plan", "Planned", "Scope"]
@@ -181,7 +181,7 @@ class Plan:
 
     def _plan(self, path: str, written: str, spec: TaskSpec) -> Planned:
         policy = self._policy(path, written, spec)
-        if spec.dag is not None or isinstance(spec.executor, Importer):
+        if spec.dag is not None or isinstance(spec.executor, RUNS_NOWHERE):
             return Planned(path, spec, policy, _NO_WORK, _NO_LADDER, written=written)
         work, ladder = self._ladder(spec, policy)
         if not ladder.rungs and not spec.deferred:

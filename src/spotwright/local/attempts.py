@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from spotwright.engine.signals import write_signals
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import context_of, inputs_of
 from spotwright.errors import StateError
+from spotwright.local.around import Volumes, around
 from spotwright.local.contained import Ground, as_process
 from spotwright.local.containers import Engine
 from spotwright.local.orders import LOG, OUT, PROGRESS, WORK, Environment, ExitRecord, StartOrder
@@ -26,9 +27,10 @@ from spotwright.model.attempts import Signals
 from spotwright.model.pools import Pool
 from spotwright.pipelines.executor import executor_input, read_outputs
 from spotwright.pipelines.expansion import expand_environment
+from spotwright.pipelines.objects import Objects
 from spotwright.pipelines.outputs import EXECUTOR_OUTPUT, PARAMETERS
 from spotwright.pipelines.secrets import Secrets
-from spotwright.pipelines.spec import Container, Importer, TaskSpec
+from spotwright.pipelines.spec import RUNS_NOWHERE, Container, TaskSpec
 
 __all__ = [
     "NOTICE",
@@ -67,6 +69,12 @@ class Places:
     volume: Callable[[str], Path]
     secrets: Secrets
     containers: Engine | None = None  # None: a container component is a process of this machine
+    objects: Objects = field(default_factory=Objects)
+
+    @property
+    def volumes(self) -> Volumes:
+        """Where the folders of claims are."""
+        return Volumes(Path(self.root, self.run, "volumes"), self.volume)
 
 
 @dataclass(slots=True)
@@ -102,7 +110,7 @@ def start_order(
     """
     planned, number = effective(state, task), task.last.number
     spec, policy = planned.spec, planned.policy
-    if spec.executor is None or isinstance(spec.executor, Importer):
+    if spec.executor is None or isinstance(spec.executor, RUNS_NOWHERE):
         raise StateError(f"task {task.path} has nothing to run")
     folder = places.attempt(task.path, number)
     checkpoint = _checkpoint(policy.checkpoint, task.path, places)
@@ -113,7 +121,9 @@ def start_order(
     given = executor_input(spec, revealed, inputs.artifacts, str(folder / OUT), context)
     if any(context.workspace in str(value) for value in given["inputs"]["parameterValues"].values()):
         _make_folders(Path(context.workspace))
+    surrounded = around(state, task, spec, str(folder), places.volumes, places.objects)
     told = {
+        **surrounded.env,
         **_environment(folder, checkpoint, places.run, task.path, number),
         **_expectations(pool, policy.grace_period, scale),
         **(told or {}),
@@ -133,7 +143,7 @@ def start_order(
     )
     executor = spec.executor
     if isinstance(executor, Container):
-        ground = Ground(places.containers, f"{places.root}/{places.run}", checkpoint)
+        ground = Ground(places.containers, f"{places.root}/{places.run}", checkpoint, surrounded.mounts)
         return as_process(order, spec, executor, context, told, ground)
     return replace(
         order,
@@ -141,6 +151,7 @@ def start_order(
         function=executor.function,
         environment=Environment(executor.packages, executor.index_urls, executor.trusted_hosts),
         env={**expand_environment(executor.env), **told},
+        mounts=surrounded.mounts,
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.errors import StateError
-from spotwright.local.containers import Engine, Mount, Run, container_name, run_command
+from spotwright.local.containers import Engine, Mount, Run, container_name, in_memory, run_command
 from spotwright.local.orders import OUT, StartOrder
 from spotwright.pipelines.commands import command_of
 from spotwright.pipelines.outputs import ARTIFACTS, PARAMETERS
@@ -25,6 +25,7 @@ class Ground:
     engine: Engine | None
     run_folder: str
     checkpoint: str
+    mounts: tuple[Mapping[str, Any], ...] = ()
 
 
 def as_process(
@@ -40,15 +41,19 @@ def as_process(
     command = command_of(spec, container, order.executor_input, told, context)
     env = {**command.env, **told}
     if ground.engine is None:
-        return replace(order, command=(*command.command, *command.args), env=env, executor_input={})
+        line = (*command.command, *command.args)
+        return replace(order, command=line, env=env, executor_input={}, mounts=ground.mounts)
     marks = {"SPOTWRIGHT_RUN": order.run, "SPOTWRIGHT_TASK": order.task, "SPOTWRIGHT_ATTEMPT": str(order.attempt)}
+    name = container_name(ground.run_folder, order.task, order.attempt, order.epoch)
+    folder = in_memory(name)
+    surrounding, files = _as_mounts(ground.mounts, folder)
     run = Run(
-        name=container_name(ground.run_folder, order.task, order.attempt, order.epoch),
+        name=name,
         image=command.image,
         command=command.command,
         args=command.args,
         env={**marks, **env},
-        mounts=_mounts(order.executor_input, [ground.run_folder, ground.checkpoint]),
+        mounts=[*_mounts(order.executor_input, [ground.run_folder, ground.checkpoint]), *surrounding],
         memory=order.memory_limit,
         pull=container.pull,
     )
@@ -57,9 +62,22 @@ def as_process(
         command=tuple(run_command(ground.engine, run)),
         env=env,
         executor_input={},
-        container={"program": ground.engine.program, "name": run.name},
+        container={"program": ground.engine.program, "name": name, "folder": folder if files else ""},
+        files=files,
         memory_limit=None,  # the container has it, not its client
     )
+
+
+def _as_mounts(mounts: tuple[Mapping[str, Any], ...], folder: str) -> tuple[list[Mount], dict[str, dict[str, str]]]:
+    """Mounts for a client, and the files that have to be written before, by folder."""
+    found, files = [], {}
+    for number, mount in enumerate(mounts):
+        source = mount.get("source", "")
+        if "files" in mount:
+            source = f"{folder}/{number}"
+            files[source] = dict(mount["files"])
+        found.append(Mount(source, mount["target"], "files" in mount, mount.get("size")))
+    return found, files
 
 
 def _mounts(given: Mapping[str, Any], writable: list[str]) -> list[Mount]:

@@ -8,6 +8,8 @@ recovery.
 Runs inside the fork server's interpreter too, so it imports nothing outside the standard library.
 """
 
+# ruff: noqa: PTH103, PTH123 (as in identity.py)
+
 from __future__ import annotations
 
 import contextlib
@@ -20,10 +22,22 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["CLIS", "Engine", "Mount", "Run", "answering", "conclude", "container_name", "run_command"]
+__all__ = [
+    "CLIS",
+    "Engine",
+    "Mount",
+    "Run",
+    "answering",
+    "conclude",
+    "container_name",
+    "in_memory",
+    "run_command",
+    "write",
+]
 
 CLIS = ("podman", "docker")
 """The clients that are looked for, in this order."""
@@ -43,11 +57,12 @@ class Engine(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A file or folder of this machine that is seen at another place."""
+    """A file or folder of this machine that is seen at another place; without a source an empty folder in memory."""
 
     source: str
     target: str
     read_only: bool = False
+    size: int | None = None
 
 
 @functools.lru_cache(maxsize=8)
@@ -116,6 +131,9 @@ def run_command(engine: Engine, run: Run) -> list[str]:
 
 def _as_option(mount: Mount) -> str:
     """Options of ``--mount`` are one line of CSV."""
+    if not mount.source:
+        limit = [f"tmpfs-size={mount.size}"] if mount.size is not None else []
+        return ",".join(["type=tmpfs", f"target={mount.target}", *limit])
     fields = ["type=bind", f"source={mount.source}", f"target={mount.target}", *(["readonly"] * mount.read_only)]
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(fields)
@@ -129,16 +147,33 @@ def _is_clients_own(variable: str) -> bool:
 def conclude(container: Mapping[str, Any], exit_code: int | None = None) -> dict[str, Any]:
     """Remove a container, whatever its state, and say what the exit code of its client does not.
 
-    ``container`` holds the ``program`` and the ``name``. The answer has ``oom_kills`` where the kernel killed it for its
-    memory, and ``start_error`` where it never began.
+    ``container`` holds the ``program``, the ``name``, and the ``folder`` of files that were written for it. The answer has
+    ``oom_kills`` where the kernel killed it for its memory, and ``start_error`` where it never began.
     """
     program, name = container["program"], container["name"]
     said = _ask(program, "container", "inspect", "--format", "{{.State.OOMKilled}} {{.State.Status}}", name)
     oom, _, status = said.partition(" ")
     _ask(program, "rm", "--force", "--volumes", name)
+    if container.get("folder"):
+        shutil.rmtree(container["folder"], ignore_errors=True)
     if exit_code == _FAILED_ITSELF and status in ("", "created", "configured", "initialized"):
         return {"start_error": "the container could not be started; its log says why"}
     return {"oom_kills": 1} if oom == "true" else {}
+
+
+def in_memory(name: str) -> str:
+    """A folder for the files of a container, in memory where this machine has such a place: they may be secrets."""
+    return f"{'/dev/shm' if os.access('/dev/shm', os.W_OK) else tempfile.gettempdir()}/{name}"  # noqa: S108
+
+
+def write(folders: Mapping[str, Mapping[str, str]]) -> None:
+    """Write files, folder by folder, for nobody else to read. Raises ``OSError``."""
+    for folder, files in folders.items():
+        os.makedirs(folder, mode=0o700)
+        for name, text in files.items():
+            descriptor = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                file.write(text)
 
 
 def _ask(*command: str) -> str:

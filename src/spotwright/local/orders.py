@@ -79,6 +79,10 @@ class StartOrder:
     grace: float = 30.0
     memory_limit: int | None = None  # bytes
     mask: tuple[bytes, ...] = ()  # secrets that must not reach the log
+    mounts: tuple[Mapping[str, Any], ...] = ()  # as .mounts.enter takes them
+    files: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # texts by name, of folders to be made for a container
     hold: bool = False  # stop before the user's code until somebody lets it go on: see :mod:`.syscalls`
 
 

@@ -195,6 +195,8 @@ class Processes:
             "component": self._component(order.module) if not order.command else "",
             "command": order.command,
             "container": order.container,
+            "mounts": order.mounts,
+            "files": order.files,
             "function": order.function,
             "executor_input": json.dumps(order.executor_input),
             "env": {**marks, **order.env},

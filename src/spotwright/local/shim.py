@@ -68,6 +68,7 @@ class Shim:
         ended = time.monotonic()
         of_container = self._conclude_container()
         self._kill_below()
+        self._remove_scratch()
         if self._pump is not None:
             self._pump.join(_PUMP_PATIENCE)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -198,6 +199,13 @@ class Shim:
         from . import containers  # few attempts need it, and every fork server would pay for it
 
         return containers.conclude(self._order["container"], self._how_it_ended().get("exit_code"))
+
+    def _remove_scratch(self) -> None:
+        """What lies there went with the attempt's mounts, and may be large."""
+        if self._order["mounts"]:
+            import shutil  # few attempts need it, and every fork server would pay for it
+
+            shutil.rmtree(f"{self._directory}/scratch", ignore_errors=True)
 
     def _how_it_ended(self) -> dict[str, Any]:
         if self._status is None:

@@ -94,6 +94,8 @@ def run_forked(order: dict[str, Any], *, parent: int, output: int, group: cgroup
         _take_output(output)
         if group is not None:
             _enter(group)
+        if order["mounts"] or order["files"]:
+            _surround(order)
         os.chdir(f"{order['directory']}/work")
         env = {**order["env"]}
         if order["hold"]:
@@ -113,6 +115,20 @@ def run_forked(order: dict[str, Any], *, parent: int, output: int, group: cgroup
         sys.stderr.flush()
     finally:
         os._exit(status)
+
+
+def _surround(order: dict[str, Any]) -> None:
+    """Mount what the attempt has, or write what its container will mount."""
+    from . import containers, mounts  # few attempts need them, and every fork server would pay for them
+
+    try:
+        mounts.enter(order["mounts"], f"{order['directory']}/scratch/root")
+        containers.write(order["files"])
+    except OSError as error:
+        targets = ", ".join([*(mount["target"] for mount in order["mounts"]), *order["files"]])
+        print(f"spotwright: {targets}: cannot be mounted: {error.strerror}", file=sys.stderr)  # noqa: T201
+        sys.stderr.flush()
+        os._exit(126)
 
 
 def run_executed(descriptor: int) -> NoReturn:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spotwright.engine.claims import deleted
 from spotwright.engine.decide import Snapshot, effective
 from spotwright.engine.events import Event
 from spotwright.engine.loop import Clock
@@ -220,8 +221,14 @@ class World:
         self._kills[key] = self._clock() + grace
         self._processes.terminate(attempt_key(*key))
 
+    def _complete(self, state: RunState, event: Event) -> None:
+        claim = deleted(state, state.tasks[event.task])
+        if claim:
+            self._places.volumes.delete(state, claim)
+
     _DEEDS: Mapping[str, Callable[[World, RunState, Event], None]] = {
         "bound": _start,
+        "completed": _complete,
         "decided": _conclude,
         "halt": _halt,
     }

@@ -49,7 +49,7 @@ def command_of(
     """
     filling = _Filling(task, given, context)
     declared = expand_environment({name: filling.text(text) for name, text in container.env.items()})
-    known = {**env, **declared}
+    known = {**declared, **env}
     return Command(
         image=filling.text(container.image),
         command=tuple(part for text in container.command for part in filling.parts(text, known)),

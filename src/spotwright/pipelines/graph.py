@@ -19,7 +19,9 @@ from spotwright.pipelines.placed import read_policies
 from spotwright.pipelines.reading import Reading
 from spotwright.pipelines.sources import read_output_sources, without_strays
 from spotwright.pipelines.spec import (
+    RUNS_NOWHERE,
     ArtifactSpec,
+    ClaimStep,
     Constant,
     Container,
     Dag,
@@ -46,7 +48,9 @@ from spotwright.pipelines.tasks import (
 )
 
 __all__ = [
+    "RUNS_NOWHERE",
     "ArtifactSpec",
+    "ClaimStep",
     "Constant",
     "Container",
     "Dag",

@@ -36,11 +36,16 @@ def fingerprint(task: TaskSpec, parameters: Mapping[str, Any], artifacts: Mappin
     return _digest(
         {
             "code": _code(task),
-            "parameters": {name: value for name, value in parameters.items() if not name.startswith(PLACEMENT)},
+            "parameters": {name: value for name, value in parameters.items() if _counts(task, name)},
             "artifacts": {name: [_artifact(item) for item in _listed(given)] for name, given in artifacts.items()},
             "outputs": outputs,
         }
     )
+
+
+def _counts(task: TaskSpec, name: str) -> bool:
+    """Whether an input counts: what only the placement needs does where it may be the name of a claim, as for the backend."""
+    return not name.startswith(PLACEMENT) or bool(task.surroundings)
 
 
 def code_fingerprint(task: TaskSpec) -> str:
@@ -63,7 +68,8 @@ def code_fingerprint(task: TaskSpec) -> str:
 
 
 def _code(task: TaskSpec) -> Any:
-    return asdict(task.executor) if task.executor else None
+    code = asdict(task.executor) if task.executor else None
+    return [code, asdict(task.surroundings)] if task.surroundings else code
 
 
 def _wiring(sources: Mapping[str, Source]) -> dict[str, Any]:

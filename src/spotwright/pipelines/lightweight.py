@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from spotwright.pipelines.spec import Container, Executor
+from spotwright.pipelines.spec import ClaimStep, Container, Executor
 
 __all__ = ["Unsupported", "recognise"]
 
@@ -25,6 +25,10 @@ _PIP_INSTALL = re.compile(r"-m\s+pip\s+install\s+")
 _KFP_ITSELF = re.compile(r"kfp([=<>!~@\[ ]|$)")
 _VALUE_OPTIONS = {"--index-url": "urls", "-i": "urls", "--extra-index-url": "urls", "--trusted-host": "hosts"}
 _COMPANIONS_OF_KFP = ("typing-extensions",)
+_CLAIM_IMAGES = {
+    "argostub/createpvc": True,
+    "argostub/deletepvc": False,
+}  # for which the driver acts itself (driver/k8s.go)
 _ONLY_PYTHON = "only Python components run here so far"
 
 
@@ -32,7 +36,9 @@ class Unsupported(Exception):
     """The executor is of a kind that cannot run here; the text says which, and what to do."""
 
 
-def recognise(executor: Mapping[str, Any], kubernetes: Mapping[str, Any] | None = None) -> Executor | Container:
+def recognise(
+    executor: Mapping[str, Any], kubernetes: Mapping[str, Any] | None = None
+) -> Executor | Container | ClaimStep:
     """Read one entry of ``deploymentSpec.executors``; what is no lightweight Python component is a container.
 
     ``kubernetes`` is what the platform document says of it. Raises :class:`Unsupported` for other kinds of executors.
@@ -46,6 +52,8 @@ def recognise(executor: Mapping[str, Any], kubernetes: Mapping[str, Any] | None 
     args = tuple(str(part) for part in container.get("args") or ())
     image = str(container.get("image") or "")
     start = next((index for index, part in enumerate(command) if _STARTS_EXECUTOR.search(part)), None)
+    if image in _CLAIM_IMAGES:
+        return ClaimStep(creates=_CLAIM_IMAGES[image])
     if start is None:
         return _read_container(command, args, image, container.get("env") or (), kubernetes or {})
     found = _STARTS_EXECUTOR.search(command[start])

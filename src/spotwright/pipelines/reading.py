@@ -9,7 +9,7 @@ from typing import Any
 from spotwright.errors import PipelineError
 from spotwright.pipelines.places import line_of
 from spotwright.pipelines.settings import Settings
-from spotwright.pipelines.spec import Container, Dag, Executor, ParameterSpec
+from spotwright.pipelines.spec import ClaimStep, Container, Dag, Executor, ParameterSpec
 
 __all__ = ["Reading"]
 
@@ -25,7 +25,9 @@ class Reading:
     file: str
     ir: Mapping[str, Any]
     platform: Mapping[str, Any]
-    known_executors: dict[tuple[int, int], tuple[Executor | Container, Settings]] = field(default_factory=dict)
+    known_executors: dict[tuple[int, int], tuple[Executor | Container | ClaimStep, Settings]] = field(
+        default_factory=dict
+    )
     known_parameters: dict[int, dict[str, ParameterSpec]] = field(default_factory=dict)
     dags: dict[str, Dag] = field(default_factory=dict)
     opened: list[str] = field(default_factory=list)  # DAGs being read, outermost first

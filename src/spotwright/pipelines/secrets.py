@@ -74,15 +74,20 @@ class Secrets:
 
     @classmethod
     def resolve(
-        cls, arguments: Mapping[str, Any], environ: Mapping[str, str], read: Callable[[str], str]
+        cls,
+        arguments: Mapping[str, Any],
+        environ: Mapping[str, str],
+        read: Callable[[str], str],
+        others: Mapping[str, Any] | None = None,
     ) -> tuple[Secrets, dict[str, Any]]:
-        """Resolve every :class:`Reference` among the arguments.
+        """Resolve every :class:`Reference` among the arguments; ``others`` are secrets that no argument names.
 
         Gives the secrets, and the arguments as they may be stored: with markers in the place of references, and with the
         values of secrets that were also given in plain redacted. Raises :class:`InputError` for what cannot be resolved.
         """
         references = {name: value for name, value in arguments.items() if isinstance(value, Reference)}
-        secrets = cls({str(reference): reference.resolve(environ, read) for reference in references.values()})
+        known = {str(reference): reference.resolve(environ, read) for reference in references.values()}
+        secrets = cls({**(others or {}), **known})
         plain = {name: value for name, value in arguments.items() if name not in references}
         stored = {name: marker(str(reference)) for name, reference in references.items()}
         return secrets, {**secrets.redact(plain), **stored}

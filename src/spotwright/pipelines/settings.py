@@ -17,6 +17,7 @@ from spotwright.errors import PipelineError
 from spotwright.model.kfp_settings import read_constraints, read_resources
 from spotwright.model.placing import Constraints
 from spotwright.pipelines.spec import DagInput, Source, TaskOutput, TaskSpec
+from spotwright.pipelines.surroundings import CLUSTERS_OWN, Surroundings, read_surroundings, with_references
 from spotwright.pipelines.values import to_text
 
 __all__ = ["PLACEMENT", "Settings", "read_settings", "settled"]
@@ -26,26 +27,17 @@ PLACEMENT = "placement:"
 
 _INPUT = re.compile(r"\{\{\$\.inputs\.parameters\[['\"](.+?)['\"]\]\}\}")
 _REFERENCES = ("componentInputParameter", "taskOutputParameter", "runtimeValue")
-_NEEDED = {
-    "secretAsEnv": "a secret as environment variables",
-    "secretAsVolume": "a secret as files",
-    "configMapAsEnv": "a config map as environment variables",
-    "configMapAsVolume": "a config map as files",
-    "fieldPathAsEnv": "a field of its pod as an environment variable",
-    "pvcMount": "a persistent volume",
-    "emptyDirMounts": "an empty-dir volume",
-    "genericEphemeralVolume": "an ephemeral volume",
-}
-_UNDERSTOOD = {"tolerations", "nodeSelector", "nodeAffinity", "podMetadata", "activeDeadlineSeconds"}
+_UNDERSTOOD = {
+    "tolerations", "nodeSelector", "nodeAffinity", "podMetadata", "activeDeadlineSeconds", "imagePullPolicy", *CLUSTERS_OWN,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of one task, in the words of :class:`~spotwright.pipelines.spec.TaskSpec`.
 
-    ``sources`` are inputs that only the placement needs, ``inputs`` those of the code that its resources read. ``needed``
-    names what the code cannot run without and this version cannot give, ``ignored`` what means nothing on one machine.
-    ``timeout`` is seconds.
+    ``sources`` are inputs that only the placement needs, ``inputs`` those of the code that its resources read.
+    ``ignored`` names what means nothing on one machine. ``timeout`` is seconds.
     """
 
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -57,14 +49,14 @@ class Settings:
     sources: Mapping[str, Source] = field(default_factory=dict)
     inputs: frozenset[str] = frozenset()
     deferred: Mapping[str, Any] = field(default_factory=dict)
-    needed: tuple[str, ...] = ()
+    surroundings: Surroundings = field(default_factory=Surroundings)
     ignored: tuple[str, ...] = ()
 
 
 def read_settings(container: Mapping[str, Any], kubernetes: Mapping[str, Any]) -> Settings:
     """Read a container's resources and its entry under ``platforms.kubernetes``. Raises ``ValueError`` for wrong values."""
     sources: dict[str, Source] = {}
-    known = _take_references(kubernetes, sources)
+    known = _take_references(with_references(kubernetes), sources)
     resources = dict(container.get("resources") or {})
     inputs = set(_INPUT.findall(" ".join(_texts(resources))))
     deferred = {"resources": resources, "kubernetes": known} if sources or inputs else {}
@@ -81,7 +73,7 @@ def read_settings(container: Mapping[str, Any], kubernetes: Mapping[str, Any]) -
         sources=sources,
         inputs=frozenset(inputs),
         deferred=deferred,
-        needed=tuple(text for key, text in _NEEDED.items() if known.get(key)),
+        surroundings=read_surroundings(known),
         ignored=tuple(key for key in sorted(known) if known[key] and _means_nothing(key, known[key])),
     )
 
@@ -95,7 +87,7 @@ def _means_nothing(key: str, value: Any) -> bool:
     if key == "podMetadata":
         said = [name for group in value.values() for name in group]
         return any(not name.startswith("spotwright.dev/") for name in said)
-    return key not in _UNDERSTOOD and key not in _NEEDED
+    return key not in _UNDERSTOOD
 
 
 def settled(task: TaskSpec, values: Mapping[str, Any]) -> TaskSpec:
@@ -108,10 +100,13 @@ def settled(task: TaskSpec, values: Mapping[str, Any]) -> TaskSpec:
         return task
     try:
         requests, limits = read_resources(_with_values(task.deferred["resources"], values))
-        constraints = read_constraints(_with_values(task.deferred["kubernetes"], values))
+        kubernetes = _with_values(task.deferred["kubernetes"], values)
+        constraints, around = read_constraints(kubernetes), read_surroundings(kubernetes)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise PipelineError(f"task {task.name}: its placement or resources cannot be read: {error}") from error
-    return dataclasses.replace(task, requests=requests, limits=limits, constraints=constraints, deferred={})
+    return dataclasses.replace(
+        task, requests=requests, limits=limits, constraints=constraints, surroundings=around, deferred={}
+    )
 
 
 def _with_values(item: Any, values: Mapping[str, Any]) -> Any:

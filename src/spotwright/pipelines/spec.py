@@ -18,9 +18,12 @@ from spotwright.model.placing import Constraints
 from spotwright.model.policy import Layer
 from spotwright.model.pools import Resources
 from spotwright.pipelines.conditions import Condition
+from spotwright.pipelines.surroundings import Surroundings
 
 __all__ = [
+    "RUNS_NOWHERE",
     "ArtifactSpec",
+    "ClaimStep",
     "Constant",
     "Container",
     "Dag",
@@ -182,6 +185,17 @@ class Importer:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimStep:
+    """A task that makes a persistent volume claim (``creates``) or deletes one. It runs nowhere, as on the cluster."""
+
+    creates: bool
+
+
+RUNS_NOWHERE = (Importer, ClaimStep)
+"""The executors of tasks that have no attempts."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSpec:
     """One step of a DAG. Exactly one of ``dag`` (it is a pipeline itself) and ``executor`` is set.
 
@@ -201,7 +215,7 @@ class TaskSpec:
     name: str
     component: str
     dag: str | None = None
-    executor: Executor | Container | Importer | None = None
+    executor: Executor | Container | Importer | ClaimStep | None = None
     parameters: Mapping[str, Source] = field(default_factory=dict)
     artifacts: Mapping[str, Source] = field(default_factory=dict)
     after: tuple[str, ...] = ()
@@ -221,6 +235,7 @@ class TaskSpec:
     display_name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    surroundings: Surroundings = field(default_factory=Surroundings)
     deferred: Mapping[str, Any] = field(default_factory=dict)  # settings that need input values: see settings.settled
 
 

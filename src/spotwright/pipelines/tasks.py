@@ -21,6 +21,7 @@ from spotwright.pipelines.settings import Settings, read_settings
 from spotwright.pipelines.sources import read_condition_of, read_loop, read_sources, upstream_of
 from spotwright.pipelines.spec import (
     ArtifactSpec,
+    ClaimStep,
     Constant,
     Container,
     Executor,
@@ -100,6 +101,7 @@ def read_task(
         display_name=str((task.get("taskInfo") or {}).get("name") or key),
         labels=settings.labels,
         annotations=settings.annotations,
+        surroundings=settings.surroundings,
         deferred=settings.deferred,
     )
 
@@ -117,7 +119,7 @@ def _speaks_of_its_run(parameters: Mapping[str, Source]) -> bool:
 
 def _read_executor(
     reading: Reading, definition: Mapping[str, Any], path: str
-) -> tuple[Executor | Container | Importer | None, Settings, Layer | None]:
+) -> tuple[Executor | Container | Importer | ClaimStep | None, Settings, Layer | None]:
     if "dag" in definition:
         return None, Settings(), None
     label = str(definition.get("executorLabel") or "")
@@ -139,8 +141,6 @@ def _read_executor(
             raise reading.error(f"task {path}", what) from error
         reading.known_executors[key] = executor, settings
     executor, settings = reading.known_executors[key]
-    for needed in settings.needed:
-        reading.refuse(path, f"it needs {needed} (kfp.kubernetes), which is not supported yet; pass it as a parameter")
     reading.ignored.update(dict.fromkeys(settings.ignored))
     policy = read_policy(reading, reading.setting("spotwright", label), f"task {path}")
     return executor, settings, policy

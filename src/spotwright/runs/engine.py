@@ -12,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from spotwright.config import Config
 from spotwright.engine.events import Event
 from spotwright.engine.fold import fold
 from spotwright.engine.loop import Clock, Observer, drive
+from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.local.attempts import Places, steady_clock
@@ -34,13 +35,12 @@ from spotwright.local.world import Machine, Results, World
 from spotwright.model.pools import Pool
 from spotwright.pipelines.arguments import bind, references
 from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.graph import Pipeline
 from spotwright.pipelines.secrets import Secrets
 from spotwright.records.cache import Cache
 from spotwright.records.folders import RunFolder, StateFolder
 from spotwright.records.journal import Journal, Lease
-from spotwright.runs.containers import engine_for
 from spotwright.runs.early import EarlyServer, new_name
+from spotwright.runs.grounds import check_grounds, objects_of
 from spotwright.runs.options import RunOptions
 from spotwright.runs.plans import StoredPlan, can_be_taken, save_plan, traces_of
 from spotwright.runs.wakes import Wakes
@@ -90,24 +90,27 @@ def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
     stored = StoredPlan(compiled, config, options.taken_every, traces, options.policy)
     plan = stored.plan
     notes = [*compiled.warnings, *([config.note] if config.note else []), *plan.check()]
-    engine_for(compiled, plan.pipeline, options.containers)
-    arguments, secrets = bind_arguments(plan.pipeline, options.arguments, textual=options.textual)
+    check_grounds(compiled, plan, options.containers)
+    arguments, secrets = bind_arguments(plan, options.arguments, textual=options.textual)
     return Prepared(stored, options, arguments, secrets, tuple(notes))
 
 
-def bind_arguments(pipeline: Pipeline, given: Mapping[str, Any], *, textual: bool) -> tuple[dict[str, Any], Secrets]:
+def bind_arguments(plan: Plan, given: Mapping[str, Any], *, textual: bool) -> tuple[dict[str, Any], Secrets]:
     """Give every parameter of a pipeline its value, secrets as markers, and the secrets that the markers stand for.
 
-    Raises :class:`InputError` for arguments that are missing, unknown or of the wrong type, and for references to nothing.
+    Among these are the secrets that the pipeline takes from the cluster. Raises :class:`InputError` for arguments that are
+    missing, unknown or of the wrong type, and for references to nothing.
     """
-    secrets, stored = Secrets.resolve(bind(pipeline, given, textual=textual), os.environ, _text_of)
+    bound = bind(plan.pipeline, given, textual=textual)
+    secrets, stored = Secrets.resolve(bound, os.environ, _text_of, objects_of(plan).secrets)
     return stored, secrets
 
 
-def bind_again(pipeline: Pipeline, given: Mapping[str, Any], *, textual: bool) -> tuple[dict[str, Any], Secrets]:
+def bind_again(plan: Plan, given: Mapping[str, Any], *, textual: bool) -> tuple[dict[str, Any], Secrets]:
     """The same for arguments as the journal keeps them: secrets that were given in plain have been hidden there."""
-    secrets, _ = Secrets.resolve(references(pipeline, given), os.environ, _text_of)
-    return bind_arguments(pipeline, secrets.reveal(given), textual=textual)
+    known = references(plan.pipeline, given)
+    secrets, _ = Secrets.resolve(known, os.environ, _text_of, objects_of(plan).secrets)
+    return bind_arguments(plan, secrets.reveal(given), textual=textual)
 
 
 def _text_of(path: str) -> str:
@@ -206,7 +209,11 @@ def execute(
     with begun(), selectors.DefaultSelector() as selector, Wakes(selector, journal, clock) as wakes:
         pools = state.plan.config.pools
         state_folder = StateFolder(folder.path.parent.parent)
-        places = places_of(folder, journal.epoch, secrets, containers_of(state, stored))
+        places = replace(
+            places_of(folder, journal.epoch, secrets),
+            containers=containers_of(state, stored),
+            objects=objects_of(state.plan),
+        )
         supply = Supply(
             pools,
             seed=meta["seed"],
@@ -232,17 +239,15 @@ def execute(
 
 
 def containers_of(state: RunState, stored: StoredPlan) -> Engine | None:
-    """What executes the container components of a run. Raises :class:`PipelineError` where it has some and nothing can."""
-    return engine_for(stored.compiled, stored.plan.pipeline, state.meta.get("containers", "auto"))
+    """What executes the container components of a run; see :func:`check_grounds`, which is asked again."""
+    return check_grounds(stored.compiled, stored.plan, state.meta.get("containers", "auto"))
 
 
-def places_of(folder: RunFolder, epoch: int, secrets: Secrets, containers: Engine | None = None) -> Places:
+def places_of(folder: RunFolder, epoch: int, secrets: Secrets) -> Places:
     """Where the attempts of a run find things, as absolute paths."""
     here = RunFolder(folder.path.absolute())
     state = StateFolder(here.path.parent.parent)
-    return Places(
-        folder.name, epoch, str(here.path.parent), here.attempt, here.checkpoint, state.volume, secrets, containers
-    )
+    return Places(folder.name, epoch, str(here.path.parent), here.attempt, here.checkpoint, state.volume, secrets)
 
 
 @contextmanager

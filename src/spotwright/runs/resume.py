@@ -283,7 +283,7 @@ def _walk(state: RunState, plan: Plan, scope: Scope) -> Iterator[tuple[Scope, Pl
 
 def _bound(state: RunState, plan: Plan) -> tuple[dict[str, Any], Secrets]:
     """The run's arguments for its pipeline as it is now; secrets are read again from where they are."""
-    return bind_again(plan.pipeline, state.meta["given"], textual=state.meta["textual"])
+    return bind_again(plan, state.meta["given"], textual=state.meta["textual"])
 
 
 def cancel_dead(folder: RunFolder) -> RunState:
