@@ -146,11 +146,14 @@ def _require(ctx: Context, role: Role, expression: dict[str, object]) -> None:
     """Join a condition to every required term; the terms are alternatives, so a new one beside them would allow more."""
     terms = (*role.spec, *REQUIRED_TERMS)
     present = ctx.editor.get(terms)
-    if not present:
+    if present is None:
         ctx.editor.add(terms, [{"matchExpressions": [expression]}])
         return
-    for index in range(len(present)):
-        ctx.editor.extend((*terms, index, "matchExpressions"), [expression])
+    if not present:
+        raise ctx.problem(terms, "the API server refuses an empty list here: write a term, or remove the list")
+    for index, term in enumerate(present):
+        if any(term.values()):  # a term without a condition matches no node, and must not begin to
+            ctx.editor.extend((*terms, index, "matchExpressions"), [expression])
 
 
 def warn_of_preference(ctx: Context, path: Path, name: str) -> None:
