@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -33,10 +34,11 @@ class Watched:
         self.tracer.start()
 
     def done(self) -> list[tuple[str, str]]:
-        """The operations on the folder until its end."""
-        assert self.process.wait(20) == 0
-        self.tracer.join(10)
+        """The operations on the folder until its end. Nobody else may wait for the process before: a stop is told once."""
+        self.tracer.join(20)
+        self.process.wait(20)
         assert not self.tracer.failed
+        assert self.tracer.ops[-1].call is Call.EXIT
         return [(op.call.value, op.path) for op in self.tracer.ops if op.place == "here"]
 
 
@@ -87,16 +89,16 @@ def test_it_stands_still_right_after_the_operation(tmp_path: Path, call: Call, s
 
     assert [(path.name, path.stat().st_size) for path in sorted(tmp_path.iterdir())] == [("a", size)]
 
-    watched.process.kill()
+    os.kill(watched.process.pid, signal.SIGKILL)
     watched.tracer.let_go(resume=False)
-    watched.process.wait(20)
     watched.tracer.join(10)
+    watched.process.wait(20)
 
 
 def test_without_a_tracer_it_runs_as_it_is(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", HELD + "open('a', 'w').write('x')"], cwd=tmp_path)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-    os.kill(process.pid, 18)
+    os.kill(process.pid, signal.SIGCONT)
 
     assert process.wait(20) == 0
     assert (tmp_path / "a").read_text() == "x"

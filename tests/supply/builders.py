@@ -38,6 +38,11 @@ class Lab:
         self._note()
         return self
 
+    def take(self, name: str, notice: float) -> Lab:
+        self.supply.take((name, 1), notice, "asked for", START + self.now)
+        self._note()
+        return self
+
     def until(self, seconds: float) -> Lab:
         """Go from moment to moment, as an engine would, up to and with ``seconds``."""
         while (moment := self.supply.next_moment()) is not None and moment <= START + seconds:

@@ -234,3 +234,22 @@ def test_any_trace_is_followed_at_any_scale(counts: list[int], gap: float, scale
         lab.until((tick + 0.5) * gap / scale)
         assert state.available == counts[(tick + start) % len(counts)]
         assert len(state.nodes) <= state.available
+
+
+# Taken by somebody else: a rehearsal
+
+
+def test_a_node_is_taken_on_demand_with_the_notice_that_is_asked_for() -> None:
+    lab = Lab(a_pool()).submit("a", WHOLE_NODE).until(10).take("a", notice=5.0).until(20)
+
+    assert (lab.notices, lab.told(Drained), lab.told(NodeGone)) == ([(10, 15)], [(12, "a")], [(15, "spot-1")])
+
+
+def test_without_notice_it_goes_at_once_also_where_it_was_announced() -> None:
+    lab = Lab(a_pool()).submit("a").until(10).take("a", notice=5.0).until(11).take("a", notice=0.0).until(20)
+
+    assert lab.told(NodeGone) == [(11, "spot-1")]
+
+
+def test_an_attempt_without_a_node_has_none_to_be_taken() -> None:
+    assert Lab(a_pool()).submit("a").take("a", notice=0.0).until(10).told(NodeGone) == []

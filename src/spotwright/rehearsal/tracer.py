@@ -5,7 +5,8 @@ speed but for the calls of :mod:`spotwright.local.syscalls`; each of those that 
 :class:`Op`. When an operation is the one that was asked for, everything that is traced stands still where it is, until the
 world has taken the node or told the attempt that it will: so "inside a save" means inside, for any code and any size of save.
 
-ptrace belongs to a thread: whoever attaches must also wait and resume. Source: ptrace(2), seccomp(2).
+ptrace belongs to a thread: whoever attaches must also wait and resume. And no other thread may wait for a traced process, as
+each stop is told once; here only the shim is its parent. Source: ptrace(2), seccomp(2).
 """
 
 from __future__ import annotations
