@@ -166,6 +166,7 @@ def test_pods_that_restart_in_place_keep_the_job_fields_that_need_it() -> None:
 
     assert set(found(outcome.value, "spec.replicatedJobs.0.template.spec")) == {"template"}
     assert found(outcome.value, "spec.failurePolicy.maxRestarts") == 10
+    assert found(outcome.value, "spec.failurePolicy.rules") is None
 
 
 def test_all_jobs_of_a_set_share_one_place_for_checkpoints() -> None:

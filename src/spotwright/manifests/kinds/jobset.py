@@ -103,7 +103,7 @@ def settle_gang(ctx: Context, at: Path, members: Sequence[Member]) -> None:
         member.placed.report.after_interruption = "" if in_place else _settle_member(ctx, member)
     limit = _settle_restarts(ctx, at, spot)
     for member in spot:
-        action = _settle_rule(ctx, at, member.name)
+        action = _settle_rule(ctx, at, member.name, in_place=in_place)
         if not member.placed.report.after_interruption:
             member.placed.report.after_interruption = _what_happens(action, limit)
 
@@ -163,11 +163,13 @@ def _settle_restarts(ctx: Context, at: Path, spot: Sequence[Member]) -> Any:
     return holds
 
 
-def _settle_rule(ctx: Context, at: Path, name: str) -> str:
+def _settle_rule(ctx: Context, at: Path, name: str, *, in_place: bool) -> str:
     """The action for an interrupted job: that of the first rule that matches, ours where there are none."""
     path = (*at, "failurePolicy", "rules")
     rules = ctx.editor.get(path)
     action, index = _first_action(rules or (), name)
+    if in_place and not rules:
+        return "RestartJobSet"  # as where no rule matches: no Job fails by a podFailurePolicy here
     if not rules or (action not in ("", "RestartJobSet") and ctx.options.replace_retries):
         rule = {"name": _RULE, "action": "RestartJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
         ctx.editor.extend(path, [rule])
