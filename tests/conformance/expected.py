@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.conformance.around import AROUND
 from tests.conformance.running import Expected
 
 __all__ = ["EXPECTED"]
@@ -23,6 +24,7 @@ FAILS = "{} failed: RuntimeError: {}"
 BRANCHES = "condition-branches-1"
 
 EXPECTED: dict[str, Expected] = {
+    **AROUND,
     # conditions
     "comparisons": Expected(
         {

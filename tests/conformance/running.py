@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -29,6 +30,12 @@ policy:
 """,
 }
 """Where the suite runs, once each: what comes out must be the same."""
+
+OBJECTS = """
+secrets: {registry: {token: "@env:REGISTRY_TOKEN"}}
+config_maps: {settings: {mode: fast, text: "a: 1"}}
+"""
+"""What the cluster of the suite has."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +97,12 @@ def _plain(output: Mapping[str, Any]) -> Any:
 def run(compiled: Path, world: str, folder: Path, arguments: Mapping[str, Any]) -> Ran:
     """Run a compiled pipeline to its end in a world of its own."""
     config = folder / "spotwright.yaml"
-    config.write_text(f"version: 1\n{WORLDS[world]}")
+    config.write_text(f"version: 1\n{WORLDS[world]}{OBJECTS}")
     given = [part for name, value in arguments.items() for part in ("--arg", f"{name}={_text(value)}")]
     command = [sys.executable, "-m", "spotwright", "run", str(compiled), "--config", str(config), "--no-cache"]
-    command += ["--state", str(folder / "state"), "--seed", "7", "--json", *given]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    command += ["--state", str(folder / "state"), "--seed", "7", "--json", "--containers", "host", *given]
+    environ = {**os.environ, "REGISTRY_TOKEN": "quite-a-secret!"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode in {0, 1}, done.stderr
     return Ran(json.loads(done.stdout))
 

@@ -1,0 +1,97 @@
+"""Around a task: secrets, config maps, claims, empty folders and fields of its pod."""
+
+from kfp import dsl, kubernetes
+from steps import text
+
+__all__ = ["claims_made_and_deleted", "claims_that_exist", "config_and_secrets", "fields_of_the_pod"]
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def reads_config() -> str:
+    import os
+    from pathlib import Path
+
+    files = {path.name: path.read_text() for path in sorted(Path("/etc/settings").iterdir())}
+    return f"{os.environ['MODE']} {files} {len(os.environ['TOKEN'])} {os.environ.get('MISSING')} {os.path.exists('/etc/none')}"
+
+
+@dsl.pipeline
+def config_and_secrets(name: str = "settings"):
+    """Config maps and secrets as variables and files; optional ones; names from parameters. kfp.local: left out"""
+    task = reads_config()
+    kubernetes.use_config_map_as_env(task, name, {"mode": "MODE"})
+    kubernetes.use_config_map_as_volume(task, text(value=name).output, "/etc/settings")
+    kubernetes.use_secret_as_env(task, "registry", {"token": "TOKEN"})
+    kubernetes.use_secret_as_env(task, "missing", {"key": "MISSING"}, optional=True)
+    kubernetes.use_secret_as_volume(task, "none", "/etc/none", optional=True)
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def keeps(value: str) -> str:
+    with open(f"/data/{value}", "w") as file:
+        file.write(value)
+    return value
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def finds(path: str) -> str:
+    import os
+
+    return ",".join(f"{name}={open(os.path.join(path, name)).read()}" for name in sorted(os.listdir(path)))
+
+
+@dsl.container_component
+def appends():
+    return dsl.ContainerSpec(image="alpine", command=["sh", "-c", "printf c > /data/below/other; ls /scratch"])
+
+
+@dsl.pipeline
+def claims_made_and_deleted():
+    """CreatePVC and DeletePVC; one claim in several tasks, in part, in a loop, in a container. kfp.local: no"""
+    claim = kubernetes.CreatePVC(
+        pvc_name="made-here", access_modes=["ReadWriteMany"], size="1Gi", storage_class_name="standard"
+    )
+    with dsl.ParallelFor(["a", "b"], name="loop", parallelism=1) as value:
+        kept = keeps(value=value)
+        kubernetes.mount_pvc(kept, claim.outputs["name"], "/data", sub_path="below")
+        kept.set_caching_options(False)
+    later = appends().after(kept)
+    kubernetes.mount_pvc(later, claim.outputs["name"], "/data")
+    kubernetes.empty_dir_mount(later, "scratch", "/scratch", "Memory", "1Mi")
+    found = finds(path="/elsewhere/deep").after(later)
+    kubernetes.mount_pvc(found, claim.outputs["name"], "/elsewhere/deep", sub_path="below")
+    kubernetes.DeletePVC(pvc_name=claim.outputs["name"]).after(found)
+
+
+@dsl.pipeline
+def claims_that_exist(claim: str = "shared"):
+    """Claims that exist already, by name and by parameter; ephemeral volumes. kfp.local: no"""
+    first = keeps(value="x")
+    kubernetes.mount_pvc(first, "shared", "/data")
+    second = finds(path="/inner").after(first)
+    kubernetes.mount_pvc(second, claim, "/inner")
+    third = finds(path="/eph").after(second)
+    kubernetes.add_ephemeral_volume(third, "own", "/eph", ["ReadWriteOnce"], "1Gi")
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def fields() -> dict:
+    import os
+
+    return {
+        "team": os.environ["TEAM"], "note": os.environ["NOTE"], "run": os.environ["RUN"] == os.environ["SPOTWRIGHT_RUN"],
+        "node": bool(os.environ["NODE"]), "name": os.environ["NAME"].startswith(os.environ["RUN"]),
+    }  # fmt: skip
+
+
+@dsl.pipeline
+def fields_of_the_pod():
+    """Fields of the pod as variables: node, name, labels, annotations. kfp.local: left out"""
+    task = fields()
+    kubernetes.add_pod_label(task, "team", "ml")
+    kubernetes.add_pod_annotation(task, "example.com/note", "n")
+    kubernetes.use_field_path_as_env(task, "TEAM", "metadata.labels['team']")
+    kubernetes.use_field_path_as_env(task, "NOTE", "metadata.annotations['example.com/note']")
+    kubernetes.use_field_path_as_env(task, "RUN", "metadata.labels['pipeline/runid']")
+    kubernetes.use_field_path_as_env(task, "NODE", "spec.nodeName")
+    kubernetes.use_field_path_as_env(task, "NAME", "metadata.name")
