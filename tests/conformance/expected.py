@@ -241,6 +241,8 @@ EXPECTED: dict[str, Expected] = {
         }
     ),
     "artifact_without_file": Expected({"is-there": False}),
+    "artifact_classes_of_others": Expected({"prompted": ["Prompt", "google.Prompt", {"shots": 3}, "Artifact", "say"]}),
+    "artifact_embedded": Expected({"of-folder": "embedded", "of-file": "embedded"}),
     # the rest
     "importers": Expected(
         {

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.conformance.compiling import IMPORTABLE
+
 __all__ = ["Expected", "Ran", "run"]
 
 WORLDS = {
@@ -101,7 +103,7 @@ def run(compiled: Path, world: str, folder: Path, arguments: Mapping[str, Any]) 
     given = [part for name, value in arguments.items() for part in ("--arg", f"{name}={_text(value)}")]
     command = [sys.executable, "-m", "spotwright", "run", str(compiled), "--config", str(config), "--no-cache"]
     command += ["--state", str(folder / "state"), "--seed", "7", "--json", "--containers", "host", *given]
-    environ = {**os.environ, "REGISTRY_TOKEN": "quite-a-secret!"}
+    environ = {**os.environ, "REGISTRY_TOKEN": "quite-a-secret!", "PYTHONPATH": str(IMPORTABLE)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode in {0, 1}, done.stderr
     return Ran(json.loads(done.stdout))

@@ -1,10 +1,15 @@
 """Artifacts."""
 
+from pathlib import Path
+
+import kinds_of_others
 from kfp import dsl
 from steps import read, text
 
 __all__ = [
     "artifact_classes",
+    "artifact_classes_of_others",
+    "artifact_embedded",
     "artifact_folders",
     "artifact_metadata",
     "artifact_places",
@@ -170,3 +175,47 @@ def is_there(data: dsl.Input[dsl.Dataset]) -> bool:
 def artifact_without_file():
     """An artifact that is declared and not written: it is passed on all the same."""
     is_there(data=nothing().outputs["out"])
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def prompt(out: dsl.Output[kinds_of_others.Prompt]):
+    out.metadata["shots"] = 3
+    with open(out.path, "w") as file:
+        file.write("say")
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def prompted(data: dsl.Input[kinds_of_others.Prompt], plain: dsl.Input[dsl.Artifact]) -> list:
+    with open(data.path) as file:
+        return [type(data).__name__, data.schema_title, data.metadata, type(plain).__name__, file.read()]
+
+
+@dsl.pipeline
+def artifact_classes_of_others():
+    """Classes of artifacts that a package brings. kfp.local: wrong (the class is lost)"""
+    made = prompt().output
+    prompted(data=made, plain=made)
+
+
+EMBEDDED = Path(__file__).with_name("embedded")
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False, embedded_artifact_path=str(EMBEDDED))
+def of_folder(data: dsl.EmbeddedInput[dsl.Dataset]) -> str:
+    import os
+
+    with open(os.path.join(data.path, "words.txt")) as file:
+        return file.read().strip()
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False, embedded_artifact_path=str(EMBEDDED / "words.txt"))
+def of_file(data: dsl.EmbeddedInput[dsl.Dataset]) -> str:
+    with open(data.path) as file:
+        return file.read().strip()
+
+
+@dsl.pipeline
+def artifact_embedded():
+    """Files and folders that are embedded in a component."""
+    of_folder()
+    of_file()
