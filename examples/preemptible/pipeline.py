@@ -46,9 +46,7 @@ def train(
 
     with numpy.load(initial.path) as file:
         first = {"hidden": file["hidden"], "output": file["output"]}
-    checkpoint = Checkpoint(
-        program="digits/1", every=0.2
-    )  # real nodes live longer: without every it finds its own pace
+    checkpoint = Checkpoint(program="digits/1")  # it finds its own pace: from what a save costs and how long nodes live
     weights = checkpoint.load(default=first)
 
     with numpy.load(data.path) as file:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,12 @@ def test_unsafe():
         ["*command: safe but starts over", "*command: not safe", "*kept, line 1: 'xx' instead of 'x'*"]
     )
     assert "its body is not run" not in done.stdout.str()
+
+
+def test_pytest_finds_it_by_itself() -> None:
+    text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
+
+    assert tomllib.loads(text)["project"]["entry-points"]["pytest11"] == {"spotwright": PLUGIN}
 
 
 def test_nothing_of_it_stays_beside_the_tests(pytester: pytest.Pytester) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -112,23 +111,6 @@ def ignores_sigterm() -> int:
         saved.with_suffix(".new").write_text(str(step))
         saved.with_suffix(".new").rename(saved)
     return step
-
-
-def saves_at_notice_only() -> int:
-    """Saves when SIGTERM comes and ends with 143; without a notice it starts over."""
-    saved = Path(os.environ["SPOTWRIGHT_CHECKPOINT"], "step")
-    done = [int(saved.read_text()) if saved.exists() else 0]
-
-    def save(*_: Any) -> None:
-        saved.with_suffix(".new").write_text(str(done[0]))
-        saved.with_suffix(".new").rename(saved)
-        sys.exit(143)
-
-    signal.signal(signal.SIGTERM, save)
-    while done[0] < 20:
-        time.sleep(0.01)
-        done[0] += 1
-    return done[0]
 
 
 def wipes() -> int:

@@ -30,7 +30,7 @@ Say = Callable[[str | Outcome], None]
 """Told what is being done and what came of it."""
 
 _NOTICE_SHARE = 0.25  # of the usual time: a notice that outlasts the step would interrupt nothing
-_LIMIT_FACTOR, _LIMIT_BEYOND = 5.0, 2.0  # an attempt may take so many times the usual time, and so many seconds more
+_LIMIT_FACTOR, _LIMIT_BEYOND = 5.0, 5.0  # an attempt may take so many times the usual time, and so many seconds more
 
 
 @dataclass(frozen=True, slots=True)
