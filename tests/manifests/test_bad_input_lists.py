@@ -165,3 +165,38 @@ def test_items_that_are_no_objects_pass_or_are_named(items: str) -> None:
         assert placed(text) == text
     except ManifestError as error:
         assert str(error).startswith("work.yaml:3: ")  # noqa: PT017 (either is right)
+
+
+EMPTY = """\
+# mine
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  tolerations: [] # none yet
+  containers:
+  - name: a # the only one
+    image: "b\\N\\L\\P"
+"""
+
+
+@pytest.mark.parametrize("margin", ["", "  "])
+@pytest.mark.parametrize("remark", ["", " # none yet"])
+def test_a_list_that_was_empty_is_empty_again_and_comments_stay(margin: str, remark: str) -> None:
+    after = placed(EMPTY)
+    shown = after[after.index("  tolerations:") : after.index("  containers:")]
+    items = f"  tolerations:{remark}\n" + "".join(
+        f"  {margin}{'- ' if index == 0 else '  '}{name}: {value}\n"
+        for index, (name, value) in enumerate(yaml.safe_load(after)["spec"]["tolerations"][0].items())
+    )
+    rest = shown[shown.index("affinity") - 2 :] if "affinity" in shown else ""
+    back = unplace_text(after.replace(shown, items + rest), FILE).text
+
+    assert yaml.safe_load(back) == yaml.safe_load(EMPTY)
+    assert "# mine" in back
+    assert "# the only one" in back
+
+
+def test_line_breaks_that_only_yaml_knows_come_back() -> None:
+    anew = yaml.safe_dump(yaml.safe_load(placed(EMPTY)), width=40)
+    assert yaml.safe_load(unplace_text(anew, FILE).text) == yaml.safe_load(EMPTY)

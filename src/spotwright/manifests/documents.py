@@ -32,6 +32,7 @@ Path: TypeAlias = tuple[str | int, ...]
 """Where a value stands: ``("spec", "template", "spec", "containers", 0)``."""
 
 _CONTROL = re.compile(r"^\s*\{\{", re.MULTILINE)  # a line of a template that is no YAML: {{- if .Values.gpu }}
+_BREAKS = re.compile("[\x85\u2028\u2029]")  # line breaks of YAML 1.1, which do not come back as they are
 
 MISSING: Any = object()
 """What :meth:`Document.get` gives where there is nothing, because ``None`` is a value."""
@@ -129,7 +130,10 @@ class Document:
         if self.is_json:
             return json.dumps(value, ensure_ascii=False)
         flow = self.is_flow
-        return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=flow))
+        text = str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=flow))
+        if not _BREAKS.search(text):
+            return text
+        return str(yaml.safe_dump(value, sort_keys=False, width=10**6, default_flow_style=flow))
 
     def parts(self, path: Path, value: Any) -> list[Path]:  # noqa: ARG002 (a pair of documents has parts)
         """Paths in a value that is added at ``path`` which can be taken out one by one; none where it stands or falls as one."""

@@ -125,8 +125,7 @@ def _without_document(text: str, node: Node) -> Splice:
 def _without_items(text: str, node: Node, items: Sequence[int]) -> list[Splice]:
     children = node.value
     if len(items) == len(children):
-        start, end = node.start_mark.index, _end(node)
-        return [Splice(start, "[]", text[start:end])]
+        return [_emptied(text, node)]
     starts = [_item_start(text, node, child) for child in children]
     cuts = []
     for index in items:
@@ -137,6 +136,17 @@ def _without_items(text: str, node: Node, items: Sequence[int]) -> list[Splice]:
             start, end = _end(children[kept]), _end(children[index])
         cuts.append(Splice(start, "", text[start:end]))
     return cuts
+
+
+def _emptied(text: str, node: Node) -> Splice:
+    """A list without its items. A block list may begin in the column of its key, where nothing else may stand."""
+    start, end = int(node.start_mark.index), _end(node)
+    if isinstance(node, CollectionNode) and node.flow_style:
+        return Splice(start, "[]", text[start:end])
+    key = len(text[:start].rstrip())
+    if text[key - 1] == ":":
+        return Splice(key, " []", text[key:end])
+    return Splice(start, "  []", text[start:end])
 
 
 def _item_start(text: str, node: Node, child: Node) -> int:
