@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from spotwright.manifests.affinity import Attraction, Expression, attraction, off_idle_gpus
-from spotwright.model.policy import Policy
+from spotwright.model.policy import Layer, Policy, meant, resolve
+from spotwright.model.policy_values import check
 from spotwright.model.pools import Pool
 from spotwright.scheduling.ladder import Ladder, Work, build
 
-__all__ = ["Choices"]
+__all__ = ["Choices", "resolved"]
 
 
 class Choices:
@@ -21,9 +22,17 @@ class Choices:
 
     def __init__(self, pools: Mapping[str, Pool]) -> None:
         self._pools = pools
+        self._policies: dict[Hashable, tuple[Policy, Sequence[str]]] = {}
         self._ladders: dict[Hashable, Ladder] = {}
         self._attractions: dict[Hashable, Attraction] = {}
         self._off: dict[int, Sequence[Expression]] = {}
+
+    def policy(self, layers: Sequence[Layer]) -> tuple[Policy, Sequence[str]]:
+        """:func:`resolved` for layers of the configuration alone, which are known by their identity."""
+        key = tuple(map(id, layers))
+        if key not in self._policies:
+            self._policies[key] = resolved(layers, None)
+        return self._policies[key]
 
     def ladder(self, work: Work, policy: Policy) -> Ladder:
         """The ladder of work that asks for this under such a policy."""
@@ -54,3 +63,9 @@ class Choices:
         if key not in self._off:
             self._off[key] = off_idle_gpus(work, ladder, wanted, self._pools)
         return self._off[key]
+
+
+def resolved(layers: Sequence[Layer], kfp: Layer | None) -> tuple[Policy, Sequence[str]]:
+    """The policy that layers amount to, and what contradicts itself in it."""
+    policy = meant(resolve(layers, kfp))
+    return policy, check(policy, layers)

@@ -15,11 +15,11 @@ from typing import Any
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError
-from spotwright.manifests.choices import Choices
+from spotwright.manifests.choices import Choices, resolved
 from spotwright.manifests.documents import Document, ManifestError, Path
 from spotwright.manifests.edits import Editor
-from spotwright.model.policy import Layer, Policy, Spot, meant, resolve
-from spotwright.model.policy_values import PolicyValueError, check, parse_policy
+from spotwright.model.policy import Layer, Policy, Spot
+from spotwright.model.policy_values import PolicyValueError, parse_policy
 
 __all__ = ["Context", "Finding", "Level", "Options", "RoleReport", "name_of"]
 
@@ -164,9 +164,9 @@ class Context:
             layers.append(Layer(stays, {"spot": Spot.NEVER}))
         layers += [] if kfp is None else [kfp]
         layers += [*(self._said() if said is None else said), *tasks]
-        policy = meant(resolve(layers, kfp))
-        problems = [] if stays else check(policy, layers)
-        if problems:
+        settled = len(layers) == len(default) + len(tasks)  # the configuration says it all
+        policy, problems = self.choices.policy(layers) if settled else resolved(layers, kfp)
+        if problems and not stays:
             raise ConfigError(f"policy of {path}: {problems[0]}")
         for name in policy.ladder or ():
             if name not in self.config.pools:
@@ -178,15 +178,15 @@ class Context:
         around = self.around._said() if self.around is not None else []  # noqa: SLF001 (its own class)
         labels = self.get("metadata", "labels", default=None) or {}
         annotations = self.get("metadata", "annotations", default=None) or {}
+        if POLICY_ANNOTATION not in annotations and SPOT_LABEL not in labels:
+            return around
         source = f"{self.editor.document.file}:{self.editor.document.line(self.at('metadata'))}"
         try:
             if POLICY_ANNOTATION in annotations:
                 return [*around, parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)]
-            if SPOT_LABEL in labels:
-                return [*around, parse_policy({"spot": labels[SPOT_LABEL]}, source)]
+            return [*around, parse_policy({"spot": labels[SPOT_LABEL]}, source)]
         except (PolicyValueError, ValueError) as error:
             raise self.problem(self.at("metadata"), f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
-        return around
 
 
 def name_of(metadata: Any) -> str:
