@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
+import yaml
 from tests.manifests.placing import FILE, PREFER, a_config, place, refusal
 
 from spotwright import config
@@ -147,3 +149,18 @@ def test_thousands_of_items_take_a_time_that_grows_with_their_number() -> None:
     placed = place_text(text, FILE, a_config(PREFER)).text
     assert placed.count("spotwright.dev/placed") == 400
     assert unplace_text(placed, FILE).text == text
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_that_keeps_to_ascii_is_read_as_it_is_meant(indent: int | None) -> None:
+    job = yaml.safe_load(JOB)
+    job["metadata"]["annotations"] = {"a": "\U0001f680 and \\ud83d\\ude80, \\\U0001f680", "b": "\u00e4\u2028"}
+    text = json.dumps(job, indent=indent)
+    assert r"\ud83d\ude80" in text
+
+    settings = a_config(PREFER)
+    placed = place_text(text, FILE, settings).text
+    assert json.loads(placed)["metadata"]["annotations"].items() >= job["metadata"]["annotations"].items()
+    assert place_text(placed, FILE, settings).text == placed
+    assert unplace_text(placed, FILE).text == text
+    assert json.loads(unplace_text(json.dumps(json.loads(placed), indent=1), FILE).text) == job

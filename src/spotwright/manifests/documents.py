@@ -25,6 +25,7 @@ from spotwright.manifests.nodes import (
     is_null,
     value_of,
 )
+from spotwright.manifests.surrogates import hide, reveal
 
 __all__ = ["MISSING", "Document", "ManifestError", "Path", "no_garbage_collection", "parse", "show"]
 
@@ -166,6 +167,8 @@ def parse(text: str, file: str, above: int = 0, seen: Callable[[str], str] | Non
                 if not is_null(root):
                     documents.append(Document(file, text, root, start, end, index, above, shared))
         except yaml.MarkedYAMLError as error:
+            if seen is None and (hidden := hide(text)) != text and text.lstrip()[:1] in ("{", "["):
+                return _again(text, parse(hidden, file, above, reveal))
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
             raise ManifestError(
@@ -177,6 +180,13 @@ def parse(text: str, file: str, above: int = 0, seen: Callable[[str], str] | Non
             raise ManifestError(
                 f"{file}:{line + above}: not valid YAML: the character U+{code:04X} is not allowed; remove it"
             ) from error
+    return documents
+
+
+def _again(text: str, documents: list[Document]) -> list[Document]:
+    """Documents that were read from a text in which something was hidden, with the text as it is."""
+    for document in documents:
+        document.text = text
     return documents
 
 
