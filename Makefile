@@ -6,10 +6,10 @@ WORKERS ?= 2
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench docs lock clean
+.PHONY: help demo test networks bench docs lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## the tutorial's pipeline and a training task, on a spot pool whose nodes are taken away
 	@scripts/bootstrap demo
@@ -27,6 +27,10 @@ test: ## everything CI runs: style, types, layers, tests
 	@$(BIN)/lint-imports --no-logo
 	@echo "== pytest"
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
+
+networks: ## the tests of checkpoints that need JAX and Keras: 600 MB more
+	@scripts/bootstrap networks
+	@$(BIN)/python -m pytest --numprocesses $(WORKERS) tests/checkpoint $(ARGS)
 
 bench: ## measure speed and size, ours beside kfp.local
 	@scripts/bootstrap run

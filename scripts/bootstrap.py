@@ -1,4 +1,4 @@
-"""Makes .venv and installs one locked set of packages, then this project itself: `scripts/bootstrap run|demo|dev`.
+"""Makes .venv and installs one locked set of packages, then this project itself: `scripts/bootstrap run|demo|dev|networks`.
 
 It exists so that `make demo` and `make test` work on a machine with Python and nothing else, and cost nothing when
 nothing has changed. It decides between three cases: everything is there; the set has to grow; or the environment is made
@@ -25,7 +25,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "spotwright.json"  # what was installed; empty while work is going on; also the lock
 LOCKS = ROOT / "requirements"
-SETS = ("run", "demo", "dev")  # each holds the one before
+SETS = ("run", "demo", "dev", "networks")  # each holds the one before
 ELSEWHERE = {"PYTHONHOME", "PYTHONPATH", "PIP_PREFIX", "PIP_ROOT", "PIP_TARGET"}  # would lead pip away from .venv
 NO_PIP = """this Python can neither give an environment a pip nor has one itself.
 Install both, on Debian and Ubuntu with: apt-get install python3-venv"""

@@ -10,7 +10,7 @@ import pytest
 
 from spotwright.checkpoint import Checkpoint
 
-WHY = "needs the group `training`: xgboost-cpu, lightgbm, keras with jax"
+WHY = "needs the group `boosting`: xgboost-cpu and lightgbm"
 
 
 class Taken(Exception):

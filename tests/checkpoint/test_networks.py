@@ -10,7 +10,7 @@ import pytest
 
 from spotwright.checkpoint import Checkpoint
 
-WHY = "needs the group `training`: xgboost-cpu, lightgbm, keras with jax"
+WHY = "needs the group `networks`, keras with jax: make networks"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("default"),  # what these libraries say about themselves

@@ -150,7 +150,7 @@ def test_what_is_no_set_is_answered_with_the_usage(
     bootstrap: Bootstrap, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bootstrap(*arguments) == 1
-    assert capsys.readouterr().err == "bootstrap: usage: scripts/bootstrap run|demo|dev\n"
+    assert capsys.readouterr().err == "bootstrap: usage: scripts/bootstrap run|demo|dev|networks\n"
 
 
 def test_without_any_pip_one_message_says_what_to_install(
