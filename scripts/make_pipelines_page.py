@@ -46,7 +46,7 @@ last line of its log.
 
 ## Not supported yet
 
-Named before the run starts, each with its task and where it can be known its line: notebooks, `dsl.TaskConfig`, importers that
+Named before the run starts, each with its task and where it can be known its line: `dsl.TaskConfig`, importers that
 download to the workspace, expressions other than those that the SDK writes.
 An imported artifact stays where it is: its address is passed on, and nothing is downloaded.
 """

@@ -93,7 +93,6 @@ def test_every_other_kind_of_executor_is_named() -> None:
     wrong: dict[str, Any] = {
         "an importer": {"importer": {"artifactUri": {}}},
         "compiled by kfp 1": {"container": kfp1},
-        "a notebook component": executor(source="__KFP_NOTEBOOK_REL_PATH = 'a.ipynb'"),
         "source or function is missing": {"container": {"command": ["sh", "-ec", RUN_COMPONENT]}},
         "the kind resolver": {"resolver": {}},
     }

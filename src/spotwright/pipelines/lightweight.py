@@ -80,8 +80,6 @@ def _read(command: Sequence[str], args: Sequence[str], start: int, image: str, e
     if start + 1 >= len(command) or not function:
         raise Unsupported(f"a Python component whose source or function is missing from its command; {_ONLY_PYTHON}")
     module = command[start + 1]
-    if "__KFP_NOTEBOOK_REL_PATH" in module:
-        raise Unsupported("a notebook component is not supported yet; move its code to a @dsl.component function")
     if re.search(r"^from kfp\.v2", module, re.MULTILINE):
         raise Unsupported("a Python component compiled by kfp 1; compile the pipeline again with kfp 2")
     packages, kfp, urls, hosts = _read_installs(" ".join(command[:start]))

@@ -1,5 +1,6 @@
 """The rest: importers, the workspace, and what components are made of."""
 
+from pathlib import Path
 from typing import List, Optional
 
 from kfp import dsl
@@ -9,6 +10,7 @@ __all__ = [
     "additional_functions",
     "environment",
     "importers",
+    "notebooks",
     "optional_artifacts",
     "resources_from_outputs",
     "workspace",
@@ -123,3 +125,24 @@ def resources_from_outputs():
     with dsl.ParallelFor([1, 2], name="loop") as number:
         needed = amount()
         whole(value=number).set_memory_limit(needed.output)
+
+
+NOTEBOOK = Path(__file__).with_name("embedded") / "words.ipynb"
+
+
+@dsl.notebook_component(
+    notebook_path=str(NOTEBOOK), base_image="python:3.11", packages_to_install=[], install_kfp_package=False
+)
+def book(value: str, times: int) -> str:
+    import os
+
+    place = os.path.abspath("words.txt")
+    dsl.run_notebook(text=value, times=times, place=place)
+    with open(place) as file:
+        return file.read()
+
+
+@dsl.pipeline
+def notebooks():
+    """Notebooks as components, with the parameters that they are given."""
+    book(value="it's ", times=2)

@@ -1,0 +1,1 @@
+"""As much of ``jupyter_client`` as a notebook component uses."""
