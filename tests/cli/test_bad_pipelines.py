@@ -23,6 +23,28 @@ def first():
 def second():
     one()
 """
+TYPE_OF_KFP_1 = """
+from kfp import components, dsl
+fetch = components.load_component_from_text('''
+name: fetch
+inputs: [{name: url, type: URI}]
+implementation: {container: {image: alpine, command: [echo, {inputPath: url}]}}
+''')
+@dsl.pipeline
+def main(url: str):
+    fetch(url=url)
+"""
+ANOTHER_TYPE = """
+from kfp import dsl
+@dsl.component
+def text() -> str:
+    return ""
+@dsl.component
+def whole(number: int): ...
+@dsl.pipeline
+def main():
+    whole(number=text().output)
+"""
 OWN_SETTINGS = """
 from kfp import dsl
 @dsl.component
@@ -116,6 +138,11 @@ def test_a_file_of_kfp_1_is_told_what_to_write_instead(project: Project) -> None
 @pytest.mark.parametrize(
     ("source", "parts"),
     [
+        (
+            TYPE_OF_KFP_1,
+            (":10: ", "the pipeline's input url (STRING) does not fit fetch.url", "declared URI", "declare it String"),
+        ),
+        (ANOTHER_TYPE, (":10: ", "text.Output (STRING) does not fit whole.number (NUMBER_INTEGER)")),
         (OWN_SETTINGS, (":9: task loop/one: its own settings as an input (dsl.TaskConfig) are not supported yet",)),
     ],
 )
@@ -201,9 +228,8 @@ def test_a_task_that_requires_spot_where_there_is_none(project: Project, place: 
 
 def test_settings_that_the_code_cannot_run_without(project: Project) -> None:
     kubernetes = {"secretAsEnv": [{"secretName": "login", "keyToEnv": [{"secretKey": "k", "envVar": "K"}]}]}
-    refused(
-        project, project.run(project.pipeline(steps(kubernetes=kubernetes))), "it", "a secret as environment variables"
-    )
+    done = project.run(project.pipeline(steps(kubernetes=kubernetes)))
+    refused(project, done, "task it: it needs the key 'k' of the secret 'login'", "spotwright.yaml", "the variable K")
 
 
 def changed(text: str, place: tuple[str, ...], value: Any) -> str:

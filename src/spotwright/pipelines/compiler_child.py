@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.pipelines import sdk
+from spotwright.pipelines import mismatch, sdk
 from spotwright.pipelines.documents import read_compiled
 from spotwright.pipelines.labels import merged_executors
 from spotwright.pipelines.legacy import advise, outdated
@@ -32,7 +32,7 @@ from spotwright.pipelines.legacy import advise, outdated
 __all__ = ["main"]
 
 _UNEXPECTED = re.compile(r"(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
-_LONGEST = 300
+_LONGEST = 400
 _LARGEST = 10_000_000  # bytes of a file that is looked at for changes: data of that size makes no pipeline
 _HOME = Path(__file__).resolve().parents[2]
 
@@ -87,7 +87,7 @@ def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
     vars(sys.modules["spotwright"]).update(run=_no_run, open_run=_no_run)
     opened: list[str] = []
     sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
-    with warnings.catch_warnings(record=True) as heard, sdk.mended():
+    with warnings.catch_warnings(record=True) as heard, sdk.mended(), mismatch.explained():
         warnings.simplefilter("default")
         module, left_out = _import(file)
     files = _files_of_user(opened)

@@ -15,6 +15,7 @@ from typing import Any
 from spotwright.errors import PipelineError
 from spotwright.model.kfp_settings import group_names
 from spotwright.pipelines.compiled import Compiled
+from spotwright.pipelines.fitting import misfits
 from spotwright.pipelines.placed import read_policies
 from spotwright.pipelines.reading import Reading
 from spotwright.pipelines.sources import read_output_sources, without_strays
@@ -167,6 +168,8 @@ def _natural(name: str) -> list[tuple[int, str]]:
 def _check_references(reading: Reading, dag: Dag, path: str) -> None:
     for name, task in dag.tasks.items():
         place = f"task {path}/{name}" if path else f"task {name}"
+        for why in misfits(dag, task, of_root=not path):
+            raise reading.error(place, why)
         for key, source in task.parameters.items():
             _check_source(reading, dag, source, dag.parameters, "parameters", f"{place}: its input {key}")
         for key, source in task.artifacts.items():
