@@ -250,6 +250,7 @@ EXPECTED: dict[str, Expected] = {
             "place-of-2": {"class": "Dataset", "uri": "gs://bucket/given", "metadata": {"n": 1, "note": "n"}},
         }
     ),
+    "importers_of_files": Expected({"read": "embedded\n", "read-2": "embedded\n"}),
     "notebooks": Expected({"book": "it's it's "}),
     "workspace": Expected({"keep": "workspace", "kept": "shared", "keeping/kept": "shared"}),
     "optional_artifacts": Expected(

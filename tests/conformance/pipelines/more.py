@@ -4,17 +4,20 @@ from pathlib import Path
 from typing import List, Optional
 
 from kfp import dsl
-from steps import whole, write
+from steps import read, whole, write
 
 __all__ = [
     "additional_functions",
     "environment",
     "importers",
+    "importers_of_files",
     "notebooks",
     "optional_artifacts",
     "resources_from_outputs",
     "workspace",
 ]
+
+EMBEDDED = Path(__file__).with_name("embedded")
 
 
 @dsl.component(base_image="python:3.11", install_kfp_package=False)
@@ -31,6 +34,13 @@ def importers(address: str = "gs://bucket/given", note: str = "n"):
         artifact_uri=address, artifact_class=dsl.Dataset, reimport=True, metadata={"note": note, "n": 1}
     )
     place_of(data=second.output)
+
+
+@dsl.pipeline
+def importers_of_files():
+    """Importers of files that are on this machine, by path and by address. kfp.local: no (addresses)"""
+    for address in (str(EMBEDDED / "words.txt"), (EMBEDDED / "words.txt").as_uri()):
+        read(data=dsl.importer(artifact_uri=address, artifact_class=dsl.Dataset, reimport=True).output)
 
 
 @dsl.component(base_image="python:3.11", install_kfp_package=False)
@@ -127,11 +137,11 @@ def resources_from_outputs():
         whole(value=number).set_memory_limit(needed.output)
 
 
-NOTEBOOK = Path(__file__).with_name("embedded") / "words.ipynb"
-
-
 @dsl.notebook_component(
-    notebook_path=str(NOTEBOOK), base_image="python:3.11", packages_to_install=[], install_kfp_package=False
+    notebook_path=str(EMBEDDED / "words.ipynb"),
+    base_image="python:3.11",
+    packages_to_install=[],
+    install_kfp_package=False,
 )
 def book(value: str, times: int) -> str:
     import os
