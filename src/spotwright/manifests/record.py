@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from spotwright.manifests.documents import MISSING, Document, Path, parse
 from spotwright.manifests.edits import Edit, Editor, value_at
+from spotwright.manifests.remembered import remembered
 from spotwright.manifests.removal import Removal, remove
 from spotwright.manifests.splice import Splice, apply, inline, splices
 from spotwright.model.placed import VERSION, digest, value_digest
@@ -38,6 +39,7 @@ Outside: TypeAlias = MutableMapping[str, str]
 """The records that are too large for an annotation, each as JSON by the digest that stands in the annotation instead."""
 
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_digest = remembered(value_digest)
 _CHANGED = "was changed since it was placed, and is left"
 _GONE = "is not there any more"
 
@@ -365,5 +367,5 @@ def _value_digests(edit: Edit) -> list[str]:
     if edit.kind == "embed":
         return []
     if edit.kind == "extend":
-        return [value_digest(item) for item in edit.value]
-    return [value_digest(edit.value)]
+        return [_digest(item) for item in edit.value]
+    return [_digest(edit.value)]

@@ -8,7 +8,6 @@ of a mapping is never used: the parser's end marks lie behind comments and blank
 from __future__ import annotations
 
 import json
-import marshal
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from spotwright.manifests.documents import Document, Path
 from spotwright.manifests.edits import STAND_IN, Edit, Splice
 from spotwright.manifests.literal import within_block
 from spotwright.manifests.nodes import CollectionNode, MappingNode, Node
+from spotwright.manifests.remembered import remembered
 
 __all__ = ["Splice", "apply", "block", "flow", "inline", "splices"]
 
@@ -147,7 +147,7 @@ def _block_splice(text: str, neighbour: Node, value: Any, short: str) -> Splice:
     column = neighbour.start_mark.column
     newline = _newline(text, neighbour.start_mark.index)
     behind = newline + " " * column
-    lines = newline.join(_lines(value, column)).lstrip(" ")
+    lines = newline.join(block(value, column)).lstrip(" ")
     return Splice(neighbour.start_mark.index, lines + behind, short=short + behind)
 
 
@@ -161,24 +161,8 @@ def _behind(document: Document, edit: Edit) -> Splice:
     return Splice(document.end, lead + newline.join(["---", *block(edit.value, 0), ""]))
 
 
-_WRITTEN: dict[tuple[bytes, int], list[str]] = {}
-_MOST = 4096
-
-
-def _lines(value: Any, column: int) -> list[str]:
-    """:func:`block`, remembered: a thousand manifests get the same few values."""
-    try:
-        key = marshal.dumps(value, 2), column  # what it gives is compared only, and never loaded
-    except ValueError:
-        return block(value, column)
-    if key not in _WRITTEN:
-        if len(_WRITTEN) >= _MOST or len(key[0]) > _MOST:
-            _WRITTEN.clear()
-        _WRITTEN[key] = block(value, column)
-    return _WRITTEN[key]
-
-
-def block(value: Any, column: int) -> list[str]:
+@remembered
+def block(value: Any, column: int) -> Sequence[str]:
     """Lines of block-style YAML for a mapping or list that is not empty, every line indented to ``column``."""
     lines: list[str] = []
     _write(value, " " * column, lines)
