@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from spotwright.engine.state import RunStatus
 from spotwright.local.syscalls import Call
 from spotwright.records.folders import RunFolder
+from spotwright.rehearsal.killer import Landed
 from spotwright.rehearsal.losses import By, Loss, Measure, best, loss_of
-from spotwright.rehearsal.points import SAVES, Kind, Point
+from spotwright.rehearsal.points import SAVES, Blow, Kind, Point, Share
 from spotwright.rehearsal.tracer import Op
 from spotwright.rehearsal.trials import Attempt, Trial
 from spotwright.rehearsal.verdict import Outcome, Rehearsed, Verdict
@@ -93,14 +95,22 @@ def test_the_surest_measure_is_the_one_that_counts() -> None:
     assert best([less, sure]) == [sure]
 
 
+UNMET = trial(succeeded(1.0))
+MET = replace(UNMET, landed=(Landed(1, Blow(Kind.MIDDLE, Share(0.5)), 0.5),))
+
+
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
     [
         ([{"loss": Loss(1, 0.1, 1.0, 0.1, By.TIME)}], Verdict.RESUMES),
         ([{"loss": Loss(1, 1.0, 1.0, 1.0, By.TIME)}], Verdict.STARTS_OVER),
         ([{}], Verdict.STARTS_OVER),
-        ([{"problem": "it hangs", "never": True}, {"loss": Loss(1, 0.1, 1.0, 0.1, By.TIME)}], Verdict.NEVER),
-        ([{"problem": "it hangs", "never": True}, {"problem": "other bytes"}], Verdict.UNSAFE),
+        (
+            [{"problem": "it hangs", "never": True, "trial": MET}, {"loss": Loss(1, 0.1, 1.0, 0.1, By.TIME)}],
+            Verdict.NEVER,
+        ),
+        ([{"problem": "it hangs", "never": True, "trial": MET}, {"problem": "other", "trial": MET}], Verdict.UNSAFE),
+        ([{"problem": "no data", "trial": UNMET}, {"loss": Loss(1, 0.1, 1.0, 0.1, By.TIME)}], Verdict.FAILS),
     ],
 )
 def test_the_worst_that_happened_is_the_verdict(outcomes: list[dict[str, Any]], verdict: Verdict) -> None:

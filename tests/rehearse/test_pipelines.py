@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.rehearse.conftest import Rehearse
+from tests.e2e.building import document, step
+from tests.rehearse.conftest import Rehearse, source_of
 
 from spotwright.errors import InputError
 from spotwright.rehearsal.verdict import Verdict
@@ -166,3 +170,88 @@ def test_a_failure_undisturbed_is_json_too(rehearse: Rehearse, tmp_path: Path) -
     assert json.loads(json.dumps(as_json(found)))["steps"][0]["fails_undisturbed"]
     assert "fails without any interruption" in as_junit(found, must_resume=False)
     assert "spotwright logs undisturbed first" in as_text(found)
+
+
+def fills_a_claim() -> None:
+    """What comes before the step: a claim with one row."""
+    Path("/claimed/rows.csv").write_text("0\n")
+
+
+def appends_to_a_claim() -> None:
+    """Appends to a file of a claim, from its beginning each time."""
+    for row in range(10):
+        time.sleep(0.01)
+        with Path("/claimed/rows.csv").open("a") as file:
+            file.write(f"{row}\n")
+
+
+def writes_a_claim_anew() -> None:
+    """The same, done so that it does not matter how often."""
+    lines = Path("/claimed/rows.csv").read_text().splitlines()[:1]
+    for row in range(10):
+        time.sleep(0.01)
+        lines.append(str(row))
+    beside = Path("/claimed/rows.new")
+    beside.write_text("\n".join(lines))
+    beside.rename("/claimed/rows.csv")
+
+
+@pytest.mark.parametrize(
+    ("function", "verdict"), [(appends_to_a_claim, Verdict.UNSAFE), (writes_a_claim_anew, Verdict.STARTS_OVER)]
+)
+def test_a_claim_outlives_attempts_and_each_trial_begins_with_what_was_in_it(
+    function: Callable[..., Any], verdict: Verdict, rehearse: Rehearse, tmp_path: Path
+) -> None:
+    claim = {"pvcMount": [{"constant": "c", "mountPath": "/claimed"}]}
+    steps = {
+        "fill": step(fills_a_claim, source=source_of(fills_a_claim), kubernetes=claim),
+        "work": step(function, source=source_of(function), kubernetes=claim, after=["fill"]),
+    }
+    (tmp_path / "claims.yaml").write_text(document(steps))
+
+    found = rehearse(pipeline=tmp_path / "claims.yaml", task="work", interruptions=1)
+
+    assert found.steps[0].verdict is verdict
+    assert found.steps[0].noise == ()
+    assert len(found.steps[0].learnt.saves) >= 1
+
+
+CONTAINER = '''
+from kfp import dsl
+
+COUNT = """
+saved=$SPOTWRIGHT_CHECKPOINT/n
+n=$(cat $saved 2>/dev/null || echo 0)
+while [ $n -lt 10 ]; do
+  sleep 0.02
+  n=$((n + 1))
+  SAVE
+done
+mkdir -p "$(dirname "$0")"
+echo $n > "$0"
+"""
+
+
+@dsl.container_component
+def count(result: dsl.OutputPath(str)):
+    return dsl.ContainerSpec(image="busybox", command=["sh", "-c", COUNT], args=[result])
+
+
+@dsl.pipeline
+def counting():
+    count()
+'''
+
+
+@pytest.mark.parametrize(
+    ("save", "verdict"),
+    [("echo $n > $saved", Verdict.UNSAFE), ("echo $n > $saved.new && mv $saved.new $saved", Verdict.RESUMES)],
+)
+def test_the_command_of_a_container_is_stopped_inside_its_saves_too(
+    save: str, verdict: Verdict, rehearse: Rehearse, tmp_path: Path
+) -> None:
+    (tmp_path / "counting.py").write_text(CONTAINER.replace("SAVE", save))
+
+    found = rehearse(pipeline=tmp_path / "counting.py", interruptions=1, containers="host")
+
+    assert found.steps[0].verdict is verdict

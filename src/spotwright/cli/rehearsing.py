@@ -11,6 +11,7 @@ import click
 from spotwright.cli import FAILED, SUCCEEDED, importing
 from spotwright.cli.options import Duration, arguments_of, json_option, state_option
 from spotwright.errors import InputError
+from spotwright.runs.options import CONTAINER_MODES
 
 __all__ = ["rehearse"]
 
@@ -34,6 +35,13 @@ class _WithCommand(click.Command):
 @click.option("--arg", "texts", metavar="NAME=VALUE", multiple=True, help="An argument, as for spotwright run.")
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Instead of spotwright.yaml beside the pipeline."
+)
+@click.option(
+    "--containers",
+    type=click.Choice(CONTAINER_MODES),
+    default="auto",
+    show_default=True,
+    help="What container components run in, as for spotwright run.",
 )
 @click.option(
     "--interruptions",
@@ -71,6 +79,7 @@ def rehearse(
     pipeline_name: str | None,
     texts: tuple[str, ...],
     config: Path | None,
+    containers: str,
     interruptions: int,
     seed: int | None,
     notice: float | None,
@@ -95,7 +104,7 @@ def rehearse(
         from spotwright.rehearsal.report import as_junit, as_text, failures, point_text
     options = Options(
         pipeline=pipeline_file, command=ctx.meta.get("command", ()), pipeline_name=pipeline_name, task=task,
-        arguments=arguments_of(texts), config=config, outputs=outputs, keep=keep, stdout=stdout, seed=seed,
+        arguments=arguments_of(texts), config=config, containers=containers, outputs=outputs, keep=keep, stdout=stdout, seed=seed,
         interruptions=interruptions, tolerance=tolerance, compare=compare, notice=notice, state=state,
     )  # fmt: skip
     if junit is not None:

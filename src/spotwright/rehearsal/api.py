@@ -66,6 +66,7 @@ def rehearse(  # noqa: PLR0913 (each is an option of its own)
     stdout: bool = False,
     folder: str | Path = ".",
     config: str | Path | None = None,
+    containers: str = "auto",
     state: str | Path = ".spotwright",
     progress: bool = True,
 ) -> RehearsalReport:
@@ -81,7 +82,8 @@ def rehearse(  # noqa: PLR0913 (each is an option of its own)
         **_subject(subject), "arguments": {name: _text(value) for name, value in (arguments or {}).items()}, "task": task,
         "seed": seed, "interruptions": interruptions, "tolerance": tolerance, "compare": compare, "notice": notice,
         "outputs": list(outputs), "keep": list(keep), "stdout": stdout, "folder": str(Path(folder).absolute()),
-        "config": str(Path(config).absolute()) if config is not None else None, "state": str(Path(state).absolute()),
+        "config": str(Path(config).absolute()) if config is not None else None, "containers": containers,
+        "state": str(Path(state).absolute()),
     }  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-m", "spotwright.rehearsal.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from spotwright.errors import InputError
 from spotwright.local.orders import LOG, OUT, WORK, StartOrder
 from spotwright.pipelines.compiled import Compiled
+from spotwright.rehearsal.claims import Claims
 from spotwright.rehearsal.kept import Kept, remove_anything
 from spotwright.rehearsal.points import OUTPUTS, SAVES
 from spotwright.rehearsal.trials import Trial
@@ -42,8 +43,8 @@ class Ground(Protocol):
     def prepare(self, order: StartOrder) -> Mapping[Path, str]:
         """Make an attempt's folders ready; the folders to be watched, each with the name of its place."""
 
-    def collect(self, run: Path) -> None:
-        """A trial has ended; its run lies there."""
+    def collect(self, run: Path, task: str | None) -> None:
+        """A trial of a task has ended, or with none named of all; its run lies there."""
 
     def outputs(self, trial: Trial, task: str) -> dict[str, Any]:
         """What the task left at the end of a trial: values, and ``Path`` for files and folders."""
@@ -51,24 +52,34 @@ class Ground(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task of a pipeline. ``metadata`` of artifacts counts as an output of its own; ``task`` is the one that keeps places."""
+    """A task of a pipeline. ``metadata`` of artifacts counts as an output of its own.
+
+    ``task`` is the one that is rehearsed; where all of them are, what they keep is not compared: others write there too.
+    """
 
     kept: Kept
+    claims: Claims
     task: str | None
 
     def prepare(self, order: StartOrder) -> dict[Path, str]:
-        """Nothing is to be made but what is kept."""
-        kept = self.kept.prepare(order) if order.task == self.task else {}
-        return {Path(order.directory, OUT): OUTPUTS, **_checkpoint(order), **kept}
+        """Nothing is to be made but what outlives an attempt."""
+        kept = self.kept.prepare(order) if self._is_it(order.task) else {}
+        return {Path(order.directory, OUT): OUTPUTS, **_checkpoint(order), **kept, **self.claims.prepare(order)}
 
-    def collect(self, run: Path) -> None:
+    def _is_it(self, task: str) -> bool:
+        return self.task is not None and (task == self.task or task.endswith(f"/{self.task}"))
+
+    def collect(self, run: Path, task: str | None) -> None:
         """What is kept stays beside the run."""
         self.kept.collect(run)
+        if task is not None:
+            self.claims.collect(run, task)
 
     def outputs(self, trial: Trial, task: str) -> dict[str, Any]:
         """Parameters by name, artifacts as paths where they are files here, and what is kept."""
         result = trial.results[task]
         found = {**result["parameters"], **self.kept.outputs(trial.run.path)}
+        found |= self.claims.outputs(trial.run.path, task) if self._is_it(task) else {}
         for name, artifact in result["artifacts"].items():
             for index, each in enumerate(artifact if isinstance(artifact, list) else [artifact]):
                 key = f"{name}[{index}]" if isinstance(artifact, list) else name
@@ -132,7 +143,7 @@ class Command:
         Path(order.directory, _COPIED).write_text(json.dumps(_seen(work)))
         return watched
 
-    def collect(self, run: Path) -> None:
+    def collect(self, run: Path, task: str | None) -> None:  # noqa: ARG002 (there is but one)
         """What is kept outside stays beside the run."""
         self.outside.collect(run)
 

@@ -13,9 +13,10 @@ from spotwright.errors import InputError
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.source import load
 from spotwright.records.folders import StateFolder
+from spotwright.rehearsal.claims import Claims
 from spotwright.rehearsal.comparing import load_comparison
 from spotwright.rehearsal.grounds import TASK, Command, Ground, Task, compiled_command
-from spotwright.rehearsal.kept import Kept
+from spotwright.rehearsal.kept import Kept, copy_anything
 from spotwright.rehearsal.playing import Conditions, Rehearsal, Say, rehearse
 from spotwright.runs.early import new_name
 from spotwright.runs.engine import Prepared, prepare
@@ -40,6 +41,7 @@ class Options:
     task: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     config: Path | None = None
+    containers: str = "auto"
     outputs: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     stdout: bool = False
@@ -65,6 +67,7 @@ def perform(options: Options, say: Say) -> Rehearsal:
     state = StateFolder.open(options.state.absolute())
     folder = state.path / "rehearsals" / new_name(compiled.pipeline)
     StateFolder.open(folder)
+    copy_anything(state.path / "volumes", folder / "volumes")  # claims begin with what earlier runs left in them
     kept = Kept([place for place in options.keep if place.startswith("/")], folder / "kept")
     try:
         prepared, ground = _ground(options, compiled, folder, kept)
@@ -120,11 +123,18 @@ def _ground(options: Options, compiled: Compiled, folder: Path, kept: Kept) -> t
         ground.check()
         return prepared, ground
     prepared = prepare(
-        compiled, RunOptions(arguments=options.arguments, textual=True, state=folder, config=options.config)
+        compiled,
+        RunOptions(
+            arguments=options.arguments,
+            textual=True,
+            state=folder,
+            config=options.config,
+            containers=options.containers,
+        ),
     )
     arguments = kept.rewritten(prepared.arguments)
     kept.check()
-    return replace(prepared, arguments=arguments), Task(kept, options.task)
+    return replace(prepared, arguments=arguments), Task(kept, Claims(folder / "claims"), options.task)
 
 
 def _beside(folder: Path) -> Path | None:

@@ -191,7 +191,7 @@ class _Player:
             said = f": {last.last_line}" if last.last_line else ""
             return Outcome(point, trial, f"attempt {last.number} {last.cause}, {last.why}{said}")
         found = without_noise(self._differences(trial), noise)
-        if found:
+        if found and trial.landed:  # without an interruption it differs by itself, if rarely
             more = f", and {len(found) - 1} more" if len(found) > 1 else ""
             where = self._places(trial, found[0].output)
             return Outcome(point, trial, f"{found[0]}{more}", differences=tuple(found), outputs=where)

@@ -105,7 +105,7 @@ class Stage:
         self,
         prepared: Prepared,
         prepare: Callable[[StartOrder], Mapping[Path, str]],
-        collect: Callable[[Path], None],
+        collect: Callable[[Path, str | None], None],
     ) -> None:
         stored = prepared.stored
         pools = {
@@ -169,7 +169,9 @@ class Stage:
                 killer.close()
         if state.status is RunStatus.STOPPED:
             raise KeyboardInterrupt
-        self._collect(folder.path)
+        executed = [path for path, each in state.tasks.items() if each.attempts]
+        named = [path for path in executed if task is not None and (path == task or path.endswith(f"/{task}"))]
+        self._collect(folder.path, named[0] if len(named) == 1 else None)
         return _trial(folder, state, task, killers[0], known)
 
 

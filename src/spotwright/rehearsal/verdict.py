@@ -101,8 +101,10 @@ class Rehearsed:
 
 def verdict(outcomes: Sequence[Outcome]) -> Verdict:
     """The worst that happened; where nothing did, whether work was kept."""
-    if any(outcome.problem and not outcome.never for outcome in outcomes):
+    if any(outcome.problem and not outcome.never and outcome.met for outcome in outcomes):
         return Verdict.UNSAFE
+    if any(outcome.problem and not outcome.met for outcome in outcomes):  # before any interruption came
+        return Verdict.FAILS
     if any(outcome.never for outcome in outcomes):
         return Verdict.NEVER
     again = _again([outcome.loss for outcome in outcomes if outcome.loss is not None])
