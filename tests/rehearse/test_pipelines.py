@@ -255,3 +255,34 @@ def test_the_command_of_a_container_is_stopped_inside_its_saves_too(
     found = rehearse(pipeline=tmp_path / "counting.py", interruptions=1, containers="host")
 
     assert found.steps[0].verdict is verdict
+
+
+LUCK = """
+from kfp import dsl
+
+
+@dsl.component
+def draw(calls: str) -> int:
+    import time
+
+    time.sleep(0.05)
+    with open(calls, "a") as file:
+        file.write("x")
+    return int(len(open(calls).read()) > 2)
+
+
+@dsl.pipeline
+def luck(calls: str) -> int:
+    return draw(calls=calls).output
+"""
+
+
+def test_what_differs_undisturbed_now_and_then_is_not_put_down_to_an_interruption(
+    rehearse: Rehearse, tmp_path: Path
+) -> None:
+    (tmp_path / "luck.py").write_text(LUCK)
+
+    found = rehearse(pipeline=tmp_path / "luck.py", interruptions=1, arguments={"calls": str(tmp_path / "calls")})
+
+    assert found.steps[0].verdict is Verdict.STARTS_OVER
+    assert [each.output for each in found.steps[0].noise] == ["Output"]

@@ -30,6 +30,7 @@ Say = Callable[[str | Outcome], None]
 """Told what is being done and what came of it."""
 
 _NOTICE_SHARE = 0.25  # of the usual time: a notice that outlasts the step would interrupt nothing
+_CHECKS = 2  # undisturbed executions more, before an output that differs is put down to an interruption
 _LIMIT_FACTOR, _LIMIT_BEYOND = 5.0, 5.0  # an attempt may take so many times the usual time, and so many seconds more
 
 
@@ -104,6 +105,8 @@ class _Player:
         self._stage, self._conditions, self._task, self._first, self._say = stage, conditions, task, first, say
         self._outputs = ground.outputs
         self._measure = Measure(0.0)
+        self._noise: list[Difference] = []
+        self._checked = False
         alike = [path for path in first.executed if _slug(path) == _slug(task)]
         self._slug = _slug(task) if alike[:1] in ([], [task]) else f"{_slug(task)}-{alike.index(task) + 1}"
 
@@ -118,18 +121,18 @@ class _Player:
         self._say(
             f"{self._task}: undisturbed in {measure.seconds:.2g}s and {second.attempts[-1].seconds:.2g}s; interrupted:"
         )
-        noise = self._differences(second)
+        self._noise = self._differences(second)
         ops = second.ops[0] if second.ops else ()
         learnt = learn(ops, traced=not second.untraced) if ops or not second.untraced else Learnt(looked=False)
         usual = min(measure.seconds, second.attempts[-1].seconds)
         self._measure = Measure.of(usual, measure, second.attempts[-1], ops)
         points = draw(self._conditions.seed, self._task, learnt, self._conditions.interruptions)
-        outcomes = [self._say_it(outcome) for outcome in self._outcomes(points, noise)]
+        outcomes = [self._say_it(outcome) for outcome in self._outcomes(points)]
         return Rehearsed(
             task=self._task,
             usual=(measure.seconds, second.attempts[-1].seconds),
             learnt=learnt,
-            noise=tuple(noise),
+            noise=tuple(self._noise),
             outcomes=tuple(self._measured(outcome) for outcome in outcomes),
             notices=tuple(self._notices()),
             notice=self._pace.notice,
@@ -155,7 +158,7 @@ class _Player:
                 )
         return Rehearsed(self._task, (), fails=f"{before}{trial.why}", failed=trial)
 
-    def _outcomes(self, points: Sequence[Point], noise: Sequence[Difference]) -> Iterator[Outcome]:
+    def _outcomes(self, points: Sequence[Point]) -> Iterator[Outcome]:
         given_up = False
         for number, point in enumerate(points, start=1):
             if given_up:
@@ -163,7 +166,10 @@ class _Player:
                 continue
             name = f"{self._slug}-{number:02d}-{re.sub('[^a-z0-9]+', '-', point.name)}"
             trial = self._stage.strike(name, self._task, self._first, point.blows, self._pace)
-            outcome = self._judge(point, trial, noise)
+            outcome = self._judge(point, trial)
+            if outcome.differences and not self._checked:
+                self._check()
+                outcome = self._judge(point, trial)
             if not outcome.problem:
                 trial.forget_files()
             given_up = outcome.never  # every further point would take as long, to say the same
@@ -179,7 +185,18 @@ class _Player:
             return outcome
         return replace(outcome, loss=loss_of(outcome.trial, self._measure))
 
-    def _judge(self, point: Point, trial: Trial, noise: Sequence[Difference]) -> Outcome:
+    def _check(self) -> None:
+        """Before a step is blamed for the first time: whether it comes to something else by itself, if not each time."""
+        self._checked = True
+        for number in range(3, 3 + _CHECKS):
+            again = self._stage.look(
+                f"{self._slug}-undisturbed-{number}", self._task, self._first, Pace(self._measure.usual)
+            )
+            if again.status is RunStatus.SUCCEEDED:
+                self._noise += without_noise(self._differences(again), self._noise)
+                again.forget_files()
+
+    def _judge(self, point: Point, trial: Trial) -> Outcome:
         if trial.overdue:
             took, usual = trial.attempts[-1].seconds, self._measure.usual
             why = (
@@ -190,7 +207,7 @@ class _Player:
             last = trial.attempts[-1]
             said = f": {last.last_line}" if last.last_line else ""
             return Outcome(point, trial, f"attempt {last.number} {last.cause}, {last.why}{said}")
-        found = without_noise(self._differences(trial), noise)
+        found = without_noise(self._differences(trial), self._noise)
         if found and trial.landed:  # without an interruption it differs by itself, if rarely
             more = f", and {len(found) - 1} more" if len(found) > 1 else ""
             where = self._places(trial, found[0].output)
