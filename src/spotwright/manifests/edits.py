@@ -63,7 +63,7 @@ class Editor:
     changes: int = field(default=0, init=False)  # grows with every change
     _made: set[Path] = field(default_factory=set, init=False)  # paths of what was added or appended
     _changed: dict[Path, Edit] = field(default_factory=dict, init=False)  # lists that were extended, scalars replaced
-    _own: set[Path] = field(default_factory=set, init=False)  # collections of the document that are copied already
+    _own: dict[Path, Any] = field(default_factory=dict, init=False)  # collections that may be changed, because they are copies
 
     def __post_init__(self) -> None:
         """What the document gives is shared and never changed: a collection is copied before it is."""
@@ -93,7 +93,7 @@ class Editor:
         if not self._is_added(made):
             self._guard(path[:depth])
             self._made.add(made)
-            self._own.add(made)
+            self._own[made] = value
             self.edits.append(Edit("add", made, value))
 
     def append(self) -> None:
@@ -101,7 +101,7 @@ class Editor:
         path = (len(self.data),)
         self._writable(()).append({})
         self._made.add(path)
-        self._own.add(path)
+        self._own[path] = self.data[-1]
         self.edits.append(Edit("append", path, self.data[-1]))
 
     def extend(self, path: Path, items: Sequence[Any]) -> None:
@@ -162,7 +162,7 @@ class Editor:
         """
         stands = {id(edit) for edit in short}
         holder: list[Any] = [self.document.get(())]
-        own: set[Path] = set()
+        own: dict[Path, Any] = {}
         for edit in sorted(self.edits, key=lambda edit: -len(edit.path)):
             parent = _copied(holder, edit.path[:-1], own)
             if edit.kind == "extend":
@@ -209,18 +209,14 @@ class Editor:
             raise self.problem(path, f"{text}; write it out in one of the two")
 
 
-def _copied(holder: list[Any], path: Path, own: set[Path]) -> Any:
+def _copied(holder: list[Any], path: Path, own: dict[Path, Any]) -> Any:
     """What stands at a path of ``holder[0]``, where every collection on the way is a copy that may be changed."""
-    around: Any = holder
-    key: str | int = 0
-    for length in range(len(path) + 1):
-        here = path[:length]
-        if here not in own:
-            around[key] = around[key].copy()
-            own.add(here)
-        around = around[key]
-        key = path[length] if length < len(path) else 0
-    return around
+    known = own.get(path)
+    if known is None:
+        around: Any = _copied(holder, path[:-1], own) if path else holder
+        key = path[-1] if path else 0
+        known = own[path] = around[key] = around[key].copy()
+    return known
 
 
 def clone(value: _T) -> _T:
