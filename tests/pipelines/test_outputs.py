@@ -148,3 +148,23 @@ def test_a_custom_path_is_brought_to_the_artifacts_place(tmp_path: Path) -> None
 
 def test_a_custom_path_with_nothing_there_is_no_fault(tmp_path: Path) -> None:
     assert read_outputs(TASK, left(tmp_path, {**GOOD, **artifact(custom_path="/nowhere/at/all")})).missing == ()
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:///etc/passwd", "/etc/passwd", "gs://bucket/../../etc/passwd", "{out}/../../x", "{out}/link/x"]
+)
+def test_no_address_leaves_the_runs_folder_in_any_way(tmp_path: Path, uri: str) -> None:
+    folder = tmp_path / "out"
+    out = left(folder, {**GOOD, **artifact(uri=uri.format(out=folder))})
+    (folder / "link").symlink_to("/etc")
+    outputs = read_outputs(TASK, out)
+    assert outputs.missing == ("model",)
+    assert "leaves the run's folder" in outputs.notes[0]
+
+
+def test_an_artifact_may_be_a_link_and_lie_in_a_cloud(tmp_path: Path) -> None:
+    place = tmp_path / "artifacts" / "model"
+    place.parent.mkdir()
+    place.symlink_to("/usr/share")
+    for uri in (str(place), f"file://{place}", "gs://bucket/a..b/c"):
+        assert read_outputs(TASK, left(tmp_path, {**GOOD, **artifact(uri=uri)})).missing == ()

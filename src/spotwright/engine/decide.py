@@ -23,7 +23,7 @@ from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState
 from spotwright.engine.values import condition_inputs, dag_outputs, imported, inputs_of, loop_items
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause, Ending
-from spotwright.pipelines.graph import ClaimStep, Importer
+from spotwright.pipelines.graph import RUNS_NOWHERE, Importer
 from spotwright.scheduling import budgets, deadline
 from spotwright.scheduling.budgets import Next, Then
 from spotwright.scheduling.cause import classify
@@ -137,21 +137,21 @@ def _start(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
         return Event("unfolded", now, task.path, data={"items": items})
     if spec.dag is not None:
         return Event("unfolded", now, task.path)
-    if isinstance(spec.executor, Importer):
-        return Event("completed", now, task.path, data=imported(state, task, spec.executor))
-    if isinstance(spec.executor, ClaimStep):
-        return _claim(state, task, now)
+    if isinstance(spec.executor, RUNS_NOWHERE):
+        return _without_attempt(state, task, now)
     hit = None if task.attempts else snapshot.cached(task)
     if hit is not None:
         return Event("cached", now, task.path, data=hit)
     return _place(state, task, snapshot, now)
 
 
-def _claim(state: RunState, task: TaskState, now: float) -> Event:
+def _without_attempt(state: RunState, task: TaskState, now: float) -> Event:
+    executor = task.plan.spec.executor
     try:
-        return Event("completed", now, task.path, data=claimed(state, task))
+        data = imported(state, task, executor) if isinstance(executor, Importer) else claimed(state, task)
     except ValueError as error:
         return Event("failed", now, task.path, data={"why": str(error)})
+    return Event("completed", now, task.path, data=data)
 
 
 def _place(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:

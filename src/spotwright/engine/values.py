@@ -101,10 +101,17 @@ def _filled(
 
 
 def imported(state: RunState, task: TaskState, importer: Importer) -> dict[str, Any]:
-    """The outputs of an importer: the artifact at its address. A ``file://`` address is that file."""
+    """The outputs of an importer: the artifact at its address. A ``file://`` address is that file.
+
+    Raises ``ValueError`` for an address that is empty, or that climbs out of where it begins: it becomes a path in pods.
+    """
     given, context = inputs_of(state, task), context_of(state, task)
     inputs = fill(given.parameters, given.parameters, given.artifacts, context)
     uri = fill(importer.uri, inputs, given.artifacts, context)
+    if not uri:
+        raise ValueError("the address that it imports is empty")
+    if "://" in uri and ".." in uri.split("/"):
+        raise ValueError(f"the address that it imports, {uri}, climbs with '..'; write it without")
     artifact = {
         "name": importer.output,
         "type": {"schemaTitle": importer.schema, "schemaVersion": importer.version},

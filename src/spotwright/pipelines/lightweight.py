@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from spotwright.pipelines.archives import leaving_member
 from spotwright.pipelines.spec import ClaimStep, Container, Executor
 
 __all__ = ["Unsupported", "recognise"]
@@ -82,6 +83,7 @@ def _read(command: Sequence[str], args: Sequence[str], start: int, image: str, e
     module = command[start + 1]
     if re.search(r"^from kfp\.v2", module, re.MULTILINE):
         raise Unsupported("a Python component compiled by kfp 1; compile the pipeline again with kfp 2")
+    _check_archive(module)
     packages, kfp, urls, hosts = _read_installs(" ".join(command[:start]))
     return Executor(
         module=module,
@@ -94,6 +96,17 @@ def _read(command: Sequence[str], args: Sequence[str], start: int, image: str, e
         kfp=kfp,
         command=tuple(command),
     )
+
+
+def _check_archive(module: str) -> None:
+    try:
+        member = leaving_member(module)
+    except ValueError as error:
+        raise Unsupported(str(error)) from error
+    if member is not None:
+        raise Unsupported(
+            f"the archive of its files has the member {member!r}, which would leave the folder of the archive"
+        )
 
 
 def _option(args: Sequence[str], name: str) -> str:

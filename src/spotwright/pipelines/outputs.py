@@ -135,7 +135,7 @@ def _read_artifacts(
                 f"{name}: its address {uri} leaves the run's folder; use a remote address, or write below its path"
             )
             continue
-        artifacts[name] = _artifact(name, spec, str(uri), found.get("metadata"))
+        artifacts[name] = _artifact(name, spec, str(uri).removeprefix("file://"), found.get("metadata"))
     return artifacts
 
 
@@ -157,10 +157,18 @@ def _artifact(name: str, spec: ArtifactSpec, uri: str, metadata: Any) -> dict[st
 
 
 def _is_within(uri: str, root: str) -> bool:
-    if "://" in uri:
+    """Whether an address is remote or below a folder, links on the way followed; the artifact itself may be one.
+
+    No address may climb: remote ones become paths too.
+    """
+    scheme, sign, rest = uri.partition("://")
+    if sign and ".." in rest.split("/"):
+        return False
+    if sign and scheme != "file":
         return True
-    path = os.path.normpath(uri)
-    return path == os.path.normpath(root) or path.startswith(os.path.normpath(root).rstrip("/") + "/")
+    above, name = os.path.split(os.path.normpath(rest if sign else uri))
+    path, folder = os.path.join(os.path.realpath(above), name), os.path.realpath(root)  # noqa: PTH118 (may be no path at all)
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _bring(custom: str, place: str) -> bool:
