@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.e2e.building import document, step
 from tests.e2e.inside import alone
 from tests.e2e.project import Done, Project
+
+from spotwright.local import fetch
+from spotwright.local.mounts import why_impossible
 
 DATASET = {"schemaTitle": "system.Dataset", "schemaVersion": "0.0.1"}
 
@@ -45,3 +53,51 @@ def test_an_address_that_cannot_be_one_fails_with_its_reason(project: Project, u
     done = imported(project, uri)
     assert done.code == 1
     assert said in done.out
+
+
+@pytest.fixture
+def bucket(project: Project) -> Iterator[str]:
+    """A bucket of S3 with a file and a folder in it, which the project's commands can reach."""
+    s3fs = pytest.importorskip("s3fs", reason="needs the group `stores`")
+    server = pytest.importorskip("moto.server", reason="needs the group `stores`")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
+    project.extra |= {**keys, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}
+    system = s3fs.S3FileSystem(
+        key="id", secret="secret", endpoint_url=f"http://{host}:{port}", skip_instance_cache=True
+    )
+    system.makedirs("bucket", exist_ok=True)  # moto keeps what it has for the whole process
+    system.pipe_file("bucket/data.csv", b"a,b")
+    system.pipe_file("bucket/folder/below/data.csv", b"c,d")
+    yield "s3://bucket"
+    running.stop()
+
+
+def test_what_lies_in_a_cloud_is_fetched_and_found_where_pods_have_it(project: Project, bucket: str) -> None:
+    if why := why_impossible():
+        pytest.skip(why)
+    done = imported(project, f"{bucket}/data.csv")
+    assert done.code == 0, done.err
+    assert project.show()["tasks"]["reads"]["outputs"]["parameters"] == {"Output": "a,b /s3/bucket/data.csv"}
+    assert not Path("/s3").exists()
+
+
+def test_a_folder_is_fetched_with_everything_in_it(bucket: str, project: Project, tmp_path: Path) -> None:
+    environ = {**os.environ, **project.extra}
+    place = tmp_path / "x" / "folder"
+    command = [sys.executable, "-P", fetch.__file__, f"{bucket}/folder", str(place)]
+    subprocess.run(command, env=environ, check=True)
+    assert (place / "below" / "data.csv").read_text() == "c,d"
+    assert list(place.parent.iterdir()) == [place]
+
+
+def test_what_cannot_be_fetched_is_said_in_the_log_and_the_code_goes_on(project: Project) -> None:
+    project.extra["AWS_ENDPOINT_URL"] = "http://127.0.0.1:1"
+    done = imported(project, "s3://bucket/data.csv")
+    assert done.code == 1
+    log = (project.attempt("reads") / "log.txt").read_text()
+    assert log.startswith("spotwright: s3://bucket/data.csv cannot be fetched: ")
+    assert "No such file or directory: '/s3/bucket/data.csv'" in log

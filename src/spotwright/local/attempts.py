@@ -22,6 +22,7 @@ from spotwright.local.around import Volumes, around
 from spotwright.local.contained import Ground, as_process
 from spotwright.local.containers import Engine
 from spotwright.local.orders import LOG, OUT, PROGRESS, WORK, Environment, ExitRecord, StartOrder
+from spotwright.local.remote import remote_inputs
 from spotwright.local.watch import read_progress
 from spotwright.model.attempts import Signals
 from spotwright.model.pools import Pool
@@ -121,6 +122,7 @@ def start_order(
     given = executor_input(spec, revealed, inputs.artifacts, str(folder / OUT), context)
     if any(context.workspace in str(value) for value in given["inputs"]["parameterValues"].values()):
         _make_folders(Path(context.workspace))
+    remote = remote_inputs(given, Path(places.root, places.run, "remote"))
     surrounded = around(state, task, spec, str(folder), places.volumes, places.objects)
     told = {
         **surrounded.env,
@@ -140,10 +142,12 @@ def start_order(
         grace=policy.grace_period,
         memory_limit=spec.limits.get("memory"),
         mask=tuple(places.secrets.patterns()),
+        fetches=remote.fetches,
     )
+    mounts = (*surrounded.mounts, *remote.mounts)
     executor = spec.executor
     if isinstance(executor, Container):
-        ground = Ground(places.containers, f"{places.root}/{places.run}", checkpoint, surrounded.mounts)
+        ground = Ground(places.containers, f"{places.root}/{places.run}", checkpoint, mounts)
         return as_process(order, spec, executor, context, told, ground)
     return replace(
         order,
@@ -151,7 +155,7 @@ def start_order(
         function=executor.function,
         environment=Environment(executor.packages, executor.index_urls, executor.trusted_hosts),
         env={**expand_environment(executor.env), **told},
-        mounts=surrounded.mounts,
+        mounts=mounts,
     )
 
 

@@ -39,7 +39,7 @@ def enter(mounts: Sequence[Mapping[str, Any]], staging: str) -> None:
     """Give this process a file system with these mounts. It must have one thread. ``staging`` is an empty folder.
 
     A mount has a ``target``, and a ``source`` (a folder), ``files`` (texts by name, which are only to be read), or neither: then
-    it is an empty folder in memory, of at most ``size`` bytes. Raises ``OSError``.
+    it is an empty folder in memory, of at most ``size`` bytes. (``optional`` is for the caller.) Raises ``OSError``.
     """
     if not mounts:
         return

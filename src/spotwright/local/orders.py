@@ -80,6 +80,7 @@ class StartOrder:
     memory_limit: int | None = None  # bytes
     mask: tuple[bytes, ...] = ()  # secrets that must not reach the log
     mounts: tuple[Mapping[str, Any], ...] = ()  # as .mounts.enter takes them
+    fetches: tuple[tuple[str, ...], ...] = ()  # command lines that bring inputs here, to be executed before all that
     files: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict
     )  # texts by name, of folders to be made for a container

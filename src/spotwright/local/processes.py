@@ -197,6 +197,7 @@ class Processes:
             "container": order.container,
             "mounts": order.mounts,
             "files": order.files,
+            "fetches": order.fetches,
             "function": order.function,
             "executor_input": json.dumps(order.executor_input),
             "env": {**marks, **order.env},

@@ -94,7 +94,7 @@ def run_forked(order: dict[str, Any], *, parent: int, output: int, group: cgroup
         _take_output(output)
         if group is not None:
             _enter(group)
-        if order["mounts"] or order["files"]:
+        if order["mounts"] or order["files"] or order["fetches"]:
             _surround(order)
         os.chdir(f"{order['directory']}/work")
         env = {**order["env"]}
@@ -118,9 +118,15 @@ def run_forked(order: dict[str, Any], *, parent: int, output: int, group: cgroup
 
 
 def _surround(order: dict[str, Any]) -> None:
-    """Mount what the attempt has, or write what its container will mount."""
-    from . import containers, mounts  # few attempts need them, and every fork server would pay for them
+    """Fetch what the attempt reads, and mount what it has, or write what its container will mount."""
+    import subprocess  # few attempts need these, and every fork server would pay for them
 
+    from . import containers, mounts
+
+    for command in order["fetches"]:
+        subprocess.run(
+            command, stdin=subprocess.DEVNULL, check=False
+        )  # where it fails, the code finds no file, and says so
     try:
         mounts.enter(order["mounts"], f"{order['directory']}/scratch/root")
         containers.write(order["files"])
@@ -128,7 +134,8 @@ def _surround(order: dict[str, Any]) -> None:
         targets = ", ".join([*(mount["target"] for mount in order["mounts"]), *order["files"]])
         print(f"spotwright: {targets}: cannot be mounted: {error.strerror}", file=sys.stderr)  # noqa: T201
         sys.stderr.flush()
-        os._exit(126)
+        if order["files"] or not all(mount.get("optional") for mount in order["mounts"]):
+            os._exit(126)
 
 
 def run_executed(descriptor: int) -> NoReturn:

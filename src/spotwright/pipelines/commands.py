@@ -19,6 +19,7 @@ from typing import Any
 from spotwright.errors import PipelineError
 from spotwright.pipelines.expansion import expand, expand_environment
 from spotwright.pipelines.placeholders import Context
+from spotwright.pipelines.remote import path_of
 from spotwright.pipelines.spec import Container, TaskSpec
 from spotwright.pipelines.values import to_text
 
@@ -137,7 +138,9 @@ class _Filling:
         if field == "metadata":
             found = artifact.get("metadata") or {}
             return to_text(found.get(metadata) if metadata is not None else found)
-        return str(artifact.get({"path": "uri"}.get(str(field), str(field)), ""))
+        if field == "path":
+            return path_of(str(artifact.get("uri", "")))
+        return str(artifact.get(str(field), ""))
 
     def _error(self, what: str) -> PipelineError:
         return PipelineError(f"task {self._context.task}: its command cannot be made: {what}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from spotwright.pipelines.remote import path_of
 from spotwright.pipelines.values import to_text
 
 __all__ = ["Context", "fill"]
@@ -79,6 +80,7 @@ def _text_of(
     if artifact is not None:
         found = artifacts.get(artifact.group(2))
         first = found[0] if isinstance(found, list) and found else found
-        return str(first["uri"]) if isinstance(first, Mapping) else ""
+        uri = str(first["uri"]) if isinstance(first, Mapping) else ""
+        return path_of(uri) if artifact.group(3) == "path" else uri
     known = context.value(match.group(1))
     return match.group(0) if known is None else known
