@@ -319,3 +319,15 @@ def test_components_may_share_an_executor() -> None:
 def test_a_graph_of_many_tasks_is_read_in_time() -> None:
     tasks = {f"t-{n}": task("a", dependentTasks=[f"t-{n - 1}"] if n else []) for n in range(2000)}
     assert list(graph(tasks).root.tasks)[-1] == "t-1999"
+
+
+@pytest.mark.parametrize(("name", "steps"), [("x-subvar-b", ()), ("x-subvar-c", ("b",)), ("x", ("b",))])
+def test_a_field_is_not_picked_out_of_itself(name: str, steps: tuple[str, ...]) -> None:
+    picked = {"componentInputParameter": name, "parameterExpressionSelector": 'parseJson(string_value)["b"]'}
+    inner = {
+        "dag": {"tasks": {"a": task("a", inputs={"parameters": {"v": picked}})}},
+        "inputDefinitions": {"parameters": {name: TEXT}},
+    }
+    given = {"parameters": {name: {"runtimeValue": {"constant": "2"}}}}
+    found = graph({"inner": task("inner", inputs=given)}, {"comp-inner": inner, "comp-a": component("a")})
+    assert found.dags["comp-inner"].tasks["a"].parameters["v"] == DagInput(name, steps)

@@ -20,7 +20,7 @@ from spotwright.engine.events import Event
 from spotwright.engine.plan import Planned
 from spotwright.engine.signals import read_signals
 from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState, TaskStatus
-from spotwright.engine.values import condition_inputs, dag_outputs, imported, inputs_of, loop_items
+from spotwright.engine.values import check_inputs, condition_inputs, dag_outputs, imported, inputs_of, loop_items
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause, Ending
 from spotwright.pipelines.graph import RUNS_NOWHERE, Importer
@@ -131,6 +131,7 @@ def _start(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
         if spec.condition is not None and not task.attempts and not spec.condition.holds(condition_inputs(state, task)):
             return Event("skipped", now, task.path, data={"why": f"its condition does not hold: {spec.condition}"})
         items = loop_items(state, task)
+        check_inputs(state, task)
     except ValueError as error:
         return Event("failed", now, task.path, data={"why": str(error)})
     if items is not None:

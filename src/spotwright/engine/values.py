@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Inputs",
+    "check_inputs",
     "condition_inputs",
     "context_of",
     "dag_outputs",
@@ -71,6 +72,15 @@ def inputs_of(state: RunState, task: TaskState) -> Inputs:
     if spec.dag is not None:
         parameters = _filled(state, task, parameters, artifacts)
     return Inputs(parameters, artifacts)
+
+
+def check_inputs(state: RunState, task: TaskState) -> None:
+    """Raise ``ValueError`` where a task takes a part of an item that the item does not have."""
+    spec, owner = task.plan.spec, task.scope.owner
+    loop = owner.plan.spec.loop if owner is not None else None
+    picks = any(isinstance(source, DagInput) and source.item for source in spec.parameters.values())
+    if picks or spec.dag is not None or (loop is not None and loop.fields):
+        inputs_of(state, task)
 
 
 def context_of(state: RunState, task: TaskState, attempt: int = 1) -> Context:

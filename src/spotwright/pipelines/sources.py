@@ -82,13 +82,17 @@ def _output(names: Names, given: Mapping[str, Any], key: str, task: str = "produ
 
 
 def _selected(reading: Reading, name: str, expression: str, source: Source, path: str) -> Source:
-    """A part of a loop's item, ``item.field``. Source of the form: ``pipeline_spec_builder.py`` of the SDK."""
+    """A part of a loop's item, ``item.field``. Source of the form: ``pipeline_spec_builder.py`` of the SDK.
+
+    Inside a condition newer SDKs pick the field out of what is the field already, which would fail on the cluster.
+    """
     found = _SELECTOR.fullmatch(expression.strip())
     if found is None or not isinstance(source, DagInput):
         reading.refuse(path, f"its input {name} is picked by the expression {expression!r}, which is not supported")
         return source
-    steps = (int(number) if number else double or single for double, single, number in _STEP.findall(found[1]))
-    return DagInput(source.name, tuple(steps))
+    steps = tuple(int(number) if number else double or single for double, single, number in _STEP.findall(found[1]))
+    is_that_field = len(steps) == 1 and source.name.endswith(f"{_FIELD}{steps[0]}")
+    return DagInput(source.name, () if is_that_field else steps)
 
 
 def upstream_of(names: Names, task: Mapping[str, Any], *sources: Mapping[str, Source]) -> tuple[str, ...]:
