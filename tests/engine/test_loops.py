@@ -247,7 +247,7 @@ def test_a_field_of_an_item_is_taken_out_of_a_mapping_or_its_text() -> None:
     assert [run.state.tasks[f"l/a-{n}"].parameters["out"] for n in range(2)] == ["l/a-0(v=2)", "l/a-1(v=4)"]
 
 
-@pytest.mark.parametrize("item", [{"other": 1}, 3, "no JSON", [1]])
+@pytest.mark.parametrize("item", [{"other": 1}, 3, "no JSON", "[" * 100_000, [1]])
 def test_an_item_without_the_field_fails_its_task_and_names_what_is_missing(item: Any) -> None:
     body = a_dag(a_task("a", parameters={"v": DagInput("item", ("k",))}))
     run = Run(a_plan([a_loop("l", items=({"k": 1}, item))], WIDE, body=body))

@@ -60,7 +60,10 @@ def to_text(value: Any) -> str:
 
 def read_json(text: str | bytes) -> Any:
     """Read JSON as the backend's readers do: ``NaN`` and ``Infinity`` are no JSON. Raises ``ValueError``."""
-    return json.loads(text, parse_constant=_no_number)
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def _no_number(name: str) -> Any:
