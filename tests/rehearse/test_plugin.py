@@ -14,58 +14,78 @@ pytestmark = pytest.mark.slow
 
 PLUGIN = "spotwright.rehearsal.plugin"
 INSTALLED = any(point.value == PLUGIN for point in entry_points(group="pytest11"))
-SAFE = "import pathlib, time; time.sleep(0.1); pathlib.Path('out').write_text('1')"
 COUNTS = "import time; open('kept', 'a').write('x'); time.sleep(0.1)"
 
 
 def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
-    pytester.makepyfile(f"import sys\nimport pytest\nSAFE = {SAFE!r}\nCOUNTS = {COUNTS!r}\n{tests}")
+    pytester.makepyfile(f"import sys\nimport pytest\nCOUNTS = {COUNTS!r}\n{tests}")
     return pytester.runpytest_subprocess("-q", "--strict-markers", *(() if INSTALLED else ("-p", PLUGIN)))
 
 
-def test_it_passes_and_fails_with_the_verdict_and_shows_the_report(pytester: pytest.Pytester) -> None:
+FAKE = """
+from spotwright.rehearsal import api
+
+def rehearse(subject, **options):
+    words = {"good": "safe and resumes", "slow": "safe but starts over", "bad": "not safe"}
+    step = {"verdict": words[subject[0]], "cost_per_interruption": 3.0}
+    return api.RehearsalReport(f"report of {subject[0]}", {"safe": subject[0] != "bad", "steps": [step]})
+
+api.rehearse = rehearse
+"""
+
+
+def test_the_verdict_decides_and_the_report_is_shown(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(FAKE)
     done = run(
         pytester,
         """
-@pytest.mark.spot_safe([sys.executable, "-c", SAFE], interruptions=1)
-def test_safe(rehearsal):
-    assert rehearsal.steps[0]["cost_per_interruption"] > 0
+@pytest.mark.spot_safe(["good"], must_resume=True)
+def test_good(rehearsal):
+    assert rehearsal.steps[0]["cost_per_interruption"] == 3.0
 
-@pytest.mark.spot_safe([sys.executable, "-c", SAFE], interruptions=1, must_resume=True)
+@pytest.mark.spot_safe(["slow"])
+def test_slow():
+    pass
+
+@pytest.mark.spot_safe(["slow"], must_resume=True)
 def test_must_resume():
     raise ValueError("its body is not run")
 
+@pytest.mark.spot_safe(["bad"])
+def test_bad(rehearsal):
+    raise ValueError("its body is not run")
+
+@pytest.mark.spot_safe(["good"])
+def test_asks_for_more(rehearsal):
+    assert rehearsal.steps[0]["cost_per_interruption"] < 1.0
+""",
+    )
+
+    done.assert_outcomes(passed=2, failed=3)
+    done.stdout.fnmatch_lines(["report of slow", "report of bad", "*assert 3.0 < 1.0"])
+    assert "its body is not run" not in done.stdout.str()
+
+
+def test_a_command_is_really_rehearsed(pytester: pytest.Pytester) -> None:
+    done = run(
+        pytester,
+        """
 @pytest.mark.spot_safe([sys.executable, "-c", COUNTS], keep=["kept"], interruptions=1)
 def test_unsafe():
     pass
 """,
     )
 
-    done.assert_outcomes(passed=1, failed=2)
-    done.stdout.fnmatch_lines(
-        ["*command: safe but starts over", "*command: not safe", "*kept, line 1: 'xx' instead of 'x'*"]
-    )
-    assert "its body is not run" not in done.stdout.str()
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*command: not safe", "*kept, line 1: 'xx' instead of 'x'*"])
+    assert not (pytester.path / ".spotwright").exists()
+    assert not (pytester.path / "kept").exists()
 
 
 def test_pytest_finds_it_by_itself() -> None:
     text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
 
     assert tomllib.loads(text)["project"]["entry-points"]["pytest11"] == {"spotwright": PLUGIN}
-
-
-def test_nothing_of_it_stays_beside_the_tests(pytester: pytest.Pytester) -> None:
-    run(
-        pytester,
-        """
-@pytest.mark.spot_safe([sys.executable, "-c", SAFE], interruptions=1)
-def test_safe():
-    pass
-""",
-    )
-
-    assert not (pytester.path / ".spotwright").exists()
-    assert not (pytester.path / "out").exists()
 
 
 def test_a_mark_without_a_subject_is_a_failure_that_says_so(pytester: pytest.Pytester) -> None:
