@@ -21,14 +21,13 @@ Change = Callable[[Document], str | None]
 """Makes of a document the text that it stands in; ``None`` where it goes as a whole."""
 
 _MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
-_DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 _PIPELINE = "pipelineInfo"  # stands in every compiled pipeline
 _ITEMS: Path = ("items",)
 
 
 def directives(text: str) -> bool:
     """Whether a text has directives, which belong to the document behind them."""
-    return _DIRECTIVE.search(text) is not None
+    return text.startswith("%") or "\n%" in text
 
 
 def pieces(text: str) -> Iterator[tuple[int, str]]:

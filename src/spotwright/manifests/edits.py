@@ -63,7 +63,9 @@ class Editor:
     changes: int = field(default=0, init=False)  # grows with every change
     _made: set[Path] = field(default_factory=set, init=False)  # paths of what was added or appended
     _changed: dict[Path, Edit] = field(default_factory=dict, init=False)  # lists that were extended, scalars replaced
-    _own: dict[Path, Any] = field(default_factory=dict, init=False)  # collections that may be changed, because they are copies
+    _own: dict[Path, Any] = field(
+        default_factory=dict, init=False
+    )  # collections that may be changed, because they are copies
 
     def __post_init__(self) -> None:
         """What the document gives is shared and never changed: a collection is copied before it is."""

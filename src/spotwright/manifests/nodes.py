@@ -62,6 +62,8 @@ _MAX_UNFOLDED = 1_000_000  # values, those of every alias counted again
 _REMEMBERED = 64  # characters: longer texts are seldom met twice
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 _RESOLVER = yaml.resolver.Resolver()
+_MAY_MEAN_MORE = frozenset(first for first in _RESOLVER.yaml_implicit_resolvers if first is not None)
+"""How plain scalars begin that may be numbers, truth values and the like; all others are texts."""
 
 
 class ManifestError(InputError):
@@ -124,7 +126,10 @@ def compose(
 
 
 class _Composer:
-    """The documents of one text. ``_size`` counts the values so far, those behind an alias each time it is met."""
+    """The documents of one text.
+
+    ``_size`` counts the values so far, those behind an alias each time it is met, and ``_unfolded`` only the latter.
+    """
 
     def __init__(self, get: Callable[[], Any], file: str, above: int, seen: Callable[[str], str] | None) -> None:
         self._get = get
@@ -133,17 +138,16 @@ class _Composer:
         self._seen = seen
         self._anchors: dict[str, tuple[Node, Any, int]] = {}
         self._shared: dict[int, int] = {}
-        self._depth = self._size = 0
+        self._depth = self._size = self._unfolded = 0
 
     def document(self) -> tuple[Node, dict[int, int]]:
         self._anchors, self._shared = {}, {}
-        self._depth = self._size = 0
+        self._depth = self._size = self._unfolded = 0
         root, _ = self._node(self._get())
         return root, self._shared
 
     def _node(self, event: Any) -> tuple[Node, Any]:
         """The node and the value that begin with an event."""
-        self._size += 1
         if event.__class__ is _SCALAR:
             if self._seen is not None:
                 event.value = self._seen(event.value)
@@ -169,7 +173,11 @@ class _Composer:
         while (key := get()).__class__ is _SCALAR:
             name = key.value if self._seen is None else self._seen(key.value)
             key.value = name
-            child, value = self._node(get())
+            child = get()
+            if child.__class__ is _SCALAR and child.anchor is None and self._seen is None:
+                value = value_of(child)
+            else:
+                child, value = self._node(child)
             pair = (key, child)
             pairs.append(pair)
             if name == "<<" and key.implicit[0]:
@@ -182,6 +190,7 @@ class _Composer:
         if key.__class__ is not _MAPPING_END:
             raise self._at(key, "a key must be a text; a template marker such as {{...}} needs quotes")
         node.end_mark = key.end_mark
+        self._size += len(pairs)
         if merged:
             _merge(node, merged)
         return node
@@ -194,6 +203,7 @@ class _Composer:
             nodes.append(child)
             data.append(value)
         node.end_mark = event.end_mark
+        self._size += len(nodes)
         return node
 
     def _alias(self, event: Any) -> tuple[Node, Any]:
@@ -201,7 +211,8 @@ class _Composer:
             raise self._at(event, f"the alias *{event.anchor} has no anchor above it")
         node, value, size = self._anchors[event.anchor]
         self._size += size - 1
-        if self._size > _MAX_UNFOLDED:
+        self._unfolded += size
+        if self._unfolded > _MAX_UNFOLDED:
             raise self._at(event, f"the aliases unfold to more than {_MAX_UNFOLDED:,} values")
         self._shared.setdefault(id(node), self._line(event))
         return node, value
@@ -228,7 +239,7 @@ def value_of(node: ScalarNode) -> Any:
     text: str = node.value
     if node.tag is not None:
         return _tagged(node.tag, text)
-    if not node.implicit[0]:
+    if not node.implicit[0] or text[:1] not in _MAY_MEAN_MORE:
         return text
     return _plain(text) if len(text) < _REMEMBERED else _plain.__wrapped__(text)
 
