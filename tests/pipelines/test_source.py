@@ -41,6 +41,12 @@ WRONG = {  # name: (content, what the message says; {file} is the file)
         ONE + "    task.set_retry(num_retries=5, backoff_dureation='5m')\n",
         "{file}:10: .*did you mean backoff_duration?",
     ),
+    "field_in_condition": (
+        HEAD
+        + "@dsl.pipeline\ndef only():\n    with dsl.ParallelFor([{'a': '1', 'b': '2'}]) as item:\n"
+        + "        with dsl.If(item.a == '1'):\n            step(x=item.b)\n",
+        "{file}:7: AssertionError: .* not found; this kfp cannot use a field of an item in a condition: pass it through a task",
+    ),
     "no_types": (ONE.replace("u: str", "u"), "{file}:7: TypeError: .*wants a type for every argument"),
     "toleration": (
         ONE + "    task.add_toleration(None)\n",

@@ -32,6 +32,7 @@ from spotwright.pipelines.legacy import advise, outdated
 __all__ = ["main"]
 
 _UNEXPECTED = re.compile(r"(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+_FIELD_INSIDE = re.compile(r"component_input_parameter: \S*loop-item\S* not found")
 _LONGEST = 400
 _LARGEST = 10_000_000  # bytes of a file that is looked at for changes: data of that size makes no pipeline
 _HOME = Path(__file__).resolve().parents[2]
@@ -177,6 +178,7 @@ def _explain(file: Path, error: BaseException) -> str:
         return f"{error.filename}:{error.lineno}: {error.msg}"
     line = _line_of(error, file)
     text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"[:_LONGEST].removesuffix(": ")
+    text = text.removesuffix(". All inputs: parameters {")
     finding = advise(file.read_text(encoding="utf-8", errors="replace"), line, str(error))
     if finding is not None:
         return f"{file}:{finding.line}: {finding.what} is kfp 1; write {finding.instead}\n({text})"
@@ -188,6 +190,8 @@ def _hint(error: BaseException) -> str:
         return f"; install {error.name} beside kfp, or import it inside the component"
     if "Missing type annotation for argument" in str(error):
         return "; kfp 2 wants a type for every argument, such as url: str"
+    if _FIELD_INSIDE.match(str(error)):
+        return "; this kfp cannot use a field of an item in a condition: pass it through a task that stands before the condition"
     match = _UNEXPECTED.search(str(error))
     if match is None:
         return ""
