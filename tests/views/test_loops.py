@@ -64,3 +64,11 @@ def test_a_run_with_skipped_tasks_reads_well(count: int) -> None:
     text = show_text(run_view(run.state, "r"))
     assert "skipped" in text
     assert "What waits" not in text
+
+
+def test_a_failure_inside_a_loop_is_told_where_it_happened_and_not_again_for_the_loop() -> None:
+    run, _ = looped(3, _1=[Does(1, FAILED)])
+    assert run.state.tasks["l"].why.startswith("l/a-1 failed: ")
+    told = show_text(run_view(run.state, "r")).partition("Why attempts ended")[2]
+    assert "l/a-1 attempt 1" in told
+    assert "\n  l: " not in told

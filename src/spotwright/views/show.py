@@ -117,9 +117,12 @@ def _end(task: Mapping[str, Any], attempt: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _failure(task: Mapping[str, Any], *, briefly: bool) -> Iterator[str]:
-    """Why a task has failed; ``briefly`` leaves out what stands among the ends of its attempts."""
+    """Why a task has failed; ``briefly`` leaves out what stands among the ends of its attempts.
+
+    Nothing for a pipeline or a loop that has failed because something inside it has, which is told there.
+    """
     last = task["attempts"][-1] if task["attempts"] else None
-    if task["status"] != "failed" or not task["why"]:
+    if task["status"] != "failed" or not task["why"] or task["why"].startswith(f"{task['path']}/"):
         return
     if last is None or last["next"] != task["why"]:
         yield from wrapped(f"{task['path']}: {task['why']}", indent="  ", hang="    ")
