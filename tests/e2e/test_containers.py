@@ -6,7 +6,10 @@ import contextlib
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +124,43 @@ def test_the_exit_code_is_the_containers(project: Project, engine: ContainerEngi
     done = project.run(pipeline(project, fails=container(script="exit 7")))
     assert done.code == 1
     assert json.loads((project.attempt("fails") / "exit.json").read_text())["exit_code"] == 7
+
+
+def test_an_image_that_cannot_be_had_is_no_failure_of_the_code(project: Project, engine: ContainerEngine) -> None:
+    done = project.run(pipeline(project, starts=container(script="true", image="missing")))
+    assert done.code == 1
+    assert project.causes("starts")[0] == "start-up"
+    assert log(project, "starts") == "Error: missing: no such image\n"
+
+
+COMPONENT = """
+name: Adds one
+inputs: [{name: number, type: Integer}]
+outputs: [{name: sum, type: Integer}]
+implementation:
+  container:
+    image: alpine
+    command: [sh, -c, 'echo $(($0 + 1)) > "$1"', {inputValue: number}, {outputPath: sum}]
+"""
+
+
+def test_component_yaml_comes_from_a_file_and_from_an_address(project: Project) -> None:
+    project.write("component.yaml", COMPONENT)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(project.folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        source = f"""
+from kfp import components, dsl
+of_file = components.load_component_from_file("{project.folder}/component.yaml")
+of_address = components.load_component_from_url("http://127.0.0.1:{server.server_port}/component.yaml")
+@dsl.pipeline
+def adding() -> int:
+    return of_address(number=of_file(number=1).outputs["sum"]).outputs["sum"]
+"""
+        done = project.run(project.write("adding.py", source), "--containers", "host")
+        server.shutdown()
+    assert done.code == 0, done.err
+    assert project.show()["outputs"]["Output"]["value"] == 3
 
 
 def test_cancelling_ends_the_container_and_lets_it_speak(project: Project, engine: ContainerEngine) -> None:

@@ -126,6 +126,23 @@ def test_a_claim_is_a_folder_at_its_path_that_tasks_and_runs_share(project: Proj
     assert project.run(project.pipeline(alone), name="s").code == 0
 
 
+def makes_elsewhere(made: dsl.Output[dsl.Dataset]) -> None:  # type: ignore[name-defined]  # noqa: F821
+    Path("/data/model").write_text("m")
+    made.custom_path = "/data/model"
+
+
+def reads_made(made: dsl.Input[dsl.Dataset]) -> str:  # type: ignore[name-defined]  # noqa: F821
+    return Path(made.path).read_text()
+
+
+def test_an_artifact_may_lie_at_a_path_of_its_own_on_a_claim(project: Project) -> None:
+    steps = {
+        "w": step(makes_elsewhere, kubernetes=claims(("c", "/data", ""))),
+        "r": step(reads_made, {"made": Of("w", "made")}),
+    }
+    assert run(project, steps)["r"] == "m"
+
+
 def test_a_claim_that_the_pipeline_makes_lies_in_the_run_until_it_is_deleted(project: Project) -> None:
     steps = {"w": step(writes, {"text": "x"}), "r": step(reads, {"after": Of("w")})}
     ir, _, _ = document(steps).partition("\n---\n")

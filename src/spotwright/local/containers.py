@@ -45,7 +45,16 @@ CLIS = ("podman", "docker")
 _ANSWERS_WITHIN = 10.0
 _REMOVED_WITHIN = 8.0
 _FAILED_ITSELF = 125  # what `podman run` and `docker run` end with when the container was never started
-_CLIENTS_OWN = ("DOCKER_", "CONTAINER", "XDG_", "LD_", "PODMAN_", "REGISTRY_")  # variables that the client reads itself
+_CLIENTS_OWN = (
+    "DOCKER_",
+    "CONTAINER",
+    "XDG_",
+    "LD_",
+    "PODMAN_",
+    "REGISTRY_",
+    "STORAGE_",
+    "BUILDAH_",
+)  # variables that the client reads itself
 _CLIENTS_OWN_EXACTLY = frozenset({"PATH", "HOME", "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "GODEBUG"})
 
 

@@ -187,6 +187,10 @@ def _call(order: dict[str, Any]) -> None:
     sys.path[:0] = [str(Path(path).parent), str(Path.cwd())]
     module = _load(path)
     executor.Executor(json.loads(text), getattr(module, function)).execute()
+    if order["mounts"]:
+        from .bringing import bring
+
+        bring(Path(order["directory"], "out"))
 
 
 def _load(path: str) -> types.ModuleType:
