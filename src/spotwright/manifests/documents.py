@@ -126,6 +126,10 @@ class Document:
         """The same document in another text of its file; ``None`` where there is none."""
         return next((found for found in parse(text, self.file, self.above) if found.index == self.index), None)
 
+    def separately(self, value: Any, path: Path) -> tuple[list[Any], Path]:
+        """The values of the documents that a value of this one is, and where a path leads among them."""
+        return [value], (0, *path)
+
     def written(self, value: Any) -> str:
         """What could stand in this document's place, written anew from its data: in one line where it stands within others."""
         if self.is_json:

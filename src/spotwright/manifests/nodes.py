@@ -8,8 +8,9 @@ a key that is no text, an alias to nothing or to what it stands in, and aliases 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import yaml
 
@@ -17,12 +18,14 @@ from spotwright.errors import InputError
 
 __all__ = [
     "CollectionNode",
+    "Extent",
     "ManifestError",
     "MappingNode",
     "Node",
     "ScalarNode",
     "SequenceNode",
     "compose",
+    "events",
     "is_null",
     "together",
     "value_of",
@@ -70,6 +73,13 @@ class ManifestError(InputError):
     """A manifest cannot be read or placed. The message starts with ``file:line:``."""
 
 
+class Extent(NamedTuple):
+    """Where something stands in a text, in characters."""
+
+    start: int
+    end: int
+
+
 class CollectionNode:
     """A mapping or a list: its extent by the parser's marks, and whether it is written in flow style (``{}``, ``[]``)."""
 
@@ -115,12 +125,19 @@ def compose(
 
     ``seen`` says how the text of a scalar is to be read. Raises :class:`ManifestError`, and what the parser raises.
     """
-    parser = _PARSER(text)
-    composer = _Composer(parser.get_event, file, above, seen)
-    try:
-        while (event := parser.get_event()).__class__ is not yaml.StreamEndEvent:
+    with events(text) as get:
+        composer = _Composer(get, file, above, seen)
+        while (event := get()).__class__ is not yaml.StreamEndEvent:
             if event.__class__ is yaml.DocumentStartEvent:
                 yield composer.document()
+
+
+@contextmanager
+def events(text: str) -> Iterator[Callable[[], Any]]:
+    """What gives the parser's events one after another."""
+    parser = _PARSER(text)
+    try:
+        yield parser.get_event
     finally:
         parser.dispose()
 

@@ -51,6 +51,10 @@ class Pair(Document):
         pairs = (unit for unit in units(parse(text, self.file, self.above)) if isinstance(unit, Pair))
         return next((pair for pair in pairs if pair.index == self.index), None)
 
+    def separately(self, value: Any, path: Path) -> tuple[list[Any], Path]:
+        """The two are separate already."""
+        return value, path
+
     def written(self, value: Any) -> str:
         """Both documents anew."""
         return "---\n".join(yaml.safe_dump(one, sort_keys=True, allow_unicode=True, width=10**6) for one in value)

@@ -15,10 +15,12 @@ import json
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from spotwright.manifests.documents import MISSING, Document, Path, parse
 from spotwright.manifests.edits import Edit, Editor, value_at
+from spotwright.manifests.nodes import Extent
+from spotwright.manifests.reading import read_as
 from spotwright.manifests.remembered import remembered
 from spotwright.manifests.removal import Removal, remove
 from spotwright.manifests.splice import Splice, apply, inline, splices
@@ -56,13 +58,6 @@ class Unplaced:
     text: str
     exact: bool
     left: tuple[tuple[Path, str], ...] = ()
-
-
-class Extent(NamedTuple):
-    """Where something stands in a text, in characters."""
-
-    start: int
-    end: int
 
 
 def is_placed(document: Document, at: Path = AT) -> bool:
@@ -146,7 +141,7 @@ def unplaced(document: Document, at: Path = AT, outside: Outside | None = None) 
 
     Raises :class:`ManifestError` where its record is kept outside and is not in ``outside``.
     """
-    record = _read(document, at, outside)
+    record = _read(document, at, document.get(at), outside)
     node = document.node(at)
     stands = None if node is None else Extent(node.start_mark.index, node.end_mark.index)
     exact = stands and _exactly(document.text, Extent(document.start, document.end), stands, record)
@@ -256,21 +251,31 @@ def _check(editor: Editor, pairs: Sequence[tuple[Edit, Splice]], text: str, at: 
     long = [(edit, change) for edit, change in pairs if change.short and edit is not record]
     stands = {id(change) for _, change in long}
     brief = [Splice(change.at, change.short, change.old) if id(change) in stands else change for _, change in pairs]
-    again = document.again(apply(document.text, brief))
-    if again is None or again.get(()) != editor.result([edit for edit, _ in long]):
-        raise document.problem((), "cannot be placed: the result would not read as it should")
+    expected = editor.result([edit for edit, _ in long])
+    whole, found = _extents(document, apply(document.text, brief), expected, at)
     shorter = [len(change.text) - len(change.short) if id(change) in stands else 0 for _, change in pairs]
     before = sum(shorter[: next(index for index, (edit, _) in enumerate(pairs) if edit is record)])
-    node = again.node(at)
-    found = None if node is None else Extent(node.start_mark.index + before, node.end_mark.index + before)
-    back = found and _exactly(text, Extent(again.start, again.end + sum(shorter)), found, _read(again, at, outside))
-    if back != document.text:
+    stood = Extent(found.start + before, found.end + before)
+    told = _read(document, at, value_at(expected, at), outside)
+    if _exactly(text, Extent(whole.start, whole.end + sum(shorter)), stood, told) != document.text:
         raise document.problem((), "cannot be placed: the way back would not give the same bytes")
 
 
-def _read(document: Document, at: Path, outside: Outside | None) -> dict[str, Any]:
+def _extents(document: Document, text: str, expected: Any, at: Path) -> tuple[Extent, Extent]:
+    """Where the document and the value at ``at`` stand in a text that must read as ``expected``."""
+    reading = read_as(text, document.index, *document.separately(expected, at))
+    if reading is not None:
+        return reading
+    again = document.again(text)
+    node = again.node(at) if again is not None and again.get(()) == expected else None
+    if again is None or node is None:
+        raise document.problem((), "cannot be placed: the result would not read as it should")
+    return Extent(again.start, again.end), Extent(node.start_mark.index, node.end_mark.index)
+
+
+def _read(document: Document, at: Path, written: Any, outside: Outside | None) -> dict[str, Any]:
     try:
-        record = json.loads(document.get(at))
+        record = json.loads(written)
         if "record" in record:
             record = json.loads(_from_outside(document, at, record["record"], outside))
         newer = record["v"] > VERSION
