@@ -45,6 +45,18 @@ def whole(number: int): ...
 def main():
     whole(number=text().output)
 """
+NAMED_LIKE_A_METHOD = """
+from kfp import dsl
+@dsl.component
+def other():
+    open("x", "w").write("x")
+@dsl.component
+def write(config: dsl.TaskConfig): ...
+@dsl.pipeline
+def main():
+    other()
+    write()
+"""
 OWN_SETTINGS = """
 from kfp import dsl
 @dsl.component
@@ -143,6 +155,7 @@ def test_a_file_of_kfp_1_is_told_what_to_write_instead(project: Project) -> None
             (":10: ", "the pipeline's input url (STRING) does not fit fetch.url", "declared URI", "declare it String"),
         ),
         (ANOTHER_TYPE, (":10: ", "text.Output (STRING) does not fit whole.number (NUMBER_INTEGER)")),
+        (NAMED_LIKE_A_METHOD, (":11: task write: its own settings",)),
         (OWN_SETTINGS, (":9: task loop/one: its own settings as an input (dsl.TaskConfig) are not supported yet",)),
     ],
 )

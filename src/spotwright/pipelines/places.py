@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +77,22 @@ def _called(file: Path, key: str) -> int | None:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     numbered = _NUMBERED.fullmatch(key)
     for name, number in ((key, 1), *([(numbered[1], int(numbered[2]))] if numbered else [])):
-        calls = sorted(node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call) and _name(node) == name)
+        calls = sorted(node.lineno for node in _outside_components(tree) if _name(node) == name)
         if len(calls) >= number:
             return calls[number - 1]
     return None
+
+
+def _outside_components(node: ast.AST) -> Iterator[ast.Call]:
+    """Every call that is not in the code of a component, where ``file.write`` is no task."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef) and any(
+            "component" in ast.unparse(each) for each in child.decorator_list
+        ):
+            continue
+        if isinstance(child, ast.Call):
+            yield child
+        yield from _outside_components(child)
 
 
 def _name(call: ast.Call) -> str:
