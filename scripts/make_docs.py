@@ -172,7 +172,14 @@ def json_page() -> str:
     summary, account = markdown(facts.summary.__doc__), markdown(report.report_json.__doc__)
     rehearsal = f"## A rehearsal\n\n{markdown(as_json.__doc__)}\n"
     return "\n".join(
-        [_JSON, f"## A run\n\n{run}\n", f"## A summary\n\n{summary}\n", f"## An account\n\n{account}\n", _LOG, rehearsal]
+        [
+            _JSON,
+            f"## A run\n\n{run}\n",
+            f"## A summary\n\n{summary}\n",
+            f"## An account\n\n{account}\n",
+            _LOG,
+            rehearsal,
+        ]
     )
 
 

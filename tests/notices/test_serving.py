@@ -258,3 +258,29 @@ def test_what_another_server_answers_is_a_whole_notice_or_an_error(notice: Any) 
     except SourceError:
         return
     assert read is None or (isinstance(notice, dict) and notice["certain"] is read.certain)
+
+
+def test_a_socket_that_is_closed_while_somebody_knocks_is_left_alone() -> None:
+    loop = Loop()
+    server = socket.create_server(("127.0.0.1", 0))
+    signal, trigger = socket.socketpair()
+    handled: list[str] = []
+
+    def close_it() -> None:
+        signal.recv(1)
+        if server.fileno() >= 0:
+            loop.unlisten(server)
+        handled.append("closed")
+
+    try:
+        loop.watch(signal, close_it)
+        loop.listen(server, Board(lambda: "", loop.wake).handle)
+        trigger.send(b"x")  # first, so that it is looked at first
+        with socket.create_connection(server.getsockname()):
+            loop.turn()
+        assert handled == ["closed"]
+        assert server.fileno() < 0
+    finally:
+        loop.close()
+        signal.close()
+        trigger.close()

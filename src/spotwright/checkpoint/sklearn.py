@@ -8,7 +8,7 @@ change from version to version.
 ::
 
     model = SGDClassifier(random_state=0)
-    restore(model, ckpt.load())                       # nothing where nothing was saved yet
+    restore(model, ckpt.load())  # nothing where nothing was saved yet
     for step in ckpt.steps(20):
         model.partial_fit(*batch(step), classes=range(10))
         ckpt.step_done(lambda: state_of(model))

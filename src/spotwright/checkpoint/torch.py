@@ -7,7 +7,7 @@ first (``torch.distributed.checkpoint.state_dict.get_model_state_dict`` with ``f
 
 ::
 
-    restore(ckpt.load(), model=model, optimizer=optimizer)      # nothing where nothing was saved yet
+    restore(ckpt.load(), model=model, optimizer=optimizer)  # nothing where nothing was saved yet
     for epoch in ckpt.steps(10):
         train_one_epoch(model, optimizer)
         ckpt.step_done(lambda: state_of(model=model, optimizer=optimizer))

@@ -139,6 +139,8 @@ class Loop:
         self._woken = True
 
     def _accept(self, listener: socket.socket, handler: Handler) -> None:
+        if listener.fileno() < 0:
+            return  # closed by what was called for an event of the same moment
         with contextlib.suppress(BlockingIOError, ConnectionError):
             accepted, address = listener.accept()
             peer = str(address[0])
