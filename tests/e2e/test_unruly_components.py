@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.building import step
-from tests.e2e.inside import alone, hold, note, raise_file, the_time_of
+from tests.e2e.inside import alone, hold, note, raise_file, the_time_of, until
 from tests.e2e.project import Project, alive, eventually
 
 
@@ -73,7 +73,9 @@ def forks_and_leaves_the_child_in_charge() -> int:
     if os.fork() == 0:
         os.setsid()
         note("daemon", daemon=os.getpid(), started=the_time_of(os.getpid()))
+        raise_file("noted")
         hold()
+    until("noted")
     return 1
 
 
