@@ -37,6 +37,7 @@ AROUND: dict[str, Expected] = {
         }
     ),
     "claims_that_exist": Expected({"keeps": "x", "finds": "x=x", "finds-2": ""}),
+    "settings_left_out": Expected({"what-is-there": "None False False"}),
     "fields_of_the_pod": Expected(
         {"fields": {"team": "ml", "note": "n", "run": True, "node": True, "name": True}}
     ),

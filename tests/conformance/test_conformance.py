@@ -33,7 +33,7 @@ def test_every_pipeline_is_expected_to_come_to_something() -> None:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 named.update(ast.literal_eval(node.value))
-    assert named - {"placeholders"} == set(EXPECTED)
+    assert named - {"placeholders", "importer_of_an_output"} == set(EXPECTED)
 
 
 @pytest.fixture
@@ -48,6 +48,11 @@ def test_placeholders_stand_for_the_run_and_the_task(undisturbed: Ran) -> None:
     assert [values["text"], values["text-2"], values["text-3"]] == [f"placeholders-{name}", name, name]
     assert [values["text-4"], values["text-6"], values["loop/text-7-0"]] == ["text-4", "given text-6", "1 text-7"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", values["text-5"])
+
+
+@pytest.mark.parametrize("undisturbed", ["importer_of_an_output"], indirect=True)
+def test_an_importer_brings_what_another_task_has_made(undisturbed: Ran) -> None:
+    assert undisturbed.outputs == {"Output": "made here"}
 
 
 @pytest.mark.parametrize("undisturbed", ["loop_limit"], indirect=True)

@@ -2,6 +2,7 @@
 
 The backend looks the address up among the artifacts that it knows, or with ``reimport`` makes a new one
 (``backend/src/v2/component/importer_launcher.go``). Both give the same artifact to the tasks that follow.
+``download_to_workspace`` brings it into the run once, which is done here with every artifact that a task reads.
 """
 
 from __future__ import annotations
@@ -18,10 +19,6 @@ __all__ = ["read_importer"]
 
 def read_importer(importer: Mapping[str, Any], definition: Mapping[str, Any]) -> Importer:
     """Read an importer and the component that it stands for. Raises :class:`Unsupported` for what cannot be done here."""
-    if importer.get("downloadToWorkspace"):
-        raise Unsupported(
-            "an importer that downloads to the workspace is not supported yet; read the artifact's address"
-        )
     outputs = list(((definition.get("outputDefinitions") or {}).get("artifacts") or {}).items())
     if len(outputs) != 1:
         raise Unsupported("an importer without an artifact")

@@ -1,9 +1,18 @@
 """Around a task: secrets, config maps, claims, empty folders and fields of its pod."""
 
-from kfp import dsl, kubernetes
-from steps import text
+from typing import Optional
 
-__all__ = ["claims_made_and_deleted", "claims_that_exist", "config_and_secrets", "fields_of_the_pod"]
+from kfp import dsl, kubernetes
+from steps import read, text, write
+
+__all__ = [
+    "claims_made_and_deleted",
+    "claims_that_exist",
+    "config_and_secrets",
+    "fields_of_the_pod",
+    "importer_of_an_output",
+    "settings_left_out",
+]
 
 
 @dsl.component(base_image="python:3.11", install_kfp_package=False)
@@ -95,3 +104,42 @@ def fields_of_the_pod():
     kubernetes.use_field_path_as_env(task, "RUN", "metadata.labels['pipeline/runid']")
     kubernetes.use_field_path_as_env(task, "NODE", "spec.nodeName")
     kubernetes.use_field_path_as_env(task, "NAME", "metadata.name")
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def what_is_there() -> str:
+    import os
+
+    return f"{os.environ.get('PASSWORD')} {os.path.exists('/mnt/secret')} {os.path.exists('/mnt/config')}"
+
+
+@dsl.pipeline
+def settings_left_out(
+    secret: Optional[str] = None, config: Optional[str] = None, tolerations: Optional[list] = None,
+    selector: Optional[dict] = None, affinity: Optional[dict] = None,
+):  # fmt: skip
+    """Names, tolerations, selectors and affinity from optional parameters that nobody gave. kfp.local: left out"""
+    task = what_is_there()
+    kubernetes.use_secret_as_env(task, secret, {"password": "PASSWORD"})
+    kubernetes.use_secret_as_volume(task, secret, "/mnt/secret")
+    kubernetes.use_config_map_as_volume(task, config, "/mnt/config")
+    kubernetes.add_toleration_json(task, tolerations)
+    kubernetes.add_node_selector_json(task, selector)
+    kubernetes.add_node_affinity_json(task, affinity)
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def address_of(data: dsl.Input[dsl.Dataset]) -> str:
+    return data.uri
+
+
+@dsl.pipeline
+def importing(address: str) -> str:
+    found = dsl.importer(artifact_uri=address, artifact_class=dsl.Dataset, reimport=True, download_to_workspace=True)
+    return read(data=found.output).output
+
+
+@dsl.pipeline(pipeline_config=dsl.PipelineConfig(workspace=dsl.WorkspaceConfig(size="1Gi")))
+def importer_of_an_output() -> str:
+    """An importer of what another task has made, into the workspace. kfp.local: needs a folder from the user"""
+    return importing(address=address_of(data=write(value="made here").outputs["out"]).output).output
