@@ -97,6 +97,7 @@ def test_a_notice_on_the_node_reaches_an_attempt_and_is_withdrawn(start: Callabl
         wait_until("the notice", lambda: told.notices)
         node.withdraw()
         wait_until("its withdrawal", lambda: len(told.notices) == 2)
+        wait_until("what it says of that", lambda: "the notice was withdrawn" in agent.said())
         watch.stop()
         assert agent.stop() == 0
     first, second = told.notices
@@ -104,7 +105,6 @@ def test_a_notice_on_the_node_reaches_an_attempt_and_is_withdrawn(start: Callabl
     assert (first.kind, first.source, first.certain) == ("interruption", "azure", True)
     assert second is None
     assert "interruption: Azure takes this machine (Preempt)" in agent.said()
-    assert "the notice was withdrawn" in agent.said()
 
 
 @pytest.mark.slow
