@@ -21,6 +21,6 @@ def blamed(ctx: Context, spec: Path, refusals: Mapping[str, str]) -> Path:
         return (*spec, *REQUIRED_TERMS)
     if "it asks for" in reasons:
         for index, container in enumerate(ctx.editor.get((*spec, "containers")) or ()):
-            if isinstance(container, Mapping) and container.get("resources"):
+            if isinstance(container, dict) and container.get("resources"):
                 return (*spec, "containers", index, "resources")
     return spec

@@ -191,6 +191,6 @@ class Context:
 
 def name_of(metadata: Any) -> str:
     """The name in an object's metadata; of a ``generateName`` what stands before the dash."""
-    if not isinstance(metadata, Mapping):
+    if not isinstance(metadata, dict):
         return ""
     return str(metadata.get("name") or str(metadata.get("generateName") or "").rstrip("-") or "")

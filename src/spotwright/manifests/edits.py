@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from spotwright.manifests.documents import Document, ManifestError, Path
+from spotwright.manifests.documents import MISSING, Document, ManifestError, Path
 
 __all__ = ["STAND_IN", "Edit", "Editor", "Splice", "clone", "value_at"]
 
@@ -26,8 +26,7 @@ STAND_IN = 0
 """Stands for a value where only its place matters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Splice:
+class Splice(NamedTuple):
     """Put ``text`` in the place of ``old`` at a position of a text. An insertion has no ``old``.
 
     ``short`` may stand for ``text``: the same key or item, with :data:`STAND_IN` for its value.
@@ -73,7 +72,8 @@ class Editor:
 
     def get(self, path: Path, default: Any = None) -> Any:
         """The value at a path with every edit so far applied; ``default`` where there is none. Never change what is returned."""
-        return value_at(self.data, path, default)
+        known = self._own.get(path, MISSING)
+        return value_at(self.data, path, default) if known is MISSING else known
 
     def add(self, path: Path, value: Any) -> None:
         """Add a key that is not there; mappings above it are made where they are missing. Equal values are left alone."""
@@ -233,11 +233,12 @@ def clone(value: _T) -> _T:
 def value_at(value: Any, path: Path, default: Any = None) -> Any:
     """What stands at a path of plain data; ``default`` where nothing does."""
     for step in path:
-        if isinstance(value, list):
-            found = isinstance(step, int) and 0 <= step < len(value)
+        if value.__class__ is dict:
+            value = value.get(step, MISSING)
+            if value is MISSING:
+                return default
+        elif value.__class__ is list and step.__class__ is int and 0 <= step < len(value):
+            value = value[step]
         else:
-            found = isinstance(value, dict) and step in value
-        if not found:
             return default
-        value = value[step]
     return value

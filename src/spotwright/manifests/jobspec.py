@@ -74,7 +74,7 @@ def refuse_in_job(ctx: Context, at: Path) -> None:
 def find_rule(ctx: Context, at: Path) -> tuple[int, str] | None:
     """The user's own rule on interrupted pods in a ``podFailurePolicy``: its index and its action."""
     for index, rule in enumerate(ctx.editor.get((*at, "podFailurePolicy", "rules")) or ()):
-        patterns = rule.get("onPodConditions") if isinstance(rule, Mapping) else None
+        patterns = rule.get("onPodConditions") if isinstance(rule, dict) else None
         for pattern in patterns or ():
             if pattern.get("type") == "DisruptionTarget" and pattern.get("status", "True") == "True":
                 return index, str(rule.get("action"))
@@ -198,8 +198,8 @@ def _settle_limit(job: _Job, wanted: int, level: Level, beside: str) -> tuple[st
 
 def _fails_at(rule: Any, code: int) -> bool:
     """Whether a rule fails a Job, or an index, whose pod ends with an exit code."""
-    given = rule.get("onExitCodes") if isinstance(rule, Mapping) else None
-    if not isinstance(given, Mapping) or not str(rule.get("action")).startswith("Fail"):
+    given = rule.get("onExitCodes") if isinstance(rule, dict) else None
+    if not isinstance(given, dict) or not str(rule.get("action")).startswith("Fail"):
         return False
     return (code in (given.get("values") or ())) is (given.get("operator") == "In")
 

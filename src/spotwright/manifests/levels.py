@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from spotwright.manifests.context import Context
 from spotwright.manifests.documents import Path, show
@@ -51,7 +51,7 @@ _OF_CONTAINERS = frozenset({"restartPolicy"})  # which init containers have as w
 def refuse_misplaced(ctx: Context, at: Path, right: Path, names: Collection[str], own: Collection[str] = ()) -> None:
     """Refuse fields of ``names`` at ``at`` that belong under ``right``, but for those that the place has itself (``own``)."""
     present = ctx.editor.get(at)
-    if not isinstance(present, Mapping):
+    if not isinstance(present, dict):
         return
     for name in present:
         if name in names and name not in own:
@@ -63,7 +63,7 @@ def refuse_at_template(ctx: Context, template: Path) -> None:
     """Refuse what belongs into a pod template's ``spec`` and stands in the template itself or in a container, or no spec."""
     spec = (*template, "spec")
     refuse_misplaced(ctx, template, spec, POD_FIELDS)
-    if not isinstance(ctx.editor.get(spec), Mapping):
+    if not isinstance(ctx.editor.get(spec), dict):
         raise ctx.problem(template, f"expected a pod template with a {show(spec)}")
     refuse_in_containers(ctx, spec)
 

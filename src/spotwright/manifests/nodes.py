@@ -58,7 +58,7 @@ else:
 _SCALAR: Any = yaml.ScalarEvent  # the parser's events carry no useful types
 _MAPPING_END: Any = yaml.MappingEndEvent
 _SEQUENCE_END: Any = yaml.SequenceEndEvent
-_PARSER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+_PARSER: Final[Any] = yaml.cyaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader  # type: ignore[attr-defined]
 _TAG = "tag:yaml.org,2002:"
 _MAX_DEPTH = 200
 _MAX_UNFOLDED = 1_000_000  # values, those of every alias counted again

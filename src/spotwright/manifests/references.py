@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spotwright.manifests.documents import Document
@@ -27,7 +27,7 @@ class References:
         """The first object of a kind and name; one without a namespace matches any."""
         for document in self.find_all(kind):
             metadata = document.get(("metadata",), {})
-            if not isinstance(metadata, Mapping) or metadata.get("name") != name:
+            if not isinstance(metadata, dict) or metadata.get("name") != name:
                 continue
             if namespace is None or metadata.get("namespace") in (None, namespace):
                 return document

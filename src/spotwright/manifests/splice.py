@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -35,7 +34,7 @@ def splices(document: Document, edits: Sequence[Edit]) -> list[tuple[Edit, Splic
     ordered = sorted(pairs, key=lambda pair: pair[1].at)
     for index, ((edit, change), (later, _)) in enumerate(pairwise(ordered)):
         if edit.path[:-1] == later.path[:-1] and _is_empty_flow(document, edit):
-            ordered[index] = edit, replace(change, text=f"{change.text}, ")
+            ordered[index] = edit, change._replace(text=f"{change.text}, ")
     return ordered
 
 

@@ -198,7 +198,7 @@ def _name_references(ctx: Context, spec: Path) -> None:
     """Templates of other objects are placed there; say which are not at hand."""
     for call in walk_calls(ctx, spec):
         reference = call.step.get("templateRef")
-        if not isinstance(reference, Mapping):
+        if not isinstance(reference, dict):
             continue
         kind = "ClusterWorkflowTemplate" if reference.get("clusterScope") else "WorkflowTemplate"
         name = str(reference.get("name"))

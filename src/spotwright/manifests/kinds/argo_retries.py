@@ -42,7 +42,7 @@ class Retries:
 def write_retries(ctx: Context, at: Path, inherited: list[Path], placed: Placed) -> Retries:
     """Write the policy's retries at ``at``, unless the user's own hold there: at ``at`` or at a place of ``inherited``."""
     policy = placed.policy
-    own = next((path for path in (at, *inherited) if isinstance(ctx.editor.get(path), Mapping)), None)
+    own = next((path for path in (at, *inherited) if isinstance(ctx.editor.get(path), dict)), None)
     if own is not None and not ctx.options.replace_retries:
         return _of_the_user(ctx, own, policy)
     wanted = _strategy(ctx, at, policy, on_spot=placed.on_spot)
@@ -61,7 +61,7 @@ def write_retries(ctx: Context, at: Path, inherited: list[Path], placed: Placed)
 def _leaves(value: Mapping[str, Any], path: Path = ()) -> list[tuple[Path, Any]]:
     found: list[tuple[Path, Any]] = []
     for key, item in value.items():
-        found += _leaves(item, (*path, key)) if isinstance(item, Mapping) else [((*path, key), item)]
+        found += _leaves(item, (*path, key)) if isinstance(item, dict) else [((*path, key), item)]
     return found
 
 

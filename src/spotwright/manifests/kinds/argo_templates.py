@@ -130,7 +130,7 @@ def _calls_of(ctx: Context, caller: Path) -> Iterator[_Call]:
         places += [(*row, step) for step in range(_length(ctx, row))]
     for place in places:
         step = ctx.editor.get(place)
-        if isinstance(step, Mapping):
+        if isinstance(step, dict):
             yield _Call(caller, place, step)
 
 
@@ -152,7 +152,7 @@ def _templates(ctx: Context, spec: Path) -> Iterator[Template]:
 def _kind(ctx: Context, path: Path) -> str:
     template = ctx.editor.get(path)
     kinds = (*_RUNS_CODE, *_RUNS_ARGO)
-    return next((kind for kind in kinds if isinstance(template, Mapping) and template.get(kind) is not None), "")
+    return next((kind for kind in kinds if isinstance(template, dict) and template.get(kind) is not None), "")
 
 
 def _reason(ctx: Context, path: Path, kind: str) -> str:
@@ -179,8 +179,8 @@ def _exit_handlers(ctx: Context, spec: Path) -> set[str]:
 
 
 def _hooked(hooks: Any) -> set[str]:
-    values = hooks.values() if isinstance(hooks, Mapping) else ()
-    return {str(hook.get("template")) for hook in values if isinstance(hook, Mapping)}
+    values = hooks.values() if isinstance(hooks, dict) else ()
+    return {str(hook.get("template")) for hook in values if isinstance(hook, dict)}
 
 
 def effective(ctx: Context, spec: Path, template: Template) -> dict[str, Any]:

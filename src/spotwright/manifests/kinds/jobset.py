@@ -187,7 +187,7 @@ _NO_END = ": restarts that are not counted have no end"
 def _first_action(rules: Sequence[Any], name: str) -> tuple[str, int]:
     """The first rule that matches the failure of an interrupted job; no action where none does, which counts a restart."""
     for index, rule in enumerate(rules):
-        if not isinstance(rule, Mapping):
+        if not isinstance(rule, dict):
             continue
         reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
         if (not reasons or "PodFailurePolicy" in reasons) and (not targets or name in targets):

@@ -32,7 +32,7 @@ def _place_experiment(ctx: Context) -> None:
     spec = ctx.get(*_TEMPLATE, "trialSpec")
     for level in (ctx.at("spec"), ctx.at(*_TEMPLATE)):
         refuse_misplaced(ctx, level, (*trial, "spec", "template", "spec"), POD_FIELDS)
-    if isinstance(spec, Mapping):
+    if isinstance(spec, dict):
         before = len(ctx.roles)
         _place_trial(ctx, spec)
         _report(ctx, ctx.roles[before:])
@@ -78,7 +78,7 @@ def _look_for_template(ctx: Context) -> None:
     """The trial stands in a ConfigMap, which is placed where it stands; without it nothing can be said here."""
     at = ctx.at(*_TEMPLATE, "configMap")
     given = ctx.editor.get(at)
-    if not isinstance(given, Mapping):
+    if not isinstance(given, dict):
         raise ctx.problem(ctx.at(*_TEMPLATE), "expected a trialSpec, or a configMap that holds one")
     name, key = str(given.get("configMapName")), str(given.get("templatePath"))
     found = ctx.find("ConfigMap", name, _text(given.get("configMapNamespace")))
@@ -123,9 +123,9 @@ def _place_config_map(ctx: Context) -> None:
 def _users(ctx: Context) -> Iterator[tuple[Document, str]]:
     """The experiments that take a trial template from this ConfigMap, with the key of it."""
     data, metadata = ctx.get("data"), ctx.get("metadata", default={})
-    for experiment in ctx.find_all("Experiment") if isinstance(data, Mapping) else ():
+    for experiment in ctx.find_all("Experiment") if isinstance(data, dict) else ():
         given = experiment.get((*_TEMPLATE, "configMap"), None)
-        if not isinstance(given, Mapping) or given.get("configMapName") != metadata.get("name"):
+        if not isinstance(given, dict) or given.get("configMapName") != metadata.get("name"):
             continue
         if metadata.get("namespace") in (None, given.get("configMapNamespace")) and given.get("templatePath") in data:
             yield experiment, str(given.get("templatePath"))

@@ -38,7 +38,7 @@ def _place_pair(ctx: Context) -> None:
 
 
 def _place_version(ctx: Context) -> None:
-    if isinstance(ctx.get("spec", "pipelineSpec"), Mapping):
+    if isinstance(ctx.get("spec", "pipelineSpec"), dict):
         _place(ctx, Home(ctx.at("spec", "pipelineSpec"), ctx.at("spec", "platformSpec", "platforms")))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from spotwright.clouds.provider import NVIDIA_GPU
@@ -54,8 +54,8 @@ def decided_in_the_run(ctx: Context, settings: Path) -> str:
     )
     for group, field in fields:
         entries = given.get(group) or ()
-        for entry in [entries] if isinstance(entries, Mapping) else entries:
-            if isinstance(entry, Mapping) and field in entry and "runtimeValue" not in (entry[field] or {}):
+        for entry in [entries] if isinstance(entries, dict) else entries:
+            if isinstance(entry, dict) and field in entry and "runtimeValue" not in (entry[field] or {}):
                 return field
     return ""
 
@@ -86,7 +86,7 @@ def _with_constants(item: Any) -> Any:
     """Settings with every constant that the SDK wrapped as a run-time value in its place."""
     if isinstance(item, list):
         return [_with_constants(value) for value in item]
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict):
         return item
     if set(item) == {"runtimeValue"}:
         return item["runtimeValue"].get("constant")
@@ -187,5 +187,5 @@ def _names(ctx: Context, path: Path, *fields: str) -> Iterator[Any]:
 
 def _named(entry: Any, *fields: str) -> Iterable[Any]:
     """What an entry is called, in any of its fields."""
-    given = (entry.get(field) for field in fields) if isinstance(entry, Mapping) else ()
+    given = (entry.get(field) for field in fields) if isinstance(entry, dict) else ()
     return [_with_constants(value) for value in given if value is not None]

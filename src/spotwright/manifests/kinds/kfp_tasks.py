@@ -151,7 +151,7 @@ def _is_exit_handler(task: Mapping[str, Any]) -> bool:
     trigger = task.get("triggerPolicy")
     before = task.get("dependentTasks")
     return (
-        isinstance(trigger, Mapping)
+        isinstance(trigger, dict)
         and trigger.get("strategy") == _AFTER_ALL
         and isinstance(before, list)
         and any(str(name).startswith("exit-handler") for name in before)
@@ -178,6 +178,6 @@ def mapping_at(ctx: Context, path: Path) -> Mapping[str, Any]:
     value = ctx.editor.get(path)
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise ctx.problem(path, f"expected a mapping, found {value!r}")
     return value

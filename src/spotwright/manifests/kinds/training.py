@@ -127,7 +127,7 @@ def _place_roles(ctx: Context, table: _Kind, own: Sequence[str]) -> list[_Member
     """Place every role of a job; fields at the wrong level are refused before anything is written."""
     specs = ctx.at("spec", table.replicas)
     roles = ctx.editor.get(specs)
-    if not isinstance(roles, Mapping) or not roles:
+    if not isinstance(roles, dict) or not roles:
         raise ctx.problem(ctx.at("spec"), f"expected roles under {table.replicas}")
     first = (*specs, next(iter(roles)), "template", "spec")
     refuse_misplaced(ctx, ctx.at("spec"), first, POD_FIELDS)
@@ -152,7 +152,7 @@ def _place_roles(ctx: Context, table: _Kind, own: Sequence[str]) -> list[_Member
 
 def _warn_of_template(ctx: Context, table: _Kind, at: Path) -> None:
     spec = (*at, "template", "spec")
-    names = [one.get("name") for one in ctx.editor.get((*spec, "containers")) or () if isinstance(one, Mapping)]
+    names = [one.get("name") for one in ctx.editor.get((*spec, "containers")) or () if isinstance(one, dict)]
     if table.container and table.container not in names:
         text = f"{at[-1]}: the operator refuses a {ctx.get('kind')} without a container named {table.container}"
         ctx.say(Level.WARNING, (*spec, "containers"), text)

@@ -86,7 +86,7 @@ def settle_retries(ctx: Context, known: Generation, runtime: Document, placed: M
     kind, name = runtime.get(("kind",)), runtime.get(("metadata", "name"))
     failures = runtime.get(_FAILURES, None)
     replaces = ctx.options.replace_retries and not ctx.is_input(runtime)
-    if isinstance(failures, Mapping) and not replaces:
+    if isinstance(failures, dict) and not replaces:
         sentence = f"what the failure policy of {kind} {name} says"
         _bound(ctx, known, failures, list(spot.values()))
     elif ctx.is_input(runtime):

@@ -6,7 +6,7 @@ Only what every pod understands is placed. What the kind does after an interrupt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from spotwright.errors import InputError
@@ -63,13 +63,13 @@ def passed_through(document: Document, api_version: str, kind: str) -> Iterator[
 def _no_object(document: Document) -> Iterator[Finding]:
     """What is said of a document that is no object of Kubernetes: a list, a text, an error page, values of a chart."""
     value = document.get((), None)
-    what = "has no kind" if isinstance(value, Mapping) else "is no mapping"
+    what = "has no kind" if isinstance(value, dict) else "is no mapping"
     text = f"this {what}, so it is no object of Kubernetes; it passes through untouched"
     yield Finding(Level.WARNING, document.file, document.line(()), (), text)
 
 
 def _has_pods(value: Any) -> bool:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return isinstance(value.get("containers"), list) or any(_has_pods(item) for item in value.values())
     return isinstance(value, list) and any(_has_pods(item) for item in value)
 

@@ -43,7 +43,7 @@ def _pass_through(ctx: Context) -> None:
 def _has_claim(ctx: Context) -> bool:
     """Whether a Deployment keeps data, as those of MinIO and MySQL in Kubeflow do."""
     volumes = ctx.get("spec", "template", "spec", "volumes") or ()
-    return any(isinstance(volume, Mapping) and volume.get("persistentVolumeClaim") for volume in volumes)
+    return any(isinstance(volume, dict) and volume.get("persistentVolumeClaim") for volume in volumes)
 
 
 KINDS: Mapping[tuple[str, str], Place] = dict.fromkeys(_REASONS, _pass_through)
