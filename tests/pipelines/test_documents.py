@@ -171,6 +171,19 @@ def test_components_that_share_an_executor_on_purpose_are_kept(tmp_path: Path) -
     assert load(write(tmp_path / "p.yaml", shared)).pipeline == "built"
 
 
+def test_settings_of_a_server_from_a_newer_sdk_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    config = {"pipelineConfig": {"maxActiveRuns": 2, "workspace": {"size": "1Gi"}}}
+    path = write(tmp_path / "p.yaml", SPEC, {"platforms": {"kubernetes": config}})
+    assert load(path).platform == {"kubernetes": config}
+
+
+def test_a_setting_of_the_workspace_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    config = {"pipelineConfig": {"workspace": {"sise": "1Gi"}}}
+    path = write(tmp_path / "p.yaml", SPEC, {"platforms": {"kubernetes": config}})
+    with pytest.raises(PipelineError, match="sise"):
+        load(path)
+
+
 def test_a_pipeline_name_that_is_not_in_a_compiled_file_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "p.yaml", SPEC, {"platforms": kubernetes("exec-a")})
     assert load(path, pipeline="built").pipeline == "built"

@@ -108,6 +108,12 @@ def test_platform_settings_without_a_meaning_here_are_named(pipeline: Pipeline) 
     assert pipeline.ignored == ("imagePullSecret",)
 
 
+def test_settings_of_a_server_are_named_and_left_out_whatever_they_are_called() -> None:
+    config = {"resourceTtlOnSuccess": 60, "maxActiveRuns": 2, "workspace": {"size": "1Gi"}}
+    pipeline = graph({"step": task("step")}, platform={"kubernetes": {"pipelineConfig": config}})
+    assert pipeline.ignored == ("maxActiveRuns", "resourceTtlOnSuccess")
+
+
 def test_the_order_of_tasks_depends_on_names_alone() -> None:
     tasks = {f"t-{number}": task(f"t-{number}") for number in (10, 9, 1)}
     assert list(graph(tasks).root.tasks) == ["t-1", "t-9", "t-10"]

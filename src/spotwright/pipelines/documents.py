@@ -123,10 +123,30 @@ def _check(path: Path, document: Mapping[str, Any], platforms: Any) -> tuple[dic
     for label, executor in ((ir.get("deploymentSpec") or {}).get("executors") or {}).items():
         place = f"deploymentSpec.executors.{label}: "
         parse(place, executor, messages.PipelineDeploymentConfig.ExecutorSpec())
-    parse("", {"platforms": platforms}, messages.PlatformSpec())
+    parse("", {"platforms": _of_this_sdk(platforms, messages)}, messages.PlatformSpec())
     if not (ir.get("pipelineInfo") or {}).get("name"):
         raise PipelineError(f"{path}: pipelineInfo.name is missing: this is no compiled pipeline")
     return ir, sorted_json(platforms)
+
+
+def _of_this_sdk(platforms: Any, messages: ModuleType) -> Any:
+    """The platforms without what their ``pipelineConfig`` has beyond the messages of this SDK.
+
+    Settings come there with every SDK (``maxActiveRuns``, ``pipelineVersionConcurrencyLimit``), and all but the workspace
+    are about a server's queue of runs: the graph names them as left out, so they are no reason to refuse the file.
+    """
+    if not isinstance(platforms, Mapping):
+        return platforms
+    fields = messages.PipelineConfig.DESCRIPTOR.fields
+    known = {name for field in fields for name in (field.name, field.json_name)}
+
+    def kept(platform: Any) -> Any:
+        config = platform.get("pipelineConfig") if isinstance(platform, Mapping) else None
+        if not isinstance(config, Mapping):
+            return platform
+        return {**platform, "pipelineConfig": {key: value for key, value in config.items() if key in known}}
+
+    return {name: kept(platform) for name, platform in platforms.items()}
 
 
 def _load_messages() -> ModuleType:

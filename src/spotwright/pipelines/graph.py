@@ -72,12 +72,7 @@ __all__ = [
 ]
 
 _ROOT = "root"
-_MEANINGLESS_CONFIG = (
-    "resourceTtlOnCompletion",
-    "resourceTtlOnSuccess",
-    "resourceTtlOnFailure",
-    "activeDeadlineSeconds",
-)
+_WORKSPACE = "workspace"  # what alone of a pipeline's configuration has a meaning on one machine
 
 
 def build(compiled: Compiled) -> Pipeline:
@@ -98,7 +93,7 @@ def build(compiled: Compiled) -> Pipeline:
     config = (compiled.platform.get("kubernetes") or {}).get("pipelineConfig") or {}
     if reading.refused:
         raise _refusal(reading)
-    reading.ignored.update(dict.fromkeys(key for key in _MEANINGLESS_CONFIG if config.get(key)))
+    reading.ignored.update(dict.fromkeys(key for key in sorted(config) if key != _WORKSPACE and config[key]))
     return Pipeline(
         name=compiled.pipeline,
         root=root,
