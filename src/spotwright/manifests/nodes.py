@@ -8,7 +8,6 @@ a key that is no text, an alias to nothing or to what it stands in, and aliases 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -125,21 +124,19 @@ def compose(
 
     ``seen`` says how the text of a scalar is to be read. Raises :class:`ManifestError`, and what the parser raises.
     """
-    with events(text) as get:
-        composer = _Composer(get, file, above, seen)
-        while (event := get()).__class__ is not yaml.StreamEndEvent:
+    parser = events(text)
+    composer = _Composer(parser.get_event, file, above, seen)
+    try:
+        while (event := parser.get_event()).__class__ is not yaml.StreamEndEvent:
             if event.__class__ is yaml.DocumentStartEvent:
                 yield composer.document()
-
-
-@contextmanager
-def events(text: str) -> Iterator[Callable[[], Any]]:
-    """What gives the parser's events one after another."""
-    parser = _PARSER(text)
-    try:
-        yield parser.get_event
     finally:
         parser.dispose()
+
+
+def events(text: str) -> Any:
+    """A parser, whose ``get_event`` gives the events of a text one after another; ``dispose`` it when done."""
+    return _PARSER(text)
 
 
 class _Composer:

@@ -19,6 +19,10 @@ REQUIRED_TERMS = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDu
 PREFERRED_TERMS = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
 
 
+_SAYS_WHERE = frozenset({"affinity", "nodeSelector", "tolerations"})
+_ANYWHERE = Constraints()
+
+
 def read_requests(ctx: Context, spec: Path) -> Resources:
     """What a pod asks for: the sum of its containers, or the largest init container, a limit counting as a request.
 
@@ -57,6 +61,8 @@ def _container(ctx: Context, path: Path, container: Any) -> dict[str, int]:
 def read_constraints(ctx: Context, spec: Path) -> Constraints:
     """The pod's own tolerations, node selector and node affinity, as far as they can be judged before it runs."""
     editor = ctx.editor
+    if _SAYS_WHERE.isdisjoint(editor.get(spec) or ()):
+        return _ANYWHERE
     selector = editor.get((*spec, "nodeSelector")) or {}
     required = editor.get((*spec, *REQUIRED_TERMS)) or ()
     preferred = editor.get((*spec, *PREFERRED_TERMS)) or ()

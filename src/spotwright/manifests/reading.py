@@ -32,11 +32,13 @@ def read_as(text: str, index: int, expected: Sequence[Any], at: Path) -> tuple[E
 
     Empty documents are left out. The first step of ``at`` is the index of an expected value. ``None``: not sure, or not equal.
     """
-    with events(text) as get:
-        try:
-            return _Reader(get).documents(index, expected, at)
-        except (_UnknownError, yaml.YAMLError, RecursionError):
-            return None
+    parser = events(text)
+    try:
+        return _Reader(parser.get_event).documents(index, expected, at)
+    except (_UnknownError, yaml.YAMLError, RecursionError):
+        return None
+    finally:
+        parser.dispose()
 
 
 class _Reader:
