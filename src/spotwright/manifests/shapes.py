@@ -69,8 +69,9 @@ def check_value(place: Context | Document, path: Path, value: Any, shape: Any) -
                 return
             raise place.problem(path, f"expected a mapping, found {value!r}")
         for name, inner in shape.items():
-            if value.get(name) is not None:
-                check_value(place, (*path, name), value[name], inner)
+            found = value.get(name)
+            if found is not None and (inner is not TEXT or isinstance(found, dict | list)):
+                check_value(place, (*path, name), found, inner)
     elif isinstance(shape, list):
         if not isinstance(value, list):
             raise place.problem(path, f"expected a list, found {value!r}")
