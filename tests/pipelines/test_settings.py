@@ -33,6 +33,15 @@ def test_the_fields_of_older_versions_count_where_the_newer_are_missing() -> Non
     assert settings.limits == {"cpu": 1500, "memory": 5 * 10**8, "nvidia.com/gpu": 1}
 
 
+@pytest.mark.parametrize(
+    ("kind", "device"),
+    [("NVIDIA_TESLA_P4", "nvidia.com/gpu"), ("TPU_V3", "google.com/tpu"), ("tpu-v3", "google.com/tpu")],
+)
+def test_names_of_accelerators_without_a_domain_mean_the_device_that_nodes_have(kind: str, device: str) -> None:
+    settings = read_settings({"resources": {"accelerator": {"type": kind, "count": "1"}}}, {})
+    assert settings.limits == {device: 1}
+
+
 def test_a_quantity_that_is_none_names_its_task() -> None:
     containers = {"exec-step": python_container(resources={"resourceCpuLimit": "many"})}
     with pytest.raises(PipelineError, match=r"task step: its resources .* 'many' is not a quantity"):

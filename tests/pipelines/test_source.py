@@ -23,6 +23,7 @@ def step(x: str) -> str:
     return x
 
 """
+FORGOTTEN = HEAD + "def only(u: str):\n    task = step(x=u)\n"
 ONE = HEAD + "@dsl.pipeline\ndef only(u: str):\n    task = step(x=u)\n"
 WRONG = {  # name: (content, what the message says; {file} is the file)
     "syntax": ("x = 1\ndef (:\n", "{file}:2: "),
@@ -32,7 +33,7 @@ WRONG = {  # name: (content, what the message says; {file} is the file)
     ),
     "raises": ("def f():\n    raise ValueError('own words\\nmore')\nf()\n", "{file}:2: ValueError: own words$"),
     "exits": ("import sys\nsys.exit(3)\n", "{file}:2: the file ends itself with sys.exit"),
-    "none": (HEAD, "{file}: no pipeline here: expected a function under @dsl.pipeline"),
+    "none": (FORGOTTEN, "{file}: no pipeline here: expected a function under @dsl.pipeline"),
     "two": (
         ONE + ONE.replace("only", "other_one")[len(HEAD) :],
         "{file}: 2 pipelines here: only, other_one; .*--pipeline",
@@ -71,7 +72,7 @@ WRONG = {  # name: (content, what the message says; {file} is the file)
         "{file}:11: PolicyValueError: interruptions: -1 is wrong; expected a whole number",
     ),
     "wrong_argument": (ONE.replace("x=u", "x=[1]"), "{file}:9: .*InconsistentTypeException"),
-    "prints": ("import os\nos.write(1, b'{}'); print('{\"compiled\": 1}')\n" + HEAD, "{file}: no pipeline here"),
+    "prints": ("import os\nos.write(1, b'{}'); print('{\"compiled\": 1}')\n" + FORGOTTEN, "{file}: no pipeline here"),
     "named_kfp/kfp": ("raise ValueError('mine')\n", "{file}:1: ValueError: mine"),
 }
 
@@ -121,6 +122,19 @@ def test_a_file_is_compiled_without_a_trace_beside_it(tmp_path: Path, monkeypatc
     compiled = load("folder/p.py")
     assert (compiled.pipeline, compiled.source) == ("from-a-module-beside-it", str(file))
     assert sorted(path.name for path in (tmp_path / "folder").iterdir()) == ["helper.py", "p.py"]
+
+
+def test_a_file_with_a_component_and_nothing_else_is_a_pipeline_of_one_task(tmp_path: Path) -> None:
+    file = tmp_path / "component.py"
+    file.write_text(HEAD)
+    assert list(load(file).ir["root"]["dag"]["tasks"]) == ["step"]
+
+
+def test_two_components_alone_are_no_pipeline(tmp_path: Path) -> None:
+    file = tmp_path / "components.py"
+    file.write_text(HEAD + HEAD.replace("step", "other"))
+    with pytest.raises(PipelineError, match="no pipeline here"):
+        load(file)
 
 
 def test_the_pipeline_that_is_meant_can_be_named(training_file: Path, training: Compiled) -> None:

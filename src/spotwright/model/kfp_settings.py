@@ -40,8 +40,21 @@ def read_resources(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[s
     kind = accelerator.get("resourceType") or accelerator.get("type")
     count = parse_resource("count", accelerator.get("resourceCount") or accelerator.get("count") or 0)
     if kind and count:
-        limits[kind] = count
+        limits[_device(str(kind))] = count
     return {**limits, **requests}, limits
+
+
+def _device(kind: str) -> str:
+    """The device that an accelerator's type means.
+
+    Names of Vertex AI (``NVIDIA_TESLA_T4``, ``TPU_V3``) have no domain, so no node of a cluster could have them: they count
+    as what Kubernetes calls a GPU of NVIDIA and a TPU.
+    """
+    if "/" in kind:
+        return kind
+    if kind.upper().startswith("NVIDIA"):
+        return "nvidia.com/gpu"
+    return "google.com/tpu" if kind.upper().startswith("TPU") else kind
 
 
 def read_constraints(kubernetes: Mapping[str, Any]) -> Constraints:

@@ -143,7 +143,7 @@ def _import(file: Path) -> tuple[ModuleType, list[str]]:
 
 
 def _choose(file: Path, module: ModuleType, wanted: str | None, left_out: list[str]) -> Any:
-    found = sdk.candidates(module)
+    found = sdk.candidates(module) or sdk.lone_component(module)
     if not found and left_out:
         raise _Refused(f"{left_out[0]}; no pipeline before that: put it under if __name__ == '__main__'")
     if not found:
@@ -151,13 +151,17 @@ def _choose(file: Path, module: ModuleType, wanted: str | None, left_out: list[s
             f"{file}: no pipeline here: expected a function under @dsl.pipeline at the top level of the file"
         )
     if wanted is not None:
-        matching = [p for name, p in found.items() if wanted in (name, p.pipeline_func.__name__, _name(p))]
+        matching = [p for name, p in found.items() if wanted in (name, _function(p), _name(p))]
         if not matching:
             raise _Refused(f"{file}: no pipeline {wanted!r} here; it has {_list(found)}")
         return matching[0]
     if len(found) > 1:
         raise _Refused(f"{file}: {len(found)} pipelines here: {_list(found)}; say which with --pipeline NAME")
     return next(iter(found.values()))
+
+
+def _function(pipeline: Any) -> str:
+    return str(getattr(getattr(pipeline, "pipeline_func", None), "__name__", ""))
 
 
 def _name(pipeline: Any) -> str:

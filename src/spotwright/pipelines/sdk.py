@@ -14,7 +14,7 @@ from typing import Any
 
 from spotwright.pipelines.compiled import Compiled, sorted_json
 
-__all__ = ["candidates", "mended", "rebuilt", "to_compiled"]
+__all__ = ["candidates", "lone_component", "mended", "rebuilt", "to_compiled"]
 
 
 def candidates(module: ModuleType) -> dict[str, Any]:
@@ -27,6 +27,23 @@ def candidates(module: ModuleType) -> dict[str, Any]:
             found[name] = value
     own = {name: p for name, p in found.items() if getattr(p.pipeline_func, "__module__", None) == module.__name__}
     return own or found
+
+
+def lone_component(module: ModuleType) -> dict[str, Any]:
+    """The component of a module that defines nothing else, by the name of its function: a pipeline of one task.
+
+    ``kfp dsl compile`` takes such a file too. Nothing where there are several, or a function without a decorator: that may be
+    the pipeline, of which somebody forgot the ``@dsl.pipeline``.
+    """
+    from kfp.dsl.base_component import BaseComponent
+
+    found: dict[str, Any] = {}
+    for name, value in vars(module).items():
+        component = isinstance(value, BaseComponent)
+        function = getattr(value, "python_func", None) or getattr(value, "pipeline_func", None) if component else value
+        if inspect.isfunction(function) and function.__module__ == module.__name__:
+            found[function.__name__ if component else name] = value
+    return found if len(found) == 1 and all(isinstance(value, BaseComponent) for value in found.values()) else {}
 
 
 def to_compiled(pipeline: Any, source: str, warnings: tuple[str, ...] = ()) -> Compiled:
