@@ -94,8 +94,10 @@ class Document:
     def key_node(self, path: Path) -> ScalarNode | None:
         """The node of the key itself at a path that ends with one; ``None`` where it comes from a merge or is not there."""
         parent = self.node(path[:-1])
-        pair = parent.keys.get(path[-1]) if isinstance(parent, MappingNode) and isinstance(path[-1], str) else None
-        return pair[0] if pair and isinstance(parent, MappingNode) and pair in parent.value else None
+        if not isinstance(parent, MappingNode) or not isinstance(path[-1], str):
+            return None
+        pair = parent.keys.get(path[-1])
+        return pair[0] if pair is not None and pair in parent.value else None
 
     def get(self, path: Path, default: Any = MISSING) -> Any:
         """The value at a path as plain data; ``default`` where there is none. Never change what is returned."""

@@ -16,6 +16,7 @@ import yaml
 from spotwright.errors import InputError
 
 __all__ = [
+    "MAY_MEAN_MORE",
     "CollectionNode",
     "Extent",
     "ManifestError",
@@ -64,7 +65,7 @@ _MAX_UNFOLDED = 1_000_000  # values, those of every alias counted again
 _REMEMBERED = 64  # characters: longer texts are seldom met twice
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 _RESOLVER = yaml.resolver.Resolver()
-_MAY_MEAN_MORE = frozenset(first for first in _RESOLVER.yaml_implicit_resolvers if first is not None)
+MAY_MEAN_MORE = frozenset(first for first in _RESOLVER.yaml_implicit_resolvers if first is not None)
 """How plain scalars begin that may be numbers, truth values and the like; all others are texts."""
 
 
@@ -182,14 +183,16 @@ class _Composer:
 
     def _mapping(self, start: Any) -> MappingNode:
         node = MappingNode(start)
-        own, pairs, data, get = node.keys, node.value, node.data, self._get
+        own, pairs, data, get, seen = node.keys, node.value, node.data, self._get, self._seen
         merged: list[Node] = []
         while (key := get()).__class__ is _SCALAR:
-            name = key.value if self._seen is None else self._seen(key.value)
-            key.value = name
-            child = get()
-            if child.__class__ is _SCALAR and child.anchor is None and self._seen is None:
-                value = value_of(child)
+            if seen is not None:
+                key.value = seen(key.value)
+            name, child = key.value, get()
+            if child.__class__ is _SCALAR and child.anchor is None and child.tag is None and seen is None:
+                value = child.value
+                if value[:1] in MAY_MEAN_MORE:  # few do, and a call for each of the others would be a third of the time
+                    value = value_of(child)
             else:
                 child, value = self._node(child)
             pair = (key, child)
@@ -253,7 +256,7 @@ def value_of(node: ScalarNode) -> Any:
     text: str = node.value
     if node.tag is not None:
         return _tagged(node.tag, text)
-    if not node.implicit[0] or text[:1] not in _MAY_MEAN_MORE:
+    if not node.implicit[0] or text[:1] not in MAY_MEAN_MORE:
         return text
     return _plain(text) if len(text) < _REMEMBERED else _plain.__wrapped__(text)
 

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from spotwright.manifests.documents import Path
-from spotwright.manifests.nodes import Extent, events, is_null, value_of
+from spotwright.manifests.nodes import MAY_MEAN_MORE, Extent, events, is_null, value_of
 
 __all__ = ["read_as"]
 
@@ -101,7 +101,8 @@ class _Reader:
             seen.add(name)
             event, inside = get(), rest[1:] if rest and rest[0] == name else None
             if inside is None and event.__class__ is _SCALAR and event.tag is None:
-                if value_of(event) != expected[name]:  # most of what there is, so without a call of its own
+                text = event.value  # most of what there is, so without a call of its own
+                if (value_of(event) if text[:1] in MAY_MEAN_MORE else text) != expected[name]:
                     return False
             elif not self._is(event, expected[name], inside):
                 return False

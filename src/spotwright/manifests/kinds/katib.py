@@ -124,6 +124,8 @@ def _users(ctx: Context) -> Iterator[tuple[Document, str]]:
     """The experiments that take a trial template from this ConfigMap, with the key of it."""
     data, metadata = ctx.get("data"), ctx.get("metadata", default={})
     for experiment in ctx.find_all("Experiment") if isinstance(data, dict) else ():
+        if str(metadata.get("name")) not in experiment.text:
+            continue  # a quick look: there may be a thousand of each
         given = experiment.get((*_TEMPLATE, "configMap"), None)
         if not isinstance(given, dict) or given.get("configMapName") != metadata.get("name"):
             continue
