@@ -21,7 +21,7 @@ from spotwright.manifests.kinds.unknown import passed_through, place_at, say_ver
 from spotwright.manifests.pairs import AT as PAIR_AT
 from spotwright.manifests.pairs import KIND, Pair, units
 from spotwright.manifests.record import ANNOTATION, AT, MAX_RECORD, Outside, is_placed, placed_text, reserve, unplaced
-from spotwright.manifests.references import References
+from spotwright.manifests.references import References, may_be_referred_to
 from spotwright.manifests.shapes import METADATA, check
 
 __all__ = ["Placement", "References", "place_text", "unplace_text"]
@@ -58,16 +58,17 @@ def place_text(
     found = unplace_text(text, file, outside)
     result = Placement(found.text, found.findings)
     bom, body = (_BOM, result.text[1:]) if result.text.startswith(_BOM) else ("", result.text)
-    parsed = [(piece, list(units(parse(piece, file, above)))) for above, piece in pieces(body)]
-    documents = [unit for _, found_units in parsed for unit in found_units]
+    cut = list(pieces(body))
+    ahead = {above: list(units(parse(piece, file, above))) for above, piece in cut if may_be_referred_to(piece)}
     given = references or References()
-    known = References(documents, given.inputs | {file}, given)
+    known = References([unit for found_units in ahead.values() for unit in found_units], given.inputs | {file}, given)
     options = options or Options()
     may_add = options.may_add and not _is_json(file, body) and not directives(body)
     work = _Work(config, Choices(config.pools), known, options, outside, Additions(), may_add)
 
     parts = []
-    for piece, found_units in parsed:
+    for above, piece in cut:  # what nobody can refer to is parsed in its turn and forgotten, so that memory stays small
+        found_units = ahead[above] if above in ahead else list(units(parse(piece, file, above)))
         changed = change(piece, found_units, lambda unit: _place_object(unit, result, work)) or ""
         parts.append(in_front(changed, work.additions.take()))
     result.text = bom + "".join(parts)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spotwright.manifests.documents import Document
 from spotwright.manifests.nodes import SequenceNode
 
-__all__ = ["References"]
+__all__ = ["References", "may_be_referred_to"]
+
+
+_KINDS = re.compile(r"kind[\"']?\s*:\s*[\"']?(?:ConfigMap|Experiment|\w*Template|\w*Runtime|\w*List)\b")
+
+
+def may_be_referred_to(text: str) -> bool:
+    """Whether a text may hold what other documents refer to."""
+    return _KINDS.search(text) is not None
 
 
 @dataclass(slots=True)
