@@ -60,9 +60,11 @@ class Document:
 
     def node(self, path: Path) -> Node | None:
         """The node at a path; ``None`` where there is none. Merge keys are looked through."""
-        if path not in self._found:
-            self._found[path] = self._walk(path)
-        return self._found[path]
+        try:
+            return self._found[path]
+        except KeyError:
+            found = self._found[path] = self._walk(path)
+            return found
 
     def _walk(self, path: Path) -> Node | None:
         if not path:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from spotwright.manifests.context import Context, Level, name_of
 from spotwright.manifests.documents import Document, Path, show
-from spotwright.manifests.edits import Editor
+from spotwright.manifests.edits import Edit, Editor, Splice
 from spotwright.manifests.kinds import find_kind
 from spotwright.manifests.markers import parse_marked
 from spotwright.manifests.nodes import ScalarNode
-from spotwright.manifests.splice import apply, splices
+from spotwright.manifests.splice import apply, in_brief, splices
 
 __all__ = ["place"]
 
@@ -34,12 +34,12 @@ def place(ctx: Context, path: Path, owner: str = "") -> None:
     editors = [Editor(inner) for inner in parse_marked(text, file, above)]
     for editor in editors:
         _place_object(ctx, editor, owner)
-    changes = [change for editor in editors for _, change in splices(editor.document, editor.edits)]
+    made = [(editor, splices(editor.document, editor.edits)) for editor in editors]
+    changes = [change for _, pairs in made for _, change in pairs]
     if not changes:
         return
-    changed = apply(text, changes)
-    _check(changed, editors)
-    ctx.editor.embed(path, changed, changes)
+    _check(text, made)
+    ctx.editor.embed(path, apply(text, changes), changes)
 
 
 def _whereabouts(document: Document, path: Path) -> tuple[str, int]:
@@ -63,11 +63,11 @@ def _place_object(ctx: Context, editor: Editor, owner: str) -> None:
         inner.say(Level.NOTE, ("kind",), text)
 
 
-def _check(changed: str, editors: Sequence[Editor]) -> None:
-    """What was written must read as meant; that the way back gives the same bytes is seen with the object around it."""
-    file = editors[0].document.file
-    again = {found.index: found for found in parse_marked(changed, file)}
-    for editor in editors:
-        index = editor.document.index
-        if index not in again or again[index].get(()) != editor.result():
+def _check(text: str, made: Sequence[tuple[Editor, Sequence[tuple[Edit, Splice]]]]) -> None:
+    """What is written must read as meant; that the way back gives the same bytes is seen with the object around it."""
+    brief = apply(text, [in_brief(change) for _, pairs in made for _, change in pairs])
+    again = {found.index: found for found in parse_marked(brief, made[0][0].document.file)}
+    for editor, pairs in made:
+        found = again.get(editor.document.index)
+        if found is None or found.get(()) != editor.result([edit for edit, change in pairs if change.short]):
             raise editor.problem((), "cannot be placed: the result would not read as it should")

@@ -64,8 +64,8 @@ _MAX_DEPTH = 200
 _MAX_UNFOLDED = 1_000_000  # values, those of every alias counted again
 _REMEMBERED = 64  # characters: longer texts are seldom met twice
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
-_RESOLVER = yaml.resolver.Resolver()
-MAY_MEAN_MORE = frozenset(first for first in _RESOLVER.yaml_implicit_resolvers if first is not None)
+_IMPLICIT: dict[str, list[tuple[str, Any]]] = yaml.resolver.Resolver.yaml_implicit_resolvers
+MAY_MEAN_MORE = frozenset(_IMPLICIT)
 """How plain scalars begin that may be numbers, truth values and the like; all others are texts."""
 
 
@@ -276,7 +276,10 @@ def is_null(node: Node) -> bool:
 
 @lru_cache(maxsize=4096)
 def _plain(text: str) -> Any:
-    return _tagged(str(_RESOLVER.resolve(yaml.ScalarNode, text, (True, False))), text)  # type: ignore[no-untyped-call]
+    for tag, pattern in _IMPLICIT.get(text[:1], ()):
+        if pattern.match(text):
+            return _tagged(tag, text)
+    return text
 
 
 def _tagged(tag: str, text: str) -> Any:

@@ -23,7 +23,7 @@ from spotwright.manifests.nodes import Extent
 from spotwright.manifests.reading import read_as
 from spotwright.manifests.remembered import remembered
 from spotwright.manifests.removal import Removal, remove
-from spotwright.manifests.splice import Splice, apply, inline, splices
+from spotwright.manifests.splice import Splice, apply, in_brief, inline, splices
 from spotwright.model.placed import VERSION, digest, value_digest
 
 __all__ = ["ANNOTATION", "AT", "MAX_RECORD", "Outside", "Unplaced", "is_placed", "placed_text", "reserve", "unplaced"]
@@ -248,16 +248,14 @@ def _check(editor: Editor, pairs: Sequence[tuple[Edit, Splice]], text: str, at: 
     stands does: so the document is read with a number in the place of every value that has lines of its own.
     """
     document, record = editor.document, editor.edits[0]
-    long = [(edit, change) for edit, change in pairs if change.short and edit is not record]
-    stands = {id(change) for _, change in long}
-    brief = [Splice(change.at, change.short, change.old) if id(change) in stands else change for _, change in pairs]
-    expected = editor.result([edit for edit, _ in long])
+    brief = [change if edit is record else in_brief(change) for edit, change in pairs]
+    expected = editor.result([edit for edit, change in pairs if change.short and edit is not record])
     whole, found = _extents(document, apply(document.text, brief), expected, at)
-    shorter = [len(change.text) - len(change.short) if id(change) in stands else 0 for _, change in pairs]
-    before = sum(shorter[: next(index for index, (edit, _) in enumerate(pairs) if edit is record)])
+    longer = [len(change.text) - len(short.text) for (_, change), short in zip(pairs, brief, strict=True)]
+    before = sum(longer[: next(index for index, (edit, _) in enumerate(pairs) if edit is record)])
     stood = Extent(found.start + before, found.end + before)
     told = _read(document, at, value_at(expected, at), outside)
-    if _exactly(text, Extent(whole.start, whole.end + sum(shorter)), stood, told) != document.text:
+    if _exactly(text, Extent(whole.start, whole.end + sum(longer)), stood, told) != document.text:
         raise document.problem((), "cannot be placed: the way back would not give the same bytes")
 
 

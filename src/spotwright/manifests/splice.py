@@ -20,7 +20,7 @@ from spotwright.manifests.literal import within_block
 from spotwright.manifests.nodes import CollectionNode, MappingNode, Node
 from spotwright.manifests.remembered import remembered
 
-__all__ = ["Splice", "apply", "block", "flow", "inline", "splices"]
+__all__ = ["Splice", "apply", "block", "flow", "in_brief", "inline", "splices"]
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
@@ -42,6 +42,11 @@ def _is_empty_flow(document: Document, edit: Edit) -> bool:
     """Whether a key comes into ``{}``, where only the next one tells that a comma is needed."""
     parent = document.node(edit.path[:-1])
     return edit.kind == "add" and isinstance(parent, MappingNode) and bool(parent.flow_style) and not parent.value
+
+
+def in_brief(change: Splice) -> Splice:
+    """The change with a stand-in for its value, where it has one."""
+    return Splice(change.at, change.short, change.old) if change.short else change
 
 
 def apply(text: str, changes: Sequence[Splice]) -> str:
