@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from spotwright.local.syscalls import Call
 from spotwright.rehearsal.points import OUTPUTS, SAVES, At, Kind, Learnt, Point, Share, draw, learn
@@ -31,6 +32,13 @@ def blows(points: Sequence[Point], kind: Kind) -> list[tuple[object, bool]]:
 
 def test_the_same_seed_gives_the_same_points() -> None:
     assert draw(7, "train", learn(SEEN), 5) == draw(7, "train", learn(SEEN), 5)
+
+
+def test_pauses_of_a_busy_machine_change_no_save() -> None:
+    second = [replace(op, at=op.at + pause) for op, pause in zip(a_save(0.3), (0.0, 0.1, 0.3), strict=True)]
+
+    saves = learn([*a_save(0.1), *second, *a_save(0.9)]).saves
+    assert [(save.first, len(save.ops)) for save in saves] == [(0, 3), (3, 3), (6, 3)]
 
 
 def test_another_seed_gives_other_points() -> None:

@@ -104,7 +104,8 @@ class Learnt:
 def learn(ops: Sequence[Op], *, traced: bool = True) -> Learnt:
     """Sort what was seen into saves and outputs.
 
-    A save ends where nothing happens for a while, or where a file of the same name (numbers apart) is opened again.
+    A save ends where a file of the same name (numbers apart) is opened again, or where nothing happens for a while, unless what
+    comes then can only belong to it: a busy machine may pause anywhere.
     """
     saves: list[Save] = []
     current: list[Op] = []
@@ -113,7 +114,7 @@ def learn(ops: Sequence[Op], *, traced: bool = True) -> Learnt:
     for number, op in enumerate(on_saves):
         name = re.sub(r"\d+", "#", op.path)
         again = op.call is Call.OPEN and name in opened
-        if current and (again or op.at - current[-1].at > _LONGEST_PAUSE):
+        if current and (again or (op.at - current[-1].at > _LONGEST_PAUSE and not _goes_on(current[-1], op))):
             saves.append(Save(number - len(current), tuple(current)))
             current, opened = [], set()
         current.append(op)
@@ -125,6 +126,12 @@ def learn(ops: Sequence[Op], *, traced: bool = True) -> Learnt:
     return Learnt(
         tuple(saves), tuple((number, op) for number, op in outputs if op.call is not Call.MAKE), traced=traced
     )
+
+
+def _goes_on(last: Op, op: Op) -> bool:
+    """Whether an operation belongs to the save that ``last`` is of, however long it took to come."""
+    is_first_write = last.call is Call.OPEN and op.call is Call.WRITE and op.path == last.path
+    return op.call is Call.RENAME or is_first_write
 
 
 def draw(seed: int, task: str, learnt: Learnt, interruptions: int) -> list[Point]:
