@@ -7,6 +7,7 @@ A source answers one question, "does this node go, as far as you know now?", and
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,7 +68,7 @@ class Source(Protocol):
         """
 
 
-class Polling:
+class Polling(ABC):
     """A source that has to be asked again and again. Subclasses say how in :meth:`ask`, and how often in ``interval``."""
 
     name: str
@@ -77,9 +78,9 @@ class Polling:
     _said: Notice | None = None
     _asked = False
 
+    @abstractmethod
     def ask(self, patience: float) -> Notice | None:
         """Ask once, and wait for the answer for at most ``patience`` seconds. Raises :class:`SourceError`."""
-        raise NotImplementedError
 
     def wait(self, timeout: float) -> Notice | None:
         """See :meth:`Source.wait`."""
