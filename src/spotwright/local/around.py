@@ -17,7 +17,7 @@ from spotwright.pipelines.objects import Objects
 from spotwright.pipelines.spec import TaskSpec
 from spotwright.pipelines.surroundings import Surroundings
 
-__all__ = ["Around", "Volumes", "around", "pod_name"]
+__all__ = ["Around", "Volumes", "around", "make_folder", "pod_name"]
 
 SCRATCH = "scratch"
 """The folder of an attempt that goes with it: its empty folders lie there."""
@@ -82,7 +82,7 @@ def around(
 def _claims(state: RunState, said: Surroundings, volumes: Volumes) -> Iterator[Mapping[str, Any]]:
     for claim in said.claims:
         folder = volumes.folder(state, claim.name) / claim.below
-        _make(folder)
+        make_folder(folder)
         yield {"target": claim.mount, "source": str(folder)}
 
 
@@ -92,11 +92,12 @@ def _scratch(said: Surroundings, folder: str) -> Iterator[Mapping[str, Any]]:
             yield {"target": each.mount, "size": each.size}
         else:
             source = Path(folder, str(number))
-            _make(source)
+            make_folder(source)
             yield {"target": each.mount, "source": str(source)}
 
 
-def _make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder with what is above it. Raises :class:`StateError`."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

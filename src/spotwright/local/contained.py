@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spotwright.errors import StateError
+from spotwright.local.around import make_folder
 from spotwright.local.containers import Engine, Mount, Run, container_name, in_memory, run_command
 from spotwright.local.orders import OUT, StartOrder
 from spotwright.pipelines.commands import command_of
@@ -37,7 +37,7 @@ def as_process(
     :class:`PipelineError` for a command that cannot be made, :class:`StateError` for a folder.
     """
     for folder in (PARAMETERS, ARTIFACTS):
-        _make(Path(order.directory, OUT, folder))
+        make_folder(Path(order.directory, OUT, folder))
     command = command_of(spec, container, order.executor_input, told, context)
     env = {**command.env, **told}
     if ground.engine is None:
@@ -97,12 +97,3 @@ def _local_inputs(given: Mapping[str, Any]) -> Iterator[str]:
             path = str(artifact.get("uri", ""))
             if path.startswith("/") and Path(path).exists():
                 yield path
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StateError(
-            f"{folder}: cannot be made ({error.strerror}); free some space, then resume the run"
-        ) from error
