@@ -46,8 +46,8 @@ last line of its log.
 
 ## Not supported yet
 
-Named before the run starts, each with its task and where it can be known its line: `dsl.TaskConfig`, expressions other than
-those that the SDK writes.
+Named before the run starts, each with its task and where it can be known its line: expressions other than those that the SDK
+writes.
 An imported artifact keeps its address. What lies in Google Cloud Storage or S3 is fetched once for the run by the first task that
 is given it, and is at `artifact.path` (`/gcs/...`, `/s3/...`) as in a pod; this takes the extra `gs` or `s3`. Where it cannot be
 fetched the attempt's log says why. Other addresses (`https://`) are passed on as they are, as the backend does.

@@ -50,6 +50,51 @@ from kfp import dsl
 @dsl.component
 def other():
     open("x", "w").write("x")
+@dsl.container_component
+def write():
+    return dsl.ContainerSpec(image="")
+@dsl.pipeline
+def main():
+    other()
+    write()
+"""
+IN_A_LOOP = """
+from kfp import dsl
+@dsl.container_component
+def one(number: int):
+    return dsl.ContainerSpec(image="")
+@dsl.pipeline
+def main():
+    with dsl.ParallelFor([1, 2], name="loop") as number:
+        one(number=number)
+"""
+KFP_1 = """
+from kfp import components, dsl
+fetch = components.load_component_from_text('''
+name: fetch
+inputs: [{name: url, type: URI}]
+implementation: {container: {image: alpine, command: [echo, {inputPath: url}]}}
+''')
+@dsl.pipeline
+def main(url: str):
+    fetch(url=url)
+"""
+ANOTHER_TYPE = """
+from kfp import dsl
+@dsl.component
+def text() -> str:
+    return ""
+@dsl.component
+def whole(number: int): ...
+@dsl.pipeline
+def main():
+    whole(number=text().output)
+"""
+NAMED_LIKE_A_METHOD = """
+from kfp import dsl
+@dsl.component
+def other():
+    open("x", "w").write("x")
 @dsl.component
 def write(config: dsl.TaskConfig): ...
 @dsl.pipeline
@@ -155,8 +200,8 @@ def test_a_file_of_kfp_1_is_told_what_to_write_instead(project: Project) -> None
             (":10: ", "the pipeline's input url (STRING) does not fit fetch.url", "declared URI", "declare it String"),
         ),
         (ANOTHER_TYPE, (":10: ", "text.Output (STRING) does not fit whole.number (NUMBER_INTEGER)")),
-        (NAMED_LIKE_A_METHOD, (":11: task write: its own settings",)),
-        (OWN_SETTINGS, (":9: task loop/one: its own settings as an input (dsl.TaskConfig) are not supported yet",)),
+        (NAMED_LIKE_A_METHOD, (":12: task write: a container component without an image",)),
+        (IN_A_LOOP, (":9: task loop/one: a container component without an image",)),
     ],
 )
 def test_what_is_not_supported_yet_is_said_with_its_place(

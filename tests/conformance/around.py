@@ -38,6 +38,51 @@ AROUND: dict[str, Expected] = {
     ),
     "claims_that_exist": Expected({"keeps": "x", "finds": "x=x", "finds-2": ""}),
     "settings_left_out": Expected({"what-is-there": "None False False"}),
+    "settings_for_the_code": Expected(
+        {
+            "passes-on": {
+                "affinity": {"nodeAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}, "weight": 5}
+                    ],
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["of-no-pool"]}]}
+                    ]},
+                }},
+                "tolerations": [
+                    {"effect": "NoExecute", "key": "team", "operator": "Equal", "tolerationSeconds": 30, "value": "ml"}
+                ],
+                "node_selector": {"disk": "of-no-pool"},
+                "env": [
+                    {"name": "MODE", "value": "fast"},
+                    {"name": "TOKEN", "valueFrom": {
+                        "secretKeyRef": {"key": "token", "name": "registry", "optional": False}
+                    }},
+                ],
+                "volumes": [
+                    {"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}},
+                    {"name": "registry", "secret": {"optional": True, "secretName": "registry"}},
+                ],
+                "volume_mounts": [
+                    {"mountPath": "/data", "name": "shared", "subPath": "below"},
+                    {"mountPath": "/etc/registry", "name": "registry"},
+                ],
+                "resources": {
+                    "limits": {"example.com/none": "64", "memory": "512Mi"}, "requests": {"cpu": "500m"}
+                },
+                "own": ["fast", False],
+            },
+            "passes-variables": {
+                "env": [
+                    {"name": "MODE", "value": "fast"},
+                    {"name": "TOKEN", "valueFrom": {
+                        "configMapKeyRef": {"key": "mode", "name": "settings", "optional": False}
+                    }},
+                ],
+                "own": [None, None], "others": [None, None, None, {}],
+            },
+        }
+    ),
     "fields_of_the_pod": Expected(
         {"fields": {"team": "ml", "note": "n", "run": True, "node": True, "name": True}}
     ),

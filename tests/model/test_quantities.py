@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotwright.model.quantities import (
+    canonical_quantity,
     format_bytes,
     format_duration,
     format_money,
@@ -255,3 +256,16 @@ def test_money_shows_two_decimals_and_two_digits_that_count(amount: Fraction, te
 
 def test_money_names_its_currency() -> None:
     assert format_money(Fraction(3, 2), "USD") == "1.50 USD"
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("0.5", "500m"), ("1000m", "1"), ("2000", "2k"), ("1500", "1500"), ("1024Mi", "1Gi"), ("1.5Gi", "1536Mi"),
+        ("0.5Ki", "512"), ("0.1Gi", "107374182400m"), ("2.0G", "2G"), ("1.07G", "1070M"), ("12E2", "1200"), ("1e3", "1e3"),
+        ("0Mi", "0"),
+    ],
+)  # fmt: skip
+def test_a_quantity_is_written_as_the_api_of_kubernetes_does(written: str, canonical: str) -> None:
+    assert canonical_quantity(written) == canonical
+    assert parse_quantity(canonical) == parse_quantity(written)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 
 __all__ = [
+    "canonical_quantity",
     "format_bytes",
     "format_duration",
     "format_money",
@@ -46,6 +48,8 @@ _SUFFIX = {
     "Pi": Fraction(2**50),
     "Ei": Fraction(2**60),
 }
+_BINARY = {"": 0, "Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _SECONDS = {
     "ms": Fraction(1, 1000),
     "s": Fraction(1),
@@ -70,6 +74,29 @@ def parse_quantity(value: str | float) -> Fraction:
     if quantity < 0:
         raise ValueError(f"{text!r} is negative: a quantity is zero or more")
     return quantity
+
+
+def canonical_quantity(text: str) -> str:
+    """Write a Kubernetes quantity as its API does: ``0.5`` as ``500m``, ``1024Mi`` as ``1Gi``, ``2000`` as ``2k``.
+
+    Raises ``ValueError`` as :func:`parse_quantity` does. Source: ``CanonicalizeBytes`` in ``apimachinery/pkg/api/resource``.
+    """
+    amount = parse_quantity(text)
+    if amount == 0:
+        return "0"
+    match = _QUANTITY.match(text.strip())
+    exponent = match is not None and match[3] is not None
+    if text.strip().endswith("i") and amount >= 1024 and amount.denominator == 1:
+        return _largest(amount, _BINARY, 1024)
+    units = {f"e{3 * power}" if power else "": power for power in range(-3, 7)} if exponent else _DECIMAL
+    return _largest(Fraction(math.ceil(amount * 10**9), 10**9), units, 1000)
+
+
+def _largest(amount: Fraction, units: Mapping[str, int], base: int) -> str:
+    """The amount with the largest unit of which it is a whole number."""
+    whole = {power: suffix for suffix, power in units.items() if (amount / Fraction(base) ** power).denominator == 1}
+    power = max(whole)
+    return f"{amount / Fraction(base) ** power}{whole[power]}"
 
 
 def parse_cpu(value: str | float) -> int:

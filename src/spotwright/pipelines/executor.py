@@ -19,6 +19,7 @@ from spotwright.pipelines.outputs import ARTIFACTS, EXECUTOR_OUTPUT, PARAMETERS,
 from spotwright.pipelines.placeholders import Context, fill
 from spotwright.pipelines.settings import PLACEMENT
 from spotwright.pipelines.spec import ArtifactSpec, Constant, Executor, TaskSpec
+from spotwright.pipelines.task_config import with_workspace
 from spotwright.pipelines.values import fit
 
 __all__ = [
@@ -81,10 +82,20 @@ def _values(
     for name in written:
         values[name] = _fitting(task, name, fill(visible[name], given, artifacts, context))
     values = {name: _with_workspace(value, context.workspace) for name, value in values.items()}
+    if task.config_inputs:
+        config = _config(task, values, context)
+        values |= dict.fromkeys(task.config_inputs, config)
     for name, spec in task.parameter_specs.items():
         if name not in values and not spec.optional and not spec.has_default:
             raise PipelineError(f"task {context.task}: its input {name} got no value, and it has no default")
     return values
+
+
+def _config(task: TaskSpec, values: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    """What the task's code is told of its own settings (``dsl.TaskConfig``), whatever it was given under that name."""
+    if any(context.workspace and isinstance(value, str) and context.workspace in value for value in values.values()):
+        return with_workspace(task.config, task.passed, context.run)
+    return dict(task.config)
 
 
 def _with_workspace(value: Any, workspace: str) -> Any:

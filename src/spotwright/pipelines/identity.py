@@ -69,7 +69,10 @@ def code_fingerprint(task: TaskSpec) -> str:
 
 def _code(task: TaskSpec) -> Any:
     code = asdict(task.executor) if task.executor else None
-    return [code, asdict(task.surroundings)] if task.surroundings else code
+    said: list[Any] = [asdict(task.surroundings)] if task.surroundings else []
+    if task.config:
+        said += [task.config.get("env"), task.config.get("volumes")]  # the backend knows them by container and claims
+    return [code, *said] if said else code
 
 
 def _wiring(sources: Mapping[str, Source]) -> dict[str, Any]:

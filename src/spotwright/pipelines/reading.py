@@ -10,6 +10,7 @@ from spotwright.errors import PipelineError
 from spotwright.pipelines.places import line_of
 from spotwright.pipelines.settings import Settings
 from spotwright.pipelines.spec import ClaimStep, Container, Dag, Executor, ParameterSpec
+from spotwright.pipelines.task_config import Passed
 
 __all__ = ["Reading"]
 
@@ -25,7 +26,7 @@ class Reading:
     file: str
     ir: Mapping[str, Any]
     platform: Mapping[str, Any]
-    known_executors: dict[tuple[int, int], tuple[Executor | Container | ClaimStep, Settings]] = field(
+    known_executors: dict[tuple[int, int, Passed], tuple[Executor | Container | ClaimStep, Settings]] = field(
         default_factory=dict
     )
     known_parameters: dict[int, dict[str, ParameterSpec]] = field(default_factory=dict)

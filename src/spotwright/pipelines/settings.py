@@ -18,6 +18,7 @@ from spotwright.model.kfp_settings import read_constraints, read_resources
 from spotwright.model.placing import Constraints
 from spotwright.pipelines.spec import DagInput, Source, TaskOutput, TaskSpec
 from spotwright.pipelines.surroundings import CLUSTERS_OWN, Surroundings, read_surroundings, with_references
+from spotwright.pipelines.task_config import Passed, task_config
 from spotwright.pipelines.values import to_text
 
 __all__ = ["PLACEMENT", "Settings", "read_settings", "settled"]
@@ -26,6 +27,7 @@ PLACEMENT = "placement:"
 """Prefix of the names in ``TaskSpec.parameters`` that only the task's placement needs; the code never sees them."""
 
 _INPUT = re.compile(r"\{\{\$\.inputs\.parameters\[['\"](.+?)['\"]\]\}\}")
+_NOTHING_PASSED = Passed()
 _REFERENCES = ("componentInputParameter", "taskOutputParameter", "runtimeValue")
 _UNDERSTOOD = {
     "tolerations", "nodeSelector", "nodeAffinity", "podMetadata", "activeDeadlineSeconds", "imagePullPolicy", *CLUSTERS_OWN,
@@ -37,7 +39,7 @@ class Settings:
     """The settings of one task, in the words of :class:`~spotwright.pipelines.spec.TaskSpec`.
 
     ``sources`` are inputs that only the placement needs, ``inputs`` those of the code that its resources read.
-    ``ignored`` names what means nothing on one machine. ``timeout`` is seconds.
+    ``ignored`` names what means nothing on one machine. ``timeout`` is seconds. ``config`` is what a ``dsl.TaskConfig`` holds.
     """
 
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -48,32 +50,40 @@ class Settings:
     timeout: float | None = None
     sources: Mapping[str, Source] = field(default_factory=dict)
     inputs: frozenset[str] = frozenset()
+    passed: Passed = field(default_factory=Passed)
+    config: Mapping[str, Any] = field(default_factory=dict)
     deferred: Mapping[str, Any] = field(default_factory=dict)
     surroundings: Surroundings = field(default_factory=Surroundings)
     ignored: tuple[str, ...] = ()
 
 
-def read_settings(container: Mapping[str, Any], kubernetes: Mapping[str, Any]) -> Settings:
+def read_settings(
+    container: Mapping[str, Any], kubernetes: Mapping[str, Any], passed: Passed = _NOTHING_PASSED
+) -> Settings:
     """Read a container's resources and its entry under ``platforms.kubernetes``. Raises ``ValueError`` for wrong values."""
     sources: dict[str, Source] = {}
     known = _take_references(with_references(kubernetes), sources)
     resources = dict(container.get("resources") or {})
     inputs = set(_INPUT.findall(" ".join(_texts(resources))))
-    deferred = {"resources": resources, "kubernetes": known} if sources or inputs else {}
-    requests, limits = read_resources(_without_inputs(resources))
+    env = {str(entry["name"]): str(entry.get("value", "")) for entry in container.get("env") or ()}
+    deferred = {"resources": resources, "kubernetes": known, "env": env} if sources or inputs else {}
+    of_pod, around = passed.of_pod(resources, known)
+    requests, limits = read_resources(_without_inputs(of_pod))
     metadata = known.get("podMetadata") or {}
     seconds = float(known.get("activeDeadlineSeconds") or 0)
     return Settings(
         requests=requests,
         limits=limits,
-        constraints=Constraints() if sources else read_constraints(known),
+        constraints=Constraints() if sources else read_constraints(around),
         labels={str(k): str(v) for k, v in (metadata.get("labels") or {}).items()},
         annotations={str(k): str(v) for k, v in (metadata.get("annotations") or {}).items()},
         timeout=seconds or None,
         sources=sources,
         inputs=frozenset(inputs),
+        passed=passed,
+        config={} if deferred or not passed.given else task_config(passed, env, resources, known),
         deferred=deferred,
-        surroundings=read_surroundings(known),
+        surroundings=read_surroundings(around),
         ignored=tuple(key for key in sorted(known) if known[key] and _means_nothing(key, known[key])),
     )
 
@@ -99,13 +109,21 @@ def settled(task: TaskSpec, values: Mapping[str, Any]) -> TaskSpec:
     if not task.deferred:
         return task
     try:
-        requests, limits = read_resources(_with_values(task.deferred["resources"], values))
-        kubernetes = _with_values(task.deferred["kubernetes"], values)
+        resources, kubernetes = (_with_values(task.deferred[part], values) for part in ("resources", "kubernetes"))
+        config = task_config(task.passed, task.deferred["env"], resources, kubernetes) if task.passed.given else {}
+        resources, kubernetes = task.passed.of_pod(resources, kubernetes)
+        requests, limits = read_resources(resources)
         constraints, around = read_constraints(kubernetes), read_surroundings(kubernetes)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise PipelineError(f"task {task.name}: its placement or resources cannot be read: {error}") from error
     return dataclasses.replace(
-        task, requests=requests, limits=limits, constraints=constraints, surroundings=around, deferred={}
+        task,
+        requests=requests,
+        limits=limits,
+        constraints=constraints,
+        surroundings=around,
+        config=config,
+        deferred={},
     )
 
 

@@ -19,6 +19,7 @@ from spotwright.model.policy import Layer
 from spotwright.model.pools import Resources
 from spotwright.pipelines.conditions import Condition
 from spotwright.pipelines.surroundings import Surroundings
+from spotwright.pipelines.task_config import Passed
 
 __all__ = [
     "RUNS_NOWHERE",
@@ -208,7 +209,8 @@ class TaskSpec:
     A task with a ``condition`` is skipped where that does not hold, and so is what comes after it.
 
     ``retry`` is what ``set_retry`` and ``set_timeout`` said; of a task that is a pipeline it counts for the tasks inside
-    that say nothing themselves, as in the KFP backend. ``policy`` is what the pipeline said under ``platforms.spotwright``.
+    that say nothing themselves, as in the KFP backend. ``config_inputs`` are its inputs of the type ``dsl.TaskConfig``, which are
+    given ``config``. ``policy`` is what the pipeline said under ``platforms.spotwright``.
     ``requests`` follow Kubernetes: a limit without a request is the request.
     """
 
@@ -236,6 +238,9 @@ class TaskSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     surroundings: Surroundings = field(default_factory=Surroundings)
+    passed: Passed = field(default_factory=Passed)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    config_inputs: tuple[str, ...] = ()
     deferred: Mapping[str, Any] = field(default_factory=dict)  # settings that need input values: see settings.settled
 
 

@@ -32,12 +32,12 @@ from spotwright.pipelines.spec import (
     TaskOutput,
     TaskSpec,
 )
+from spotwright.pipelines.task_config import read_passed
 from spotwright.pipelines.values import KINDS, fit, whole_numbers
 
 __all__ = ["component_of", "read_input_specs", "read_output_specs", "read_policy", "read_task"]
 
-_FINAL_STATUS = "TASK_FINAL_STATUS"
-_KINDS_LATER = {"TASK_CONFIG": "its own settings as an input (dsl.TaskConfig) are not supported yet"}
+_FINAL_STATUS, _CONFIG = "TASK_FINAL_STATUS", "TASK_CONFIG"
 
 
 def component_of(reading: Reading, task: Mapping[str, Any], path: str) -> tuple[str, Mapping[str, Any]]:
@@ -102,12 +102,20 @@ def read_task(
         labels=settings.labels,
         annotations=settings.annotations,
         surroundings=settings.surroundings,
+        passed=settings.passed,
+        config=settings.config,
+        config_inputs=_config_inputs(definition),
         deferred=settings.deferred,
     )
 
 
 def _renamed(source: Source, names: Mapping[str, str]) -> Source:
     return replace(source, task=names.get(source.task, source.task)) if isinstance(source, TaskOutput) else source
+
+
+def _config_inputs(definition: Mapping[str, Any]) -> tuple[str, ...]:
+    parameters = (definition.get("inputDefinitions") or {}).get("parameters") or {}
+    return tuple(name for name, raw in parameters.items() if raw.get("parameterType") == _CONFIG)
 
 
 def _speaks_of_its_run(parameters: Mapping[str, Source]) -> bool:
@@ -127,7 +135,8 @@ def _read_executor(
     if "importer" in raw:
         return _read_importer(reading, raw["importer"], definition, path), Settings(), None
     kubernetes = reading.setting("kubernetes", label)
-    key = (id(raw), id(kubernetes) if kubernetes else 0)
+    passed = read_passed(definition)
+    key = (id(raw), id(kubernetes) if kubernetes else 0, passed)
     if key not in reading.known_executors:
         try:
             executor = recognise(raw, kubernetes)
@@ -135,10 +144,12 @@ def _read_executor(
             reading.refuse(path, str(kind))
             return None, Settings(), None
         try:
-            settings = read_settings(raw.get("container") or {}, kubernetes)
+            settings = read_settings(raw.get("container") or {}, kubernetes, passed)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             what = f"its resources or kubernetes settings cannot be read: {error}"
             raise reading.error(f"task {path}", what) from error
+        if not passed.env and not isinstance(executor, ClaimStep):
+            executor = replace(executor, env={})
         reading.known_executors[key] = executor, settings
     executor, settings = reading.known_executors[key]
     reading.ignored.update(dict.fromkeys(settings.ignored))
@@ -205,10 +216,8 @@ def _parameter_specs(reading: Reading, group: Mapping[str, Any], path: str) -> d
     specs = {}
     for name, raw in parameters.items():
         kind = str(raw.get("parameterType") or raw.get("type") or "")
-        kind = "STRUCT" if kind == _FINAL_STATUS else kind
-        if kind in _KINDS_LATER:
-            reading.refuse(path, _KINDS_LATER[kind])
-            continue
+        is_config = kind == _CONFIG
+        kind = "STRUCT" if kind in (_FINAL_STATUS, _CONFIG) else kind
         place = f"task {path}" if path else "root"
         if kind not in KINDS:
             raise reading.error(place, f"parameter {name} has the unknown type {kind!r}")
@@ -216,14 +225,14 @@ def _parameter_specs(reading: Reading, group: Mapping[str, Any], path: str) -> d
         try:
             specs[name] = ParameterSpec(
                 type=kind,
-                optional=bool(raw.get("isOptional")),
+                optional=is_config or bool(raw.get("isOptional")),
                 has_default="defaultValue" in raw,
                 default=None if default is None else fit(default, kind),
                 description=str(raw.get("description") or ""),
             )
         except ValueError as error:
             raise reading.error(place, f"the default of parameter {name}: {error}") from error
-    if specs and len(specs) == len(parameters):
+    if specs:
         reading.known_parameters[id(parameters)] = specs
     return specs
 

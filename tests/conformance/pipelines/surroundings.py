@@ -11,6 +11,7 @@ __all__ = [
     "config_and_secrets",
     "fields_of_the_pod",
     "importer_of_an_output",
+    "settings_for_the_code",
     "settings_left_out",
 ]
 
@@ -126,6 +127,45 @@ def settings_left_out(
     kubernetes.add_toleration_json(task, tolerations)
     kubernetes.add_node_selector_json(task, selector)
     kubernetes.add_node_affinity_json(task, affinity)
+
+
+PASSED = [
+    dsl.TaskConfigPassthrough(dsl.TaskConfigField.ENV, apply_to_task=True), dsl.TaskConfigField.RESOURCES,
+    dsl.TaskConfigField.KUBERNETES_VOLUMES, dsl.TaskConfigField.KUBERNETES_NODE_SELECTOR,
+    dsl.TaskConfigField.KUBERNETES_TOLERATIONS, dsl.TaskConfigField.KUBERNETES_AFFINITY,
+]  # fmt: skip
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False, task_config_passthroughs=PASSED)
+def passes_on(config: dsl.TaskConfig) -> dict:
+    import dataclasses
+    import os
+
+    return {**dataclasses.asdict(config), "own": [os.environ.get("MODE"), os.path.exists("/data")]}
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False, task_config_passthroughs=[dsl.TaskConfigField.ENV])
+def passes_variables(config: dsl.TaskConfig) -> dict:
+    import os
+
+    found = {"env": config.env, "own": [os.environ.get("MODE"), os.environ.get("TOKEN")]}
+    return {**found, "others": [config.tolerations, config.volumes, config.affinity, config.resources]}
+
+
+@dsl.pipeline
+def settings_for_the_code(memory: str = "512Mi", claim: str = "shared"):
+    """TaskConfig: a task's own settings for its code; apply_to_task. kfp.local: no"""
+    whole = passes_on().set_env_variable("MODE", "fast").set_memory_limit(memory).set_cpu_request("0.5")
+    whole.set_accelerator_type("example.com/none").set_accelerator_limit(64)
+    kubernetes.mount_pvc(whole, claim, "/data", sub_path="below")
+    kubernetes.use_secret_as_volume(whole, "registry", "/etc/registry", optional=True)
+    kubernetes.use_secret_as_env(whole, "registry", {"token": "TOKEN"})
+    kubernetes.add_node_selector(whole, "disk", "of-no-pool")
+    kubernetes.add_toleration(whole, "team", "Equal", "ml", "NoExecute", 30)
+    kubernetes.add_node_affinity(whole, [{"key": "disk", "operator": "In", "values": ["of-no-pool"]}])
+    kubernetes.add_node_affinity(whole, [{"key": "zone", "operator": "Exists"}], weight=5)
+    part = passes_variables().set_env_variable("MODE", "fast")
+    kubernetes.use_config_map_as_env(part, "settings", {"mode": "TOKEN"})
 
 
 @dsl.component(base_image="python:3.11", install_kfp_package=False)
