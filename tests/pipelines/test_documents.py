@@ -116,7 +116,11 @@ def changed(**fields: Any) -> dict[str, Any]:
         ([SPEC, {"platforms": {"kubernetes": {"odd": 1}}}], 'no field named "odd"'),
         ([{"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow"}], "Argo Workflow, as kfp 1 compiled them"),
         ([{"apiVersion": "v1", "kind": "Pod"}], "a Kubernetes object"),
-        ([{"pipelineSpec": SPEC, "runtimeConfig": {}}], "kfp 1.8"),
+        ([{"pipelineSpec": SPEC | {"sdkVersion": "kfp-1.8.9"}, "runtimeConfig": {}}], "kfp 1.8"),
+        (
+            [{"pipelineSpec": SPEC | {"sdkVersion": "kfp-2.7.0"}}],
+            "a pipeline job; put what stands below its pipelineSpec",
+        ),
         ([{"name": "c", "implementation": {"container": {"image": "x"}}}], "a component, not a pipeline"),
     ],
 )
@@ -169,6 +173,27 @@ def test_two_components_with_one_executor_and_one_left_over_are_refused(tmp_path
 def test_components_that_share_an_executor_on_purpose_are_kept(tmp_path: Path) -> None:
     shared = ir({"a": task("a"), "b": task("b")}, {"comp-b": component("a")})
     assert load(write(tmp_path / "p.yaml", shared)).pipeline == "built"
+
+
+def test_the_second_name_that_kfp_2_13_gave_each_task_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    twice = ir({"outer": task("inner")}, {"comp-inner": {"dag": {"tasks": {"a": task("a")}}}, "comp-a": component("a")})
+    path = write(tmp_path / "p.yaml", twice)
+    plain = load(path).ir
+    for tasks in (twice["root"]["dag"]["tasks"], twice["components"]["comp-inner"]["dag"]["tasks"]):
+        for name, each in tasks.items():
+            each["taskInfo"] = {"name": name, "taskName": name}
+    assert load(write(path, twice)).ir["root"]["dag"]["tasks"]["outer"]["taskInfo"] == {"name": "outer"}
+    assert load(path).ir["components"].keys() == plain["components"].keys()
+
+
+def test_a_field_that_nobody_knows_is_named_with_its_place_and_not_the_way_to_it(tmp_path: Path) -> None:
+    odd = copy.deepcopy(SPEC)
+    odd["root"]["dag"]["tasks"]["a"]["taskInfo"] = {"nam": "a"}
+    path = write(tmp_path / "p.yaml", odd)
+    with pytest.raises(
+        PipelineError, match=r'p.yaml: Message type .* no field named "nam" at .*root.dag.tasks\[a\].taskInfo'
+    ):
+        load(path)
 
 
 def test_settings_of_a_server_from_a_newer_sdk_are_no_reason_to_refuse(tmp_path: Path) -> None:

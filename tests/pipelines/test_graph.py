@@ -287,7 +287,8 @@ def test_what_surrounds_a_task_in_its_pod_is_read() -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"pvcMount": [{"constant": "c", "mountPath": "data"}]}, "expected an absolute path"),
+        ({"pvcMount": [{"constant": "c"}]}, "expected an absolute path"),
+        ({"initContainers": [{"name": "first", "image": "alpine"}]}, "initContainers are not supported"),
         ({"pvcMount": [{"constant": "c", "mountPath": "/"}]}, "expected an absolute path"),
         ({"pvcMount": [{"constant": "c", "mountPath": "/d/../../etc"}]}, "expected an absolute path"),
         ({"pvcMount": [{"constant": "c", "mountPath": "/d", "subPath": "../other"}]}, "leaves the volume"),
@@ -297,6 +298,11 @@ def test_what_surrounds_a_task_in_its_pod_is_read() -> None:
 def test_what_cannot_surround_a_task_is_refused(setting: dict[str, Any], said: str) -> None:
     with pytest.raises(PipelineError, match=f"task step: .*{said}"):
         graph({"step": task("step")}, platform=kubernetes("exec-step", **setting))
+
+
+def test_a_path_of_a_mount_without_a_slash_in_front_is_below_the_root_as_in_a_pod() -> None:
+    platform = kubernetes("exec-step", genericEphemeralVolume=[{"volumeName": "g", "mountPath": "data/g"}])
+    assert one(graph({"step": task("step")}, platform=platform)).surroundings.mounts == ("/data/g",)
 
 
 def test_own_labels_are_no_reason_to_speak_of_ignored_settings() -> None:

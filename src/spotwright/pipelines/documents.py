@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = ["read_compiled"]
 _MESSAGES = "spotwright._kfp_pipeline_spec_pb2"
 _KFP_MESSAGES = "kfp.pipeline_spec.pipeline_spec_pb2"
 _SCHEMA_VERSIONS = ("2.0.0", "2.1.0")
+_PARSER_STEPS = re.compile(r"(?:Failed to parse \w+ field: )+")  # the place follows at the end of the message
 _COMPILE = "compile the pipeline with kfp 2: kfp dsl compile --py FILE.py --output FILE.yaml"
 
 
@@ -93,6 +95,11 @@ def _refuse_strangers(path: Path, document: Mapping[str, Any]) -> None:
     if str(document.get("apiVersion", "")).startswith("argoproj.io/"):
         raise PipelineError(f"{path}: this is an Argo Workflow, as kfp 1 compiled them; {_COMPILE}")
     if "pipelineSpec" in document:
+        inside = _mapping(document["pipelineSpec"])
+        if str(inside.get("sdkVersion", "")).startswith("kfp-2."):
+            raise PipelineError(
+                f"{path}: this is a pipeline job; put what stands below its pipelineSpec into a file of its own"
+            )
         raise PipelineError(f"{path}: this is a pipeline job of kfp 1.8 (v2 compatible); {_COMPILE}")
     if "implementation" in document and "root" not in document:
         raise PipelineError(f"{path}: this is a component, not a pipeline; use it in a @dsl.pipeline function")
@@ -115,9 +122,10 @@ def _check(path: Path, document: Mapping[str, Any], platforms: Any) -> tuple[dic
         try:
             return json_format.ParseDict(data, message)
         except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            first = (str(error).splitlines() or [type(error).__name__])[0]
+            first = _PARSER_STEPS.sub("", (str(error).splitlines() or [type(error).__name__])[0])
             raise PipelineError(f"{path}: {place}{first}") from error
 
+    _drop_task_names(document)
     spec = parse("", document, messages.PipelineSpec())
     ir = sorted_json(json_format.MessageToDict(spec))
     for label, executor in ((ir.get("deploymentSpec") or {}).get("executors") or {}).items():
@@ -127,6 +135,17 @@ def _check(path: Path, document: Mapping[str, Any], platforms: Any) -> tuple[dic
     if not (ir.get("pipelineInfo") or {}).get("name"):
         raise PipelineError(f"{path}: pipelineInfo.name is missing: this is no compiled pipeline")
     return ir, sorted_json(platforms)
+
+
+def _drop_task_names(document: Mapping[str, Any]) -> None:
+    """Take out ``taskInfo.taskName``, which kfp 2.13 wrote beside the name and every other SDK refuses (pipeline-spec 0.8)."""
+    for definition in (document.get("root"), *_mapping(document.get("components")).values()):
+        for task in _mapping(_mapping(_mapping(definition).get("dag")).get("tasks")).values():
+            _mapping(_mapping(task).get("taskInfo")).pop("taskName", None)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _of_this_sdk(platforms: Any, messages: ModuleType) -> Any:

@@ -113,8 +113,11 @@ def read_surroundings(known: Mapping[str, Any]) -> Surroundings:
     """Read the settings of one task, references replaced by their values. What has a name that is null is left out.
 
     A reference that still stands in the place of a name is not known yet. Raises ``ValueError`` for what cannot be: a
-    mount that is no absolute path, a field that pods do not have.
+    mount at no path or above one, a field that pods do not have; and for containers that must run before the task
+    (kfp-kubernetes after 2.17), because it would miss what they leave for it.
     """
+    if known.get("initContainers"):
+        raise ValueError("initContainers are not supported: make what they do a task of its own")
     return Surroundings(
         keyed=tuple(_keyed(known)),
         claims=tuple(
@@ -163,10 +166,11 @@ def _scratch(known: Mapping[str, Any]) -> Iterator[Scratch]:
 
 
 def _path(each: Mapping[str, Any], setting: str) -> str:
+    """Where it is mounted. A path without a slash in front is below the root, as the kubelet has it (``makeMounts``)."""
     path = str(each.get("mountPath") or "")
-    if not path.startswith("/") or ".." in path.split("/") or not path.strip("/"):
+    if ".." in path.split("/") or not path.strip("/"):
         raise ValueError(f"{setting}: expected an absolute path other than /, found {path!r}")
-    return path.rstrip("/")
+    return "/" + path.strip("/")
 
 
 def _below(path: str) -> str:
