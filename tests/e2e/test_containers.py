@@ -115,7 +115,7 @@ def test_the_client_gets_the_run_by_its_own_paths_and_values_only_by_name(
     assert "A" in call
     assert "A=not seen" not in call
     assert call[-5:] == ["sh", "alpine", "-c", 'echo "$0" "$A"', "not seen a b"]
-    assert {"--init", "--memory", "100000000b"} <= set(call)
+    assert {"--memory", "100000000b"} <= set(call)
     assert log(project, "says") == "not seen a b not seen\n"
     assert engine.removed == [call[1]]
 
@@ -130,7 +130,11 @@ def test_an_image_that_cannot_be_had_is_no_failure_of_the_code(project: Project,
     done = project.run(pipeline(project, starts=container(script="true", image="missing")))
     assert done.code == 1
     assert project.causes("starts")[0] == "start-up"
-    assert log(project, "starts") == "Error: missing: no such image\n"
+    assert log(project, "starts").splitlines() == [
+        "spotwright: pulling missing",
+        "Error: missing: no such image",
+        "spotwright: the image missing cannot be pulled; why stands above",
+    ]
 
 
 COMPONENT = """

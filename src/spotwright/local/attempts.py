@@ -19,8 +19,8 @@ from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import context_of, inputs_of
 from spotwright.errors import StateError
 from spotwright.local.around import Volumes, around
+from spotwright.local.clients import Engine
 from spotwright.local.contained import Ground, as_process
-from spotwright.local.containers import Engine
 from spotwright.local.orders import LOG, OUT, PROGRESS, WORK, Environment, ExitRecord, StartOrder
 from spotwright.local.remote import remote_inputs
 from spotwright.local.watch import read_progress
@@ -147,7 +147,7 @@ def start_order(
     mounts = (*surrounded.mounts, *remote.mounts)
     executor = spec.executor
     if isinstance(executor, Container):
-        ground = Ground(places.containers, f"{places.root}/{places.run}", checkpoint, mounts)
+        ground = Ground(places.containers, f"{places.root}/{places.run}", checkpoint, mounts, context.workspace)
         return as_process(order, spec, executor, context, told, ground)
     return replace(
         order,

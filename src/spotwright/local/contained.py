@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spotwright.local.around import make_folder
-from spotwright.local.containers import Engine, Mount, Run, container_name, in_memory, run_command
-from spotwright.local.orders import OUT, StartOrder
+from spotwright.local.clients import Engine
+from spotwright.local.containers import Mount, Run, container_name, in_memory, is_clients_own, run_command
+from spotwright.local.images import AS_IT_SAYS, AS_ROOT, AS_YOU, MAPPED
+from spotwright.local.orders import OUT, WORK, StartOrder
 from spotwright.pipelines.commands import command_of
 from spotwright.pipelines.outputs import ARTIFACTS, PARAMETERS
 from spotwright.pipelines.placeholders import Context
 from spotwright.pipelines.spec import Container, TaskSpec
 
-__all__ = ["Ground", "as_process"]
+__all__ = ["Ground", "as_process", "manner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class Ground:
     run_folder: str
     checkpoint: str
     mounts: tuple[Mapping[str, Any], ...] = ()
+    workspace: str = ""
 
 
 def as_process(
@@ -47,6 +51,8 @@ def as_process(
     name = container_name(ground.run_folder, order.task, order.attempt, order.epoch)
     folder = in_memory(name)
     surrounding, files = _as_mounts(ground.mounts, folder)
+    if container.shared_memory is not None:
+        surrounding.append(Mount("", "/dev/shm", size=container.shared_memory or None))  # noqa: S108 (its name in every pod)
     run = Run(
         name=name,
         image=command.image,
@@ -55,17 +61,50 @@ def as_process(
         env={**marks, **env},
         mounts=[*_mounts(order.executor_input, [ground.run_folder, ground.checkpoint]), *surrounding],
         memory=order.memory_limit,
-        pull=container.pull,
+        cpu=spec.limits.get("cpu"),
+        gpus="nvidia.com/gpu" in spec.limits,
     )
+    told_apart = {
+        "program": ground.engine.program,
+        "name": name,
+        "folder": folder if files else "",
+        "image": command.image,
+        "pull": container.pull,
+        "manner": manner(ground.engine),
+        "user": container.user,
+        "group": container.group,
+        "non_root": container.non_root,
+        "home": str(Path(order.directory, WORK)),
+        **_to_be_written(order.directory, ground),
+    }
     return replace(
         order,
         command=tuple(run_command(ground.engine, run)),
-        env=env,
+        env={
+            variable: value for variable, value in env.items() if not is_clients_own(variable)
+        },  # it stands on the line
         executor_input={},
-        container={"program": ground.engine.program, "name": name, "folder": folder if files else ""},
+        container=told_apart,
         files=files,
         memory_limit=None,  # the container has it, not its client
     )
+
+
+def manner(engine: Engine) -> str:
+    """As whom containers run, see :mod:`.images`."""
+    if engine.rootless:
+        return MAPPED if engine.kind == "podman" else AS_ROOT
+    return AS_IT_SAYS if os.getuid() == 0 else AS_YOU
+
+
+def _to_be_written(directory: str, ground: Ground) -> dict[str, list[str]]:
+    """The folders of an attempt alone, and those that it shares with other tasks."""
+    own = [directory, *(f"{directory}/{each}" for each in (OUT, f"{OUT}/{PARAMETERS}", f"{OUT}/{ARTIFACTS}", WORK))]
+    own += [ground.checkpoint] if ground.checkpoint.startswith("/") else []
+    given = [mount["source"] for mount in ground.mounts if "source" in mount and not mount.get("optional")]
+    inside = [place for place in given if Path(place).is_relative_to(directory)]
+    shared = [place for place in (*given, ground.workspace) if place not in inside and Path(place).is_dir()]
+    return {"folders": [*own, *inside], "shared": shared}
 
 
 def _as_mounts(mounts: tuple[Mapping[str, Any], ...], folder: str) -> tuple[list[Mount], dict[str, dict[str, str]]]:

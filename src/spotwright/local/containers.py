@@ -1,4 +1,4 @@
-"""Containers through podman or docker: one that answers, the command line of an attempt, and the end of what it started.
+"""Containers through podman or docker: the command line of an attempt, and the end of what it started.
 
 An attempt's main process is then the client (``podman run``), whose output is the container's and which passes SIGTERM on.
 SIGKILL it cannot pass on, and with docker the container is nobody's child here. So whoever ends an attempt for good also
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import functools
 import hashlib
 import io
 import json
@@ -26,25 +25,20 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = [
-    "CLIS",
-    "Engine",
-    "Mount",
-    "Run",
-    "answering",
-    "conclude",
-    "container_name",
-    "in_memory",
-    "run_command",
-    "write",
-]
+from .clients import Engine
 
-CLIS = ("podman", "docker")
-"""The clients that are looked for, in this order."""
+__all__ = ["Mount", "Run", "conclude", "container_name", "in_memory", "is_clients_own", "run_command", "write"]
 
-_ANSWERS_WITHIN = 10.0
 _REMOVED_WITHIN = 8.0
-_FAILED_ITSELF = 125  # what `podman run` and `docker run` end with when the container was never started
+# what `podman run` and `docker run` end with where they, or the program that makes containers, failed themselves
+_FAILED_ITSELF = (125, 126)
+_NOT_FOUND = 127
+_KILLED = 128 + signal.SIGKILL
+_NOT_BEGUN = ("", "created", "configured", "initialized")
+_INIT_CANNOT = (
+    "(catatonit:"  # how the init of podman begins the line in which it says that it cannot execute the command
+)
+_TAIL = 2048
 _CLIENTS_OWN = (
     "DOCKER_",
     "CONTAINER",
@@ -58,13 +52,6 @@ _CLIENTS_OWN = (
 _CLIENTS_OWN_EXACTLY = frozenset({"PATH", "HOME", "TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "GODEBUG"})
 
 
-class Engine(NamedTuple):
-    """A client that answers: the path of its program, and which of the two it is."""
-
-    program: str
-    kind: str
-
-
 class Mount(NamedTuple):
     """A file or folder of this machine that is seen at another place; without a source an empty folder in memory."""
 
@@ -74,28 +61,6 @@ class Mount(NamedTuple):
     size: int | None = None
 
 
-@functools.lru_cache(maxsize=8)
-def answering(kind: str) -> tuple[Engine | None, str]:
-    """A client, where it is installed and answers; else why not, in a few words. Asked once per process."""
-    program = shutil.which(kind)
-    if program is None:
-        return None, f"{kind} is not installed"
-    try:
-        done = subprocess.run(
-            [program, "ps", "--quiet"],
-            capture_output=True,
-            timeout=_ANSWERS_WITHIN,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return None, f"{kind} does not answer ({error})"
-    if done.returncode == 0:
-        return Engine(program, kind), ""
-    said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
-    return None, f"{kind} does not answer ({said[-1].strip()})"
-
-
 def container_name(folder: str, task: str, attempt: int, epoch: int) -> str:
     """The name of an attempt's container: the same for whoever asks, and nobody else's."""
     text = json.dumps([folder, task, attempt, epoch])
@@ -103,7 +68,7 @@ def container_name(folder: str, task: str, attempt: int, epoch: int) -> str:
 
 
 class Run(NamedTuple):
-    """What is run. ``memory`` is bytes; ``pull`` is Kubernetes' imagePullPolicy; no ``command`` is the image's own."""
+    """What is run. ``memory`` is bytes, ``cpu`` millicores; no ``command`` is the image's own."""
 
     name: str
     image: str
@@ -112,30 +77,42 @@ class Run(NamedTuple):
     env: Mapping[str, str]
     mounts: Sequence[Mount] = ()
     memory: int | None = None
-    pull: str = ""
+    cpu: int | None = None
+    gpus: bool = False
 
 
 def run_command(engine: Engine, run: Run) -> list[str]:
     """The client's command line. Values of the environment are not on it, where other users could read them, only its names.
 
-    The network is the machine's, because a node's metadata server listens on the loopback. The user is this process's, to whom
-    the run's files belong.
+    The network is the machine's, because a node's metadata server listens on the loopback. The image is there when this is
+    executed, and as whom it runs was added (see :mod:`.images`). The client carries the output, so the engine keeps none.
     """
-    line = [engine.program, "run", "--name", run.name, "--init", "--network", "host", "--security-opt", "label=disable"]
-    line += ["--user", f"{os.getuid()}:{os.getgid()}"]
-    if engine.kind == "podman" and os.getuid() != 0:
-        line += ["--userns", "keep-id"]
-    if run.pull:
-        line += ["--pull", {"Always": "always", "Never": "never"}.get(run.pull, "missing")]
-    if run.memory is not None:
-        line += ["--memory", f"{run.memory}b", "--memory-swap", f"{run.memory}b"]
+    line = [engine.program, "run", "--name", run.name, "--pull", "never", "--log-driver", "none"]
+    line += ["--network", "host", "--security-opt", "label=disable"]
+    if engine.init is not None:
+        line += ["--init", *(["--init-path", engine.init] if engine.init else [])]
+    if engine.kind == "podman":
+        line += ["--stop-timeout", "0"]  # whoever removes it means SIGKILL
+    line += _limits(engine, run)
     for mount in run.mounts:
         line += ["--mount", _as_option(mount)]
     for variable, value in run.env.items():
-        line += ["--env", f"{variable}={value}" if _is_clients_own(variable) else variable]
+        line += ["--env", f"{variable}={value}" if is_clients_own(variable) else variable]
     if run.command:
         line += ["--entrypoint", run.command[0]]
     return [*line, run.image, *run.command[1:], *run.args]
+
+
+def _limits(engine: Engine, run: Run) -> list[str]:
+    """Those that the engine can keep. More processors than there are docker refuses, and they are no limit."""
+    line = []
+    if run.memory is not None and "memory" in engine.limits:
+        line += ["--memory", f"{run.memory}b", "--memory-swap", f"{run.memory}b"]
+    if run.cpu is not None and "cpu" in engine.limits and run.cpu < 1000 * (os.cpu_count() or 1):
+        line += ["--cpus", f"{run.cpu / 1000:g}"]
+    if run.gpus and engine.gpus:
+        line += ["--device", "nvidia.com/gpu=all"] if engine.kind == "podman" else ["--gpus", "all"]
+    return line
 
 
 def _as_option(mount: Mount) -> str:
@@ -149,25 +126,48 @@ def _as_option(mount: Mount) -> str:
     return line.getvalue()
 
 
-def _is_clients_own(variable: str) -> bool:
+def is_clients_own(variable: str) -> bool:
+    """Whether the client itself reads a variable: it stands with its value on the command line, and the client has its own."""
     return variable.upper() in _CLIENTS_OWN_EXACTLY or variable.startswith(_CLIENTS_OWN)
 
 
-def conclude(container: Mapping[str, Any], exit_code: int | None = None) -> dict[str, Any]:
+def conclude(
+    container: Mapping[str, Any], exit_code: int | None = None, log: str = "", machine_oom_kills: int = 0
+) -> dict[str, Any]:
     """Remove a container, whatever its state, and say what the exit code of its client does not.
 
-    ``container`` holds the ``program``, the ``name``, and the ``folder`` of files that were written for it. The answer has
-    ``oom_kills`` where the kernel killed it for its memory, and ``start_error`` where it never began.
+    ``container`` holds the ``program``, the ``name``, and the ``folder`` of files that were written for it; ``log`` is the
+    attempt's. The answer has ``oom_kills`` where the kernel killed it for its memory, ``start_error`` where it never began,
+    and another ``exit_code`` where its command was not found. Not every podman sees kills for memory in control groups of
+    version 1: there a SIGKILL beside a kill that the machine has counted (``machine_oom_kills``) is one.
     """
     program, name = container["program"], container["name"]
-    said = _ask(program, "container", "inspect", "--format", "{{.State.OOMKilled}} {{.State.Status}}", name)
-    oom, _, status = said.partition(" ")
+    question = ("container", "inspect", "--format", "{{.State.OOMKilled}} {{.State.Status}}", name)
+    oom, _, status = (_ask(program, *question) if exit_code else "").partition(" ")
     _ask(program, "rm", "--force", "--volumes", name)
     if container.get("folder"):
         shutil.rmtree(container["folder"], ignore_errors=True)
-    if exit_code == _FAILED_ITSELF and status in ("", "created", "configured", "initialized"):
-        return {"start_error": "the container could not be started; its log says why"}
-    return {"oom_kills": 1} if oom == "true" else {}
+    if exit_code in _FAILED_ITSELF and status in _NOT_BEGUN:
+        return {"start_error": _last_line(log) or "its client failed"}
+    if exit_code == 1 and _INIT_CANNOT in _last_line(log):
+        with contextlib.suppress(OSError), open(log, "a", encoding="utf-8") as file:
+            file.write(
+                f"spotwright: the image {container['image']} has no such command, or it cannot be executed there\n"
+            )
+        return {"exit_code": _NOT_FOUND}
+    return {"oom_kills": 1} if oom == "true" or (exit_code == _KILLED and machine_oom_kills) else {}
+
+
+def _last_line(log: str) -> str:
+    """The last line in which the client says something of what went wrong."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    found = [line.strip() for line in lines if line.strip() and "run --help" not in line]
+    return found[-1].removeprefix("Error: ").removeprefix("spotwright: ")[:300] if found else ""
 
 
 def in_memory(name: str) -> str:

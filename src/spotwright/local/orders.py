@@ -59,7 +59,7 @@ class StartOrder:
     ``executor_input`` is KFP's ExecutorInput as JSON data; its paths are absolute.
 
     With a ``command`` that is executed and there is no ``module``; where it is the client of a ``container``, that says its
-    program and the container's name (see :mod:`.containers`).
+    program and the container's name (see :mod:`.containers`), and what is settled before (see :mod:`.images`).
     """
 
     key: str
@@ -72,7 +72,7 @@ class StartOrder:
     function: str = ""
     executor_input: Mapping[str, Any] = field(default_factory=dict)
     command: tuple[str, ...] = ()
-    container: Mapping[str, str] | None = None
+    container: Mapping[str, Any] | None = None
     environment: Environment = field(default_factory=Environment)
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None  # seconds of its own; then SIGTERM, and SIGKILL after ``grace``

@@ -66,7 +66,7 @@ class Shim:
         else:
             self._supervise(started)
         ended = time.monotonic()
-        of_container = self._conclude_container()
+        of_container = self._conclude_container(oom_before)
         self._kill_below()
         self._remove_scratch()
         if self._pump is not None:
@@ -192,13 +192,14 @@ class Shim:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, _WALL)
 
-    def _conclude_container(self) -> dict[str, Any]:
+    def _conclude_container(self, oom_before: int) -> dict[str, Any]:
         """End the container that the main process was the client of: it is no child of ours."""
         if self._order["container"] is None:
             return {}
         from . import containers  # few attempts need it, and every fork server would pay for it
 
-        return containers.conclude(self._order["container"], self._how_it_ended().get("exit_code"))
+        code, log = self._how_it_ended().get("exit_code"), f"{self._directory}/log.txt"
+        return containers.conclude(self._order["container"], code, log, cgroups.machine_oom_kills() - oom_before)
 
     def _remove_scratch(self) -> None:
         """What lies there went with the attempt's mounts, and may be large."""

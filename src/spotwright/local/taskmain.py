@@ -101,7 +101,7 @@ def run_forked(order: dict[str, Any], *, parent: int, output: int, group: cgroup
         if order["hold"]:
             syscalls.hold()
         if order["command"]:
-            commands.become(order["command"], env)
+            commands.become(_with_image(order), env)
         if _needs_fresh_interpreter(env):
             _execute_fresh(order, env)
         os.environ.update(env)
@@ -115,6 +115,15 @@ def run_forked(order: dict[str, Any], *, parent: int, output: int, group: cgroup
         sys.stderr.flush()
     finally:
         os._exit(status)
+
+
+def _with_image(order: dict[str, Any]) -> list[str]:
+    """The command line of an attempt, settled with its image where it is the client of a container."""
+    if order["container"] is None:
+        return list(order["command"])
+    from . import images  # few attempts need it, and every fork server would pay for it
+
+    return images.ready(order["container"], order["command"])
 
 
 def _surround(order: dict[str, Any]) -> None:

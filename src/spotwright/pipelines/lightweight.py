@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from spotwright.model.quantities import parse_quantity
 from spotwright.pipelines.archives import leaving_member
 from spotwright.pipelines.spec import ClaimStep, Container, Executor
 
@@ -68,8 +69,25 @@ def _read_container(
 ) -> Container:
     if not image:
         raise Unsupported("a container component without an image")
-    pull = str(kubernetes.get("imagePullPolicy") or "")
-    return Container(image, tuple(command), tuple(args), _environment(env), pull)
+    said, shared = kubernetes.get("securityContext") or {}, kubernetes.get("enabledSharedMemory")
+    try:
+        user, group = (None if said.get(key) is None else int(said[key]) for key in ("runAsUser", "runAsGroup"))
+        memory = None if shared is None else int(parse_quantity(str(shared.get("size") or 0)))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Unsupported(
+            f"a container whose securityContext or enabledSharedMemory cannot be read: {error}"
+        ) from error
+    return Container(
+        image,
+        tuple(command),
+        tuple(args),
+        _environment(env),
+        pull=str(kubernetes.get("imagePullPolicy") or ""),
+        user=user,
+        group=group,
+        non_root=bool(said.get("runAsNonRoot")),
+        shared_memory=memory,
+    )
 
 
 def _environment(env: Any) -> dict[str, str]:

@@ -30,7 +30,8 @@ _INPUT = re.compile(r"\{\{\$\.inputs\.parameters\[['\"](.+?)['\"]\]\}\}")
 _NOTHING_PASSED = Passed()
 _REFERENCES = ("componentInputParameter", "taskOutputParameter", "runtimeValue")
 _UNDERSTOOD = {
-    "tolerations", "nodeSelector", "nodeAffinity", "podMetadata", "activeDeadlineSeconds", "imagePullPolicy", *CLUSTERS_OWN,
+    "tolerations", "nodeSelector", "nodeAffinity", "podMetadata", "activeDeadlineSeconds", "imagePullPolicy",
+    "enabledSharedMemory", *CLUSTERS_OWN,
 }  # fmt: skip
 
 

@@ -164,7 +164,8 @@ class Container:
     """How a container component runs: an image, its command and arguments with their placeholders, its environment.
 
     Without a ``command`` it is the image's own entry point. ``pull`` is Kubernetes' imagePullPolicy, empty where nothing was
-    said.
+    said. ``user``, ``group`` and ``non_root`` are its security context. ``shared_memory`` is the size of ``/dev/shm`` in bytes,
+    0 for as large as it gets, ``None`` where nothing was said.
     """
 
     image: str
@@ -172,6 +173,10 @@ class Container:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     pull: str = ""
+    user: int | None = None
+    group: int | None = None
+    non_root: bool = False
+    shared_memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

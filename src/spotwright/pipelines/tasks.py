@@ -150,6 +150,8 @@ def _read_executor(
             raise reading.error(f"task {path}", what) from error
         if not passed.env and not isinstance(executor, ClaimStep):
             executor = replace(executor, env={})
+        if isinstance(executor, Container):  # a container is somebody, a process of this machine is you
+            settings = replace(settings, ignored=tuple(key for key in settings.ignored if key != "securityContext"))
         reading.known_executors[key] = executor, settings
     executor, settings = reading.known_executors[key]
     reading.ignored.update(dict.fromkeys(settings.ignored))

@@ -25,7 +25,7 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.local.attempts import Places, steady_clock
-from spotwright.local.containers import Engine
+from spotwright.local.clients import Engine
 from spotwright.local.identity import Identity, marks, mine, open_process
 from spotwright.local.metadata import Metadata, has_metadata
 from spotwright.local.processes import Processes
@@ -40,7 +40,7 @@ from spotwright.records.cache import Cache
 from spotwright.records.folders import RunFolder, StateFolder
 from spotwright.records.journal import Journal, Lease
 from spotwright.runs.early import EarlyServer, new_name
-from spotwright.runs.grounds import check_grounds, objects_of
+from spotwright.runs.grounds import check_grounds, objects_of, unmet
 from spotwright.runs.options import RunOptions
 from spotwright.runs.plans import StoredPlan, can_be_taken, save_plan, traces_of
 from spotwright.runs.wakes import Wakes
@@ -90,7 +90,7 @@ def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
     stored = StoredPlan(compiled, config, options.taken_every, traces, options.policy)
     plan = stored.plan
     notes = [*compiled.warnings, *([config.note] if config.note else []), *plan.check()]
-    check_grounds(compiled, plan, options.containers)
+    notes += unmet(plan, check_grounds(compiled, plan, options.containers))
     arguments, secrets = bind_arguments(plan, options.arguments, textual=options.textual)
     return Prepared(stored, options, arguments, secrets, tuple(notes))
 

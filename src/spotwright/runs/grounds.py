@@ -14,14 +14,14 @@ from pathlib import Path
 
 from spotwright.engine.plan import Plan
 from spotwright.errors import PipelineError
-from spotwright.local.containers import CLIS, Engine, answering
+from spotwright.local.clients import CLIS, Engine, answering
 from spotwright.local.mounts import why_impossible
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.objects import Objects, look_up
 from spotwright.pipelines.places import line_of
 from spotwright.pipelines.spec import Container, Dag, Pipeline, TaskSpec
 
-__all__ = ["check_grounds", "objects_of"]
+__all__ = ["check_grounds", "objects_of", "unmet"]
 
 _NOT_WRITTEN = ("{{$", "$(")  # in a command whose program is known only when it starts
 
@@ -48,6 +48,37 @@ def check_grounds(compiled: Compiled, plan: Plan, mode: str) -> Engine | None:
         if task.surroundings.mounts and not (engine is not None and isinstance(task.executor, Container)):
             _check_mounts(compiled, path, task.surroundings.mounts)
     return engine
+
+
+def unmet(plan: Plan, engine: Engine | None) -> list[str]:
+    """What the container components of a pipeline ask for and do not get here, in sentences for the user."""
+    if engine is None:
+        return []
+    found = [
+        (path, task)
+        for path, task in _tasks(plan.pipeline, plan.pipeline.root, "")
+        if isinstance(task.executor, Container)
+    ]
+    notes = []
+    if engine.init is None:
+        notes.append(
+            f"{engine.kind} finds no init program for its containers: a command that does not handle SIGTERM itself gets no "
+            "end before SIGKILL; install catatonit"
+        )
+    for limit in ("cpu", "memory"):
+        limited = [path for path, task in found if limit in task.limits]
+        if limited and limit not in engine.limits:
+            notes.append(
+                f"the {limit} limit of {_some(limited)} is not kept: {engine.kind} may not limit {limit} for you on this machine"
+            )
+    for device, path in {device: path for path, task in found for device in task.limits if "/" in device}.items():
+        if device != "nvidia.com/gpu" or not engine.gpus:
+            notes.append(f"the container of {path} has no {device}: {engine.kind} knows of none on this machine")
+    return notes
+
+
+def _some(paths: list[str]) -> str:
+    return paths[0] + (f" (and {len(paths) - 1} more)" if len(paths) > 1 else "")
 
 
 def objects_of(plan: Plan) -> Objects:
