@@ -33,6 +33,8 @@ _TAIL = """
   written.
 - A number in a list whose items have no declared type (`-> list`): the backend makes a text of the item, which a component that
   wants a number then refuses. Here the item keeps its type until a component reads it.
+- `set_memory_limit(parameter)` and its kind in a loop, condition or exit handler: the SDK does not pass the parameter into it,
+  and the task fails. Here it counts, and a note at the start says so. On a cluster, give it to a task in there as an input too.
 - Loops over artifacts, and texts that are made of an inner loop's item: the backend stops with an error.
 - Retries in loops, and `set_retry` on a pipeline inside a pipeline, count for every task in it.
 

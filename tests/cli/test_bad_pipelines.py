@@ -62,51 +62,7 @@ IN_A_LOOP = """
 from kfp import dsl
 @dsl.container_component
 def one(number: int):
-    return dsl.ContainerSpec(image="")
-@dsl.pipeline
-def main():
-    with dsl.ParallelFor([1, 2], name="loop") as number:
-        one(number=number)
-"""
-KFP_1 = """
-from kfp import components, dsl
-fetch = components.load_component_from_text('''
-name: fetch
-inputs: [{name: url, type: URI}]
-implementation: {container: {image: alpine, command: [echo, {inputPath: url}]}}
-''')
-@dsl.pipeline
-def main(url: str):
-    fetch(url=url)
-"""
-ANOTHER_TYPE = """
-from kfp import dsl
-@dsl.component
-def text() -> str:
-    return ""
-@dsl.component
-def whole(number: int): ...
-@dsl.pipeline
-def main():
-    whole(number=text().output)
-"""
-NAMED_LIKE_A_METHOD = """
-from kfp import dsl
-@dsl.component
-def other():
-    open("x", "w").write("x")
-@dsl.component
-def write(config: dsl.TaskConfig): ...
-@dsl.pipeline
-def main():
-    other()
-    write()
-"""
-OWN_SETTINGS = """
-from kfp import dsl
-@dsl.component
-def one(config: dsl.TaskConfig, number: int) -> int:
-    return number
+    return dsl.ContainerSpec(image="", command=["true"])
 @dsl.pipeline
 def main():
     with dsl.ParallelFor([1, 2], name="loop") as number:

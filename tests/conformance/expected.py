@@ -271,4 +271,16 @@ EXPECTED: dict[str, Expected] = {
             **iterations("loop/whole-2", 1, 2),
         }
     ),
+    "resources_in_groups": Expected(
+        {
+            "text": "done",
+            "exit-handler-1/loop/asks-for-0": {"limits": {"memory": "256Mi"}, "requests": {"memory": "1Gi"}},
+            "exit-handler-1/loop/asks-for-1": {"limits": {"memory": "256Mi"}, "requests": {"memory": "2Gi"}},
+            **{
+                f"exit-handler-1/loop/condition-4-{n}/asks-for-2":
+                {"limits": {"example.com/device": "2"}, "requests": {"cpu": "2"}} for n in (0, 1)
+            },
+            "inside-of/condition-1/asks-for": {"limits": {"cpu": "1500m"}},
+        }
+    ),
 }  # fmt: skip

@@ -343,3 +343,27 @@ def test_a_field_is_not_picked_out_of_itself(name: str, steps: tuple[str, ...]) 
     given = {"parameters": {name: {"runtimeValue": {"constant": "2"}}}}
     found = graph({"inner": task("inner", inputs=given)}, {"comp-inner": inner, "comp-a": component("a")})
     assert found.dags["comp-inner"].tasks["a"].parameters["v"] == DagInput(name, steps)
+
+
+def test_what_a_group_was_not_given_and_nobody_around_it_has_is_refused() -> None:
+    group = {
+        "dag": {
+            "tasks": {
+                "step": task("step", inputs={"parameters": {"x": {"componentInputParameter": "pipelinechannel--no"}}})
+            }
+        }
+    }
+    loop = {
+        "componentRef": {"name": "comp-for-loop-1"},
+        "parameterIterator": {"itemInput": "i", "items": {"raw": "[1]"}},
+    }
+    group["inputDefinitions"] = {"parameters": {"i": {"parameterType": "NUMBER_INTEGER"}}}
+    with pytest.raises(PipelineError, match=r"for-loop-1.*'pipelinechannel--no', which does not exist"):
+        graph(
+            {"for-loop-1": loop},
+            components={
+                "comp-for-loop-1": group,
+                "comp-step": component("step", {"parameters": {"x": {"parameterType": "STRING"}}}),
+            },
+            containers={"exec-step": python_container()},
+        )

@@ -114,7 +114,7 @@ class Plan:
         said = [f"{note} (task {_some(paths)})" for note, paths in notes.items()]
         if self.pipeline.ignored:
             said.append(f"settings without a meaning on one machine, left out: {', '.join(self.pipeline.ignored)}")
-        return tuple(said)
+        return (*said, *self.pipeline.notes)
 
     def settle(self, planned: Planned, values: Mapping[str, Any]) -> Planned:
         """The same task once its inputs are known, where its resources or placement depend on them."""

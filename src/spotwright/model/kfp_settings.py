@@ -17,7 +17,15 @@ from spotwright.model.policy import Layer
 from spotwright.model.policy_values import parse_policy
 from spotwright.model.quantities import parse_duration, parse_resource
 
-__all__ = ["group_names", "inherit_retry", "read_constraints", "read_policy_text", "read_resources", "read_retry"]
+__all__ = [
+    "group_names",
+    "inherit_retry",
+    "is_group",
+    "read_constraints",
+    "read_policy_text",
+    "read_resources",
+    "read_retry",
+]
 
 _IN_PIPELINE = "the pipeline"  # the place that explain names for what the compiled file says
 _GROUP = re.compile(r"(?:for-loop|condition|condition-branches|exit-handler)-\d+")
@@ -147,7 +155,7 @@ def group_names(tasks: Mapping[str, Any]) -> dict[str, str]:
     not the group's alone, or cannot be a part of a path, does not count.
     """
     shown = {key: str((task.get("taskInfo") or {}).get("name") or key) for key, task in tasks.items()}
-    groups = {key for key, task in tasks.items() if _GROUP.fullmatch(key) and "cachingOptions" not in task}
+    groups = {key for key, task in tasks.items() if is_group(key, task)}
     taken = Counter(shown[key] if key in groups else key for key in tasks)
     return {
         key: shown[key]
@@ -155,6 +163,11 @@ def group_names(tasks: Mapping[str, Any]) -> dict[str, str]:
         else key
         for key in tasks
     }
+
+
+def is_group(key: str, task: Mapping[str, Any]) -> bool:
+    """Whether a task is a loop, condition or exit handler that the compiler made, by its key in the document."""
+    return _GROUP.fullmatch(key) is not None and "cachingOptions" not in task
 
 
 def _is_name(text: str) -> bool:

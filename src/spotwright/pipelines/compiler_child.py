@@ -33,6 +33,7 @@ __all__ = ["main"]
 
 _UNEXPECTED = re.compile(r"(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 _FIELD_INSIDE = re.compile(r"component_input_parameter: \S*loop-item\S* not found")
+_OUTPUT_INSIDE = re.compile(r"component_input_parameter: pipelinechannel--\S+ not found")
 _LONGEST = 400
 _LARGEST = 10_000_000  # bytes of a file that is looked at for changes: data of that size makes no pipeline
 _HOME = Path(__file__).resolve().parents[2]
@@ -196,6 +197,11 @@ def _hint(error: BaseException) -> str:
         return "; kfp 2 wants a type for every argument, such as url: str"
     if _FIELD_INSIDE.match(str(error)):
         return "; this kfp cannot use a field of an item in a condition: pass it through a task that stands before the condition"
+    if _OUTPUT_INSIDE.match(str(error)):
+        return (
+            "; this kfp does not pass what settings of a task read into a loop, condition or exit handler: give it to a "
+            "task in there as an input too"
+        )
     match = _UNEXPECTED.search(str(error))
     if match is None:
         return ""

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.model.kfp_settings import group_names
+from spotwright.model.kfp_settings import group_names, is_group
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.fitting import misfits
+from spotwright.pipelines.forgotten import forgotten, given_to
 from spotwright.pipelines.placed import read_policies
 from spotwright.pipelines.reading import Reading
 from spotwright.pipelines.sources import read_output_sources, without_strays
@@ -101,7 +102,19 @@ def build(compiled: Compiled) -> Pipeline:
         policy=read_policy(reading, (compiled.platform.get("spotwright") or {}).get("config") or {}, "the pipeline"),
         ignored=tuple(reading.ignored),
         placed=read_policies(reading.file, compiled.platform),
+        notes=_notes(reading),
     )
+
+
+def _notes(reading: Reading) -> tuple[str, ...]:
+    names = sorted({name.removeprefix("pipelinechannel--") for names in reading.forgotten.values() for name in names})
+    if not names:
+        return ()
+    note = (
+        f"KFP fails here: settings of tasks in a loop, condition or exit handler read {', '.join(names)}, which the compiler "
+        "does not pass into it; in this run they count. On a cluster, give it to a task in there as an input too"
+    )
+    return (note,)
 
 
 def _refusal(reading: Reading) -> PipelineError:
@@ -111,7 +124,9 @@ def _refusal(reading: Reading) -> PipelineError:
     return PipelineError(f"{reading.where(place)}: {place}: {why}{more}")
 
 
-def _read_dag(reading: Reading, component: str, definition: Mapping[str, Any], path: str) -> Dag:
+def _read_dag(
+    reading: Reading, component: str, definition: Mapping[str, Any], path: str, *, is_group: bool = False
+) -> Dag:
     if component in reading.opened:
         raise reading.error(f"task {path}", f"the pipeline {component} contains itself")
     reading.opened.append(component)
@@ -121,6 +136,10 @@ def _read_dag(reading: Reading, component: str, definition: Mapping[str, Any], p
     names = group_names(raw)
     tasks = {names[key]: _read_step(reading, names, key, raw[key], path) for key in sorted(raw, key=_natural)}
     known = {name: without_strays(task, parameters) for name, task in tasks.items() if task is not None}
+    known = {name: _completed(reading, task, parameters, known) for name, task in known.items()}
+    if is_group:
+        reading.forgotten[component] = forgotten(known, parameters)
+        parameters = {**parameters, **reading.forgotten[component]}
     place = f"task {path}" if path else _ROOT
     produced = read_output_sources(reading, names, definition["dag"].get("outputs") or {}, place)
     dag = Dag(
@@ -151,8 +170,16 @@ def _read_step(
     component = component_of(reading, raw, here)
     task = read_task(reading, names, key, raw, component, here)
     if task is not None and task.dag is not None and (task.dag not in reading.dags or task.dag in reading.opened):
-        _read_dag(reading, *component, here)
+        _read_dag(reading, *component, here, is_group=is_group(key, raw))
     return task
+
+
+def _completed(
+    reading: Reading, task: TaskSpec, parameters: Mapping[str, ParameterSpec], tasks: Mapping[str, TaskSpec]
+) -> TaskSpec:
+    """A group with what the compiler forgot to give it."""
+    names = reading.forgotten.get(task.dag or "")
+    return given_to(task, names, parameters, tasks) if names else task
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -31,7 +31,7 @@ _CLAIM_IMAGES = {
     "argostub/createpvc": True,
     "argostub/deletepvc": False,
 }  # for which the driver acts itself (driver/k8s.go)
-_ONLY_PYTHON = "only Python components run here so far"
+_KINDS = "expected a container or an importer"
 
 
 class Unsupported(Exception):
@@ -48,8 +48,8 @@ def recognise(
     if "importer" in executor:
         raise Unsupported("an importer is not supported yet; pass the artifact's address as a parameter")
     container = executor.get("container")
-    if not container:
-        raise Unsupported(f"an executor of the kind {', '.join(sorted(executor)) or 'nothing'}; {_ONLY_PYTHON}")
+    if container is None:
+        raise Unsupported(f"an executor of the kind {', '.join(sorted(executor)) or 'nothing'}; {_KINDS}")
     command = tuple(str(part) for part in container.get("command") or ())
     args = tuple(str(part) for part in container.get("args") or ())
     image = str(container.get("image") or "")
@@ -97,7 +97,7 @@ def _environment(env: Any) -> dict[str, str]:
 def _read(command: Sequence[str], args: Sequence[str], start: int, image: str, env: Any) -> Executor:
     function = _option(args, "--function_to_execute")
     if start + 1 >= len(command) or not function:
-        raise Unsupported(f"a Python component whose source or function is missing from its command; {_ONLY_PYTHON}")
+        raise Unsupported("a Python component whose source or function is missing from its command")
     module = command[start + 1]
     if re.search(r"^from kfp\.v2", module, re.MULTILINE):
         raise Unsupported("a Python component compiled by kfp 1; compile the pipeline again with kfp 2")

@@ -31,6 +31,9 @@ class Reading:
     )
     known_parameters: dict[int, dict[str, ParameterSpec]] = field(default_factory=dict)
     dags: dict[str, Dag] = field(default_factory=dict)
+    forgotten: dict[str, dict[str, ParameterSpec]] = field(
+        default_factory=dict
+    )  # by group: inputs that it was not given
     opened: list[str] = field(default_factory=list)  # DAGs being read, outermost first
     refused: list[tuple[str, str]] = field(default_factory=list)  # tasks that cannot run, and why
     ignored: dict[str, None] = field(default_factory=dict)

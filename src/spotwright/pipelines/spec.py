@@ -267,7 +267,7 @@ class Pipeline:
     """A whole pipeline. ``dags`` holds every DAG by component name, the root as ``root``; ``policy`` is its own default.
 
     ``ignored`` names the platform settings that mean nothing on one machine, to be said once. ``placed`` is what the
-    configuration said of each task, by its path, when the file was placed for a cluster.
+    configuration said of each task, by its path, when the file was placed for a cluster. ``notes`` are to be said once.
     """
 
     name: str
@@ -276,3 +276,4 @@ class Pipeline:
     policy: Layer | None = None
     ignored: tuple[str, ...] = ()
     placed: Mapping[str, Layer] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

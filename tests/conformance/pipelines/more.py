@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import List, Optional
 
 from kfp import dsl
-from steps import read, whole, write
+from steps import read, text, whole, write
 
 __all__ = [
     "additional_functions",
@@ -14,6 +14,7 @@ __all__ = [
     "notebooks",
     "optional_artifacts",
     "resources_from_outputs",
+    "resources_in_groups",
     "workspace",
 ]
 
@@ -135,6 +136,29 @@ def resources_from_outputs():
     with dsl.ParallelFor([1, 2], name="loop") as number:
         needed = amount()
         whole(value=number).set_memory_limit(needed.output)
+
+
+@dsl.component(
+    base_image="python:3.11", install_kfp_package=False, task_config_passthroughs=[dsl.TaskConfigField.RESOURCES]
+)
+def asks_for(config: dsl.TaskConfig) -> dict:
+    return config.resources
+
+
+@dsl.pipeline
+def inside_of(cpu: str, go: bool):
+    with dsl.If(go == True):  # noqa: E712 - as the SDK wants it
+        asks_for().set_cpu_limit(cpu)
+
+
+@dsl.pipeline
+def resources_in_groups(memory: str = "256Mi", number: str = "2"):
+    """Resources from parameters in loops, conditions and exit handlers, which the SDK forgets to pass there. kfp.local: no"""
+    with dsl.ExitHandler(text(value="done")), dsl.ParallelFor(["1Gi", "2Gi"], name="loop") as item:
+        asks_for().set_memory_limit(memory).set_memory_request(item)
+        with dsl.If(number == "2"):
+            asks_for().set_accelerator_type("example.com/device").set_accelerator_limit(number).set_cpu_request(number)
+    inside_of(cpu="1500m", go=True)
 
 
 @dsl.notebook_component(
