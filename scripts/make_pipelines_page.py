@@ -35,6 +35,8 @@ _TAIL = """
   wants a number then refuses. Here the item keeps its type until a component reads it.
 - `set_memory_limit(parameter)` and its kind in a loop, condition or exit handler: the SDK does not pass the parameter into it,
   and the task fails. Here it counts, and a note at the start says so. On a cluster, give it to a task in there as an input too.
+- A pipeline that must be given an artifact: KFP can give a run parameters only. Here an argument is its path or address
+  (`--arg data=iris.csv`, `--arg data=gs://bucket/iris.csv`), or a mapping with `uri` and `metadata`; of a list, a list of them.
 - Loops over artifacts, and texts that are made of an inner loop's item: the backend stops with an error.
 - Retries in loops, and `set_retry` on a pipeline inside a pipeline, count for every task in it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.around import AROUND
+from tests.conformance.compiling import PIPELINES
 from tests.conformance.running import Expected
 
 __all__ = ["EXPECTED"]
@@ -21,6 +22,7 @@ def iterations(path: str, *values: Any) -> dict[str, Any]:
 
 DEEP = {"a": [1, 2.5, {"b": "x"}], "c": True}
 FAILS = "{} failed: RuntimeError: {}"
+WORDS = str(PIPELINES / "embedded" / "words.txt")
 BRANCHES = "condition-branches-1"
 
 EXPECTED: dict[str, Expected] = {
@@ -260,6 +262,18 @@ EXPECTED: dict[str, Expected] = {
             "passing-on/maybe": "True True",
             "passing-on-2/maybe": "False True",
         }
+    ),
+    "artifacts_given": Expected(
+        {
+            "read": "embedded\n",
+            "address-and-metadata": {"uri": "gs://bucket/given", "metadata": {"n": 1}},
+            "read-all": "embedded\n,embedded\n",
+        },
+        arguments={
+            "file": WORDS,
+            "address": {"uri": "gs://bucket/given", "metadata": {"n": 1.0}},
+            "many": [WORDS, f"file://{WORDS}"],
+        },
     ),
     "additional_functions": Expected({"helped": "LOUD"}),
     "environment": Expected({"variable": "it's set", "variable-2": "nothing"}),

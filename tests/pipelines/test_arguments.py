@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from spotwright.errors import PipelineError
 from spotwright.pipelines.arguments import bind
 from spotwright.pipelines.secrets import Reference
-from spotwright.pipelines.spec import Dag, ParameterSpec, Pipeline
+from spotwright.pipelines.spec import ArtifactSpec, Dag, ParameterSpec, Pipeline
 
 
 def pipeline(**specs: ParameterSpec) -> Pipeline:
@@ -119,3 +121,60 @@ def test_every_missing_argument_is_named_with_its_type() -> None:
         PipelineError, match=r"needs a value for url \(a text\), n \(a whole number\): give --arg url=VALUE"
     ):
         bind(wanted, {}, textual=True)
+
+
+FILES = Pipeline(
+    "p",
+    Dag(
+        "root",
+        artifacts={
+            "data": ArtifactSpec("system.Dataset", metadata={"a": 1}),
+            "many": ArtifactSpec(is_list=True, optional=True),
+        },
+    ),
+    {},
+)
+
+
+def test_an_artifact_is_given_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here.csv").touch()
+    monkeypatch.chdir(tmp_path)
+    assert bind(FILES, {"data": "here.csv"}, textual=True) == {
+        "data": {
+            "name": "data",
+            "type": {"schemaTitle": "system.Dataset", "schemaVersion": "0.0.1"},
+            "uri": str(tmp_path / "here.csv"),
+            "metadata": {"a": 1},
+        }
+    }
+
+
+@pytest.mark.parametrize("textual", [True, False])
+def test_an_artifact_is_given_by_its_address_also_with_metadata_and_in_lists(textual: bool, tmp_path: Path) -> None:
+    many: Any = ["s3://b/x", {"uri": f"file://{tmp_path}", "metadata": {"n": 2.0}}]
+    found = bind(FILES, {"data": "gs://b/x", "many": json.dumps(many) if textual else many}, textual=textual)
+    assert found["data"]["uri"] == "gs://b/x"
+    assert [(each["uri"], each["metadata"]) for each in found["many"]] == [("s3://b/x", {}), (str(tmp_path), {"n": 2})]
+
+
+def test_an_artifact_that_was_bound_already_stays_as_it_is() -> None:
+    given = {"data": {"name": "data", "uri": "/gone/since", "metadata": {"a": 2}}}
+    found = bind(FILES, given, textual=True)["data"]
+    assert (found["uri"], found["metadata"]) == ("/gone/since", {"a": 2})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, r"needs a value for data \(system.Dataset\): give --arg data=PATH_OR_ADDRESS"),
+        ({"data": "/nowhere/at-all"}, "argument data: there is no file or folder /nowhere/at-all"),
+        ({"data": "gs://b/../c"}, r"argument data: the address gs://b/\.\./c climbs"),
+        ({"data": "{nothing"}, "argument data: '{nothing' is no JSON"),
+        ({"data": 3}, "argument data: expected the path or address of an artifact, got 3"),
+        ({"data": {"metadata": {}}}, "argument data: expected an artifact: a path, an address, or a mapping"),
+        ({"date": "x"}, "has no parameter 'date'; did you mean 'data'"),
+    ],
+)
+def test_what_is_no_artifact_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(PipelineError, match=said):
+        bind(FILES, given, textual=True)

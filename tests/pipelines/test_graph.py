@@ -256,10 +256,13 @@ def test_a_group_has_the_name_that_the_user_gave_it_unless_another_task_has_it()
     assert list(both.root.tasks) == ["exit-handler-2", "for-loop-1"]
 
 
-def test_an_artifact_as_the_input_of_the_whole_pipeline_is_refused() -> None:
-    root = {"inputDefinitions": {"artifacts": {"d": {"artifactType": {"schemaTitle": "system.Dataset"}}}}}
-    with pytest.raises(PipelineError, match="the pipeline's input d: it is an artifact"):
-        graph({"a": task("a")}, root=root)
+def test_what_a_run_must_be_given_and_kfp_cannot_give_it_is_said() -> None:
+    root: dict[str, Any] = {
+        "inputDefinitions": {"artifacts": {"d": {"artifactType": {"schemaTitle": "system.Dataset"}}}}
+    }
+    assert "needs d" in graph({"a": task("a")}, root=root).notes[0]
+    root["inputDefinitions"]["artifacts"]["d"]["isOptional"] = True
+    assert graph({"a": task("a")}, root=root).notes == ()
 
 
 def test_what_surrounds_a_task_in_its_pod_is_read() -> None:

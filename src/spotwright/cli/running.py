@@ -27,7 +27,7 @@ __all__ = ["resume", "run"]
     "texts",
     metavar="NAME=VALUE",
     multiple=True,
-    help="An argument; @env:VAR and @file:PATH keep the value out of every record.",
+    help="An argument, of an artifact its path or address; @env:VAR and @file:PATH keep the value out of every record.",
 )
 @click.option(
     "--config",

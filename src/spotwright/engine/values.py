@@ -223,7 +223,8 @@ def _task(state: RunState, scope: ScopeState, name: str) -> TaskState:
 
 def _scope_inputs(state: RunState, scope: ScopeState) -> Inputs:
     if scope.owner is None:
-        return Inputs(dict(state.meta.get("arguments", {})), {})
+        arguments, artifacts = dict(state.meta.get("arguments", {})), scope.place.dag.artifacts
+        return Inputs(arguments, {name: arguments.pop(name) for name in artifacts if name in arguments})
     given = inputs_of(state, scope.owner)
     for name, declared in scope.place.dag.parameters.items():
         if declared.has_default:

@@ -1,16 +1,17 @@
-"""The arguments of a run: given values against the parameters that a pipeline declares."""
+"""The arguments of a run: given values against the parameters that a pipeline declares, and files against its artifacts."""
 
 from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from spotwright.errors import PipelineError
 from spotwright.pipelines.secrets import Reference
-from spotwright.pipelines.spec import ParameterSpec, Pipeline
-from spotwright.pipelines.values import KINDS, fit, parse_text
+from spotwright.pipelines.spec import ArtifactSpec, ParameterSpec, Pipeline
+from spotwright.pipelines.values import KINDS, fit, parse_text, whole_numbers
 
 __all__ = ["bind", "references"]
 
@@ -24,23 +25,78 @@ def bind(pipeline: Pipeline, given: Mapping[str, Any], *, textual: bool) -> dict
     mappings as JSON, texts stay as they are. A text that begins with ``@env:`` or ``@file:`` becomes a :class:`Reference`;
     ``@@`` at the beginning of a text stands for one ``@``. An optional parameter without a value is ``None``.
 
+    An artifact is given by a path of this machine or an address, or as a mapping with ``uri`` and ``metadata``; it comes back
+    as a plain dict, as KFP's executor has it. Optional ones that are left out are not there.
+
     Raises :class:`PipelineError` for a missing argument, an unknown one, or one of another type.
     """
-    specs = pipeline.root.parameters
+    specs, artifacts = pipeline.root.parameters, pipeline.root.artifacts
     for name in given:
-        if name not in specs:
-            raise PipelineError(f"pipeline {pipeline.name} has no parameter {name!r}{_hint(name, specs)}")
-    missing = [n for n, spec in specs.items() if n not in given and not spec.has_default and not spec.optional]
-    if missing:
-        wanted = ", ".join(f"{name} ({KINDS[specs[name].type]})" for name in missing)
-        raise PipelineError(f"pipeline {pipeline.name} needs a value for {wanted}: give --arg {missing[0]}=VALUE")
-    bound = {}
+        if name not in specs and name not in artifacts:
+            hint = _hint(name, {**specs, **artifacts})
+            raise PipelineError(f"pipeline {pipeline.name} has no parameter {name!r}{hint}")
+    _check_missing(pipeline, given)
+    bound: dict[str, Any] = {}
     for name, spec in specs.items():
         if name in given:
             bound[name] = _bind_one(name, spec, given[name], textual=textual)
         else:
             bound[name] = spec.default if spec.has_default else None
+    for name in artifacts.keys() & given.keys():
+        bound[name] = _bind_artifact(name, artifacts[name], given[name], textual=textual)
     return bound
+
+
+def _check_missing(pipeline: Pipeline, given: Mapping[str, Any]) -> None:
+    parameters = pipeline.root.parameters.items()
+    missing = {n: KINDS[s.type] for n, s in parameters if n not in given and not s.has_default and not s.optional}
+    files = {n: s.schema for n, s in pipeline.root.artifacts.items() if n not in given and not s.optional}
+    if missing or files:
+        wanted = ", ".join(f"{name} ({kind})" for name, kind in {**missing, **files}.items())
+        first = f"{next(iter(missing))}=VALUE" if missing else f"{next(iter(files))}=PATH_OR_ADDRESS"
+        raise PipelineError(f"pipeline {pipeline.name} needs a value for {wanted}: give --arg {first}")
+
+
+def _bind_artifact(name: str, spec: ArtifactSpec, value: Any, *, textual: bool) -> Any:
+    """One artifact, or a list of them where the pipeline wants a list."""
+    if textual and isinstance(value, str) and value[:1] in ("[", "{"):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise PipelineError(f"argument {name}: {value[:60]!r} is no JSON: {error}") from error
+    if not spec.is_list:
+        return _artifact(name, spec, value)
+    return [_artifact(name, spec, each) for each in (value if isinstance(value, list | tuple) else [value])]
+
+
+def _artifact(name: str, spec: ArtifactSpec, value: Any) -> dict[str, Any]:
+    said = value if isinstance(value, Mapping) else {"uri": _place(name, value)}
+    uri, metadata = said.get("uri"), said.get("metadata") or {}
+    if not isinstance(uri, str) or not uri or not isinstance(metadata, Mapping):
+        raise PipelineError(
+            f"argument {name}: expected an artifact: a path, an address, or a mapping with uri and metadata"
+        )
+    if "://" in uri and ".." in uri.split("/"):
+        raise PipelineError(f"argument {name}: the address {uri} climbs with '..'; write it without")
+    return {
+        "name": name,
+        "type": {"schemaTitle": spec.schema, "schemaVersion": spec.version},
+        "uri": uri.removeprefix("file://"),
+        "metadata": {**spec.metadata, **whole_numbers(metadata)},
+    }
+
+
+def _place(name: str, value: Any) -> str:
+    """The address of an artifact; a path, which must be there, becomes an absolute one."""
+    if not isinstance(value, str | os.PathLike) or not str(value):
+        raise PipelineError(f"argument {name}: expected the path or address of an artifact, got {value!r:.60}")
+    text = os.fspath(value)
+    path = text.removeprefix("file://")
+    if "://" in path:
+        return str(text)
+    if not os.path.exists(path):  # noqa: PTH110 - what is no path at all does not exist
+        raise PipelineError(f"argument {name}: there is no file or folder {path}")
+    return os.path.abspath(path)  # noqa: PTH100 - links on the way stay
 
 
 def references(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Reference]:
@@ -59,7 +115,7 @@ def _reference(value: Any, kind: str) -> Reference | None:
     return None
 
 
-def _hint(name: str, specs: Mapping[str, ParameterSpec]) -> str:
+def _hint(name: str, specs: Mapping[str, Any]) -> str:
     close = difflib.get_close_matches(name, specs, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"

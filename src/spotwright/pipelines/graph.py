@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spotwright.errors import PipelineError
@@ -87,10 +87,6 @@ def build(compiled: Compiled) -> Pipeline:
     if "dag" not in definition:
         raise reading.error(_ROOT, "a pipeline has tasks below root.dag")
     root = _read_dag(reading, _ROOT, definition, "")
-    for name in (name for name, spec in root.artifacts.items() if not spec.optional):
-        reading.refused.append(
-            (f"the pipeline's input {name}", "it is an artifact; pass its address as a text parameter instead")
-        )
     config = (compiled.platform.get("kubernetes") or {}).get("pipelineConfig") or {}
     if reading.refused:
         raise _refusal(reading)
@@ -102,19 +98,24 @@ def build(compiled: Compiled) -> Pipeline:
         policy=read_policy(reading, (compiled.platform.get("spotwright") or {}).get("config") or {}, "the pipeline"),
         ignored=tuple(reading.ignored),
         placed=read_policies(reading.file, compiled.platform),
-        notes=_notes(reading),
+        notes=tuple(_notes(reading, root)),
     )
 
 
-def _notes(reading: Reading) -> tuple[str, ...]:
+def _notes(reading: Reading, root: Dag) -> Iterator[str]:
+    """What the user should know, because KFP does not do the same."""
     names = sorted({name.removeprefix("pipelinechannel--") for names in reading.forgotten.values() for name in names})
-    if not names:
-        return ()
-    note = (
-        f"KFP fails here: settings of tasks in a loop, condition or exit handler read {', '.join(names)}, which the compiler "
-        "does not pass into it; in this run they count. On a cluster, give it to a task in there as an input too"
-    )
-    return (note,)
+    if names:
+        yield (
+            f"KFP fails here: settings of tasks in a loop, condition or exit handler read {', '.join(names)}, which the compiler "
+            "does not pass into it; in this run they count. On a cluster, give it to a task in there as an input too"
+        )
+    artifacts = [name for name, spec in root.artifacts.items() if not spec.optional]
+    if artifacts:
+        yield (
+            f"KFP cannot give a run artifacts, and this pipeline needs {', '.join(artifacts)}: on a cluster, import it "
+            "(dsl.importer) from an address that is a parameter"
+        )
 
 
 def _refusal(reading: Reading) -> PipelineError:

@@ -138,8 +138,9 @@ def run(  # noqa: PLR0913 (each is an option of its own)
     """Run a pipeline on this machine and return its :class:`Run`.
 
     ``pipeline`` is a function with ``@dsl.pipeline``, or the path of a .py or compiled YAML file. ``arguments`` are values of
-    the declared types, or ``"@env:VAR"`` and ``"@file:PATH"``, which keep the value out of every record. ``taken_every`` is a
-    duration (``"20s"``, or seconds). ``policy`` holds for every task, in the shape of ``policy.default``.
+    the declared types, or ``"@env:VAR"`` and ``"@file:PATH"``, which keep the value out of every record; of an artifact its path
+    or address as a text, or a mapping with ``uri`` and ``metadata``. ``taken_every`` is a duration (``"20s"``, or seconds).
+    ``policy`` holds for every task, in the shape of ``policy.default``.
     ``containers`` says what container components run in: ``"podman"``, ``"docker"``, the first of them that answers
     (``"auto"``), or ``"host"``: as processes of this machine. With ``wait=False`` it returns as soon as the run has begun.
 

@@ -159,13 +159,20 @@ def _meta(run: str, prepared: Prepared) -> dict[str, Any]:
         "config": prepared.stored.config.path,
         "explicit_config": str(options.config.absolute()) if options.config is not None else None,
         "arguments": prepared.arguments,
-        "given": prepared.secrets.redact(dict(options.arguments)),
+        "given": prepared.secrets.redact(_given(prepared)),
         "textual": options.textual,
         "seed": options.seed if options.seed is not None else randomness.randbelow(2**31),
         "time_scale": options.time_scale,
         "cache": options.cache,
         "containers": options.containers,
     }
+
+
+def _given(prepared: Prepared) -> dict[str, Any]:
+    """The arguments as they were given; artifacts as they were found, because a resumed run may have another folder."""
+    artifacts = prepared.stored.plan.pipeline.root.artifacts
+    found = prepared.arguments
+    return {name: found[name] if name in artifacts else value for name, value in prepared.options.arguments.items()}
 
 
 def _begin(folder: RunFolder, stored: StoredPlan, created: Event) -> None:

@@ -1,10 +1,11 @@
 """Artifacts."""
 
 from pathlib import Path
+from typing import List
 
 import kinds_of_others
 from kfp import dsl
-from steps import read, text
+from steps import read, read_all, text
 
 __all__ = [
     "artifact_classes",
@@ -14,6 +15,7 @@ __all__ = [
     "artifact_metadata",
     "artifact_places",
     "artifact_without_file",
+    "artifacts_given",
     "metrics",
 ]
 
@@ -219,3 +221,16 @@ def artifact_embedded():
     """Files and folders that are embedded in a component."""
     of_folder()
     of_file()
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def address_and_metadata(data: dsl.Input[dsl.Dataset]) -> dict:
+    return {"uri": data.uri, "metadata": data.metadata}
+
+
+@dsl.pipeline
+def artifacts_given(file: dsl.Input[dsl.Dataset], address: dsl.Input[dsl.Dataset], many: dsl.Input[List[dsl.Dataset]]):
+    """Artifacts that a run is given, by path and by address, which no backend of KFP can be. kfp.local: no"""
+    read(data=file)
+    address_and_metadata(data=address)
+    read_all(data=many)
