@@ -37,6 +37,9 @@ _TAIL = """
   and the task fails. Here it counts, and a note at the start says so. On a cluster, give it to a task in there as an input too.
 - A pipeline that must be given an artifact: KFP can give a run parameters only. Here an argument is its path or address
   (`--arg data=iris.csv`, `--arg data=gs://bucket/iris.csv`), or a mapping with `uri` and `metadata`; of a list, a list of them.
+- Placeholders of the run and the task inside longer texts (`f"{dsl.PIPELINE_JOB_NAME_PLACEHOLDER}/x"`), which the backend leaves
+  as they are: here they are filled in. `PIPELINE_JOB_NAME` and `PIPELINE_JOB_RESOURCE_NAME` are the run's name, the ids UUIDs.
+  `PIPELINE_ROOT` stays as it is, as in the backend.
 - Loops over artifacts, and texts that are made of an inner loop's item: the backend stops with an error.
 - Retries in loops, and `set_retry` on a pipeline inside a pipeline, count for every task in it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from scripts.make_pipelines_page import PAGE, text
@@ -45,7 +46,7 @@ def undisturbed(request: pytest.FixtureRequest, compiled: Path, tmp_path: Path) 
 @pytest.mark.parametrize("undisturbed", ["placeholders"], indirect=True)
 def test_placeholders_stand_for_the_run_and_the_task(undisturbed: Ran) -> None:
     values, name = undisturbed.values, undisturbed.view["run"]
-    assert [values["text"], values["text-2"], values["text-3"]] == [f"placeholders-{name}", name, name]
+    assert [values["text"], values["text-2"], str(UUID(values["text-3"]))] == [name, name, values["text-3"]]
     assert [values["text-4"], values["text-6"], values["loop/text-7-0"]] == ["text-4", "given text-6", "1 text-7"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", values["text-5"])
 

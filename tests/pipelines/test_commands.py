@@ -14,7 +14,7 @@ from spotwright.pipelines.expansion import expand, expand_environment
 from spotwright.pipelines.placeholders import Context
 from spotwright.pipelines.spec import ArtifactSpec, Container, OutputSpecs, ParameterSpec, TaskSpec
 
-CONTEXT = Context("p", "r", "t", 0.0)
+CONTEXT = Context("r", "t", 0.0)
 
 
 def args(*written: str, env: dict[str, str] | None = None, **parameters: Any) -> list[str]:
@@ -48,7 +48,7 @@ def args(*written: str, env: dict[str, str] | None = None, **parameters: Any) ->
         ("{{$.inputs.artifacts['none'].path}}", ""),
         ("{{$.outputs.artifacts['made'].path}}", "/out/artifacts/made"),
         ("{{$.outputs.parameters['n'].output_file}}", "/out/parameters/n"),
-        ("{{$.pipeline_job_name}}", "p-r"),
+        ("{{$.pipeline_job_name}}", "r"),
         ("{{$.unknown}}", "{{$.unknown}}"),
         ("$(A)-$(B)-$$(A)", "a-$(B)-$(A)"),
     ],

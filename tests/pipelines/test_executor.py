@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -17,7 +19,7 @@ from spotwright.pipelines.executor import Context, executor_input, read_outputs
 from spotwright.pipelines.graph import Constant, DagInput, Executor, build
 from spotwright.pipelines.spec import ArtifactSpec, OutputSpecs, ParameterSpec, TaskSpec
 
-CONTEXT = Context(pipeline="training", run="r1", task="inner/train", created_at=0.0, attempt=2)
+CONTEXT = Context(run="r1", task="inner/train", created_at=0.0)
 DATA = {
     "name": "d",
     "type": {"schemaTitle": "system.Dataset", "schemaVersion": "0.0.1"},
@@ -86,7 +88,7 @@ def test_constants_may_speak_of_other_inputs_and_of_the_run() -> None:
 
 
 def test_placeholders_are_filled_in_inside_lists_and_mappings() -> None:
-    written = {"a": ["{{$.pipeline_job_uuid}}"], "{{$.pipeline_job_resource_name}}": 1}
+    written = {"a": ["{{$.pipeline_job_name}}"], "{{$.pipeline_job_resource_name}}": 1}
     task = step({"c": Constant(written)}, c=ParameterSpec("STRUCT"))
     assert values(task, c=written) == {"c": {"a": ["r1"], "r1": 1}}
 
@@ -94,15 +96,25 @@ def test_placeholders_are_filled_in_inside_lists_and_mappings() -> None:
 @pytest.mark.parametrize(
     ("placeholder", "text"),
     [
-        ("pipeline_job_name", "training-r1"),
+        ("pipeline_job_name", "r1"),
+        ("pipeline_job_resource_name", "r1"),
+        ("pipeline_task_name", "train"),
         ("pipeline_job_create_time_utc", "1970-01-01T00:00:00Z"),
         ("pipeline_job_schedule_time_utc", "1970-01-01T00:00:00Z"),
-        ("pipeline_task_uuid", "r1-inner/train-2"),
     ],
 )
 def test_every_placeholder_of_the_run_is_known(placeholder: str, text: str) -> None:
     written = f"{{{{$.{placeholder}}}}}"
     assert values(step({"c": Constant(written)}, c=ParameterSpec("STRING")), c=written) == {"c": text}
+
+
+def test_a_run_and_its_tasks_have_ids_that_are_uuids_and_stay() -> None:
+    ids = [CONTEXT.value("pipeline_job_uuid"), CONTEXT.value("pipeline_task_uuid")]
+    assert [str(UUID(each)) for each in ids] == ids
+    other = replace(CONTEXT, task="inner/train-2")
+    assert other.value("pipeline_job_uuid") == ids[0] == CONTEXT.run_id
+    assert other.value("pipeline_task_uuid") not in ids
+    assert replace(CONTEXT, created_at=1.0).run_id != ids[0]  # a run of the same name, somewhere else
 
 
 def test_text_of_the_user_is_never_taken_for_a_placeholder() -> None:

@@ -83,14 +83,12 @@ def check_inputs(state: RunState, task: TaskState) -> None:
         inputs_of(state, task)
 
 
-def context_of(state: RunState, task: TaskState, attempt: int = 1) -> Context:
+def context_of(state: RunState, task: TaskState) -> Context:
     """What the placeholders of a task stand for, but for its inputs."""
     return Context(
-        pipeline=state.plan.pipeline.name,
         run=str(state.meta.get("run", "")),
         task=task.path,
         created_at=state.started_at,
-        attempt=attempt,
         name=task.plan.spec.name,
     )
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from spotwright.engine.claims import is_of_run
 from spotwright.engine.state import RunState, TaskState
+from spotwright.engine.values import context_of
 from spotwright.errors import PipelineError, StateError
 from spotwright.pipelines.objects import Objects
 from spotwright.pipelines.spec import TaskSpec
@@ -127,7 +128,7 @@ def _fields(state: RunState, task: TaskState, spec: TaskSpec, said: Surroundings
         **{f"status.{name}": _ADDRESS for name in ("hostIP", "hostIPs", "podIP", "podIPs")},
     }
     keyed = {
-        "labels": {"pipeline/runid": run, **spec.labels},
+        "labels": {"pipeline/runid": context_of(state, task).run_id, **spec.labels},
         "annotations": {"workflows.argoproj.io/node-name": path, **spec.annotations},
     }
     found = {}

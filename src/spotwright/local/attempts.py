@@ -118,7 +118,7 @@ def start_order(
     _make_folders(folder, folder / OUT, folder / WORK, *([Path(checkpoint)] if checkpoint.startswith("/") else []))
     inputs = inputs_of(state, task)
     revealed = places.secrets.reveal(inputs.parameters)
-    context = replace(context_of(state, task, number), workspace=f"{places.root}/{places.run}/{WORKSPACE}")
+    context = replace(context_of(state, task), workspace=f"{places.root}/{places.run}/{WORKSPACE}")
     given = executor_input(spec, revealed, inputs.artifacts, str(folder / OUT), context)
     if any(context.workspace in str(value) for value in given["inputs"]["parameterValues"].values()):
         _make_folders(Path(context.workspace))

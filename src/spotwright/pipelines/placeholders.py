@@ -1,6 +1,7 @@
 """Placeholders in the texts of a pipeline, such as ``{{$.inputs.parameters['x']}}`` and ``{{$.pipeline_job_name}}``.
 
-Sources, in kubeflow/pipelines: ``backend/src/v2/driver/resolve.go`` and ``backend/src/v2/component/launcher_v2.go``.
+Sources, in kubeflow/pipelines: ``backend/src/v2/driver/resolve.go`` and ``backend/src/v2/component/launcher_v2.go``. The backend
+knows those of the run and the task only where they are the whole text of an input; here they are filled in wherever they stand.
 """
 
 from __future__ import annotations
@@ -25,31 +26,47 @@ _ARTIFACT = re.compile(r"inputs\.artifacts\[(['\"])(.+)\1\]\.(uri|path)$")
 class Context:
     """What placeholders such as ``{{$.pipeline_job_name}}`` stand for.
 
-    ``run`` is the run's id, ``task`` the task's path, ``name`` its name in its pipeline, ``created_at`` the run's start as Unix
+    ``run`` is the run's name, ``task`` the task's path, ``name`` its name in its pipeline, ``created_at`` the run's start as Unix
     time, ``workspace`` the folder that all tasks of the run share.
     """
 
-    pipeline: str
     run: str
     task: str
     created_at: float
-    attempt: int = 1
     name: str = ""
     workspace: str = ""
 
+    @property
+    def run_id(self) -> str:
+        """The run's id, a UUID as on a cluster: the same for a run whenever it is asked for."""
+        return _uuid(f"{self.run}@{self.created_at!r}")
+
     def value(self, placeholder: str) -> str | None:
-        """The text of a placeholder's name without its braces; ``None`` when it is not one of these."""
-        created = datetime.fromtimestamp(self.created_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {
-            "workspace_path": self.workspace or None,
-            "pipeline_job_name": f"{self.pipeline}-{self.run}",
-            "pipeline_job_resource_name": self.run,
-            "pipeline_job_uuid": self.run,
-            "pipeline_job_create_time_utc": created,
-            "pipeline_job_schedule_time_utc": created,
-            "pipeline_task_name": self.name or self.task.rpartition("/")[2],
-            "pipeline_task_uuid": f"{self.run}-{self.task}-{self.attempt}",
-        }.get(placeholder)
+        """The text of a placeholder's name without its braces; ``None`` when it is not one of these.
+
+        A run has one name here; on a cluster the first of these is its display name and the second that of its workflow. Another
+        attempt of a task has the same id, because the driver makes it before the first.
+        """
+        match placeholder:
+            case "pipeline_job_name" | "pipeline_job_resource_name":
+                return self.run
+            case "pipeline_job_uuid":
+                return self.run_id
+            case "pipeline_task_name":
+                return self.name or self.task.rpartition("/")[2]
+            case "pipeline_task_uuid":
+                return _uuid(f"{self.run_id}/{self.task}")
+            case "pipeline_job_create_time_utc" | "pipeline_job_schedule_time_utc":
+                return datetime.fromtimestamp(self.created_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            case "workspace_path":
+                return self.workspace or None
+        return None
+
+
+def _uuid(name: str) -> str:
+    from uuid import NAMESPACE_URL, uuid5
+
+    return str(uuid5(NAMESPACE_URL, f"spotwright:{name}"))
 
 
 def fill(value: Any, parameters: Mapping[str, Any], artifacts: Mapping[str, Any], context: Context) -> Any:

@@ -85,19 +85,19 @@ def claims_that_exist(claim: str = "shared"):
 
 
 @dsl.component(base_image="python:3.11", install_kfp_package=False)
-def fields() -> dict:
+def fields(run: str) -> dict:
     import os
 
     return {
-        "team": os.environ["TEAM"], "note": os.environ["NOTE"], "run": os.environ["RUN"] == os.environ["SPOTWRIGHT_RUN"],
-        "node": bool(os.environ["NODE"]), "name": os.environ["NAME"].startswith(os.environ["RUN"]),
+        "team": os.environ["TEAM"], "note": os.environ["NOTE"], "run": os.environ["RUN"] == run,
+        "node": bool(os.environ["NODE"]), "name": os.environ["NAME"].startswith(os.environ["SPOTWRIGHT_RUN"]),
     }  # fmt: skip
 
 
 @dsl.pipeline
 def fields_of_the_pod():
     """Fields of the pod as variables: node, name, labels, annotations. kfp.local: left out"""
-    task = fields()
+    task = fields(run=dsl.PIPELINE_JOB_ID_PLACEHOLDER)
     kubernetes.add_pod_label(task, "team", "ml")
     kubernetes.add_pod_annotation(task, "example.com/note", "n")
     kubernetes.use_field_path_as_env(task, "TEAM", "metadata.labels['team']")
