@@ -26,12 +26,25 @@ def args(*written: str, env: dict[str, str] | None = None, **parameters: Any) ->
         executor=container,
         parameter_specs={name: ParameterSpec("STRING", optional=True) for name in ("text", "left_out", *parameters)}
         | {"number": ParameterSpec("NUMBER_DOUBLE", optional=True), "items": ParameterSpec("LIST", optional=True)},
-        artifact_specs={"data": ArtifactSpec(), "none": ArtifactSpec(optional=True)},
+        artifact_specs={
+            "data": ArtifactSpec(),
+            "none": ArtifactSpec(optional=True),
+            "several": ArtifactSpec(is_list=True),
+        },
         outputs=OutputSpecs({"n": ParameterSpec("NUMBER_INTEGER")}, {"made": ArtifactSpec("system.Model")}),
     )
     artifact = {"name": "d", "uri": "/runs/d", "metadata": {"k": {"deep": 1}, "s": "x"}}
-    given = executor_input(task, parameters, {"data": artifact}, "/out", CONTEXT)
+    several = [{"name": "a", "uri": "/runs/a", "metadata": {"n": 1}}, {"name": "b", "uri": "/runs/b"}]
+    given = executor_input(task, parameters, {"data": artifact, "several": several}, "/out", CONTEXT)
     return list(command_of(task, container, given, {}, CONTEXT).args)
+
+
+def test_a_list_of_artifacts_becomes_a_json_list_of_what_is_known_of_each() -> None:
+    (written,) = args("{{$.inputs.artifacts['several']}}")
+    assert [(each["name"], each["uri"], each.get("metadata")) for each in json.loads(written)] == [
+        ("a", "/runs/a", {"n": 1}),
+        ("b", "/runs/b", None),
+    ]
 
 
 @pytest.mark.parametrize(

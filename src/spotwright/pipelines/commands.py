@@ -3,7 +3,8 @@
 A component says its command once, and what stands in it for inputs and outputs is known only when an attempt starts.
 ``ConcatPlaceholder`` and ``IfPresentPlaceholder`` are compiled to arguments that are JSON texts. Sources, in
 kubeflow/pipelines: ``resolveContainerArgs`` in ``backend/src/v2/driver/util.go``, ``getPlaceholders`` in
-``backend/src/v2/component/launcher_v2.go``, ``sdk/python/kfp/dsl/placeholders.py``.
+``backend/src/v2/component/launcher_v2.go``, ``sdk/python/kfp/dsl/placeholders.py``. A list of artifacts is written as the JSON
+list of what is known of each (kubeflow/pipelines#8484); the backend leaves that placeholder as it is.
 
 What stands for a value is never looked at again: a value that holds a placeholder or ``$(NAME)`` arrives as it is.
 """
@@ -134,6 +135,8 @@ class _Filling:
             if where == "inputs" and name in self._task.artifact_specs:
                 return ""  # optional, and left out
             raise self._error(f"it reads the {where[:-1]} artifact {name!r}, which it does not have")
+        if field is None:
+            return to_text(entry["artifacts"])  # the list itself, which the SDK writes for Input[List[Artifact]]
         artifact = entry["artifacts"][0] if entry["artifacts"] else {}
         if field == "metadata":
             found = artifact.get("metadata") or {}
