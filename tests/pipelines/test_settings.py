@@ -155,3 +155,13 @@ def test_without_set_retry_and_set_timeout_there_is_no_layer() -> None:
     timeout = read_retry(None, 60.0)
     assert timeout is not None
     assert (timeout.source, timeout.values) == ("set_timeout", {"timeout": 60.0})
+
+
+def test_labels_are_left_out_unless_the_code_reads_them() -> None:
+    metadata = {"labels": {"team": "a"}, "annotations": {"x": "1"}}
+    read = [
+        {"name": "TEAM", "fieldPath": "metadata.labels['team']"},
+        {"name": "X", "fieldPath": "metadata.annotations['x']"},
+    ]
+    assert read_settings({}, {"podMetadata": metadata, "fieldPathAsEnv": read}).ignored == ()
+    assert read_settings({}, {"podMetadata": metadata, "fieldPathAsEnv": read[:1]}).ignored == ("podMetadata",)

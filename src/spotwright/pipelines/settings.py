@@ -85,7 +85,7 @@ def read_settings(
         config={} if deferred or not passed.given else task_config(passed, env, resources, known),
         deferred=deferred,
         surroundings=read_surroundings(around),
-        ignored=tuple(key for key in sorted(known) if known[key] and _means_nothing(key, known[key])),
+        ignored=tuple(key for key in sorted(known) if known[key] and _means_nothing(key, known)),
     )
 
 
@@ -94,11 +94,12 @@ def _without_inputs(resources: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in resources.items() if not any(_INPUT.search(text) for text in _texts(value))}
 
 
-def _means_nothing(key: str, value: Any) -> bool:
-    if key == "podMetadata":
-        said = [name for group in value.values() for name in group]
-        return any(not name.startswith("spotwright.dev/") for name in said)
-    return key not in _UNDERSTOOD
+def _means_nothing(key: str, known: Mapping[str, Any]) -> bool:
+    if key != "podMetadata":
+        return key not in _UNDERSTOOD
+    read = " ".join(str(entry.get("fieldPath")) for entry in known.get("fieldPathAsEnv") or ())  # by the code itself
+    said = [name for group in known[key].values() for name in group]
+    return any(not name.startswith("spotwright.dev/") and f"['{name}']" not in read for name in said)
 
 
 def settled(task: TaskSpec, values: Mapping[str, Any]) -> TaskSpec:
