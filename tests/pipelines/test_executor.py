@@ -174,4 +174,4 @@ def test_the_real_executor_runs_a_component_and_its_outputs_are_read_back(traini
     assert outputs.parameters == {"Output": 3.5, "log": "line"}
     assert outputs.artifacts["model"]["metadata"] == {"steps": 7}
     model = Path(outputs.artifacts["model"]["uri"])
-    assert model.read_text() == "rows 7 http://x of training-r1 {'layers': [1, 2]}"
+    assert model.read_text() == "rows 7 http://x of r1 {'layers': [1, 2]}"

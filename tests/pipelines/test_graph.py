@@ -12,7 +12,7 @@ from spotwright.errors import PipelineError
 from spotwright.model.placing import Expression, Preference, Term, Toleration
 from spotwright.model.policy import Spot
 from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.graph import Constant, DagInput, Executor, Pipeline, TaskOutput, build
+from spotwright.pipelines.graph import Constant, DagInput, Executor, FinalStatus, Pipeline, TaskOutput, build
 from spotwright.pipelines.surroundings import Claim, Keyed, Scratch, Surroundings
 
 TEXT = {"parameterType": "STRING"}
@@ -370,3 +370,14 @@ def test_what_a_group_was_not_given_and_nobody_around_it_has_is_refused() -> Non
             },
             containers={"exec-step": python_container()},
         )
+
+
+def test_how_a_task_ended_must_be_given() -> None:
+    inputs = {"parameters": {"status": {"parameterType": "TASK_FINAL_STATUS", "isOptional": True}}}
+    with pytest.raises(
+        PipelineError, match=r"task b: its input status is given no value; it says how another task ended"
+    ):
+        graph({"a": task("a"), "b": task("b")}, {"comp-b": component("b", inputs)})
+    given = {"parameters": {"status": {"taskFinalStatus": {"producerTask": "a"}}}}
+    found = graph({"a": task("a"), "b": task("b", inputs=given)}, {"comp-b": component("b", inputs)})
+    assert found.root.tasks["b"].parameters == {"status": FinalStatus("a")}

@@ -240,7 +240,17 @@ def _check_needed(reading: Reading, task: TaskSpec, place: str) -> None:
     for given, specs in ((task.parameters, task.parameter_specs), (task.artifacts, task.artifact_specs)):
         for name, spec in specs.items():
             if name not in given and name != item and not spec.optional and not getattr(spec, "has_default", False):
-                raise reading.error(place, f"its input {name} is given no value and has no default")
+                raise reading.error(place, f"its input {name} is given no value{_hint(reading, task, name)}")
+
+
+def _hint(reading: Reading, task: TaskSpec, name: str) -> str:
+    inputs = reading.ir["components"][task.component].get("inputDefinitions") or {}
+    if ((inputs.get("parameters") or {}).get(name) or {}).get("parameterType") != "TASK_FINAL_STATUS":
+        return " and has no default"
+    return (
+        "; it says how another task ended (dsl.PipelineTaskFinalStatus), so it is for the exit task of a dsl.ExitHandler, or "
+        "for a task with ignore_upstream_failure() after one other"
+    )
 
 
 def _in_order(reading: Reading, tasks: Mapping[str, TaskSpec], path: str) -> dict[str, TaskSpec]:

@@ -218,8 +218,8 @@ def _parameter_specs(reading: Reading, group: Mapping[str, Any], path: str) -> d
     specs = {}
     for name, raw in parameters.items():
         kind = str(raw.get("parameterType") or raw.get("type") or "")
-        is_config = kind == _CONFIG
-        kind = "STRUCT" if kind in (_FINAL_STATUS, _CONFIG) else kind
+        given = {_CONFIG: True, _FINAL_STATUS: False}.get(kind)  # whoever runs it gives the one; code needs the other
+        kind = kind if given is None else "STRUCT"
         place = f"task {path}" if path else "root"
         if kind not in KINDS:
             raise reading.error(place, f"parameter {name} has the unknown type {kind!r}")
@@ -227,7 +227,7 @@ def _parameter_specs(reading: Reading, group: Mapping[str, Any], path: str) -> d
         try:
             specs[name] = ParameterSpec(
                 type=kind,
-                optional=is_config or bool(raw.get("isOptional")),
+                optional=bool(raw.get("isOptional")) if given is None else given,
                 has_default="defaultValue" in raw,
                 default=None if default is None else fit(default, kind),
                 description=str(raw.get("description") or ""),
