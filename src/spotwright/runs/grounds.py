@@ -23,6 +23,7 @@ from spotwright.pipelines.spec import Container, Dag, Pipeline, TaskSpec
 
 __all__ = ["check_grounds", "objects_of", "unmet"]
 
+_EXECUTOR = "kfp.dsl.executor_main"  # in a container's command: ``kfp component build`` has put the code into the image
 _NOT_WRITTEN = ("{{$", "$(")  # in a command whose program is known only when it starts
 
 
@@ -140,6 +141,13 @@ def _check_host(compiled: Compiled, path: str, container: Container) -> None:
             path,
             f" has no command: that of the image {container.image} is not known on this machine; give it a command, or leave "
             "out --containers host and start podman or docker",
+        )
+    if _EXECUTOR in container.command:
+        raise _refusal(
+            compiled,
+            path,
+            f" is a Python component whose code is in the image {container.image}: take its target_image out, so that the code "
+            "travels with the pipeline, or leave out --containers host and start podman or docker",
         )
     program = container.command[0]
     if not any(sign in program for sign in _NOT_WRITTEN) and shutil.which(program) is None:
