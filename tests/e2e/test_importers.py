@@ -101,3 +101,11 @@ def test_what_cannot_be_fetched_is_said_in_the_log_and_the_code_goes_on(project:
     log = (project.attempt("reads") / "log.txt").read_text()
     assert log.startswith("spotwright: s3://bucket/data.csv cannot be fetched: ")
     assert "No such file or directory: '/s3/bucket/data.csv'" in log
+
+
+@pytest.mark.parametrize("scheme", ["oci", "huggingface"])
+def test_what_only_a_cluster_brings_is_said_in_the_log(project: Project, scheme: str) -> None:
+    uri = f"{scheme}://team/model"
+    assert imported(project, uri).code == 1
+    log = (project.attempt("reads") / "log.txt").read_text()
+    assert log.startswith(f"spotwright: {uri} cannot be fetched: {scheme}:// is brought by a cluster only")

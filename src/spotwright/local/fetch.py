@@ -47,6 +47,8 @@ def main(uri: str, path: str) -> int:
 
 def _fetch(uri: str, place: Path) -> None:
     scheme = urlsplit(uri).scheme
+    if scheme not in _EXTRAS:
+        raise _Unreachable(f"{scheme}:// is brought by a cluster only; import a copy in a folder or a bucket here")
     module, extra = _EXTRAS[scheme]
     try:
         importlib.import_module(module)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spotwright.pipelines.remote import path_of
+from spotwright.pipelines.remote import CLUSTERS_OWN, path_of
 
 __all__ = ["Remote", "remote_inputs"]
 
@@ -22,13 +22,18 @@ class Remote(NamedTuple):
 
 
 def remote_inputs(given: Mapping[str, Any], folder: Path) -> Remote:
-    """What has to be fetched for an executor input into ``folder``, which the run keeps; makes the folders that are mounted."""
+    """What has to be fetched for an executor input into ``folder``, which the run keeps; makes the folders that are mounted.
+
+    Fetching what only a cluster brings says so in the attempt's log, and nothing more.
+    """
     fetches: list[tuple[str, ...]] = []
     mounts: dict[str, Mapping[str, Any]] = {}
     for entry in given["inputs"]["artifacts"].values():
         for artifact in entry["artifacts"]:
             uri = str(artifact.get("uri", ""))
             path = path_of(uri)
+            if uri.startswith(CLUSTERS_OWN):
+                fetches.append((sys.executable, "-P", str(_FETCH), uri, str(folder / "nothing")))
             if path == uri or ".." in path.split("/"):
                 continue
             place, kept = folder / path.lstrip("/"), path.split("/")[1]
@@ -36,7 +41,7 @@ def remote_inputs(given: Mapping[str, Any], folder: Path) -> Remote:
                 fetches.append((sys.executable, "-P", str(_FETCH), uri, str(place)))
             (folder / kept).mkdir(parents=True, exist_ok=True)
             mounts[kept] = {"target": f"/{kept}", "source": str(folder / kept), "optional": True}
-    return Remote(tuple(dict.fromkeys(fetches)), tuple(mounts.values())) if mounts else _NOTHING
+    return Remote(tuple(dict.fromkeys(fetches)), tuple(mounts.values())) if fetches or mounts else _NOTHING
 
 
 _NOTHING = Remote((), ())

@@ -6,10 +6,13 @@ Source: ``LocalPathForURI`` in ``backend/src/v2/component/launcher_v2.go`` of ku
 
 from __future__ import annotations
 
-__all__ = ["FOLDERS", "path_of"]
+__all__ = ["CLUSTERS_OWN", "FOLDERS", "path_of"]
 
 FOLDERS = {"gs://": "/gcs", "s3://": "/s3", "minio://": "/minio"}
 """The folder of each kind of address."""
+
+CLUSTERS_OWN = ("oci://", "huggingface://")
+"""What a pod gets from a container beside it (models in images) or from its launcher, and this machine does not."""
 
 
 def path_of(uri: str) -> str:
