@@ -133,7 +133,7 @@ def test_an_image_that_cannot_be_had_is_no_failure_of_the_code(project: Project,
     assert log(project, "starts").splitlines() == [
         "spotwright: pulling missing",
         "Error: missing: no such image",
-        "spotwright: the image missing cannot be pulled; why stands above",
+        "spotwright: the image missing cannot be pulled: missing: no such image",
     ]
 
 

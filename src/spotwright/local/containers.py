@@ -34,6 +34,8 @@ _REMOVED_WITHIN = 8.0
 _FAILED_ITSELF = (125, 126)
 _NOT_FOUND = 127
 _KILLED = 128 + signal.SIGKILL
+_TOLD_TO_END = 128 + signal.SIGTERM
+_ENDED = ("exited", "stopped")
 _NOT_BEGUN = ("", "created", "configured", "initialized")
 _INIT_CANNOT = (
     "(catatonit:"  # how the init of podman begins the line in which it says that it cannot execute the command
@@ -136,19 +138,24 @@ def conclude(
 ) -> dict[str, Any]:
     """Remove a container, whatever its state, and say what the exit code of its client does not.
 
-    ``container`` holds the ``program``, the ``name``, and the ``folder`` of files that were written for it; ``log`` is the
-    attempt's. The answer has ``oom_kills`` where the kernel killed it for its memory, ``start_error`` where it never began,
-    and another ``exit_code`` where its command was not found. Not every podman sees kills for memory in control groups of
-    version 1: there a SIGKILL beside a kill that the machine has counted (``machine_oom_kills``) is one.
+    ``container`` holds the ``program``, the ``name``, the ``image``, and the ``folder`` of files that were written for it;
+    ``log`` is the attempt's; without an ``exit_code`` the client was killed, and nothing is asked. The answer has ``oom_kills``
+    where the kernel killed it for its memory, ``start_error`` where it never began, and another ``exit_code`` where its client
+    has not told the truth. Not every podman sees kills for memory in control groups of version 1: there a SIGKILL beside a
+    kill that the machine has counted (``machine_oom_kills``) is one.
     """
     program, name = container["program"], container["name"]
-    question = ("container", "inspect", "--format", "{{.State.OOMKilled}} {{.State.Status}}", name)
-    oom, _, status = (_ask(program, *question) if exit_code else "").partition(" ")
+    question = ("container", "inspect", "--format", "{{.State.OOMKilled}} {{.State.Status}} {{.State.ExitCode}}", name)
+    oom, status, code = (*("" if exit_code is None else _ask(program, *question)).split(), "", "", "")[:3]
     _ask(program, "rm", "--force", "--volumes", name)
     if container.get("folder"):
         shutil.rmtree(container["folder"], ignore_errors=True)
     if exit_code in _FAILED_ITSELF and status in _NOT_BEGUN:
         return {"start_error": _last_line(log) or "its client failed"}
+    if exit_code == 0 and (status not in _ENDED or code != "0"):
+        return {
+            "exit_code": _TOLD_TO_END
+        }  # podman's client ends with 0 when SIGTERM comes before the container has begun
     if exit_code == 1 and _INIT_CANNOT in _last_line(log):
         with contextlib.suppress(OSError), open(log, "a", encoding="utf-8") as file:
             file.write(

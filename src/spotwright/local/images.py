@@ -87,14 +87,13 @@ class _Asker:
             _refuse(f"the image {self._image} is not on this machine, and its imagePullPolicy is Never")
         print(f"spotwright: pulling {self._image}", file=sys.stderr, flush=True)  # noqa: T201
         done = subprocess.run(
-            [self._program, "pull", "--quiet", self._image],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            check=False,
+            [self._program, "pull", "--quiet", self._image], stdin=subprocess.DEVNULL, capture_output=True, check=False
         )
+        why = done.stderr.decode(errors="replace")
+        print(why, end="", file=sys.stderr)  # noqa: T201
         found = self._named() if done.returncode == 0 else None
         if found is None:
-            _refuse(f"the image {self._image} cannot be pulled; why stands above")
+            _refuse(f"the image {self._image} cannot be pulled: {_last(why)}")
         return found
 
     def _named(self) -> str | None:
@@ -150,6 +149,11 @@ def _give(container: Mapping[str, Any], uid: int) -> None:
     for folder, _, files in os.walk(container["folder"]) if container["folder"] else ():
         for path in (folder, *(os.path.join(folder, name) for name in files)):
             os.chown(path, uid, -1)
+
+
+def _last(said: str) -> str:
+    lines = said.strip().splitlines() or ["its client does not say why"]
+    return lines[-1].strip().removeprefix("Error: ")
 
 
 def _refuse(why: str) -> NoReturn:
