@@ -51,6 +51,11 @@ around it. The run fails even where an exit task succeeds. `PipelineTaskFinalSta
 `CACHED`, or `CANCELED` where the tasks never began; `error_message` holds the path of the task that failed first and the
 last line of its log.
 
+A run that takes longer than its pipeline allows (`active_deadline_seconds`) fails: what runs is stopped, nothing new begins but
+exit tasks. The time is not scaled by `--time-scale`, does not pass while no engine is there, and begins again with a run that is
+resumed after it had failed. Limits on how many runs of a pipeline a server may have at a time (`maxActiveRuns`,
+`pipelineRunParallelism`, `pipelineVersionConcurrencyLimit`) are named once and left out, as is how long a run is kept.
+
 ## Not supported yet
 
 Named before the run starts, each with its task and where it can be known its line: expressions other than those that the SDK

@@ -186,6 +186,9 @@ EXPECTED: dict[str, Expected] = {
             "guarded", "guarded/loop", "guarded/loop/condition-4-0", "guarded/loop/condition-4-0/fail"
         ),
     ),
+    "out_of_time": Expected(
+        {"state-of": "FAILED"}, failed=these("guarded", "guarded/never-ends"), open=these("guarded/text")
+    ),
     "failure_ignored": Expected(
         {"afterwards": "by default", "text-2": "well", "afterwards-2": "well"},
         failed=these("fail"),

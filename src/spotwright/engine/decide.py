@@ -73,11 +73,15 @@ def decide(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
     closed = [_close(state, task, snapshot, now) for task in todo if task.is_unjudged]
     if closed:
         return closed
+    if _is_late(state, now):
+        return [Event("expired", now, data={"why": _late(state)})]
     if state.halting:
         return _halt(state, now)
     if not state.unfolded:
         return [Event("unfolded", now)]
     decisions = [event for task in todo for event in _decide_task(state, task, snapshot, now)]
+    if state.expired:
+        decisions += [_halt_attempt(task, state.expired, now) for task in _not_halted(state) if state.is_over(task)]
     decisions += _due(state, snapshot, now)
     return decisions or _finish(state, now)
 
@@ -88,7 +92,10 @@ def next_moment(state: RunState) -> float | None:
         return None
     while state.timers and not _is_current(state, *state.timers[0]):
         heapq.heappop(state.timers)  # entries are left behind when a task moves on
-    return state.timers[0][0] if state.timers else None
+    moments = [state.timers[0][0]] if state.timers else []
+    if state.ends_by is not None:
+        moments.append(state.ends_by)
+    return min(moments, default=None)
 
 
 def effective(state: RunState, task: TaskState) -> Planned:
@@ -105,13 +112,15 @@ def effective(state: RunState, task: TaskState) -> Planned:
 
 
 def _decide_task(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Iterator[Event]:
-    if task.status is TaskStatus.OPEN:
+    if task.status in (TaskStatus.READY, TaskStatus.BACKOFF) and state.is_over(task):
+        yield Event("failed", now, task.path, data={"why": state.expired})
+    elif task.status is TaskStatus.OPEN:
         yield _close_pipeline(state, task, now)
     elif task.status is TaskStatus.READY:
         yield _start(state, task, snapshot, now)
     elif task.status is TaskStatus.WAITING:
         yield Event("skipped", now, task.path, data={"why": f"it follows {task.skipped}, which was skipped"})
-    elif task.status is TaskStatus.PENDING and not task.last.halted:
+    elif task.status is TaskStatus.PENDING and not task.last.halted and not state.is_over(task):
         yield _halt_attempt(task, "another task failed", now)
 
 
@@ -330,11 +339,22 @@ def _is_current(state: RunState, at: float, path: str) -> bool:
     if task is None:
         return False
     if task.status is TaskStatus.BACKOFF:
-        return task.due == at and task.may_start
+        return task.due == at and task.may_start and not state.is_over(task)
     return task.status is TaskStatus.PENDING and task.last.until == at and not task.last.halted
 
 
 # The end of a run
+
+
+def _is_late(state: RunState, now: float) -> bool:
+    """Whether the time of the whole run is over while it has something left to do."""
+    done = state.root is not None and state.root.ended
+    return state.ends_by is not None and now >= state.ends_by and not state.halting and not done
+
+
+def _late(state: RunState) -> str:
+    seconds = state.plan.pipeline.active_deadline or 0.0
+    return f"the run has taken longer than the {seconds:g}s that its pipeline allows (active_deadline_seconds)"
 
 
 def _halt(state: RunState, now: float) -> list[Event]:
@@ -353,7 +373,8 @@ def _finish(state: RunState, now: float) -> list[Event]:
     if not state.root.failed:
         return [Event("finished", now, data={"status": "succeeded"})]
     first = state.tasks[state.failed[0]]
-    return [Event("finished", now, data={"status": "failed", "why": f"task {first.path} failed: {first.why}"})]
+    why = state.expired or f"task {first.path} failed: {first.why}"
+    return [Event("finished", now, data={"status": "failed", "why": why})]
 
 
 def _not_halted(state: RunState) -> Iterator[TaskState]:

@@ -25,6 +25,7 @@ halt           decision   why: this attempt is to be stopped
 completed      decision   parameters, artifacts: a task that has no attempts of its own has all its outputs
 cancel         fact       the user cancelled the run
 stop           fact       why: the engine was told to stop; the run can be resumed
+expired        decision   why: the time of the whole run is over: all but exit tasks is stopped and fails
 finished       decision   status, why
 reset          fact       version, again, arguments: what did not succeed starts afresh (resume); again: what did and must too
 note           fact       text: said once to the user
@@ -40,7 +41,7 @@ from typing import Any
 __all__ = ["DECISIONS", "Event"]
 
 DECISIONS = frozenset(
-    {"unfolded", "skipped", "cached", "placed", "moved", "decided", "failed", "halt", "completed", "finished", "note"}
+    {"unfolded", "skipped", "cached", "placed", "moved", "decided", "failed", "halt", "completed", "expired", "finished", "note"}
 )
 """The kinds that :func:`~spotwright.engine.decide.decide` produces."""
 

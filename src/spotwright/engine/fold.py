@@ -78,13 +78,14 @@ def _attempt(state: RunState, event: Event) -> tuple[TaskState, AttemptState]:
 
 def _created(state: RunState, event: Event) -> None:
     state.meta = event.data
-    state.started_at = event.at
+    state.started_at = state.begun_at = event.at
 
 
 def _engine(state: RunState, event: Event) -> None:
     """An engine takes the run. What waits for a node is as patient as before: nobody looked for one in the meantime."""
     gap = max(0.0, event.at - state.last_at) if state.epoch else 0.0
     state.epoch = event.data["epoch"]
+    state.begun_at += gap
     state.status, state.finished_at, state.stopping = RunStatus.RUNNING, None, ""
     for path in state.under_way:
         task = state.tasks[path]
@@ -100,6 +101,13 @@ def _cancel(state: RunState, _event: Event) -> None:
 
 def _stop(state: RunState, event: Event) -> None:
     state.stopping = event.data["why"]
+
+
+def _expired(state: RunState, event: Event) -> None:
+    state.expired = event.data["why"]
+    for task in state.tasks.values():
+        if task.status is TaskStatus.BACKOFF and state.is_over(task):
+            state.todo[task.path] = None  # it fails at once
 
 
 def _finished(state: RunState, event: Event) -> None:
@@ -123,6 +131,7 @@ def _reset(state: RunState, event: Event) -> None:
     state.tasks, state.todo, state.under_way, state.timers, state.failed = {}, {}, {}, [], []
     state.holding, state.freed = {}, {}
     state.cancelling, state.status, state.finished_at, state.why = False, RunStatus.RUNNING, None, ""
+    state.begun_at, state.expired = event.at, ""
     if state.unfolded:
         _open_root(state, counting)
 
@@ -281,7 +290,7 @@ def _follow_succeed(state: RunState, task: TaskState, _event: Event) -> None:
 def _follow_retry(state: RunState, task: TaskState, event: Event) -> None:
     task.next_rung = event.data["rung"]
     task.due = event.data.get("due")
-    if task.due is None:
+    if task.due is None or state.is_over(task):
         make_ready(state, task)
         return
     task.status = TaskStatus.BACKOFF
@@ -296,6 +305,8 @@ def _follow_cancel(state: RunState, task: TaskState, event: Event) -> None:
     if state.cancelling:
         task.status = TaskStatus.CANCELLED
         task.why = event.data["next"]
+    elif state.is_over(task):
+        fail(state, task, state.expired)
     else:  # the engine was told to stop, or another task failed: this one starts again when the run is resumed
         make_ready(state, task)
 
@@ -331,6 +342,7 @@ _HANDLERS: Mapping[str, Callable[[RunState, Event], None]] = {
     "completed": _completed,
     "cancel": _cancel,
     "stop": _stop,
+    "expired": _expired,
     "finished": _finished,
     "reset": _reset,
     "note": _note,

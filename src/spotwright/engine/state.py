@@ -164,6 +164,12 @@ class TaskState:
         return not self.scope.failed or self.active or self.plan.spec.after_all
 
     @property
+    def is_of_exit(self) -> bool:
+        """Whether it, or a pipeline around it, runs whatever becomes of what it comes after."""
+        owner = self.scope.owner
+        return self.plan.spec.after_all or (owner is not None and owner.is_of_exit)
+
+    @property
     def has_begun(self) -> bool:
         """Whether an attempt of this try of the run has had a node."""
         return self.status is TaskStatus.RUNNING or self.spent != _NOTHING_SPENT
@@ -199,6 +205,7 @@ class RunState:
     status: RunStatus = RunStatus.RUNNING
     why: str = ""
     started_at: float = 0.0
+    begun_at: float = 0.0  # the start, or when it last began afresh; later by the time in which no engine was there
     finished_at: float | None = None
     last_at: float = 0.0
     epoch: int = 0
@@ -213,6 +220,7 @@ class RunState:
     root: ScopeState | None = None  # None until the pipeline is unfolded
     cancelling: bool = False
     stopping: str = ""
+    expired: str = ""  # that its time is over, in words
     notes: list[str] = field(default_factory=list)
     events: int = 0
     retired: dict[str, TaskState] = field(default_factory=dict)  # what an earlier version or try of the run left behind
@@ -231,6 +239,19 @@ class RunState:
     def time_scale(self) -> float:
         """How many times faster the waits of the simulated world pass."""
         return float(self.meta.get("time_scale", 1.0))
+
+    @property
+    def ends_by(self) -> float | None:
+        """When the time of the whole run is over (Unix seconds); ``None`` where the pipeline sets no limit.
+
+        It is not scaled: how long work takes is not, as with the timeout of a task.
+        """
+        seconds = self.plan.pipeline.active_deadline
+        return None if seconds is None or self.expired else self.begun_at + seconds
+
+    def is_over(self, task: TaskState) -> bool:
+        """Whether the time of the run is over for a task: for all but exit tasks and what is inside them, as under Argo."""
+        return bool(self.expired) and not task.is_of_exit
 
     @property
     def halting(self) -> bool:

@@ -73,7 +73,8 @@ __all__ = [
 ]
 
 _ROOT = "root"
-_WORKSPACE = "workspace"  # what alone of a pipeline's configuration has a meaning on one machine
+_DEADLINE = "activeDeadlineSeconds"
+_UNDERSTOOD = ("workspace", _DEADLINE)  # what of a pipeline's configuration has a meaning on one machine
 
 
 def build(compiled: Compiled) -> Pipeline:
@@ -90,7 +91,7 @@ def build(compiled: Compiled) -> Pipeline:
     config = (compiled.platform.get("kubernetes") or {}).get("pipelineConfig") or {}
     if reading.refused:
         raise _refusal(reading)
-    reading.ignored.update(dict.fromkeys(key for key in sorted(config) if key != _WORKSPACE and config[key]))
+    reading.ignored.update(dict.fromkeys(key for key in sorted(config) if key not in _UNDERSTOOD and config[key]))
     return Pipeline(
         name=compiled.pipeline,
         root=root,
@@ -99,6 +100,7 @@ def build(compiled: Compiled) -> Pipeline:
         ignored=tuple(reading.ignored),
         placed=read_policies(reading.file, compiled.platform),
         notes=tuple(_notes(reading, root)),
+        active_deadline=float(config.get(_DEADLINE) or 0) or None,
     )
 
 

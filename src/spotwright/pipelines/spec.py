@@ -268,6 +268,7 @@ class Pipeline:
 
     ``ignored`` names the platform settings that mean nothing on one machine, to be said once. ``placed`` is what the
     configuration said of each task, by its path, when the file was placed for a cluster. ``notes`` are to be said once.
+    ``active_deadline`` is how many seconds a whole run may take; ``None``: as long as it wants.
     """
 
     name: str
@@ -277,3 +278,4 @@ class Pipeline:
     ignored: tuple[str, ...] = ()
     placed: Mapping[str, Layer] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    active_deadline: float | None = None

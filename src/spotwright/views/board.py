@@ -84,7 +84,7 @@ class Board:
         self.waiting = (
             [_row(state, task) for task in state.tasks.values() if task.status is TaskStatus.WAITING] if small else []
         )
-        self.ending = "the run is being cancelled" if state.cancelling else state.stopping
+        self.ending = "the run is being cancelled" if state.cancelling else state.stopping or state.expired
 
     def _rebuild(self, state: RunState) -> None:
         self.rows, self._known = {}, {path: task.status for path, task in state.tasks.items()}

@@ -175,6 +175,9 @@ class Narrator:
     def _stop(self, _state: RunState, event: Event) -> Iterator[str]:
         yield f"the engine stops: {event.data['why']}"
 
+    def _expired(self, _state: RunState, event: Event) -> Iterator[str]:
+        yield event.data["why"]
+
     def _finished(self, _state: RunState, event: Event) -> Iterator[str]:
         why = event.data.get("why", "")
         yield (
@@ -186,12 +189,13 @@ class Narrator:
         yield f"note: {event.data['text']}"
 
 
-_TROUBLE = frozenset({"moved", "notice", "decided", "failed", "halt", "cancel", "stop"})
+_TROUBLE = frozenset({"moved", "notice", "decided", "failed", "halt", "cancel", "stop", "expired"})
 _TELLERS: Mapping[str, Callable[[Narrator, RunState, Event], Iterator[str]]] = {
     kind: getattr(Narrator, f"_{kind}")
     for kind in (
         "created", "unfolded", "skipped", "cached", "placed", "moved", "bound", "progress", "notice", "node", "ended", "decided",
-        "failed", "halt", "completed", "cancel", "stop", "finished", "note",
+        "failed", "halt", "completed", "cancel", "stop", "expired",
+        "finished", "note",
     )
 }  # fmt: skip
 

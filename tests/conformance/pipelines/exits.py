@@ -12,6 +12,7 @@ __all__ = [
     "exit_with_pipeline",
     "failing_branches",
     "failure_ignored",
+    "out_of_time",
 ]
 
 
@@ -109,3 +110,22 @@ def failing_branches():
     """Fail fast: what runs beside a failed task comes to its end, what follows that does not begin."""
     fail(message="at once")
     text(value=slow(value="runs on").output)
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def state_of(status: dsl.PipelineTaskFinalStatus) -> str:
+    return status.state
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def never_ends():
+    import time
+
+    time.sleep(600)
+
+
+@dsl.pipeline(pipeline_config=dsl.PipelineConfig(active_deadline_seconds=1))
+def out_of_time():
+    """A run that takes longer than it may (active_deadline_seconds): it fails, and exit tasks run. kfp.local: no limit"""
+    with dsl.ExitHandler(state_of(), name="guarded"):
+        text(value="never").after(never_ends().set_retry(5))
