@@ -66,7 +66,8 @@ def _options(asker: _Asker, named: str) -> list[str]:
             _give(container, uid)
         return user if said else []
     if uid != 0 and container["manner"] == MAPPED and asker.version() >= _MAPS_SINCE:
-        return ["--userns", f"keep-id:uid={uid},gid={gid}", *user]
+        # its group cannot be root's: that is mapped already
+        return ["--userns", f"keep-id:uid={uid},gid={gid or uid}", *user]
     return ["--user", "0:0"] if uid != 0 else (user if said else [])
 
 
