@@ -106,14 +106,17 @@ def changed(**fields: Any) -> dict[str, Any]:
         ([{}], "schemaVersion is None"),
         ([changed(schemaVersion="9.0")], "schemaVersion is '9.0'; expected 2.0.0 or 2.1.0"),
         ([changed(sdkVersion="kfp-1.8.22")], "compiled by kfp-1.8.22"),
-        ([changed(odd=1)], 'no field named "odd"'),
-        ([changed(components=[1])], "components"),
+        ([changed(odd=1)], r"p.yaml:\d+: odd: this key is not known; known here: .*root"),
+        ([changed(components=[1])], r"p.yaml:\d+: components: expected a mapping, found a list"),
         ([changed(pipelineInfo=None)], "pipelineInfo.name is missing"),
-        ([changed(deploymentSpec={"executors": {"x": {"nothing": 1}}})], 'deploymentSpec.executors.x: .*"nothing"'),
+        (
+            [changed(deploymentSpec={"executors": {"x": {"nothing": 1}}})],
+            r"p.yaml:\d+: deploymentSpec.executors.x.nothing: this key is not known",
+        ),
         ([SPEC, SPEC], "expected one pipeline document"),
         ([{"platforms": {}}, SPEC], "expected one pipeline document"),
         ([{"platforms": {"kubernetes": {}}}], "a platform document alone"),
-        ([SPEC, {"platforms": {"kubernetes": {"odd": 1}}}], 'no field named "odd"'),
+        ([SPEC, {"platforms": {"kubernetes": {"odd": 1}}}], r"p.yaml:\d+: platforms.kubernetes.odd: this key"),
         ([{"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow"}], "Argo Workflow, as kfp 1 compiled them"),
         ([{"apiVersion": "v1", "kind": "Pod"}], "a Kubernetes object"),
         ([{"pipelineSpec": SPEC | {"sdkVersion": "kfp-1.8.9"}, "runtimeConfig": {}}], "kfp 1.8"),
@@ -186,14 +189,77 @@ def test_the_second_name_that_kfp_2_13_gave_each_task_is_no_reason_to_refuse(tmp
     assert load(path).ir["components"].keys() == plain["components"].keys()
 
 
-def test_a_field_that_nobody_knows_is_named_with_its_place_and_not_the_way_to_it(tmp_path: Path) -> None:
+def test_a_field_that_nobody_knows_is_named_with_its_line_and_place(tmp_path: Path) -> None:
     odd = copy.deepcopy(SPEC)
     odd["root"]["dag"]["tasks"]["a"]["taskInfo"] = {"nam": "a"}
     path = write(tmp_path / "p.yaml", odd)
-    with pytest.raises(
-        PipelineError, match=r'p.yaml: Message type .* no field named "nam" at .*root.dag.tasks\[a\].taskInfo'
-    ):
+    with pytest.raises(PipelineError) as error:
         load(path)
+    line = 1 + path.read_text().splitlines().index("          nam: a")
+    assert str(error.value) == f"{path}:{line}: root.dag.tasks.a.taskInfo.nam: this key is not known; known here: name"
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("pipelineInfo", "name"), 7, "expected a text, found 7"),
+        (("pipelineInfo",), "name", "expected a mapping, found 'name'"),
+        (("root", "dag", "tasks"), [], "expected a mapping, found a list"),
+        (("root", "dag", "tasks", "a"), None, "expected a mapping, found nothing"),
+        (("root", "dag", "tasks", "a", "dependentTasks"), "b", "expected a list, found 'b'"),
+        (("root", "dag", "tasks", "a", "dependentTasks"), ["b", 2], "expected a text, found 2"),
+        (("root", "dag", "tasks", "a", "cachingOptions", "enableCache"), "yes", "expected true or false, found 'yes'"),
+        (("root", "dag", "tasks", "a", "iteratorPolicy"), {"parallelismLimit": True}, "expected a number, found True"),
+        (("root", "dag", "tasks", "a", "retryPolicy"), {"backoffDuration": "1m"}, "expected seconds such as '60s'"),
+        (("root", "dag", "tasks", "a", "triggerPolicy"), {"strategy": "ALWAYS"}, "expected one of TRIGGER_STRATEGY_"),
+        (("components", "comp-a", "executorLabel"), ["exec-a"], "expected a text, found a list"),
+        (("deploymentSpec", "executors", "exec-a", "container", "args"), "--x", "expected a list, found '--x'"),
+        (("deploymentSpec", "executors"), [1], r"expected a mapping, found \[1"),
+        (("deploymentSpec",), ["executors"], "expected a mapping, found a list"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_its_line_and_what_was_expected(
+    tmp_path: Path, place: tuple[str, ...], value: Any, words: str
+) -> None:
+    wrong = copy.deepcopy(SPEC)
+    inside: Any = wrong
+    for key in place[:-1]:
+        inside = inside[key]
+    inside[place[-1]] = value
+    path = write(tmp_path / "p.yaml", wrong)
+    with pytest.raises(PipelineError, match=rf"p.yaml:\d+: {'.'.join(place)}[\w.]*: {words}"):
+        load(path)
+
+
+def test_a_key_that_stands_twice_is_refused_with_the_line_of_the_second(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    text = yaml.safe_dump(SPEC)
+    path.write_text(text.replace("pipelineInfo:\n", "pipelineInfo:\n  name: first\n"))
+    line = 2 + path.read_text().splitlines().index("  name: first")
+    with pytest.raises(PipelineError, match=f"p.yaml:{line}: this is no YAML: the key 'name' stands twice"):
+        load(path)
+    path.write_text(text.replace("componentRef:\n", "componentRef: &ref\n"))
+    assert load(path).pipeline == "built"
+
+
+def test_anchors_that_stand_for_too_much_are_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    bomb = "".join(f"- &x{n} [{', '.join([f'*x{n - 1}' if n else '1'] * 10)}]\n" for n in range(9))
+    for text in (bomb, "- &x [*x]\n"):
+        path.write_text(text)
+        with pytest.raises(PipelineError, match="its anchors stand for more than 1,000,000 values"):
+            load(path)
+
+
+def test_numbers_that_json_cannot_hold_are_refused(tmp_path: Path) -> None:
+    endless = {"parameters": {"n": {"parameterType": "NUMBER_DOUBLE", "defaultValue": float("inf")}}}
+    path = write(tmp_path / "p.yaml", ir({"a": task("a")}, {"comp-a": component("a", inputs=endless)}))
+    with pytest.raises(PipelineError, match="a number in it is infinite or none"):
+        load(path)
+
+
+def test_a_platform_document_that_says_nothing_is_as_none(tmp_path: Path) -> None:
+    assert load(write(tmp_path / "p.yaml", SPEC, {"platforms": None})).platform == {}
 
 
 def test_settings_of_a_server_from_a_newer_sdk_are_no_reason_to_refuse(tmp_path: Path) -> None:

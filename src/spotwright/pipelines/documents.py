@@ -18,8 +18,10 @@ from typing import Any
 
 from spotwright.errors import PipelineError
 from spotwright.pipelines.compiled import Compiled, sorted_json
+from spotwright.pipelines.kinds import Step, misfits
 from spotwright.pipelines.labels import merged_executors
 from spotwright.pipelines.placed import as_written
+from spotwright.pipelines.places import line_at
 
 __all__ = ["read_compiled"]
 
@@ -27,6 +29,8 @@ _MESSAGES = "spotwright._kfp_pipeline_spec_pb2"
 _KFP_MESSAGES = "kfp.pipeline_spec.pipeline_spec_pb2"
 _SCHEMA_VERSIONS = ("2.0.0", "2.1.0")
 _PARSER_STEPS = re.compile(r"(?:Failed to parse \w+ field: )+")  # the place follows at the end of the message
+_ALIAS = re.compile(r"(?m)[\s\[,]\*\w+\s*(?:$|[,\]}])")
+_MOST_VALUES = 1_000_000  # that a file may have through aliases; those that are written out are no matter
 _COMPILE = "compile the pipeline with kfp 2: kfp dsl compile --py FILE.py --output FILE.yaml"
 
 
@@ -34,7 +38,7 @@ def read_compiled(path: Path) -> Compiled:
     """Read a compiled pipeline file. Raises :class:`PipelineError` with the file, the place and what was expected."""
     documents = _parse(path)
     pipelines = [document for document in documents if "platforms" not in document]
-    platforms = [document["platforms"] for document in documents if "platforms" in document]
+    platforms = [document["platforms"] or {} for document in documents if "platforms" in document]
     if not pipelines:
         raise PipelineError(
             f"{path}: this is a platform document alone; the pipeline's own document must stand before it"
@@ -75,11 +79,10 @@ def _parse_yaml(path: Path, text: str) -> list[Any]:
     """The collector is off meanwhile: it would walk the growing document again and again (a quarter of the time is left)."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return list(yaml.load_all(text, Loader=loader))
+        documents = list(yaml.load_all(text, Loader=_loader()))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -88,6 +91,42 @@ def _parse_yaml(path: Path, text: str) -> list[Any]:
     finally:
         if collecting:
             gc.enable()
+    if _ALIAS.search(text) and _size(documents, {}) > max(_MOST_VALUES, len(text)):
+        raise PipelineError(f"{path}: its anchors stand for more than {_MOST_VALUES:,} values; write out what is meant")
+    return documents
+
+
+def _loader() -> Any:
+    """PyYAML's safe loader, which does not take a key that stands twice: only the second would count."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT002 - as PyYAML has it
+            keys = [key.value for key, _ in node.value]
+            merges = any(key.tag.endswith(":merge") for key, _ in node.value)
+            mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+            if len(mapping) < len(keys) and not merges:
+                twice = next(key for key, _ in reversed(node.value) if keys.count(key.value) > 1)
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {twice.value!r} stands twice", problem_mark=twice.start_mark
+                )
+            return mapping
+
+    return Loader
+
+
+def _size(value: Any, known: dict[int, int]) -> int:
+    """How many values this is once every alias stands for its own copy. What holds itself is endless."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = sys.maxsize
+        known[id(value)] = 1 + sum(
+            _size(each, known) for each in (value.values() if isinstance(value, dict) else value)
+        )
+    return known[id(value)]
 
 
 def _refuse_strangers(path: Path, document: Mapping[str, Any]) -> None:
@@ -118,23 +157,48 @@ def _check(path: Path, document: Mapping[str, Any], platforms: Any) -> tuple[dic
 
     messages = _load_messages()
 
-    def parse(place: str, data: Any, message: Any) -> Any:
+    def parse(data: Any, message: Any, *place: str) -> Any:
         try:
             return json_format.ParseDict(data, message)
         except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            first = _PARSER_STEPS.sub("", (str(error).splitlines() or [type(error).__name__])[0])
-            raise PipelineError(f"{path}: {place}{first}") from error
+            raise _misfit(path, data, message, place, error) from error
+
+    def written(message: Any) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json_format.MessageToDict(message)
+        except json_format.SerializeToJsonError as error:
+            raise PipelineError(
+                f"{path}: a number in it is infinite or none, which JSON cannot hold: {error}"
+            ) from error
+        return found
 
     _drop_task_names(document)
-    spec = parse("", document, messages.PipelineSpec())
-    ir = sorted_json(json_format.MessageToDict(spec))
-    for label, executor in ((ir.get("deploymentSpec") or {}).get("executors") or {}).items():
-        place = f"deploymentSpec.executors.{label}: "
-        parse(place, executor, messages.PipelineDeploymentConfig.ExecutorSpec())
-    parse("", {"platforms": _of_this_sdk(platforms, messages)}, messages.PlatformSpec())
+    ir = written(parse(document, messages.PipelineSpec()))
+    executors = (ir.get("deploymentSpec") or {}).get("executors") or {}
+    if not isinstance(executors, dict):
+        raise _error(path, ("deploymentSpec", "executors"), f"expected a mapping, found {executors!r:.60}")
+    for label, executor in executors.items():
+        known = parse(executor, messages.PipelineDeploymentConfig.ExecutorSpec(), "deploymentSpec", "executors", label)
+        executors[label] = written(known)
+    parse({"platforms": _of_this_sdk(platforms, messages)}, messages.PlatformSpec())
     if not (ir.get("pipelineInfo") or {}).get("name"):
         raise PipelineError(f"{path}: pipelineInfo.name is missing: this is no compiled pipeline")
-    return ir, sorted_json(platforms)
+    return sorted_json(ir), sorted_json(platforms)
+
+
+def _misfit(path: Path, data: Any, message: Any, place: tuple[str, ...], error: Exception) -> PipelineError:
+    """The error for what protobuf has refused: its first place with the line, or else what protobuf says."""
+    try:
+        at, what = next(misfits(data, message.DESCRIPTOR, place))
+    except (StopIteration, RecursionError):
+        said = _PARSER_STEPS.sub("", (str(error).splitlines() or [type(error).__name__])[0])
+        return PipelineError(f"{path}: {'.'.join(place)}{': ' if place else ''}{said}")
+    return _error(path, at, what)
+
+
+def _error(path: Path, at: tuple[Step, ...], what: str) -> PipelineError:
+    line = line_at(path, at)
+    return PipelineError(f"{path if line is None else f'{path}:{line}'}: {'.'.join(map(str, at))}: {what}")
 
 
 def _drop_task_names(document: Mapping[str, Any]) -> None:

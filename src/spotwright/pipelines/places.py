@@ -15,7 +15,7 @@ from typing import Any
 
 from spotwright.model.kfp_settings import group_names
 
-__all__ = ["line_of"]
+__all__ = ["line_at", "line_of"]
 
 _NUMBERED = re.compile(r"(.+?)-(\d+)")
 
@@ -30,6 +30,17 @@ def line_of(file: str, ir: Mapping[str, Any], path: str) -> int | None:
             return _called(Path(file), keys[-1])
         return _written(Path(file), ir, keys) if file.endswith((".yaml", ".yml")) else None
     except (OSError, ValueError, SyntaxError):
+        return None
+
+
+def line_at(file: Path, path: tuple[str | int, ...]) -> int | None:
+    """The line of a YAML file at which a value stands, by its keys from the top; ``None`` where it cannot be known."""
+    if file.suffix not in (".yaml", ".yml"):
+        return None
+    try:
+        lines = (_line_at(document, path) for document in _composed(file))
+        return next((line for line in lines if line is not None), None)
+    except (OSError, ValueError):
         return None
 
 
@@ -48,11 +59,15 @@ def _keys(ir: Mapping[str, Any], path: str) -> list[str]:
     return keys
 
 
-def _written(file: Path, ir: Mapping[str, Any], keys: list[str]) -> int | None:
+def _composed(file: Path) -> Iterator[Any]:
     import yaml
 
     with file.open(encoding="utf-8") as text:
-        document = next(iter(yaml.compose_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))), None)
+        yield from yaml.compose_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _written(file: Path, ir: Mapping[str, Any], keys: list[str]) -> int | None:
+    document = next(_composed(file), None)
     where: tuple[str, ...] = ("root",)
     definition = ir.get("root") or {}
     for key in keys[:-1]:
@@ -61,11 +76,14 @@ def _written(file: Path, ir: Mapping[str, Any], keys: list[str]) -> int | None:
     return _line_at(document, (*where, "dag", "tasks", keys[-1]))
 
 
-def _line_at(node: Any, path: tuple[str, ...]) -> int | None:
+def _line_at(node: Any, path: tuple[str | int, ...]) -> int | None:
     line = None
     for step in path:
-        pairs = node.value if isinstance(getattr(node, "value", None), list) else []
-        found = [(key, value) for key, value in pairs if getattr(key, "value", None) == step]
+        parts = node.value if isinstance(getattr(node, "value", None), list) else []
+        if isinstance(step, int) and node.id == "sequence":
+            found = [(part, part) for part in parts[step : step + 1]]
+        else:
+            found = [(key, value) for key, value in parts if key.value == str(step)] if node.id == "mapping" else []
         if not found:
             return None
         line, node = found[0][0].start_mark.line + 1, found[0][1]

@@ -158,13 +158,19 @@ def _add_source(reference: Mapping[str, Any], sources: dict[str, Source]) -> str
     output = reference.get("taskOutputParameter")
     source: Source
     if output is not None:
-        source = TaskOutput(output["producerTask"], output["outputParameterKey"])
+        source = TaskOutput(_name_in(output["producerTask"]), _name_in(output["outputParameterKey"]))
         name = f"{PLACEMENT}{source.task}.{source.output}"
     else:
-        source = DagInput(reference["componentInputParameter"])
+        source = DagInput(_name_in(reference["componentInputParameter"]))
         name = f"{PLACEMENT}{source.name}"
     sources[name] = source
     return name
+
+
+def _name_in(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected the name of a task, output or input, found {value!r}")
+    return value
 
 
 def _texts(item: Any) -> list[str]:
