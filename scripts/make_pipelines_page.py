@@ -40,6 +40,8 @@ _TAIL = """
 - Placeholders of the run and the task inside longer texts (`f"{dsl.PIPELINE_JOB_NAME_PLACEHOLDER}/x"`), which the backend leaves
   as they are: here they are filled in. `PIPELINE_JOB_NAME` and `PIPELINE_JOB_RESOURCE_NAME` are the run's name, the ids UUIDs.
   `PIPELINE_ROOT` stays as it is, as in the backend.
+- A list of artifacts as an argument of a container's command: the backend leaves the placeholder as it is. Here it is the JSON
+  list of what is known of each: `name`, `type`, `uri`, `metadata`.
 - Loops over artifacts, and texts that are made of an inner loop's item: the backend stops with an error.
 - Retries in loops, and `set_retry` on a pipeline inside a pipeline, count for every task in it.
 

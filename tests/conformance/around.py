@@ -24,6 +24,7 @@ AROUND: dict[str, Expected] = {
         outputs={"Output": 7},
     ),
     "container_artifacts": Expected({"of-model": "TEXTModel"}),
+    "container_lists": Expected({"joined": {"out": "a b c\n"}}),
     "container_variables": Expected({"told": {"out": "[a][ab][$(NOBODY)][$(A)][$A]"}}),
     "container_yaml": Expected(
         {"of-kfp-1": {"count": 5}, "of-data": "d it's n=3 --no-flag\n", "join": {"out": "x-5"}},

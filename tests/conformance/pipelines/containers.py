@@ -8,6 +8,7 @@ from steps import text, whole, write
 
 __all__ = [
     "container_artifacts",
+    "container_lists",
     "container_outputs",
     "container_placeholders",
     "container_variables",
@@ -78,6 +79,23 @@ def of_model(model: dsl.Input[dsl.Model]) -> str:
 def container_artifacts():
     """Artifacts in and out of commands. kfp.local: needs docker"""
     of_model(model=upper(data=write(value="text").outputs["out"]).outputs["out"])
+
+
+@dsl.container_component
+def joined(several: dsl.Input[List[dsl.Dataset]], out: dsl.OutputPath(str)):
+    script = (
+        "import json, sys; texts = [open(each['uri']).read() for each in json.loads(sys.argv[1])]; "
+        "print(*texts, file=open(sys.argv[2], 'w'))"
+    )
+    return dsl.ContainerSpec(image="python:3.11", command=["python3", "-c", script], args=[several, out])
+
+
+@dsl.pipeline
+def container_lists():
+    """Lists of artifacts as arguments of commands. kfp.local: needs docker"""
+    with dsl.ParallelFor(["a", "b", "c"]) as each:
+        written = write(value=each)
+    joined(several=dsl.Collected(written.outputs["out"]))
 
 
 @dsl.container_component
