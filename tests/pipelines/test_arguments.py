@@ -178,3 +178,10 @@ def test_an_artifact_that_was_bound_already_stays_as_it_is() -> None:
 def test_what_is_no_artifact_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(PipelineError, match=said):
         bind(FILES, given, textual=True)
+
+
+def test_an_argument_may_only_be_one_of_the_values_that_its_type_names() -> None:
+    limited = pipeline(stage=ParameterSpec("STRING", literals=("dev", "prod")))
+    assert bind(limited, {"stage": "dev"}, textual=True) == {"stage": "dev"}
+    with pytest.raises(PipelineError, match="argument stage: 'test' is none of 'dev', 'prod'"):
+        bind(limited, {"stage": "test"}, textual=True)

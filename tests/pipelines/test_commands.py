@@ -61,6 +61,7 @@ def test_a_list_of_artifacts_becomes_a_json_list_of_what_is_known_of_each() -> N
         ("{{$.inputs.artifacts['none'].path}}", ""),
         ("{{$.outputs.artifacts['made'].path}}", "/out/artifacts/made"),
         ("{{$.outputs.parameters['n'].output_file}}", "/out/parameters/n"),
+        ("{{$.outputs.output_file}}", "/out/executor_output.json"),
         ("{{$.pipeline_job_name}}", "r"),
         ("{{$.unknown}}", "{{$.unknown}}"),
         ("$(A)-$(B)-$$(A)", "a-$(B)-$(A)"),

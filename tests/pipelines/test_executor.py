@@ -75,6 +75,13 @@ def test_what_was_left_out_is_left_to_the_components_default() -> None:
         values(step({"a": DagInput("a")}, a=ParameterSpec("STRING")), a=None)
 
 
+def test_a_value_that_its_type_does_not_name_is_refused_when_the_task_reads_it() -> None:
+    task = step({"a": DagInput("a")}, a=ParameterSpec("STRING", literals=("x", "y")))
+    assert values(task, a="x") == {"a": "x"}
+    with pytest.raises(PipelineError, match="its input a: 'z' is none of 'x', 'y'"):
+        values(task, a="z")
+
+
 def test_constants_may_speak_of_other_inputs_and_of_the_run() -> None:
     written = (
         "{{$.inputs.parameters['pipelinechannel--u']}}/{{$.inputs.parameters['n']}} {{$.pipeline_task_name}} {{$.odd}}"

@@ -381,3 +381,15 @@ def test_how_a_task_ended_must_be_given() -> None:
     given = {"parameters": {"status": {"taskFinalStatus": {"producerTask": "a"}}}}
     found = graph({"a": task("a"), "b": task("b", inputs=given)}, {"comp-b": component("b", inputs)})
     assert found.root.tasks["b"].parameters == {"status": FinalStatus("a")}
+
+
+def test_a_constant_may_only_be_one_of_the_values_that_its_type_names() -> None:
+    inputs = {"parameters": {"n": {"parameterType": "NUMBER_INTEGER", "literals": [1.0, 3.0]}}}
+
+    def given(value: float) -> Pipeline:
+        said = {"parameters": {"n": {"runtimeValue": {"constant": value}}}}
+        return graph({"a": task("a", inputs=said)}, {"comp-a": component("a", inputs)})
+
+    assert given(3.0).root.tasks["a"].parameter_specs["n"].literals == (1, 3)
+    with pytest.raises(PipelineError, match="task a: its input n: 2 is none of 1, 3"):
+        given(2.0)

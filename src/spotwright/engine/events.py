@@ -40,9 +40,9 @@ from typing import Any
 
 __all__ = ["DECISIONS", "Event"]
 
-DECISIONS = frozenset(
-    {"unfolded", "skipped", "cached", "placed", "moved", "decided", "failed", "halt", "completed", "expired", "finished", "note"}
-)
+DECISIONS = frozenset({
+    "unfolded", "skipped", "cached", "placed", "moved", "decided", "failed", "halt", "completed", "expired", "finished", "note",
+})  # fmt: skip
 """The kinds that :func:`~spotwright.engine.decide.decide` produces."""
 
 

@@ -131,11 +131,16 @@ def _bind_one(name: str, spec: ParameterSpec, value: Any, *, textual: bool) -> A
     if value is None and spec.optional and not textual:
         return None
     try:
-        return parse_text(value, spec.type) if textual else _typed(value, spec.type)
+        bound = parse_text(value, spec.type) if textual else _typed(value, spec.type)
     except (ValueError, TypeError) as error:
         shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
         kind = "" if textual else f" ({type(value).__name__})"
         raise PipelineError(f"argument {name}: expected {KINDS[spec.type]}, got {shown}{kind}") from error
+    try:
+        spec.check(bound)
+    except ValueError as error:
+        raise PipelineError(f"argument {name}: {error}") from error
+    return bound
 
 
 def _typed(value: Any, kind: str) -> Any:

@@ -109,6 +109,8 @@ class _Filling:
         name = match.group(1)
         if name is None:
             return json.dumps(self._given)
+        if name == "outputs.output_file":
+            return str(self._given["outputs"]["outputFile"])
         found = _NAMED.match(name)
         if found is None:
             known = self._context.value(name)

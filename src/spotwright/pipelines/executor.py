@@ -108,9 +108,11 @@ def _fitting(task: TaskSpec, name: str, value: Any) -> Any:
     if spec is None or value is None:
         return value
     try:
-        return fit(value, spec.type)
+        fitting = fit(value, spec.type)
+        spec.check(fitting)
     except ValueError as error:
         raise PipelineError(f"task {task.name}: its input {name}: {error}") from error
+    return fitting
 
 
 def _input_artifacts(task: TaskSpec, artifacts: Mapping[str, Any]) -> dict[str, Any]:

@@ -71,9 +71,12 @@ def _parameter_source(
     if spec is None:
         return Constant(whole_numbers(constant))
     try:
-        return Constant(fit(constant, spec.type))
+        value = fit(constant, spec.type)
+        if not (isinstance(value, str) and "{{$." in value):
+            spec.check(value)
     except ValueError as error:
         raise reading.error(f"task {path}", f"its input {name}: {error}") from error
+    return Constant(value)
 
 
 def _output(names: Names, given: Mapping[str, Any], key: str, task: str = "producerTask") -> TaskOutput:

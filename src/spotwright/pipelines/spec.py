@@ -110,7 +110,8 @@ class ParameterSpec:
     """A declared parameter.
 
     ``type`` is KFP's word: ``STRING``, ``NUMBER_INTEGER``, ``NUMBER_DOUBLE``, ``BOOLEAN``, ``LIST`` or ``STRUCT``.
-    ``default`` counts only where ``has_default`` says so, because ``None`` is a value.
+    ``default`` counts only where ``has_default`` says so, because ``None`` is a value. ``literals`` are the only values that it
+    may have (``typing.Literal``); empty: any.
     """
 
     type: str
@@ -118,6 +119,12 @@ class ParameterSpec:
     has_default: bool = False
     default: Any = None
     description: str = ""
+    literals: tuple[Any, ...] = ()
+
+    def check(self, value: Any) -> None:
+        """Raise ``ValueError`` for a value that is none of the literals."""
+        if self.literals and value is not None and value not in self.literals:
+            raise ValueError(f"{value!r:.60} is none of {', '.join(map(repr, self.literals))}")
 
 
 @dataclass(frozen=True, slots=True)

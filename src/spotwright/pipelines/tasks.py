@@ -231,7 +231,9 @@ def _parameter_specs(reading: Reading, group: Mapping[str, Any], path: str) -> d
                 has_default="defaultValue" in raw,
                 default=None if default is None else fit(default, kind),
                 description=str(raw.get("description") or ""),
+                literals=tuple(fit(each, kind) for each in raw.get("literals") or ()),
             )
+            specs[name].check(specs[name].default)
         except ValueError as error:
             raise reading.error(place, f"the default of parameter {name}: {error}") from error
     if specs:

@@ -78,7 +78,8 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
         _hide_secrets(state, places_of(folder, epoch, secrets))
         for path in [path for path in state.failed if path not in had_failed]:
             say(f"task {path} has failed since the engine went ({state.tasks[path].why}): it begins again")
-        if state.failed or state.cancelling or state.expired or newer is not None:  # before the world looks at the state
+        if state.failed or state.cancelling or state.expired or newer is not None:
+            # before the world looks at the state
             _commit(state, journal, _reset(folder, state, newer, arguments, clock, say))
         execute(folder, journal, state, (), newer or current, secrets, observers)
     finally:
