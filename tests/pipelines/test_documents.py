@@ -268,6 +268,14 @@ def test_settings_of_a_server_from_a_newer_sdk_are_no_reason_to_refuse(tmp_path:
     assert load(path).platform == {"kubernetes": config}
 
 
+def test_what_a_newer_sdk_passes_to_the_code_of_a_component_is_left_out_and_said(tmp_path: Path) -> None:
+    passed = [{"field": "ENV", "applyToTask": True}, {"field": "KUBERNETES_RESOURCE_CLAIMS"}]
+    components = {name: {**each, "taskConfigPassthroughs": passed} for name, each in SPEC["components"].items()}
+    found = load(write(tmp_path / "p.yaml", {**SPEC, "components": components}))
+    assert all(each["taskConfigPassthroughs"] == passed[:1] for each in found.ir["components"].values())
+    assert "KUBERNETES_RESOURCE_CLAIMS is newer than the SDK here" in found.warnings[0]
+
+
 def test_a_setting_of_the_workspace_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     config = {"pipelineConfig": {"workspace": {"sise": "1Gi"}}}
     path = write(tmp_path / "p.yaml", SPEC, {"platforms": {"kubernetes": config}})

@@ -11,7 +11,7 @@ import importlib.util
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +31,7 @@ _SCHEMA_VERSIONS = ("2.0.0", "2.1.0")
 _PARSER_STEPS = re.compile(r"(?:Failed to parse \w+ field: )+")  # the place follows at the end of the message
 _ALIAS = re.compile(r"(?m)[\s\[,]\*\w+\s*(?:$|[,\]}])")
 _MOST_VALUES = 1_000_000  # that a file may have through aliases; those that are written out are no matter
+_NEWER = ("KUBERNETES_RESOURCE_CLAIMS",)  # of taskConfigPassthroughs, beyond kfp 2.17
 _COMPILE = "compile the pipeline with kfp 2: kfp dsl compile --py FILE.py --output FILE.yaml"
 
 
@@ -47,13 +48,15 @@ def read_compiled(path: Path) -> Compiled:
         raise PipelineError(f"{path}: expected one pipeline document, then at most one platform document")
     _refuse_strangers(path, pipelines[0])
     as_written(path, pipelines[0], {"platforms": platforms[0] if platforms else {}})
-    ir, platform = _check(path, pipelines[0], platforms[0] if platforms else {})
+    messages = _load_messages()
+    newer = tuple(f"{path}: {said}" for said in _drop_newer_settings(pipelines[0], messages))
+    ir, platform = _check(path, pipelines[0], platforms[0] if platforms else {}, messages)
     for names in merged_executors(ir):
         raise PipelineError(
             f"{path}: the components {' and '.join(names)} share one executor by an error of the SDK that compiled this "
             "file, so that one has the other's resources and environment; compile it again, or give the .py file"
         )
-    return Compiled(ir=ir, platform=platform, source=str(path), pipeline=ir["pipelineInfo"]["name"])
+    return Compiled(ir=ir, platform=platform, source=str(path), pipeline=ir["pipelineInfo"]["name"], warnings=newer)
 
 
 def _parse(path: Path) -> list[dict[str, Any]]:
@@ -151,11 +154,11 @@ def _refuse_strangers(path: Path, document: Mapping[str, Any]) -> None:
         raise PipelineError(f"{path}: this was compiled by {document['sdkVersion']}; {_COMPILE}")
 
 
-def _check(path: Path, document: Mapping[str, Any], platforms: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _check(
+    path: Path, document: Mapping[str, Any], platforms: Any, messages: ModuleType
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse into the messages and back: what comes out has the right types and the canonical names."""
     from google.protobuf import json_format
-
-    messages = _load_messages()
 
     def parse(data: Any, message: Any, *place: str) -> Any:
         try:
@@ -206,6 +209,18 @@ def _drop_task_names(document: Mapping[str, Any]) -> None:
     for definition in (document.get("root"), *_mapping(document.get("components")).values()):
         for task in _mapping(_mapping(_mapping(definition).get("dag")).get("tasks")).values():
             _mapping(_mapping(task).get("taskInfo")).pop("taskName", None)
+
+
+def _drop_newer_settings(document: Mapping[str, Any], messages: ModuleType) -> Iterator[str]:
+    """Take out what components of later SDKs pass to their code and this one does not know, and say so of each."""
+    known = messages.TaskConfigPassthroughType.TaskConfigPassthroughTypeEnum.keys()
+    for name, component in _mapping(document.get("components")).items():
+        passed = _mapping(component).get("taskConfigPassthroughs")
+        fields = [_mapping(each).get("field") for each in passed] if isinstance(passed, list) else []
+        newer = [field for field in fields if field in _NEWER and field not in known]
+        if newer:
+            component["taskConfigPassthroughs"] = [e for e in passed or () if _mapping(e).get("field") not in newer]
+            yield f"{name}: {', '.join(newer)} is newer than the SDK here: left out of its dsl.TaskConfig"
 
 
 def _mapping(value: Any) -> dict[str, Any]:
