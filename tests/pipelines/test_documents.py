@@ -297,3 +297,21 @@ def test_a_path_that_is_no_pipeline_is_refused(tmp_path: Path, name: str, words:
     (tmp_path / "x.ipynb").touch()
     with pytest.raises(PipelineError, match=words):
         load(tmp_path / name)
+
+
+def test_the_retry_policy_of_a_newer_sdk_is_kept_in_the_root_and_in_components(tmp_path: Path) -> None:
+    retry = {"maxRetryCount": 2, "policy": "POLICY_ON_ERROR"}
+    inner = {"dag": {"tasks": {"b": {**task("a"), "retryPolicy": retry}}}}
+    spec = copy.deepcopy(SPEC)
+    spec["components"]["comp-inner"] = inner
+    spec["root"]["dag"]["tasks"]["inner"] = {**task("inner"), "retryPolicy": {**retry, "policy": "POLICY_ALWAYS"}}
+    found = load(write(tmp_path / "p.yaml", spec)).ir
+    assert found["root"]["dag"]["tasks"]["inner"]["retryPolicy"]["policy"] == "POLICY_ALWAYS"
+    assert found["components"]["comp-inner"]["dag"]["tasks"]["b"]["retryPolicy"] == retry
+
+
+def test_a_retry_policy_that_nobody_knows_is_refused_with_its_place(tmp_path: Path) -> None:
+    spec = copy.deepcopy(SPEC)
+    spec["root"]["dag"]["tasks"]["a"]["retryPolicy"] = {"policy": "POLICY_ON_MONDAYS"}
+    with pytest.raises(PipelineError, match=r"root\.dag\.tasks\.a\.retryPolicy\.policy"):
+        load(write(tmp_path / "p.yaml", spec))

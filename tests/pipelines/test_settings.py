@@ -165,3 +165,13 @@ def test_labels_are_left_out_unless_the_code_reads_them() -> None:
     ]
     assert read_settings({}, {"podMetadata": metadata, "fieldPathAsEnv": read}).ignored == ()
     assert read_settings({}, {"podMetadata": metadata, "fieldPathAsEnv": read[:1]}).ignored == ("podMetadata",)
+
+
+@pytest.mark.parametrize(
+    ("policy", "retries"),
+    [("POLICY_ON_ERROR", 0), ("POLICY_ON_TRANSIENT_ERROR", 0), ("POLICY_ON_FAILURE", 3), ("POLICY_ALWAYS", 3)],
+)
+def test_a_retry_policy_of_newer_sdks_says_whether_failures_of_the_code_are_retried(policy: str, retries: int) -> None:
+    layer = read_retry({"maxRetryCount": 3, "policy": policy}, None)
+    assert layer is not None
+    assert layer.values == {"errors.retries": retries}

@@ -18,6 +18,7 @@ from spotwright.model.policy_values import parse_policy
 from spotwright.model.quantities import parse_duration, parse_resource
 
 __all__ = [
+    "RETRY_POLICIES",
     "group_names",
     "inherit_retry",
     "is_group",
@@ -26,6 +27,15 @@ __all__ = [
     "read_resources",
     "read_retry",
 ]
+
+RETRY_POLICIES = {
+    "POLICY_UNSPECIFIED": True,
+    "POLICY_ALWAYS": True,
+    "POLICY_ON_FAILURE": True,
+    "POLICY_ON_ERROR": False,
+    "POLICY_ON_TRANSIENT_ERROR": False,
+}
+"""What newer SDKs can say of ``set_retry``, by name: whether the failures of a task's own code are retried too."""
 
 _IN_PIPELINE = "the pipeline"  # the place that explain names for what the compiled file says
 _GROUP = re.compile(r"(?:for-loop|condition|condition-branches|exit-handler)-\d+")
@@ -132,11 +142,13 @@ def read_retry(retry: Mapping[str, Any] | None, timeout: float | None) -> Layer 
     """The policy layer of ``set_retry`` and ``set_timeout``; ``None`` when neither was called.
 
     The SDK writes a first backoff of zero where the user gave none (``structures.py``, ``RetryPolicy.to_proto``), so zero
-    counts as not said and the policy's own backoff holds. Raises ``ValueError`` for a value that is no duration.
+    counts as not said and the policy's own backoff holds. A policy of newer SDKs that names errors of the cluster alone keeps
+    the code's own failures from being retried, as Argo does. Raises ``ValueError`` for a value that is no duration.
     """
     values: dict[str, Any] = {}
     if retry is not None:
-        values["errors.retries"] = int(retry.get("maxRetryCount") or 0)
+        of_code = RETRY_POLICIES.get(str(retry.get("policy") or ""), True)
+        values["errors.retries"] = int(retry.get("maxRetryCount") or 0) if of_code else 0
         first = parse_duration(retry.get("backoffDuration") or 0)
         if first:
             values["errors.backoff"] = first

@@ -20,6 +20,7 @@ from spotwright.errors import PipelineError
 from spotwright.pipelines.compiled import Compiled, sorted_json
 from spotwright.pipelines.kinds import Step, misfits
 from spotwright.pipelines.labels import merged_executors
+from spotwright.pipelines.newer import put_back, take_out
 from spotwright.pipelines.placed import as_written
 from spotwright.pipelines.places import line_at
 
@@ -50,7 +51,9 @@ def read_compiled(path: Path) -> Compiled:
     as_written(path, pipelines[0], {"platforms": platforms[0] if platforms else {}})
     messages = _load_messages()
     newer = tuple(f"{path}: {said}" for said in _drop_newer_settings(pipelines[0], messages))
+    retries = take_out(pipelines[0])
     ir, platform = _check(path, pipelines[0], platforms[0] if platforms else {}, messages)
+    put_back(ir, retries)
     for names in merged_executors(ir):
         raise PipelineError(
             f"{path}: the components {' and '.join(names)} share one executor by an error of the SDK that compiled this "
