@@ -63,8 +63,8 @@ def unmet(plan: Plan, engine: Engine | None) -> list[str]:
     notes = []
     if engine.init is None:
         notes.append(
-            f"{engine.kind} finds no init program for its containers: a command that does not handle SIGTERM itself gets no "
-            "end before SIGKILL; install catatonit"
+            f"{engine.kind} finds no init program for its containers: a command that does not handle SIGTERM itself ends "
+            "only by SIGKILL, after its grace period; install catatonit"
         )
     for limit in ("cpu", "memory"):
         limited = [path for path, task in found if limit in task.limits]
