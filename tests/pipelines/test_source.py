@@ -137,6 +137,18 @@ def test_two_components_alone_are_no_pipeline(tmp_path: Path) -> None:
         load(file)
 
 
+def test_of_several_pipelines_the_one_that_uses_the_others_is_taken_and_said(tmp_path: Path) -> None:
+    inside = ONE.replace("only", "inside").replace("@dsl.pipeline", "@dsl.pipeline(name='part of it')")
+    between = "@dsl.pipeline\ndef between(u: str):\n    inside(u=u)\n"
+    whole = "@dsl.pipeline\ndef whole(u: str):\n    between(u=u)\n    step(x=u)\n"
+    file = tmp_path / "several.py"
+    file.write_text(inside + between + whole)
+    found = load(file)
+    assert found.pipeline == "whole"
+    assert found.warnings == (f"{file}: the pipeline is whole, which uses the others; --pipeline NAME takes another",)
+    assert load(file, pipeline="between").pipeline == "between"
+
+
 def test_the_pipeline_that_is_meant_can_be_named(training_file: Path, training: Compiled) -> None:
     assert load(training_file, pipeline="inner").pipeline == "inner"
     with pytest.raises(PipelineError, match="no pipeline 'outer' here; it has inner, training"):

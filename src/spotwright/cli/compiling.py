@@ -24,7 +24,7 @@ __all__ = ["compile"]
 @click.command()
 @click.argument("pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Instead of standard output.")
-@click.option("--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline, where the file has several.")
+@click.option("--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline; else the one that uses the others.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),

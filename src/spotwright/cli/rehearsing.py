@@ -31,7 +31,7 @@ class _WithCommand(click.Command):
 @click.command(cls=_WithCommand, options_metavar="[OPTIONS]")
 @click.argument("pipeline_file", metavar="[PIPELINE] [-- COMMAND...]", required=False, type=click.Path(path_type=Path))
 @click.option("--task", metavar="PATH", help="One task of the pipeline.  [default: every task]")
-@click.option("--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline, where the file has several.")
+@click.option("--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline; else the one that uses the others.")
 @click.option("--arg", "texts", metavar="NAME=VALUE", multiple=True, help="An argument, as for spotwright run.")
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Instead of spotwright.yaml beside the pipeline."

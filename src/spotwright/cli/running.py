@@ -21,7 +21,7 @@ __all__ = ["resume", "run"]
 
 @click.command()
 @click.argument("pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path))
-@click.option("--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline, where the file has several.")
+@click.option("--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline; else the one that uses the others.")
 @click.option(
     "--arg",
     "texts",

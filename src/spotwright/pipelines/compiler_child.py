@@ -19,12 +19,13 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.pipelines import mismatch, sdk
+from spotwright.pipelines import mismatch, pinned, sdk
 from spotwright.pipelines.documents import read_compiled
 from spotwright.pipelines.labels import merged_executors
 from spotwright.pipelines.legacy import advise, outdated
@@ -89,13 +90,24 @@ def _compile(file: Path, wanted: str | None) -> dict[str, Any]:
     vars(sys.modules["spotwright"]).update(run=_no_run, open_run=_no_run)
     opened: list[str] = []
     sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
-    with warnings.catch_warnings(record=True) as heard, sdk.mended(), mismatch.explained():
+    with (
+        warnings.catch_warnings(record=True) as heard, sdk.mended(), mismatch.explained(), pinned.checked() as loaded,
+    ):  # fmt: skip
         warnings.simplefilter("default")
         module, left_out = _import(file)
     files = _files_of_user(opened)
-    pipeline = _choose(file, module, wanted, left_out)
-    said = [*left_out, *_outdated(file), *(_said(warning, file) for warning in heard if _concerns(warning))]
-    compiled = sdk.to_compiled(pipeline, str(file), tuple(dict.fromkeys(said)))
+    pipeline, chosen = _choose(file, module, wanted, left_out)
+    loose = [
+        f"{file}: {url} can change: #sha256={digest} behind it has it checked" for url, digest in loaded.loose.items()
+    ]
+    said = [
+        *left_out,
+        *chosen,
+        *loose,
+        *_outdated(file),
+        *(_said(warning, file) for warning in heard if _concerns(warning)),
+    ]
+    compiled = replace(sdk.to_compiled(pipeline, str(file), tuple(dict.fromkeys(said))), commits=loaded.commits)
     return {"compiled": compiled.to_data(), "merged": merged_executors(compiled.ir), "files": files}
 
 
@@ -143,7 +155,8 @@ def _import(file: Path) -> tuple[ModuleType, list[str]]:
     return module, []
 
 
-def _choose(file: Path, module: ModuleType, wanted: str | None, left_out: list[str]) -> Any:
+def _choose(file: Path, module: ModuleType, wanted: str | None, left_out: list[str]) -> tuple[Any, list[str]]:
+    """The pipeline that is meant, and what the user should know of the choice."""
     found = sdk.candidates(module) or sdk.lone_component(module)
     if not found and left_out:
         raise _Refused(f"{left_out[0]}; no pipeline before that: put it under if __name__ == '__main__'")
@@ -155,10 +168,14 @@ def _choose(file: Path, module: ModuleType, wanted: str | None, left_out: list[s
         matching = [p for name, p in found.items() if wanted in (name, _function(p), _name(p))]
         if not matching:
             raise _Refused(f"{file}: no pipeline {wanted!r} here; it has {_list(found)}")
-        return matching[0]
-    if len(found) > 1:
+        return matching[0], []
+    outer = sdk.outermost(found) if len(found) > 1 else found
+    if len(outer) != 1:
         raise _Refused(f"{file}: {len(found)} pipelines here: {_list(found)}; say which with --pipeline NAME")
-    return next(iter(found.values()))
+    [(name, pipeline)] = outer.items()
+    if len(found) == 1:
+        return pipeline, []
+    return pipeline, [f"{file}: the pipeline is {name}, which uses the others; --pipeline NAME takes another"]
 
 
 def _function(pipeline: Any) -> str:
@@ -182,6 +199,8 @@ def _explain(file: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {error.msg}"
     line = _line_of(error, file)
+    if isinstance(error, PipelineError):
+        return f"{_place_of(error, file)}: {error}"
     text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"[:_LONGEST].removesuffix(": ")
     text = text.removesuffix(". All inputs: parameters {")
     finding = advise(file.read_text(encoding="utf-8", errors="replace"), line, str(error))

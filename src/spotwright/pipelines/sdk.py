@@ -7,14 +7,14 @@ import of ``kfp`` stands inside a function.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from spotwright.pipelines.compiled import Compiled, sorted_json
 
-__all__ = ["candidates", "lone_component", "mended", "rebuilt", "to_compiled"]
+__all__ = ["candidates", "lone_component", "mended", "outermost", "rebuilt", "to_compiled"]
 
 
 def candidates(module: ModuleType) -> dict[str, Any]:
@@ -27,6 +27,13 @@ def candidates(module: ModuleType) -> dict[str, Any]:
             found[name] = value
     own = {name: p for name, p in found.items() if getattr(p.pipeline_func, "__module__", None) == module.__name__}
     return own or found
+
+
+def outermost(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a file's pipelines that are no part of another: the one that is meant, where it is one."""
+    components = [pair for pipeline in found.values() for pair in pipeline.pipeline_spec.components.items()]
+    parts = {label for label, component in components if component.HasField("dag")}
+    return {name: p for name, p in found.items() if f"comp-{p.pipeline_spec.pipeline_info.name}" not in parts}
 
 
 def lone_component(module: ModuleType) -> dict[str, Any]:
