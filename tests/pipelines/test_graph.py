@@ -290,7 +290,20 @@ def test_what_surrounds_a_task_in_its_pod_is_read() -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"pvcMount": [{"constant": "c"}]}, "expected an absolute path"),
+        ({"pvcMount": [{"constant": "c"}]}, "mountPath: expected a text, found nothing"),
+        ({"pvcMount": [{"constant": "c", "mountPath": ["/d"]}]}, r"mountPath: expected a text, found \['/d'\]"),
+        (
+            {"pvcMount": {"constant": "c", "mountPath": "/d"}},
+            "pvcMount: expected a list of mappings, found {'constant'",
+        ),
+        ({"tolerations": "spot"}, "tolerations: expected a list of mappings, found 'spot'"),
+        (
+            {"tolerations": [{"tolerationJson": {"componentInputParameter": 7}}]},
+            "expected the name of a task, output or",
+        ),
+        ({"nodeSelector": ["a"]}, r"nodeSelector: expected a mapping, found \['a'\]"),
+        ({"secretAsEnv": [{"secretName": "s", "keyToEnv": [{"envVar": "A"}]}]}, "secretKey: expected a text, found"),
+        ({"fieldPathAsEnv": [{"name": "A"}]}, "fieldPath: expected a text, found nothing"),
         ({"initContainers": [{"name": "first", "image": "alpine"}]}, "initContainers are not supported"),
         ({"pvcMount": [{"constant": "c", "mountPath": "/"}]}, "expected an absolute path"),
         ({"pvcMount": [{"constant": "c", "mountPath": "/d/../../etc"}]}, "expected an absolute path"),

@@ -29,6 +29,7 @@ PLACEMENT = "placement:"
 _INPUT = re.compile(r"\{\{\$\.inputs\.parameters\[['\"](.+?)['\"]\]\}\}")
 _NOTHING_PASSED = Passed()
 _REFERENCES = ("componentInputParameter", "taskOutputParameter", "runtimeValue")
+_LISTS, _MAPPINGS = ("tolerations", "nodeAffinity", *CLUSTERS_OWN), ("nodeSelector", "podMetadata")
 _UNDERSTOOD = {
     "tolerations", "nodeSelector", "nodeAffinity", "podMetadata", "activeDeadlineSeconds", "imagePullPolicy",
     "enabledSharedMemory", *CLUSTERS_OWN,
@@ -62,6 +63,7 @@ def read_settings(
     container: Mapping[str, Any], kubernetes: Mapping[str, Any], passed: Passed = _NOTHING_PASSED
 ) -> Settings:
     """Read a container's resources and its entry under ``platforms.kubernetes``. Raises ``ValueError`` for wrong values."""
+    _check_kinds(kubernetes)
     sources: dict[str, Source] = {}
     known = _take_references(with_references(kubernetes), sources)
     resources = dict(container.get("resources") or {})
@@ -87,6 +89,17 @@ def read_settings(
         surroundings=read_surroundings(around),
         ignored=tuple(key for key in sorted(known) if known[key] and _means_nothing(key, known)),
     )
+
+
+def _check_kinds(kubernetes: Mapping[str, Any]) -> None:
+    """Nothing else looks at these before a run: where they need values, they are read when those are there."""
+    for key, value in kubernetes.items():
+        if key in _LISTS and not (
+            isinstance(value, list | None) and all(isinstance(each, Mapping) for each in value or ())
+        ):
+            raise ValueError(f"{key}: expected a list of mappings, found {value!r:.60}")
+        if key in _MAPPINGS and not isinstance(value, Mapping | None):
+            raise ValueError(f"{key}: expected a mapping, found {value!r:.60}")
 
 
 def _without_inputs(resources: Mapping[str, Any]) -> dict[str, Any]:

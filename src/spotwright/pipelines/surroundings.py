@@ -126,7 +126,7 @@ def read_surroundings(known: Mapping[str, Any]) -> Surroundings:
             if each.get("pvcNameParameter") is not None
         ),
         scratch=tuple(_scratch(known)),
-        fields={str(each["name"]): _field(str(each["fieldPath"])) for each in known.get("fieldPathAsEnv") or ()},
+        fields={_text(each, "name"): _field(_text(each, "fieldPath")) for each in known.get("fieldPathAsEnv") or ()},
     )
 
 
@@ -134,7 +134,7 @@ def _keyed(known: Mapping[str, Any]) -> Iterator[Keyed]:
     for kind, word in ((_SECRET, "secret"), (_CONFIG_MAP, "configMap")):
         for each in known.get(f"{word}AsEnv") or ():
             name = _name(each, word)
-            keys = {str(pair["envVar"]): str(pair[f"{word}Key"]) for pair in each.get("keyToEnv") or ()}
+            keys = {_text(pair, "envVar"): _text(pair, f"{word}Key") for pair in each.get("keyToEnv") or ()}
             if name is not None:
                 yield Keyed(kind, name, bool(each.get("optional")), env=keys)
         for each in known.get(f"{word}AsVolume") or ():
@@ -167,10 +167,17 @@ def _scratch(known: Mapping[str, Any]) -> Iterator[Scratch]:
 
 def _path(each: Mapping[str, Any], setting: str) -> str:
     """Where it is mounted. A path without a slash in front is below the root, as the kubelet has it (``makeMounts``)."""
-    path = str(each.get("mountPath") or "")
+    path = _text(each, "mountPath")
     if ".." in path.split("/") or not path.strip("/"):
         raise ValueError(f"{setting}: expected an absolute path other than /, found {path!r}")
     return "/" + path.strip("/")
+
+
+def _text(each: Any, key: str) -> str:
+    value = each.get(key) if isinstance(each, Mapping) else None
+    if not isinstance(value, str):
+        raise ValueError(f"{key}: expected a text, found {'nothing' if value is None else repr(value)}")
+    return value
 
 
 def _below(path: str) -> str:
