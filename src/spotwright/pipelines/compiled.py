@@ -21,7 +21,8 @@ class Compiled:
 
     ``ir`` is the ``PipelineSpec``; ``platform`` the mapping below ``platforms`` of the platform document (often empty);
     ``source`` the absolute path of the file it came from; ``pipeline`` its name. ``files`` are the digests of the files of the
-    user that it was made from, by absolute path: while none of them changes, compiling again would give the same.
+    user that it was made from, by absolute path: while none of them changes, compiling again would give the same. ``commits``
+    are the digests of component texts from addresses that name a commit.
     """
 
     ir: dict[str, Any]
@@ -30,6 +31,7 @@ class Compiled:
     pipeline: str = ""
     warnings: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
+    commits: dict[str, str] = field(default_factory=dict)
 
     def to_data(self) -> dict[str, Any]:
         """The value as JSON data, part of a larger document; not a copy."""
@@ -40,6 +42,7 @@ class Compiled:
             "pipeline": self.pipeline,
             "warnings": list(self.warnings),
             "files": self.files,
+            "commits": self.commits,
         }
 
     def to_json(self) -> str:
@@ -61,6 +64,7 @@ class Compiled:
             pipeline=document["pipeline"],
             warnings=tuple(document["warnings"]),
             files=document["files"],
+            commits=document.get("commits", {}),
         )
 
 

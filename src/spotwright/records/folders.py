@@ -4,6 +4,7 @@
 
     .spotwright/
       format                        the layout's version
+      components.json               digests of component texts, by addresses that name a commit
       cache/FINGERPRINT.json        results that later runs may use
       volumes/NAME/                 what pvc://NAME stands for on one machine
       runs/RUN/
@@ -116,6 +117,11 @@ class StateFolder:
                 "upgrade, or choose another folder with --state"
             )
         return cls(path)
+
+    @property
+    def components(self) -> Path:
+        """The file of digests of component texts."""
+        return self.path / "components.json"
 
     @property
     def cache(self) -> Path:

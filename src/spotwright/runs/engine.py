@@ -42,6 +42,7 @@ from spotwright.records.journal import Journal, Lease
 from spotwright.runs.early import EarlyServer, new_name
 from spotwright.runs.grounds import check_grounds, objects_of, unmet
 from spotwright.runs.options import RunOptions
+from spotwright.runs.pins import check_pins, keep_pins
 from spotwright.runs.plans import StoredPlan, can_be_taken, save_plan, traces_of
 from spotwright.runs.wakes import Wakes
 from spotwright.supply.nodes import Supply
@@ -90,6 +91,7 @@ def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
     stored = StoredPlan(compiled, config, options.taken_every, traces, options.policy)
     plan = stored.plan
     notes = [*compiled.warnings, *([config.note] if config.note else []), *plan.check()]
+    notes += check_pins(compiled.source, compiled.commits, StateFolder.existing(options.state).components)
     notes += unmet(plan, check_grounds(compiled, plan, options.containers))
     arguments, secrets = bind_arguments(plan, options.arguments, textual=options.textual)
     return Prepared(stored, options, arguments, secrets, tuple(notes))
@@ -131,9 +133,9 @@ def start(
     and how it ended.
     """
     options, compiled = prepared.options, prepared.stored.compiled
-    folder = StateFolder.open(options.state).create(
-        options.name if options.name is not None else new_name(compiled.pipeline)
-    )
+    state_folder = StateFolder.open(options.state)
+    folder = state_folder.create(options.name if options.name is not None else new_name(compiled.pipeline))
+    keep_pins(compiled.commits, state_folder.components)
     clock = steady_clock()
     created = Event("created", clock(), data=_meta(folder.name, prepared))
     _begin(folder, prepared.stored, created)

@@ -34,9 +34,10 @@ from spotwright.pipelines.executor import code_fingerprint
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.source import load
 from spotwright.pipelines.spec import DagInput, TaskSpec
-from spotwright.records.folders import RunFolder
+from spotwright.records.folders import RunFolder, StateFolder
 from spotwright.records.journal import Journal
 from spotwright.runs.engine import bind_again, containers_of, execute, is_alive, owner, places_of
+from spotwright.runs.pins import check_pins, keep_pins
 from spotwright.runs.plans import StoredPlan, load_plans, save_plan, traces_of
 
 __all__ = ["Resumption", "Say", "cancel_dead", "resume", "settled_attempts"]
@@ -66,6 +67,8 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
         state = replay([stored.plan for stored in plans], (event for _, event in journal.events()))
         current = plans[state.version - 1]  # a later one was written by an engine that went before it counted
         newer = _mended(current, state, say) if mended else None
+        if newer is not None:
+            _check_pins(folder, newer.compiled, say)
         if state.status is RunStatus.SUCCEEDED and newer is None:
             journal.give_up()
             return Resumption(state, nothing_to_do=True)
@@ -190,6 +193,13 @@ def _mended(stored: StoredPlan, state: RunState, say: Say) -> StoredPlan | None:
     newer = replace(stored, compiled=compiled, config=config, traces=traces_of(config, stored.taken_every))
     newer.plan.check()
     return newer
+
+
+def _check_pins(folder: RunFolder, compiled: Compiled, say: Say) -> None:
+    file = StateFolder(folder.path.parents[1]).components
+    for note in check_pins(compiled.source, compiled.commits, file):
+        say(note)
+    keep_pins(compiled.commits, file)
 
 
 def _compiled_now(compiled: Compiled, say: Say) -> Compiled:

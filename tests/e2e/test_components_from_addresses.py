@@ -1,0 +1,100 @@
+"""Component YAML from addresses, checked: by the digest that an address has, and by the commit that it names."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tests.e2e.project import Project
+
+COMPONENT = """
+name: Says
+outputs: [{name: out, type: String}]
+implementation: {container: {image: alpine, command: [sh, -c, 'printf said > "$0"', {outputPath: out}]}}
+"""
+DIGEST = hashlib.sha256(COMPONENT.encode()).hexdigest()
+COMMIT = "0123456789abcdef" * 2 + "01234567"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Say nothing."""
+
+
+@contextmanager
+def served(project: Project) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(project.folder))) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def pipeline(project: Project, address: str) -> Path:
+    source = f"""from kfp import components, dsl
+says = components.load_component_from_url("{address}")
+@dsl.pipeline
+def saying() -> str:
+    return says().outputs["out"]
+"""
+    return project.write("saying.py", source)
+
+
+@pytest.fixture
+def component(project: Project) -> str:
+    """The path of the component below the server's root, with a commit in it."""
+    (project.folder / COMMIT).mkdir()
+    project.write(f"{COMMIT}/says.yaml", COMPONENT)
+    return f"/{COMMIT}/says.yaml"
+
+
+def test_a_text_with_the_digest_that_its_address_has_is_taken(project: Project, component: str) -> None:
+    with served(project) as server:
+        done = project.run(pipeline(project, f"{server}{component}#sha256={DIGEST.upper()}"), "--containers", "host")
+    assert (done.code, "sha256" in done.out) == (0, False), done.err
+    assert project.show()["outputs"]["Output"]["value"] == "said"
+
+
+@pytest.mark.parametrize(
+    ("pinned", "said"),
+    [
+        ("0" * 64, f"its text has the sha256 {DIGEST}, and the pipeline pins {'0' * 64}: it has changed"),
+        ("abc", "expected #sha256= and 64 hexadecimal digits after it, found #sha256=abc"),
+    ],
+)
+def test_another_text_than_the_address_has_is_refused_before_anything_runs(
+    project: Project, component: str, pinned: str, said: str
+) -> None:
+    with served(project) as server:
+        path = pipeline(project, f"{server}{component}#sha256={pinned}")
+        done = project.run(path, "--containers", "host")
+        assert done.code == 2
+        assert done.err == f"spotwright: {path}:2: {server}{component}: {said}\n"
+    assert not (project.folder / ".spotwright").exists()
+
+
+def test_the_text_of_a_commit_is_remembered_and_another_one_is_refused(project: Project, component: str) -> None:
+    with served(project) as server:
+        path = pipeline(project, f"{server}{component}")
+        first = project.run(path, "--containers", "host", "--name", "first")
+        again = project.run(path, "--containers", "host", "--name", "again")
+        project.write(component[1:], f"{COMPONENT}# changed\n")
+        refused = project.run(path, "--containers", "host", "--name", "refused")
+    assert (first.code, f"its text, sha256 {DIGEST}, is remembered" in first.out) == (0, True), first.err
+    assert (again.code, "sha256" in again.out) == (0, False), again.err
+    assert refused.code == 2
+    assert f"{component} names a commit, and its text has the sha256" in refused.err
+    assert f"it had {DIGEST} before" in refused.err
+
+
+def test_an_address_with_neither_can_change_which_is_said(project: Project) -> None:
+    project.write("says.yaml", COMPONENT)
+    with served(project) as server:
+        done = project.run(pipeline(project, f"{server}/says.yaml"), "--containers", "host")
+    assert done.code == 0, done.err
+    assert f"/says.yaml can change: #sha256={DIGEST} behind it has it checked" in done.out
