@@ -265,6 +265,30 @@ def test_what_a_run_must_be_given_and_kfp_cannot_give_it_is_said() -> None:
     assert graph({"a": task("a")}, root=root).notes == ()
 
 
+def test_an_output_that_a_pipeline_inside_declares_and_no_task_of_it_makes_is_refused_where_it_is_read() -> None:
+    number = {"parameters": {"n": {"parameterType": "NUMBER_INTEGER"}}}
+    inner: dict[str, Any] = {"dag": {"tasks": {"a": task("a")}}, "outputDefinitions": number}
+    reads = {"parameters": {"n": {"taskOutputParameter": {"producerTask": "inner", "outputParameterKey": "n"}}}}
+    components = {
+        "comp-inner": inner,
+        "comp-a": component("a", outputs=number),
+        "comp-b": component("b", inputs=number),
+    }
+    tasks = {"inner": task("inner"), "b": task("b", inputs=reads)}
+    with pytest.raises(
+        PipelineError, match="task b: its input n: it reads 'n' of the task 'inner', in which no task makes"
+    ):
+        graph(tasks, components)
+    made = {"valueFromParameter": {"producerSubtask": "a", "outputParameterKey": "n"}}
+    inner["dag"]["outputs"] = {"parameters": {"n": made}}
+    assert list(graph(tasks, components).root.tasks) == ["inner", "b"]
+
+
+def test_a_pipeline_without_tasks_is_refused() -> None:
+    with pytest.raises(PipelineError, match="root: a pipeline has tasks below root"):
+        graph({})
+
+
 def test_what_surrounds_a_task_in_its_pod_is_read() -> None:
     keys = [{"envVar": "PASSWORD", "secretKey": "password"}]
     platform = kubernetes(

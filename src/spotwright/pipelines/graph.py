@@ -85,7 +85,7 @@ def build(compiled: Compiled) -> Pipeline:
     """
     reading = Reading(compiled.source, compiled.ir, compiled.platform)
     definition = compiled.ir.get(_ROOT) or {}
-    if "dag" not in definition:
+    if not (definition.get("dag") or {}).get("tasks"):
         raise reading.error(_ROOT, "a pipeline has tasks below root.dag")
     root = _read_dag(reading, _ROOT, definition, "")
     config = (compiled.platform.get("kubernetes") or {}).get("pipelineConfig") or {}
@@ -169,7 +169,7 @@ def _read_step(
     name = names[key]
     here = f"{path}/{name}" if path else name
     if "/" in name or name in ("", ".", ".."):
-        raise reading.error(f"task {here}", "a task's name cannot hold a slash")
+        raise reading.error(f"task {here}", "a task's name can be neither empty nor . or .., and holds no slash")
     component = component_of(reading, raw, here)
     task = read_task(reading, names, key, raw, component, here)
     if task is not None and task.dag is not None and (task.dag not in reading.dags or task.dag in reading.opened):
@@ -223,6 +223,11 @@ def _check_source(reading: Reading, dag: Dag, source: Source, of_dag: Mapping[st
         if source.output not in getattr(producer.outputs, kind):
             raise reading.error(
                 place, f"it reads {source.output!r} of the task {source.task!r}, which has no such output"
+            )
+        inside = reading.dags.get(producer.dag or "")
+        if inside is not None and source.output not in getattr(inside, f"{kind.removesuffix('s')}_outputs"):
+            raise reading.error(
+                place, f"it reads {source.output!r} of the task {source.task!r}, in which no task makes it"
             )
 
 
