@@ -65,7 +65,8 @@ writes.
 An imported artifact keeps its address. What lies in Google Cloud Storage or S3 is fetched once for the run by the first task that
 is given it, and is at `artifact.path` (`/gcs/...`, `/s3/...`) as in a pod; this takes the extra `gs` or `s3`. Where it cannot be
 fetched the attempt's log says why; so it does of models in images (`oci://`) and of Hugging Face (`huggingface://`), which only
-a cluster brings. Other addresses (`https://`) are passed on as they are, as the backend does.
+a cluster brings. Other addresses (`https://`) are passed on as they are, and nothing lies at their path. Backends that look for
+the bucket of every artifact stop at such a one when a task reads it ("unsupported Cloud bucket"); later ones skip it.
 """
 
 
