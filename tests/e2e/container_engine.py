@@ -128,6 +128,8 @@ def _client(folder: str, what: str, *args: str) -> int:
     while rest[0].startswith("--"):
         option = rest.pop(0)
         options.setdefault(option, []).append(rest.pop(0) if option in _WITH_VALUE else "")
+    if rest[0] == "unbegun":
+        return 0  # as podman's client does that hears SIGTERM too early
     [name] = options["--name"]
     env = {"PATH": os.environ["PATH"], "PLAYGROUND": os.environ["PLAYGROUND"]}
     for given in options.get("--env", []):

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.container_engine import ContainerEngine
-from tests.e2e.project import AT_WORK, Project, eventually
+from tests.e2e.project import AT_WORK, QUICK, Project, eventually
 
 NUMBER = {"parameterType": "NUMBER_INTEGER"}
 WAITS = 'echo started; touch "$PLAYGROUND/started"; trap "echo told; exit 143" TERM; while :; do sleep 0.05; done'
@@ -201,3 +201,36 @@ def test_a_node_that_goes_takes_the_container_with_it(project: Project, engine: 
     assert done.code == 0, done.err
     assert project.causes("taken") == ["interrupted", "succeeded"]
     assert all(process.poll() is not None for process in engine.containers.values())
+
+
+def test_a_client_that_ends_with_0_before_its_container_began_has_not_succeeded(
+    project: Project, engine: ContainerEngine
+) -> None:
+    done = project.run(pipeline(project, fails=container(script="true", image="unbegun")))
+    assert done.code == 1
+    assert json.loads((project.attempt("fails") / "exit.json").read_text())["exit_code"] == 143
+
+
+def test_limits_of_the_task_are_the_containers_and_what_is_missing_is_said(
+    project: Project, engine: ContainerEngine
+) -> None:
+    project.config(QUICK.replace("cpu: 8", "cpu: 8, nvidia.com/gpu: 1"))
+    resources = {"cpuLimit": 0.5, "accelerator": {"resourceType": "nvidia.com/gpu", "resourceCount": "1"}}
+    done = project.run(pipeline(project, says=container(script="true", resources=resources)))
+    [call] = engine.calls
+    assert call[call.index("--cpus") + 1] == "0.5"
+    assert "the container of says has no nvidia.com/gpu: podman knows of none on this machine" in done.out
+
+
+def test_the_security_context_and_the_shared_memory_of_a_task_are_its_containers(
+    project: Project, engine: ContainerEngine
+) -> None:
+    path = pipeline(project, says=container(script="true"))
+    said = {"securityContext": {"runAsUser": "0"}, "enabledSharedMemory": {"volumeName": "shm", "size": "1Mi"}}
+    platforms = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": {"exec-says": said}}}}}
+    path.write_text(f"{path.read_text()}\n---\n{json.dumps(platforms)}")
+    done = project.run(path)
+    [call] = engine.calls
+    assert call[call.index("--user") + 1] == "0:0"
+    assert "type=tmpfs,target=/dev/shm,tmpfs-size=1048576" in call
+    assert "securityContext" not in done.out

@@ -115,7 +115,7 @@ def test_a_command_that_the_image_does_not_have_is_not_found(real: Project, imag
 
 
 def test_memory_over_the_limit_is_its_cause(real: Project, images: Images) -> None:
-    script = "x=aaaaaaaa; while :; do x=$x$x; done"
+    script = "x=aaaaaaaa; i=0; while [ $i -lt 25 ]; do x=$x$x; i=$((i + 1)); done"
     done = real.run(
         pipeline(real, eats=of(images.made(), script, resources={"memoryLimit": 0.03})), "--containers", images.kind
     )
