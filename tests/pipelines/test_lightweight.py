@@ -87,6 +87,16 @@ def test_what_is_no_python_component_is_a_container() -> None:
     )
 
 
+def test_a_container_is_the_user_and_has_the_shared_memory_of_its_platform_document() -> None:
+    said = {"securityContext": {"runAsUser": "7", "runAsGroup": "0", "runAsNonRoot": True}}
+    entry = {"container": {"image": "alpine"}}
+    assert recognise(entry, said) == Container("alpine", user=7, group=0, non_root=True)
+    assert recognise(entry, {"enabledSharedMemory": {"size": "1Gi"}}) == Container("alpine", shared_memory=2**30)
+    assert recognise(entry, {"enabledSharedMemory": {"volumeName": "shm"}}) == Container("alpine", shared_memory=0)
+    with pytest.raises(Unsupported, match="securityContext or enabledSharedMemory cannot be read"):
+        recognise(entry, {"securityContext": {"runAsUser": "me"}})
+
+
 def test_every_other_kind_of_executor_is_named() -> None:
     kfp1 = python_container()
     kfp1["command"][2] = RUN_COMPONENT.replace("kfp.dsl", "kfp.v2.components")
