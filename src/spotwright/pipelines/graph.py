@@ -18,6 +18,7 @@ from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.fitting import misfits
 from spotwright.pipelines.forgotten import forgotten, given_to
 from spotwright.pipelines.placed import read_policies
+from spotwright.pipelines.placeholders import inputs_read
 from spotwright.pipelines.reading import Reading
 from spotwright.pipelines.sources import read_output_sources, without_strays
 from spotwright.pipelines.spec import (
@@ -195,20 +196,34 @@ def _check_references(reading: Reading, dag: Dag, path: str) -> None:
         place = f"task {path}/{name}" if path else f"task {name}"
         for why in misfits(dag, task, of_root=not path):
             raise reading.error(place, why)
-        for key, source in task.parameters.items():
-            _check_source(reading, dag, source, dag.parameters, "parameters", f"{place}: its input {key}")
-        for key, source in task.artifacts.items():
-            _check_source(reading, dag, source, dag.artifacts, "artifacts", f"{place}: its input {key}")
-        for missing in (other for other in task.after if other not in dag.tasks):
-            raise reading.error(place, f"it comes after the task {missing!r}, which does not exist")
-        if task.loop is not None:
-            _check_loop(reading, task.loop, task, place)
-        _check_needed(reading, task, place)
+        _check_task(reading, dag, task, place)
     place = f"task {path}" if path else _ROOT
     for kind, outputs in (("parameters", dag.parameter_outputs), ("artifacts", dag.artifact_outputs)):
         for key, output in outputs.items():
             for source in output.outputs if isinstance(output, OneOf) else (output,):
                 _check_source(reading, dag, source, {}, kind, f"{place}: its output {key}")
+
+
+def _check_task(reading: Reading, dag: Dag, task: TaskSpec, place: str) -> None:
+    for key, source in task.parameters.items():
+        _check_source(reading, dag, source, dag.parameters, "parameters", f"{place}: its input {key}")
+    for key, source in task.artifacts.items():
+        _check_source(reading, dag, source, dag.artifacts, "artifacts", f"{place}: its input {key}")
+    for missing in sorted(_read_in_texts(task) - {*task.parameters, *task.parameter_specs}):
+        raise reading.error(place, f"a text of it reads its input {missing!r}, which it does not have")
+    for missing in (other for other in task.after if other not in dag.tasks):
+        raise reading.error(place, f"it comes after the task {missing!r}, which does not exist")
+    if task.loop is not None:
+        _check_loop(reading, task.loop, task, place)
+    _check_needed(reading, task, place)
+
+
+def _read_in_texts(task: TaskSpec) -> set[str]:
+    """The inputs that the task's constants, and an importer's address and metadata, are made of."""
+    written: list[Any] = [source.value for source in task.parameters.values() if isinstance(source, Constant)]
+    if isinstance(task.executor, Importer):
+        written += [task.executor.uri, task.executor.metadata]
+    return inputs_read(written)
 
 
 def _check_source(reading: Reading, dag: Dag, source: Source, of_dag: Mapping[str, Any], kind: str, place: str) -> None:

@@ -25,6 +25,8 @@ def read_importer(importer: Mapping[str, Any], definition: Mapping[str, Any]) ->
     address = importer.get("artifactUri") or {}
     parameter = address.get("runtimeParameter")
     uri = f"{{{{$.inputs.parameters['{parameter}']}}}}" if parameter else str(address.get("constant") or "")
+    if not uri:
+        raise Unsupported("an importer without an address: its artifactUri has neither constant nor runtimeParameter")
     name, output = outputs[0]
     schema = importer.get("typeSchema") or output.get("artifactType") or {}
     return Importer(

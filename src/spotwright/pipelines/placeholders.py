@@ -15,7 +15,7 @@ from typing import Any
 from spotwright.pipelines.remote import path_of
 from spotwright.pipelines.values import to_text
 
-__all__ = ["Context", "fill"]
+__all__ = ["Context", "fill", "inputs_read"]
 
 _PLACEHOLDER = re.compile(r"\{\{\$\.([^{}]+?)\}\}")
 _PARAMETER = re.compile(r"inputs\.parameters\[(['\"])(.+)\1\]$")
@@ -76,6 +76,20 @@ def fill(value: Any, parameters: Mapping[str, Any], artifacts: Mapping[str, Any]
         return _text_of(match, parameters, artifacts, context)
 
     return _filled(value, replace)
+
+
+def inputs_read(value: Any) -> set[str]:
+    """The names of the parameters that placeholders in the texts of a JSON value stand for."""
+    found: set[str] = set()
+
+    def note(match: re.Match[str]) -> str:
+        parameter = _PARAMETER.match(match.group(1))
+        if parameter is not None:
+            found.add(parameter.group(2))
+        return ""
+
+    _filled(value, note)
+    return found
 
 
 def _filled(value: Any, replace: Callable[[re.Match[str]], str]) -> Any:

@@ -159,7 +159,10 @@ def without_strays(task: TaskSpec, of_dag: Mapping[str, ParameterSpec]) -> TaskS
     strays = [
         name
         for name, source in task.parameters.items()
-        if isinstance(source, DagInput) and source.name not in of_dag and name == f"{_CHANNEL}{source.name}"
+        if isinstance(source, DagInput)
+        and source.name not in of_dag
+        and name == f"{_CHANNEL}{source.name}"
+        and _LOOP in name
     ]
     if not strays:
         return task
