@@ -175,3 +175,20 @@ def test_a_retry_policy_of_newer_sdks_says_whether_failures_of_the_code_are_retr
     layer = read_retry({"maxRetryCount": 3, "policy": policy}, None)
     assert layer is not None
     assert layer.values == {"errors.retries": retries}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"nodeAffinity": [{"nodeAffinityJson": "spot"}]}, "nodeAffinityJson: expected a mapping, found 'spot'"),
+        ({"nodeSelector": {"nodeSelectorJson": [1]}}, r"nodeSelector: expected a mapping, found \[1\]"),
+        ({"tolerations": [{"tolerationJson": [7]}]}, "tolerationJson: expected a mapping, found 7"),
+    ],
+)
+def test_a_wrong_setting_is_said_before_the_run_though_another_waits_for_a_value(
+    wrong: dict[str, Any], said: str
+) -> None:
+    waits = {"secretAsEnv": [{"secretNameParameter": {"componentInputParameter": "name"}}]}
+    with pytest.raises(ValueError, match=said):
+        read_settings({}, {**waits, **wrong})
+    assert read_settings({}, waits).sources

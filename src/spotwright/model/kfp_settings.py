@@ -84,6 +84,7 @@ def read_constraints(kubernetes: Mapping[str, Any]) -> Constraints:
     tolerations = [t for entry in kubernetes.get("tolerations") or () for t in _read_tolerations(entry)]
     selector = kubernetes.get("nodeSelector") or {}
     labels = selector.get("nodeSelectorJson") or selector.get("labels") or {}
+    _check_mapping("nodeSelector", labels)
     required: list[Term] = []
     preferred: list[Preference] = []
     for entry in kubernetes.get("nodeAffinity") or ():
@@ -100,6 +101,8 @@ def _read_tolerations(entry: Mapping[str, Any]) -> list[Toleration]:
     """One entry of the compiled list. ``tolerationJson`` may hold a toleration, a list of them, or nothing."""
     if "tolerationJson" in entry:
         given = entry["tolerationJson"] or []
+        for each in given if isinstance(given, list) else [given]:
+            _check_mapping("tolerationJson", each)
         return [t for item in (given if isinstance(given, list) else [given]) for t in _read_tolerations(item)]
     seconds = entry.get("tolerationSeconds")
     return [
@@ -117,6 +120,7 @@ def _read_affinity(entry: Mapping[str, Any], required: list[Term], preferred: li
     """Add one entry. Each required entry is an alternative of its own, as ``k8s.go`` makes it."""
     if "nodeAffinityJson" in entry:
         whole = entry["nodeAffinityJson"] or {}
+        _check_mapping("nodeAffinityJson", whole)
         demands = whole.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
         required += [_read_term(term) for term in demands.get("nodeSelectorTerms") or ()]
         wishes = whole.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
@@ -125,6 +129,11 @@ def _read_affinity(entry: Mapping[str, Any], required: list[Term], preferred: li
         preferred.append(Preference(int(entry["weight"]), _read_term(entry)))
     else:
         required.append(_read_term(entry))
+
+
+def _check_mapping(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name}: expected a mapping, found {value!r:.60}")
 
 
 def _read_term(term: Mapping[str, Any]) -> Term:

@@ -72,12 +72,13 @@ def read_settings(
     deferred = {"resources": resources, "kubernetes": known, "env": env} if sources or inputs else {}
     of_pod, around = passed.of_pod(resources, known)
     requests, limits = read_resources(_without_inputs(of_pod))
+    constraints = read_constraints(_without_references(around))  # what is wrong already is said already
     metadata = known.get("podMetadata") or {}
     seconds = float(known.get("activeDeadlineSeconds") or 0)
     return Settings(
         requests=requests,
         limits=limits,
-        constraints=Constraints() if sources else read_constraints(around),
+        constraints=Constraints() if sources else constraints,
         labels={str(k): str(v) for k, v in (metadata.get("labels") or {}).items()},
         annotations={str(k): str(v) for k, v in (metadata.get("annotations") or {}).items()},
         timeout=seconds or None,
@@ -105,6 +106,19 @@ def _check_kinds(kubernetes: Mapping[str, Any]) -> None:
 def _without_inputs(resources: Mapping[str, Any]) -> dict[str, Any]:
     """Only what is known before the run; the rest comes with :func:`settled`."""
     return {key: value for key, value in resources.items() if not any(_INPUT.search(text) for text in _texts(value))}
+
+
+def _without_references(item: Any) -> Any:
+    """The settings without what only the run will know."""
+    if isinstance(item, Mapping):
+        return {key: _without_references(value) for key, value in item.items() if not _is_reference(value)}
+    if isinstance(item, list):
+        return [_without_references(value) for value in item if not _is_reference(value)]
+    return item
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {PLACEMENT}
 
 
 def _means_nothing(key: str, known: Mapping[str, Any]) -> bool:
