@@ -60,33 +60,25 @@ def test_a_text_with_the_digest_that_its_address_has_is_taken(project: Project, 
     assert project.show()["outputs"]["Output"]["value"] == "said"
 
 
-@pytest.mark.parametrize(
-    ("pinned", "said"),
-    [
-        ("0" * 64, f"its text has the sha256 {DIGEST}, and the pipeline pins {'0' * 64}: it has changed"),
-        ("abc", "expected #sha256= and 64 hexadecimal digits after it, found #sha256=abc"),
-    ],
-)
-def test_another_text_than_the_address_has_is_refused_before_anything_runs(
-    project: Project, component: str, pinned: str, said: str
-) -> None:
+def test_another_text_than_the_address_has_is_refused_before_anything_runs(project: Project, component: str) -> None:
+    wanted = "0" * 64
     with served(project) as server:
-        path = pipeline(project, f"{server}{component}#sha256={pinned}")
+        path = pipeline(project, f"{server}{component}#sha256={wanted}")
         done = project.run(path, "--containers", "host")
+        said = f"its text has the sha256 {DIGEST}, and the pipeline pins {wanted}: it has changed"
         assert done.code == 2
         assert done.err == f"spotwright: {path}:2: {server}{component}: {said}\n"
     assert not (project.folder / ".spotwright").exists()
 
 
+@pytest.mark.slow
 def test_the_text_of_a_commit_is_remembered_and_another_one_is_refused(project: Project, component: str) -> None:
     with served(project) as server:
         path = pipeline(project, f"{server}{component}")
         first = project.run(path, "--containers", "host", "--name", "first")
-        again = project.run(path, "--containers", "host", "--name", "again")
         project.write(component[1:], f"{COMPONENT}# changed\n")
         refused = project.run(path, "--containers", "host", "--name", "refused")
     assert (first.code, f"its text, sha256 {DIGEST}, is remembered" in first.out) == (0, True), first.err
-    assert (again.code, "sha256" in again.out) == (0, False), again.err
     assert refused.code == 2
     assert f"{component} names a commit, and its text has the sha256" in refused.err
     assert f"it had {DIGEST} before" in refused.err
