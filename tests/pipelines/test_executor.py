@@ -82,6 +82,12 @@ def test_a_value_that_its_type_does_not_name_is_refused_when_the_task_reads_it()
         values(task, a="z")
 
 
+def test_a_component_that_wants_settings_and_has_none_passed_on_is_told_so() -> None:
+    task = replace(step({}, c=ParameterSpec("STRUCT", optional=True)), config_inputs=("c",))
+    nothing = dict.fromkeys(("affinity", "env", "nodeSelector", "tolerations", "volumeMounts", "volumes"))
+    assert values(task) == {"c": {**nothing, "resources": {}}}
+
+
 def test_constants_may_speak_of_other_inputs_and_of_the_run() -> None:
     written = (
         "{{$.inputs.parameters['pipelinechannel--u']}}/{{$.inputs.parameters['n']}} {{$.pipeline_task_name}} {{$.odd}}"

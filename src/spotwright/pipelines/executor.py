@@ -19,7 +19,7 @@ from spotwright.pipelines.outputs import ARTIFACTS, EXECUTOR_OUTPUT, PARAMETERS,
 from spotwright.pipelines.placeholders import Context, fill
 from spotwright.pipelines.settings import PLACEMENT
 from spotwright.pipelines.spec import ArtifactSpec, Constant, Executor, TaskSpec
-from spotwright.pipelines.task_config import with_workspace
+from spotwright.pipelines.task_config import task_config, with_workspace
 from spotwright.pipelines.values import fit
 
 __all__ = [
@@ -95,7 +95,7 @@ def _config(task: TaskSpec, values: Mapping[str, Any], context: Context) -> dict
     """What the task's code is told of its own settings (``dsl.TaskConfig``), whatever it was given under that name."""
     if any(context.workspace and isinstance(value, str) and context.workspace in value for value in values.values()):
         return with_workspace(task.config, task.passed, context.run)
-    return dict(task.config)
+    return dict(task.config) or task_config(task.passed, {}, {}, {})
 
 
 def _with_workspace(value: Any, workspace: str) -> Any:

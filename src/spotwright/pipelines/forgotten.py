@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from spotwright.pipelines.spec import DagInput, ParameterSpec, Source, TaskOutput, TaskSpec
 
-__all__ = ["forgotten", "given_to"]
+__all__ = ["called", "forgotten", "given_to"]
 
-_CHANNEL = "pipelinechannel--"
+_CHANNEL, _ITEM = "pipelinechannel--", "loop-item-param-"
 
 
 def forgotten(tasks: Mapping[str, TaskSpec], parameters: Mapping[str, ParameterSpec]) -> dict[str, ParameterSpec]:
@@ -27,6 +27,12 @@ def forgotten(tasks: Mapping[str, TaskSpec], parameters: Mapping[str, ParameterS
         if isinstance(source, DagInput) and source.name.startswith(_CHANNEL) and source.name not in parameters
     }
     return {name: ParameterSpec("STRING", optional=True) for name in sorted(names)}
+
+
+def called(name: str) -> str:
+    """What the user calls such an input."""
+    bare = name.removeprefix(_CHANNEL)
+    return "the item of an outer loop" if _ITEM in bare else bare
 
 
 def given_to(

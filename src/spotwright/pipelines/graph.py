@@ -16,7 +16,7 @@ from spotwright.errors import PipelineError
 from spotwright.model.kfp_settings import group_names, is_group
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.fitting import misfits
-from spotwright.pipelines.forgotten import forgotten, given_to
+from spotwright.pipelines.forgotten import called, forgotten, given_to
 from spotwright.pipelines.placed import read_policies
 from spotwright.pipelines.placeholders import inputs_read
 from spotwright.pipelines.reading import Reading
@@ -107,7 +107,7 @@ def build(compiled: Compiled) -> Pipeline:
 
 def _notes(reading: Reading, root: Dag) -> Iterator[str]:
     """What the user should know, because KFP does not do the same."""
-    names = sorted({name.removeprefix("pipelinechannel--") for names in reading.forgotten.values() for name in names})
+    names = sorted({called(name) for names in reading.forgotten.values() for name in names})
     if names:
         yield (
             f"KFP fails here: settings of tasks in a loop, condition or exit handler read {', '.join(names)}, which the compiler "
