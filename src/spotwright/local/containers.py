@@ -29,7 +29,7 @@ from .clients import Engine
 
 __all__ = ["Mount", "Run", "conclude", "container_name", "in_memory", "is_clients_own", "run_command", "write"]
 
-_REMOVED_WITHIN = 8.0
+_ANSWERS_WITHIN = 30.0  # seconds, of a client on a busy machine
 # what `podman run` and `docker run` end with where they, or the program that makes containers, failed themselves
 _FAILED_ITSELF = (125, 126)
 _NOT_FOUND = 127
@@ -200,7 +200,7 @@ def _ask(*command: str) -> str:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=_REMOVED_WITHIN,
+            timeout=_ANSWERS_WITHIN,
             check=False,
             preexec_fn=_listen,
         )

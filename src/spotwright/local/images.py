@@ -63,7 +63,12 @@ def _options(asker: _Asker, named: str) -> list[str]:
     user = ["--user", f"{uid}:{gid}"]
     if container["manner"] == AS_IT_SAYS:
         if uid != 0:
-            _give(container, uid)
+            try:
+                _give(container, uid)
+            except OSError as error:
+                _refuse(
+                    f"{error.filename} cannot be given to user {uid} of the image {container['image']}: {error.strerror}"
+                )
         return user if said else []
     if uid != 0 and container["manner"] == MAPPED and asker.version() >= _MAPS_SINCE:
         # its group cannot be root's: that is mapped already
