@@ -73,6 +73,19 @@ def test_a_condition_over_an_input_that_the_pipeline_does_not_have_is_refused() 
         )
 
 
+def test_a_component_whose_source_does_not_have_its_function_is_refused() -> None:
+    damaged = python_container("step", source="def other(): ...")
+    with pytest.raises(
+        PipelineError, match="task step: a Python component whose source does not have its function 'step'"
+    ):
+        graph({"step": task("step")}, containers={"exec-step": damaged})
+
+
+def test_a_strategy_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(PipelineError, match="task step: its triggerPolicy has the unknown strategy 7"):
+        graph({"step": task("step", triggerPolicy={"strategy": 7})})
+
+
 def test_a_pipeline_without_tasks_is_refused() -> None:
     with pytest.raises(PipelineError, match="root: a pipeline has tasks below root"):
         graph({})

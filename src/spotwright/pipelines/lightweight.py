@@ -102,6 +102,8 @@ def _read(command: Sequence[str], args: Sequence[str], start: int, image: str, e
     if re.search(r"^from kfp\.v2", module, re.MULTILINE):
         raise Unsupported("a Python component compiled by kfp 1; compile the pipeline again with kfp 2")
     _check_archive(module)
+    if not re.search(rf"\b{re.escape(function)}\b", module):
+        raise Unsupported(f"a Python component whose source does not have its function {function!r}")
     packages, kfp, urls, hosts = _read_installs(" ".join(command[:start]))
     return Executor(
         module=module,

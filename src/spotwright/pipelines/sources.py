@@ -110,7 +110,10 @@ def upstream_of(names: Names, task: Mapping[str, Any], *sources: Mapping[str, So
 
 def read_condition_of(reading: Reading, task: Mapping[str, Any], path: str) -> Condition | None:
     """The condition under which a task runs."""
-    text = (task.get("triggerPolicy") or {}).get("condition")
+    trigger = task.get("triggerPolicy") or {}
+    if isinstance(trigger.get("strategy"), int):  # protobuf keeps the number of a value that it does not know
+        reading.refuse(path, f"its triggerPolicy has the unknown strategy {trigger['strategy']}")
+    text = trigger.get("condition")
     if not text:
         return None
     try:
