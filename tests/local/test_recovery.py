@@ -18,7 +18,7 @@ from tests.local.test_shim import LEAVES, LEFT, SLEEP, STUBBORN
 from spotwright.errors import StateError
 from spotwright.local import identity
 from spotwright.local.orders import ExitRecord
-from spotwright.local.recovery import settle, settle_all, sweep
+from spotwright.local.recovery import settle, settle_all, sweep, sweep_attempt
 
 # An engine in a process of its own: starts the attempts it is given and waits for ever.
 ENGINE = """
@@ -228,3 +228,21 @@ def test_sweep_ends_a_daemon_of_the_run(tmp_path: Path) -> None:
     )
     assert sweep(tmp_path) == 1
     assert not alive(int(pid.read_text()))
+
+
+def test_the_monitor_of_a_container_whose_client_was_killed_while_it_started_is_ended(tmp_path: Path) -> None:
+    line = ["conmon", "-c", "sleep 1000 & wait", "-n"]
+    started = [subprocess.Popen([*line, name], executable="/bin/sh") for name in ("spotwright-a", "spotwright-b")]
+    try:
+        container = {"program": "/bin/true", "name": "spotwright-a", "image": "", "folder": ""}
+        claim = {"folder": str(tmp_path), "task": "t", "attempt": 1, "pid": 0, "group": None, "container": container}
+        until(lambda: all(identity.children(process.pid) for process in started))
+        assert sweep_attempt(claim) == 2  # it, and what it started
+        assert started[0].wait(10) == -signal.SIGKILL
+        assert started[1].poll() is None
+    finally:
+        for process in started:
+            for child in identity.children(process.pid):
+                os.kill(child, signal.SIGKILL)
+            process.kill()
+            process.wait()

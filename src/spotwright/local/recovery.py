@@ -13,7 +13,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +85,40 @@ def sweep_attempt(claim: dict[str, Any]) -> int:
         environ = identity.environ(pid)
         # the session's number can have been given away since, so the run's mark must be there too: a process that was
         # forked but never executed shows the fork server's environment, which has it
-        return seen is not None and run in environ and (seen.session == claim["pid"] or marks <= environ)
+        ours = seen is not None and run in environ and (seen.session == claim["pid"] or marks <= environ)
+        return ours or (seen is not None and (pid, seen.starttime) in contained)
 
+    contained: frozenset[tuple[int, int]] = frozenset()
     if claim.get("container") is not None:
         containers.conclude(claim["container"])
+        contained = frozenset(_below_monitors(claim["container"]["name"]))
     killed = _kill_until_gone(is_left)
     if claim["group"] is not None:
         version, parent, name = claim["group"]
         cgroups.remove(cgroups.Group(version, parent).child(name))
     return killed
+
+
+def _below_monitors(container: str) -> Iterator[tuple[int, int]]:
+    """Podman's monitor of a container and all below it, by pid and start time.
+
+    It stays where its client was killed while it started the container, and nobody has heard of that container then.
+    """
+    found = [pid for pid in identity.pids() if _is_monitor(pid, container)]
+    while found:
+        pid = found.pop()
+        seen = identity.stat(pid)
+        if seen is not None:
+            yield pid, seen.starttime
+            found += identity.children(pid)
+
+
+def _is_monitor(pid: int, container: str) -> bool:
+    try:
+        program, *args = identity.read(f"/proc/{pid}/cmdline").split(b"\0")
+    except OSError:
+        return False
+    return program.endswith(b"conmon") and container.encode() in args
 
 
 def _mark(folder: object) -> bytes:
