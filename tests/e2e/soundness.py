@@ -38,7 +38,7 @@ def finished_attempts(project: Project, path: str, count: int, name: str = "r") 
     found = []
     for number in range(1, count + 1):
         folder = project.attempt(path, number, name)
-        record = folder / "exit.json"
-        if record.exists() and json.loads(record.read_text()).get("exit_code") == 0:
+        record = folder / "exit.jsonl"
+        if record.exists() and json.loads(record.read_text().splitlines()[1]).get("exit_code") == 0:
             found += [number] if (folder / "out" / "executor_output.json").exists() else []
     return found

@@ -123,7 +123,7 @@ def test_the_client_gets_the_run_by_its_own_paths_and_values_only_by_name(
 def test_the_exit_code_is_the_containers(project: Project, engine: ContainerEngine) -> None:
     done = project.run(pipeline(project, fails=container(script="exit 7")))
     assert done.code == 1
-    assert json.loads((project.attempt("fails") / "exit.json").read_text())["exit_code"] == 7
+    assert json.loads((project.attempt("fails") / "exit.jsonl").read_text().splitlines()[1])["exit_code"] == 7
 
 
 def test_an_image_that_cannot_be_had_is_no_failure_of_the_code(project: Project, engine: ContainerEngine) -> None:

@@ -119,7 +119,7 @@ def test_an_attempt_that_finished_while_no_engine_was_there_is_not_run_again(pro
     eventually((project.playground / "waiting").exists)
     under.kill()
     project.raise_file("go on")
-    eventually((project.attempt("first") / "exit.json").exists)
+    eventually((project.attempt("first") / "exit.jsonl").exists)
     assert project.spotwright("resume", "r").code == 0
     assert [project.causes(task) for task in ("first", "second")] == [["succeeded"], ["succeeded"]]
     assert project.noted("start", "first") == [1]
@@ -132,7 +132,7 @@ def test_what_an_orphan_wrote_after_its_engine_went_is_in_its_log(project: Proje
     eventually((project.playground / "waiting").exists)
     under.kill()
     project.raise_file("go on")
-    eventually((project.attempt("first") / "exit.json").exists)
+    eventually((project.attempt("first") / "exit.jsonl").exists)
     assert project.spotwright("logs", "r", "first", "1").out == "written later\n"
     assert project.spotwright("resume", "r").code == 0
 

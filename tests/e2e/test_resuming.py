@@ -316,7 +316,7 @@ def test_an_attempt_that_went_on_without_its_engine_is_paid_for_until_its_end(pr
     killed_at = time.time()
     eventually(lambda: time.time() > killed_at + 0.3)
     project.raise_file("go on")
-    eventually((project.attempt("it") / "exit.json").exists)
+    eventually((project.attempt("it") / "exit.jsonl").exists)
     assert resume(project).code == 0
     attempt = project.show()["tasks"]["it"]["attempts"][0]
     assert attempt["cause"] == "succeeded"

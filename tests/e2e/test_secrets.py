@@ -155,7 +155,7 @@ def test_what_finished_without_an_engine_does_not_bring_it_into_the_journal(proj
     eventually((project.playground / "waiting").exists)
     killed = under.kill()
     project.raise_file("go on")
-    eventually((project.attempt("it") / "exit.json").exists)
+    eventually((project.attempt("it") / "exit.jsonl").exists)
     if command == "cancel":
         del project.extra["TOKEN"]  # whoever cancels need not know it
     done = project.spotwright(command, "r", "--json")

@@ -10,15 +10,16 @@ from tests.local.lab import Lab
 from tests.local.test_shim import SLEEP
 
 from spotwright.local import cgroups
-from spotwright.local.processes import Ended, Started, StartOrder, _group
+from spotwright.local.messages import group_of
+from spotwright.local.processes import Ended, Started, StartOrder
 
 needs_groups = pytest.mark.skipif(cgroups.parent() is None, reason="no control groups can be made here")
 GREEDY = "def work():\n    kept = [bytearray(2**20) for _ in range(512)]\n"
 
 
-def group_of(order: StartOrder) -> Path:
+def group_folder(order: StartOrder) -> Path:
     """Where the kernel shows the attempt's group."""
-    found = _group(order)
+    found = group_of(order)
     assert found is not None
     version, parent, name = found
     return Path(cgroups.Group(version, parent).child(name).path)
@@ -64,11 +65,11 @@ def test_the_group_is_there_while_the_attempt_runs_and_gone_afterwards(lab: Lab)
     order = lab.order(SLEEP, memory_limit=256 * 2**20)
     lab.processes.order(order)
     pid = lab.number("pid")
-    assert str(pid) in (group_of(order) / "cgroup.procs").read_text().split()
+    assert str(pid) in (group_folder(order) / "cgroup.procs").read_text().split()
     lab.wait_for(Started, order.key)
     lab.processes.kill(order.key)
     lab.end(order.key)
-    assert not group_of(order).exists()
+    assert not group_folder(order).exists()
 
 
 @needs_groups
@@ -78,7 +79,7 @@ def test_the_group_of_a_killed_shim_is_removed(lab: Lab) -> None:
     lab.number("pid")
     os.kill(lab.wait_for(Started, order.key).pid, 9)
     lab.wait_for(Ended, order.key)
-    assert not group_of(order).exists()
+    assert not group_folder(order).exists()
 
 
 def test_without_groups_a_limit_is_only_not_enforced(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +92,7 @@ def test_without_groups_a_limit_is_only_not_enforced(lab: Lab, monkeypatch: pyte
 def test_without_a_limit_there_is_no_group(lab: Lab) -> None:
     order = lab.order("def work():\n    pass\n")
     lab.processes.order(order)
-    assert _group(order) is None
+    assert group_of(order) is None
     assert lab.end(order.key).oom_kills is None
 
 

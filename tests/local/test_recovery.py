@@ -101,7 +101,7 @@ def test_an_attempt_goes_on_when_its_engine_is_killed(engines: list[Engine], tmp
     engine.number("pid")
     engine.kill()
     (engine.directory() / "work" / "go").touch()
-    until((engine.directory() / "exit.json").exists, "the record")
+    until((engine.directory() / "exit.jsonl").exists, "the record")
     record = engine.settle()
     assert record is not None
     assert record.exit_code == 0
@@ -202,7 +202,7 @@ def test_a_claim_of_an_earlier_boot_names_nobody(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torn", ["", "{", "[]", '{"by": "shim"}'])
 def test_a_record_that_was_torn_by_a_power_cut_is_no_record(tmp_path: Path, torn: str) -> None:
-    (tmp_path / "exit.json").write_text(torn)
+    (tmp_path / "exit.jsonl").write_text(f"{{}}\n{torn}")
     assert settle(tmp_path, run="r", epoch=2) is None
 
 

@@ -169,14 +169,14 @@ def test_the_claim_names_the_shim_and_the_attempt(lab: Lab) -> None:
     key = lab.start("def work():\n    pass\n")
     started = lab.wait_for(Started, key)
     lab.end(key)
-    claim = json.loads((lab.directory() / "claim").read_text())
+    claim = json.loads((lab.directory() / "claim").read_text().splitlines()[0])
     assert (claim["pid"], claim["starttime"], claim["boot_id"]) == (started.pid, started.starttime, identity.boot_id())
     assert (claim["run"], claim["task"], claim["attempt"], claim["epoch"]) == (lab.run, "task", 1, 1)
 
 
 def test_a_directory_of_an_attempt_holds_only_what_is_named(lab: Lab) -> None:
     lab.play("def work() -> int:\n    return 1\n")
-    assert names(lab) == ["claim", "exit.json", "log.txt", "out", "work"]
+    assert names(lab) == ["claim", "exit.jsonl", "log.txt", "out", "work"]
 
 
 def test_what_cannot_be_prepared_is_said_in_the_record(lab: Lab) -> None:

@@ -148,7 +148,7 @@ def test_a_trial_that_went_well_leaves_its_log_and_no_files(rehearse: Rehearse, 
 
     trial = found.steps[0].outcomes[0].trial
     assert trial is not None
-    assert sorted(path.name for path in trial.attempts[0].folder.iterdir()) == ["claim", "exit.json", "log.txt"]
+    assert sorted(path.name for path in trial.attempts[0].folder.iterdir()) == ["claim", "exit.jsonl", "log.txt"]
 
 
 def test_a_task_whose_upstream_fails_says_which(rehearse: Rehearse, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_it_carries_the_marks_of_the_run(tmp_path: Path) -> None:
     with EarlyServer(tmp_path / "run-x") as early:
         server = early.take()
         assert server is not None
-        assert select.select([server], [], [], 30)[0]  # it has said that it is ready
+        assert select.select([server.channel], [], [], 30)[0]  # it has said that it is ready
         environment = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
         server.close()
     assert b"SPOTWRIGHT_RUN=run-x" in environment

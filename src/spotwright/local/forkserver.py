@@ -1,4 +1,4 @@
-"""The fork server ("zygote"): an interpreter that has imported KFP's runtime and forks a shim for every start order.
+"""The fork server ("zygote"): an interpreter that has imported KFP's runtime and forks shims, each for many attempts.
 
 Starting an interpreter costs forty milliseconds, a fork less than one. There is one server per Python environment, executed,
 never forked, from the engine, so that it shares neither locks nor threads nor descriptors with it. It stays single-threaded
@@ -6,9 +6,10 @@ and imports nothing but the standard library and KFP's runtime: numpy's generato
 every task, and OpenMP would hang. (What stays: ``hash()`` of a text is the same in all attempts of one server.) It ends at
 once when the engine ends, without touching what runs.
 
-The conversation is JSON in the frames of :mod:`.frames` over a UNIX stream socket: orders come in; out go
-``{"ready": true}`` once, and for every order ``{"started": key, "pid", "starttime"}`` together with a pidfd, or
-``{"failed": key, "why"}``. ``{"bury": key}`` asks about a shim that was killed; ``{"buried": key}`` says that nothing is left.
+The conversation is JSON in the frames of :mod:`.frames` over a UNIX stream socket. In come ``{"fork": number}`` with the
+socket over which the engine will talk to the shim itself (see :mod:`.shim`); out go ``{"ready": true}`` once, and for every
+shim ``{"forked": number, "pid", "starttime"}`` together with a pidfd, or ``{"failed": number, "why"}``. ``{"bury": number}``
+asks about a shim that was killed; ``{"buried": number}`` says that nothing is left.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections import deque
 from typing import Any, NoReturn
 
 from . import identity, kernel, taskmain
@@ -31,6 +33,7 @@ __all__ = ["serve"]
 
 _HELD_BACK = frozenset({signal.SIGTERM, KILL, signal.SIGCHLD})  # from before a shim exists until it listens
 _GONE = select.EPOLLHUP | select.EPOLLRDHUP
+_FDS = 64  # descriptors taken with one read
 
 
 def serve(descriptor: int) -> None:
@@ -49,12 +52,14 @@ def serve(descriptor: int) -> None:
 
 
 class _Server:
-    """The loop: orders from one socket, the ends of shims from their pidfds."""
+    """The loop: requests from one socket, the ends of shims from their pidfds."""
 
     def __init__(self, engine: socket.socket) -> None:
         self._engine, self._pid = engine, os.getpid()
         self._buffer = bytearray()
+        self._given: deque[int] = deque()  # descriptors that came with requests
         self._shims: dict[int, int] = {}  # pidfd: pid
+        self._pidfds: dict[int, int] = {}  # by the number of the shim
         self._epoll = select.epoll()
         self._epoll.register(engine, select.EPOLLIN | select.EPOLLRDHUP)
 
@@ -68,50 +73,53 @@ class _Server:
                 return
 
     def _receive(self) -> bool:
-        """Read what has come and start what is complete; ``False`` when the engine is gone."""
-        data = self._engine.recv(1 << 20)
+        """Read what has come and do it; ``False`` when the engine is gone."""
+        data, given, _, _ = socket.recv_fds(self._engine, 1 << 16, _FDS)
         self._buffer += data
-        while data and (order := unpack(self._buffer)) is not None:
+        self._given.extend(given)
+        while data and (request := unpack(self._buffer)) is not None:
             if self._engine_is_gone():  # nobody is left who would watch it
                 return False
-            if "bury" in order:
-                self._bury_and_tell(order["bury"])
+            if "bury" in request:
+                self._bury_and_tell(request["bury"])
             else:
-                self._start(order)
+                self._fork(request["fork"], self._given.popleft())
         return bool(data)
 
     def _engine_is_gone(self) -> bool:
         return any(events & _GONE for descriptor, events in self._epoll.poll(0) if descriptor == self._engine.fileno())
 
-    def _start(self, order: dict[str, Any]) -> None:
-        if order["component"]:
-            taskmain.compiled(order["component"])
+    def _fork(self, number: int, channel: int) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _HELD_BACK)
         try:
             pid = os.fork()
         except OSError as error:  # the limit of processes, no memory
-            self._tell({"failed": order["key"], "why": str(error)})
+            self._tell({"failed": number, "why": str(error)})
+            os.close(channel)
             return
         finally:
             if os.getpid() == self._pid:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD_BACK)
         if pid == 0:
-            self._become_shim(order)
+            self._become_shim(channel)
+        os.close(channel)
         pidfd = os.pidfd_open(pid)  # it has not been waited for: the pid is still its own
-        self._shims[pidfd] = pid
+        self._shims[pidfd], self._pidfds[number] = pid, pidfd
         self._epoll.register(pidfd, select.EPOLLIN)
         seen = identity.stat(pid)
-        self._tell({"started": order["key"], "pid": pid, "starttime": seen.starttime if seen else 0}, pidfd)
+        self._tell({"forked": number, "pid": pid, "starttime": seen.starttime if seen else 0}, pidfd)
 
     def _tell(self, message: dict[str, Any], *pidfds: int) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the loop will see that the engine is gone
             socket.send_fds(self._engine, [pack(message)], pidfds)
 
-    def _become_shim(self, order: dict[str, Any]) -> NoReturn:
+    def _become_shim(self, channel: int) -> NoReturn:
         status = 1
         try:
-            os.closerange(3, max(self._engine.fileno(), self._epoll.fileno(), *self._shims, 3) + 1)
-            status = Shim(order).attend()
+            last = max(self._engine.fileno(), self._epoll.fileno(), channel, *self._shims, *self._given)
+            os.dup2(channel, 3, inheritable=False)
+            os.closerange(4, last + 1)
+            status = Shim(3).serve()
         except BaseException:  # noqa: BLE001 (the top of a process; what is printed here reaches the engine)
             traceback.print_exc()
             sys.stderr.flush()
@@ -119,22 +127,25 @@ class _Server:
             os._exit(status)
 
     def _bury(self, pidfd: int) -> None:
-        """Wait for a shim that has ended."""
+        """Wait for a shim that has ended, or is about to."""
         self._epoll.unregister(pidfd)
-        os.close(pidfd)
         os.waitpid(self._shims.pop(pidfd), 0)
+        self._pidfds = {number: other for number, other in self._pidfds.items() if other != pidfd}
+        os.close(pidfd)
 
-    def _bury_and_tell(self, key: str) -> None:
-        """A shim was killed, and what its attempt had started has become ours: kill all of it."""
-        for pidfd, _ in self._epoll.poll(0):
-            if pidfd in self._shims:
-                self._bury(pidfd)
+    def _bury_and_tell(self, number: int) -> None:
+        """A shim was killed, and what its attempt had started has become ours: kill all of it.
+
+        The engine asks as soon as the shim's socket is closed, which is a moment before its children become ours.
+        """
+        if number in self._pidfds:
+            self._bury(self._pidfds[number])
         shims = set(self._shims.values())
         while orphans := [pid for pid in identity.children(os.getpid()) if pid not in shims and _killed(pid)]:
             for pid in orphans:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
-        self._tell({"buried": key})
+        self._tell({"buried": number})
 
 
 def _killed(pid: int) -> bool:

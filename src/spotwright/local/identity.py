@@ -73,12 +73,23 @@ def read(path: str) -> bytes:
         os.close(descriptor)
 
 
-def write(path: str, content: bytes, *, flags: int = os.O_CREAT | os.O_TRUNC) -> None:
+def write(path: str, content: bytes) -> None:
     """Write a file whole. Raises ``OSError``."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
         while content:
             content = content[os.write(descriptor, content) :]
+    finally:
+        os.close(descriptor)
+
+
+def overwrite(path: str, content: bytes, place: int) -> None:
+    """Write over a file that is there, from a place on. Raises ``OSError``."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        while content:
+            written = os.pwrite(descriptor, content, place)
+            content, place = content[written:], place + written
     finally:
         os.close(descriptor)
 
@@ -159,14 +170,15 @@ def marks(run: str, folder: str | os.PathLike[str]) -> dict[str, str]:
     return {"SPOTWRIGHT_RUN": run, FOLDER: os.path.realpath(folder)}
 
 
-def claim(directory: str | os.PathLike[str], content: dict[str, Any]) -> bool:
+def claim(directory: str | os.PathLike[str], content: dict[str, Any], room: int = 0) -> bool:
     """Take the attempt of a directory for good; ``False`` when somebody has taken it before.
 
-    The content appears whole or not at all. Raises ``OSError`` where the directory cannot be written or knows no hard links.
+    The content is the file's first line (see :func:`as_line`), and appears whole or not at all; ``room`` bytes are kept behind
+    it for later. Raises ``OSError`` where the directory cannot be written or knows no hard links.
     """
     temporary = f"{directory}/claim.{os.getpid()}"
     try:
-        write(temporary, json.dumps(content).encode())
+        write(temporary, as_line(content) + b" " * room)
         os.link(temporary, f"{directory}/claim")
     except FileExistsError:
         return False
@@ -176,9 +188,14 @@ def claim(directory: str | os.PathLike[str], content: dict[str, Any]) -> bool:
     return True
 
 
+def as_line(content: dict[str, Any]) -> bytes:
+    """A claim as it is written."""
+    return json.dumps(content).encode() + b"\n"
+
+
 def read_claim(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """Who has taken the attempt; raises ``OSError`` or ``ValueError`` where that cannot be read."""
-    content = json.loads(read(f"{directory}/claim"))
+    content = json.loads(read(f"{directory}/claim").partition(b"\n")[0])
     if not isinstance(content, dict):
         raise ValueError(f"{directory}/claim: expected a JSON object")
     return content

@@ -1,8 +1,8 @@
 """What the engine says about an attempt and what it hears back: the words between the loop and real processes.
 
-The directory of an attempt holds, by these names: ``claim`` (who may run it, written once for all time), ``exit.json`` (the
-exit record: there, nothing of the attempt lives any more), ``log.txt`` (standard output and error), ``work`` (the current
-directory of the user's code), ``out`` (what the executor writes) and ``progress``.
+The directory of an attempt holds, by these names: ``claim`` (who may run it, written once for all time), ``exit.jsonl`` (the
+claim again and the exit record: there, nothing of the attempt lives any more), ``log.txt`` (standard output and error),
+``work`` (the current directory of the user's code), ``out`` (what the executor writes) and ``progress``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 CLAIM = "claim"
-EXIT = "exit.json"
+EXIT = "exit.jsonl"
 LOG = "log.txt"
 OUT = "out"
 PROGRESS = "progress"
@@ -157,6 +157,6 @@ class StartFailed:
 def read_exit(directory: str | Path) -> ExitRecord | None:
     """The exit record of an attempt's directory; ``None`` where there is none that can be read."""
     try:
-        return ExitRecord.from_json(json.loads(Path(directory, EXIT).read_bytes()))
+        return ExitRecord.from_json(json.loads(Path(directory, EXIT).read_bytes().partition(b"\n")[2]))
     except (OSError, ValueError, TypeError):
         return None

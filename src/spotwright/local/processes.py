@@ -1,29 +1,30 @@
 """Real processes of attempts, started and watched without ever blocking the engine's loop.
 
-One object for one engine. It keeps a fork server for each Python environment, sends start orders to them, holds a pidfd of
-every attempt's shim, and turns what the selector says into :class:`~spotwright.local.orders.Started`,
+One object for one engine. It keeps a fork server for each Python environment, has it fork shims, sends each shim one start
+order after another, and turns what the selector says into :class:`~spotwright.local.orders.Started`,
 :class:`~spotwright.local.orders.Ended` and :class:`~spotwright.local.orders.StartFailed`. Every order ends in exactly one of
 the last two.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
 import resource
+import select
 import selectors
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from spotwright.errors import SpotwrightError, StateError
-from spotwright.local import cgroups, identity, recovery
+from spotwright.local import identity, recovery
+from spotwright.local.channels import Channel
 from spotwright.local.environments import Build, cache_folder, find_python, without_credentials
+from spotwright.local.messages import Messages
 from spotwright.local.orders import (
     CLAIM,
     Ended,
@@ -49,7 +50,9 @@ __all__ = [
     "require_linux",
 ]
 
-_DESCRIPTORS = 65536  # an attempt costs the engine and its fork server one each
+_DESCRIPTORS = 65536  # a shim costs the engine two, and its fork server one
+_IDLE = 32  # shims that a server keeps for the next attempts
+_PATIENCE = 5000  # milliseconds that a shim may take to go after it has closed its socket
 
 
 def require_linux() -> None:
@@ -64,15 +67,26 @@ def require_linux() -> None:
         ) from error
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Attempt:
-    """An order on its way: waiting for its environment, sent to a server, running."""
+    """An order on its way: waiting for its environment, sent to a shim, running."""
 
     order: StartOrder
-    server: ForkServer | None = None
-    pidfd: int | None = None
+    line: _Line | None = None
     claim: dict[str, Any] | None = None  # what its shim writes there: for a sweep when the shim is killed
-    asked: signal.Signals | None = None  # an order to end that came before there was a shim to take it
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """What leads to a shim: asked for, then forked, then with or without an attempt."""
+
+    number: int
+    server: ForkServer
+    channel: Channel
+    attempt: _Attempt | None
+    pid: int = 0  # 0: not forked yet
+    starttime: int = 0
+    pidfd: int | None = None
 
 
 class Processes:
@@ -87,12 +101,14 @@ class Processes:
         require_linux()
         _allow_descriptors()
         self._selector, self._folder = selector, folder.resolve()
-        self._marks = identity.marks(run, folder)
+        self._marks, self._messages = identity.marks(run, folder), Messages(self._folder)
         self._cache = cache or cache_folder()
         self._servers: dict[Environment, ForkServer] = {}
         self._builds: dict[Environment, Build] = {}
         self._attempts: dict[str, _Attempt] = {}
-        self._components: dict[str, str] = {}
+        self._lines: dict[int, _Line] = {}
+        self._asked = 0  # how many shims have been asked for
+        self._burying: dict[int, _Attempt] = {}  # by the number of the shim that was killed
         self._events: list[Started | Ended | StartFailed] = []
 
     def warm(self, server: ForkServer | None = None) -> None:
@@ -130,13 +146,19 @@ class Processes:
         self._builds.clear()
         for server in list(self._servers.values()):
             self._lose(server)
-        running = [attempt.pidfd for attempt in self._attempts.values() if attempt.pidfd is not None]
-        for pidfd in running:
-            self._selector.unregister(pidfd)
-        recovery.end_all(running, patience)
+        for line in self._lines.values():
+            self._selector.unregister(line.channel)
+            line.channel.close()
+        recovery.end_all([line.pidfd for line in self._lines.values() if line.pidfd is not None], patience)
+        unknown = [
+            line.attempt.order for line in self._lines.values() if line.pidfd is None and line.attempt is not None
+        ]
+        for order in unknown:  # it may have been forked, and nobody has said so
+            recovery.settle(order.directory, run=order.run, epoch=order.epoch, patience=patience)
         for attempt in self._attempts.values():
             if attempt.claim is not None and read_exit(attempt.order.directory) is None:
                 recovery.sweep_attempt(attempt.claim)
+        self._lines.clear()
         self._attempts.clear()
         self._events.clear()
 
@@ -155,14 +177,14 @@ class Processes:
 
     def _add(self, environment: Environment, server: ForkServer) -> ForkServer:
         self._servers[environment] = server
-        self._selector.register(server, selectors.EVENT_READ, partial(self._on_server, server))
+        self._selector.register(server.channel, selectors.EVENT_READ, partial(self._on_server, server))
         return server
 
     def _on_built(self, build: Build) -> None:
         self._selector.unregister(build.pidfd)
         del self._builds[build.environment]
         problem = build.finish()
-        waiting = [a for a in self._attempts.values() if a.server is None and a.order.environment == build.environment]
+        waiting = [a for a in self._attempts.values() if a.line is None and a.order.environment == build.environment]
         for attempt in waiting:
             if problem:
                 self._fail(attempt.order.key, problem)
@@ -170,158 +192,167 @@ class Processes:
                 self._start(attempt)
 
     def _start(self, attempt: _Attempt) -> None:
-        """Send the attempt to its fork server, or let it wait for its packages."""
+        """Send the attempt to a shim, or let it wait for its packages."""
         try:
             server = self._prepare(attempt.order.environment)
             if server is not None:
-                message = self._message(attempt.order)
-                attempt.server = server
-                server.send(message)
-                self._listen(server)
+                message = self._messages.of(attempt.order)
+                line = attempt.line = self._line_for(server, attempt)
+                self._send(line, message)
         except (OSError, SpotwrightError) as error:
             self._fail(attempt.order.key, str(error))
+            return
+        if attempt.line is not None and attempt.line.pid:
+            self._began(attempt.line, attempt)
 
-    def _message(self, order: StartOrder) -> dict[str, Any]:
-        """The order as the fork server and the shim read it."""
-        marks = {"SPOTWRIGHT_RUN": order.run, "SPOTWRIGHT_TASK": order.task, "SPOTWRIGHT_ATTEMPT": str(order.attempt)}
-        return {
-            "key": order.key,
-            "directory": order.directory,
-            "folder": str(self._folder),
-            "run": order.run,
-            "task": order.task,
-            "attempt": order.attempt,
-            "epoch": order.epoch,
-            "component": self._component(order.module) if not order.command else "",
-            "command": order.command,
-            "container": order.container,
-            "mounts": order.mounts,
-            "files": order.files,
-            "fetches": order.fetches,
-            "function": order.function,
-            "executor_input": json.dumps(order.executor_input),
-            "env": {**marks, **order.env},
-            "timeout": order.timeout,
-            "grace": order.grace,
-            "memory_limit": order.memory_limit,
-            "group": _group(order),
-            "mask": [secret.decode("latin-1") for secret in order.mask],
-            "hold": order.hold,
-        }
+    def _line_for(self, server: ForkServer, attempt: _Attempt) -> _Line:
+        """The way to a shim that has nothing to do, the one that had something last; or to a new one."""
+        if server.idle:
+            line = self._lines[server.idle.pop()]
+            line.attempt = attempt
+            return line
+        self._asked += 1
+        line = _Line(self._asked, server, server.fork(self._asked), attempt)
+        self._lines[line.number] = line
+        self._selector.register(line.channel, selectors.EVENT_READ, partial(self._on_line, line))
+        self._listen(server.channel)
+        return line
 
-    def _component(self, source: str) -> str:
-        """A component's source as a file, once for all its attempts: workers of ``multiprocessing`` import it again."""
-        path = self._components.get(source)
-        if path is None:
-            folder = self._folder / "components" / hashlib.sha256(source.encode()).hexdigest()[:32]
-            folder.mkdir(parents=True, exist_ok=True)
-            file = folder / "ephemeral_component.py"
-            temporary = folder / f".{os.getpid()}.tmp"
-            temporary.write_text(source, "utf-8")
-            temporary.rename(file)
-            path = self._components[source] = str(file)
-        return path
+    def _send(self, line: _Line, message: Mapping[str, Any]) -> None:
+        line.channel.send(message)
+        self._listen(line.channel)
 
-    def _listen(self, server: ForkServer) -> None:
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if server.wants_to_send else 0)
-        key = self._selector.get_key(server)
+    def _listen(self, channel: Channel) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.wants_to_send else 0)
+        key = self._selector.get_key(channel)
         if key.events != events:
-            self._selector.modify(server, events, key.data)
+            self._selector.modify(channel, events, key.data)
 
     def _on_server(self, server: ForkServer) -> None:
-        server.flush()
+        server.channel.flush()
         messages, alive = server.receive()
-        for message, pidfd in messages:
-            self._heard(message, pidfd)
+        for message in messages:
+            self._heard(server, message)
         if alive:
-            self._listen(server)
+            self._listen(server.channel)
         else:
             self._lose(server)
 
-    def _heard(self, message: dict[str, Any], pidfd: int | None) -> None:
-        if "failed" in message:
-            self._fail(message["failed"], f"no process could be started: {message['why']}", ours=True)
+    def _heard(self, server: ForkServer, message: dict[str, Any]) -> None:
+        if "forked" in message:
+            self._forked(message, server.channel.take_descriptor())
         elif "buried" in message:
-            self._lost(self._attempts[message["buried"]])
+            self._lost(self._burying.pop(message["buried"]))
         else:
-            self._watch(self._attempts[message["started"]], message["pid"], message["starttime"], pidfd)
+            line = self._lines.get(message["failed"])
+            if line is not None and line.attempt is not None:
+                self._forget(line)
+                self._fail(line.attempt.order.key, f"no process could be started: {message['why']}", ours=True)
 
     def _lose(self, server: ForkServer) -> None:
-        """A server has gone: what it had not started never runs, and the next order starts another one."""
-        self._selector.unregister(server)
+        """A server has gone, and its shims have not: they end what they attend, and the next order starts another server."""
+        self._selector.unregister(server.channel)
         self._servers = {environment: other for environment, other in self._servers.items() if other is not server}
-        said = server.close()
-        for attempt in [a for a in self._attempts.values() if a.server is server and a.pidfd is None]:
-            if attempt.claim is None:
-                self._settle_unstarted(attempt, said)
-            else:
-                self._lost(attempt)
+        server.close()
+        for number in server.idle:
+            self._lines[number].channel.finish()
+        for number, attempt in list(self._burying.items()):
+            if attempt.line is not None and attempt.line.server is server:
+                self._lost(self._burying.pop(number))
 
-    def _settle_unstarted(self, attempt: _Attempt, said: str) -> None:
-        """Nobody has said that it began. It may have begun all the same: then its claim says so, and it goes on."""
-        order, server = attempt.order, attempt.server
+    # -- shims
+
+    def _forked(self, message: dict[str, Any], pidfd: int) -> None:
+        line = self._lines.get(message["forked"])
+        if line is None:  # it has gone already
+            _see_it_go(pidfd)
+            return
+        line.pid, line.starttime, line.pidfd = message["pid"], message["starttime"], pidfd
+        if line.attempt is not None:
+            self._began(line, line.attempt)
+
+    def _on_line(self, line: _Line) -> None:
+        line.channel.flush()
+        messages, alive = line.channel.receive()
+        for message in messages:
+            self._done(line, message["record"])
+        if alive:
+            self._listen(line.channel)
+            return
+        if not line.pid and line.server in self._servers.values():
+            self._on_server(line.server)  # which says whether it was forked, and why not
+        if line.number in self._lines:
+            self._forget(line)
+            if line.attempt is not None:
+                self._ended(line.attempt, line)
+
+    def _done(self, line: _Line, record: dict[str, Any]) -> None:
+        """An attempt has ended, nothing of it is left, and its shim is free."""
+        if line.attempt is None:
+            return
+        key, line.attempt = line.attempt.order.key, None
+        del self._attempts[key]
+        self._events.append(Ended(key, ExitRecord.from_json(record)))
+        if line.server in self._servers.values() and len(line.server.idle) < _IDLE:
+            line.server.idle.append(line.number)
+        else:
+            line.channel.finish()
+
+    def _forget(self, line: _Line) -> None:
+        """A shim is gone, or was never there."""
+        del self._lines[line.number]
+        if line.number in line.server.idle:
+            line.server.idle.remove(line.number)
+        self._selector.unregister(line.channel)
+        line.channel.close()
+        if line.pidfd is not None:
+            _see_it_go(line.pidfd)
+
+    # -- attempts
+
+    def _began(self, line: _Line, attempt: _Attempt) -> None:
+        attempt.claim = self._messages.claim(attempt.order, line.pid)
+        self._events.append(Started(attempt.order.key, line.pid, line.starttime))
+
+    def _ended(self, attempt: _Attempt, line: _Line) -> None:
+        """Its shim has gone. With a record all is said; without one, what it may have left comes first."""
+        order, server = attempt.order, line.server
+        record = read_exit(order.directory)
+        if record is not None:
+            del self._attempts[order.key]
+            self._events.append(Ended(order.key, record))
+        elif not Path(order.directory, CLAIM).exists():
+            self._settle_unstarted(attempt, server)
+        elif server in self._servers.values():
+            self._burying[line.number] = attempt
+            server.bury(line.number)
+            self._listen(server.channel)
+        else:
+            self._lost(attempt)
+
+    def _settle_unstarted(self, attempt: _Attempt, server: ForkServer) -> None:
+        """Nobody has claimed it, and so nobody ever will: there is a fence then. Somebody may have been faster."""
+        order = attempt.order
         try:
             claim = recovery.fence(Path(order.directory), order.run, order.epoch)
         except StateError as error:  # no shim could write its claim either
             self._fail(order.key, str(error))
             return
         if claim is not None:
-            who = identity.Identity(claim["pid"], claim["starttime"], claim["boot_id"])
-            self._watch(attempt, who.pid, who.starttime, identity.open_process(who))
-        elif server is not None and (server.ready or server.was_killed):
-            self._fail(order.key, f"its process was lost before it began: {said or 'killed'}", ours=True)
-        else:
-            problem = without_credentials(said) or "it did not start"
-            self._fail(order.key, f"the Python environment cannot be used: {problem}")
-
-    # -- attempts
-
-    def _watch(self, attempt: _Attempt, pid: int, starttime: int, pidfd: int | None) -> None:
-        order = attempt.order
-        attempt.claim = {
-            "folder": str(self._folder),
-            "task": order.task,
-            "attempt": order.attempt,
-            "pid": pid,
-            "group": _group(order),
-            "container": order.container,
-        }
-        self._events.append(Started(order.key, pid, starttime))
-        if pidfd is None:
-            self._ended(attempt)
-            return
-        attempt.pidfd = pidfd
-        self._selector.register(pidfd, selectors.EVENT_READ, partial(self._on_ended, attempt))
-        if attempt.asked is not None:
-            self._ask(order.key, attempt.asked)
-
-    def _on_ended(self, attempt: _Attempt) -> None:
-        if attempt.pidfd is not None:
-            self._selector.unregister(attempt.pidfd)
-            os.close(attempt.pidfd)
-            attempt.pidfd = None
-        self._ended(attempt)
-
-    def _ended(self, attempt: _Attempt) -> None:
-        """The shim has gone. With a record all is said; without one, what it may have left comes first."""
-        order, server = attempt.order, attempt.server
-        record = read_exit(order.directory)
-        if record is not None:
-            del self._attempts[order.key]
-            self._events.append(Ended(order.key, record))
-        elif not Path(order.directory, CLAIM).exists():
-            self._settle_unstarted(attempt, "")
-        elif server is not None and server in self._servers.values():
-            server.send({"bury": order.key})
-            self._listen(server)
-        else:
+            attempt.claim = self._messages.claim(order, claim["pid"])
             self._lost(attempt)
+        elif server.ready or server.was_killed:
+            self._fail(order.key, f"its process was lost before it began: {server.said or 'killed'}", ours=True)
+        else:
+            problem = without_credentials(server.said) or "it did not start"
+            self._fail(order.key, f"the Python environment cannot be used: {problem}")
 
     def _lost(self, attempt: _Attempt) -> None:
         """Nothing is known of the attempt's end: kill what can be found of it, then say so."""
-        if attempt.server not in self._servers.values():  # nobody has collected its orphans
-            shims = [other.claim["pid"] for other in self._attempts.values() if other.claim and other is not attempt]
-            recovery.sweep(self._folder, spare=shims)
+        if (
+            attempt.line is None or attempt.line.server not in self._servers.values()
+        ):  # nobody has collected its orphans
+            recovery.sweep(self._folder, spare=[line.pid for line in self._lines.values() if line.pid])
         if attempt.claim is not None:
             recovery.sweep_attempt(attempt.claim)
         del self._attempts[attempt.order.key]
@@ -331,27 +362,23 @@ class Processes:
         attempt = self._attempts.get(key)
         if attempt is None:
             return
-        if attempt.pidfd is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(attempt.pidfd, number)
-        elif attempt.server is not None:  # on its way, or ended already
-            attempt.asked = number if attempt.asked is not recovery.KILL else attempt.asked
-        else:  # nothing has been sent to anybody
+        if attempt.line is None:  # nothing has been sent to anybody
             del self._attempts[key]
             self._events.append(Ended(key, None))
+        elif attempt.line.number in self._lines:
+            self._send(attempt.line, {"end": int(number), "key": key})
 
     def _fail(self, key: str, reason: str, *, ours: bool = False) -> None:
         del self._attempts[key]
         self._events.append(StartFailed(key, reason, ours))
 
 
-def _group(order: StartOrder) -> tuple[int, str, str] | None:
-    """Where the attempt's control group is to be made; ``None`` without a limit, or where none can be made."""
-    parent = cgroups.parent() if order.memory_limit is not None else None
-    if parent is None:
-        return None
-    name = hashlib.sha256(json.dumps([order.run, order.task, order.attempt, order.epoch]).encode()).hexdigest()[:24]
-    return parent.version, parent.path, name
+def _see_it_go(pidfd: int) -> None:
+    """Wait for the last moment of a shim that has closed its socket, so that nobody finds it alive after its attempt."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    poller.poll(_PATIENCE)
+    os.close(pidfd)
 
 
 def _allow_descriptors() -> None:

@@ -1,242 +1,103 @@
-"""The shim of one attempt: runs it, outlives the engine, leaves nothing of it behind, and writes how it ended.
+"""The shim: the process above the attempts, one after another, which outlives the engine and takes what it has started along.
 
-A shim is forked by the fork server. It claims the attempt (once and for all: a second claim runs nothing), forks the user's
-code, and waits without using the processor. Whatever the attempt starts stays below the shim, also daemons, because the
-shim is a child subreaper. When the main process has ended, the rest is killed, and only then ``exit.json`` appears, whole: so
-where it is, nothing of the attempt lives. SIGTERM to the shim is passed on to the attempt; SIGUSR1 means its node is gone.
+A shim is forked by the fork server and talks with the engine over a socket of its own, in the frames of :mod:`.frames`. In
+come orders, one at a time, and ``{"end": signal, "key"}``: SIGTERM is passed on to the attempt, :data:`KILL` means that its
+node is gone. Out goes ``{"ended": key, "record"}`` when nothing of the attempt lives (see :mod:`.attending`); then it takes
+the next one, because a fork with all that it copies costs as much as a small task itself. An attempt that leaves something
+which cannot be undone ends its shim, and so does the end of the engine: what runs then runs to its end, and nothing follows.
+
+The same two signals, sent to the process, come from an engine that has not started it: then it ends after the attempt too.
 
 Runs inside the fork server's interpreter, so it imports nothing outside the standard library.
 """
 
-# ruff: noqa: PTH102, PTH103, PTH104 (system calls as they are, for the reason in identity.py)
-
 from __future__ import annotations
 
 import contextlib
-import json
+import fcntl
 import os
-import resource
 import signal
-import threading
 import time
 from typing import Any
 
-from . import cgroups, identity, kernel, taskmain
-from .masking import Masker
+from . import kernel
+from .attending import KILL, Attended
+from .frames import pack, unpack
 
 __all__ = ["FENCED", "KILL", "Shim"]
 
 FENCED = 3  # exit status of a shim that may not run the attempt
-KILL = signal.SIGUSR1
-_AWAITED = frozenset({signal.SIGCHLD, signal.SIGTERM, KILL})
-_EXIT_SIZE = 2048  # bytes kept for the record beforehand, so that it can be written when the disk is full
-_WALL = 0x40000000  # __WALL of wait(2): also children that were cloned with another signal than SIGCHLD
-_PUMP_PATIENCE = 2.0  # seconds for the last lines of a log when somebody we may not kill holds its pipe open
+_AWAITED = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGIO, KILL})
 
 
 class Shim:
-    """One attempt from claim to record. The order is the JSON object that the engine sent, see :mod:`.servers`."""
+    """One shim. ``engine`` is the descriptor of its end of the socket."""
 
-    def __init__(self, order: dict[str, Any]) -> None:
-        self._order = order
-        self._directory: str = order["directory"]
-        self._group: cgroups.Group | None = None
-        self._main = 0
-        self._status: int | None = None  # of the main process, as wait(2) gives it
-        self._ordered: list[tuple[str, float]] = []
-        self._timed_out = False
-        self._deadline: float | None = None
-        self._pump: threading.Thread | None = None
+    def __init__(self, engine: int) -> None:
+        self._engine = engine
+        self._buffer = bytearray()
+        self._key = ""  # of the attempt under way
+        self._is_last = False  # no attempt follows the one under way
 
-    def attend(self) -> int:
-        """Run the attempt to its end. Returns the shim's exit status."""
+    def serve(self) -> int:
+        """Attend attempts until the engine has gone. Returns the exit status."""
         os.setsid()
         kernel.become_subreaper()
         signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-        if not self._claim():
-            return FENCED
-        self._keep_room()
-        oom_before = cgroups.machine_oom_kills()
-        started_at, started = time.time(), time.monotonic()
-        record: dict[str, Any] = {"started_at": started_at, "epoch": self._order["epoch"]}
-        try:
-            self._start()
-        except OSError as error:  # a full disk, no more processes: the attempt never ran
-            record["start_error"] = str(error)
-        else:
-            self._supervise(started)
-        ended = time.monotonic()
-        of_container = self._conclude_container(oom_before)
-        self._kill_below()
-        self._remove_scratch()
-        if self._pump is not None:
-            self._pump.join(_PUMP_PATIENCE)
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        record |= (
-            (self._how_it_ended() if "start_error" not in of_container else {})
-            | {
-                "ended_at": time.time(),
-                "seconds": ended - started,
-                "max_rss": used.ru_maxrss * 1024,
-                "cpu_seconds": used.ru_utime + used.ru_stime,
-                "timed_out": self._timed_out,
-                "ordered": self._ordered,
-                "oom_kills": None if self._group is None else self._group.oom_kills(),
-                "machine_oom_kills": cgroups.machine_oom_kills() - oom_before,
-            }
-            | of_container
-        )
-        self._write(record)
-        if self._group is not None:
-            cgroups.remove(self._group)
+        # what comes over the socket is a signal too, so that there is one thing to wait for
+        fcntl.fcntl(self._engine, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(self._engine, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+        while (order := self._next_order()) is not None:
+            self._key = order["key"]
+            attended = Attended(order, self._listen)
+            record = attended.attend()
+            if record is None:
+                return FENCED
+            if self._is_last or not attended.left_nothing:
+                break
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody wants to know; reading tells so
+                os.write(self._engine, pack({"ended": self._key, "record": record}))
         return 0
 
-    def _claim(self) -> bool:
-        me = identity.mine()
-        content = {name: self._order[name] for name in ("folder", "run", "task", "attempt", "epoch")}
-        content |= {"by": "shim", "pid": me.pid, "starttime": me.starttime, "boot_id": me.boot_id}
-        content |= {name: self._order[name] for name in ("group", "container")}
-        return identity.claim(self._directory, content)
+    def _next_order(self) -> dict[str, Any] | None:
+        """Wait for an order; ``None`` when there is nobody who would watch it."""
+        while True:
+            self._read()
+            if self._is_last:
+                return None
+            while (message := unpack(self._buffer)) is not None:
+                if "end" not in message:  # that one came too late: its attempt has ended
+                    return message
+            if signal.sigwaitinfo(_AWAITED).si_signo in (signal.SIGTERM, KILL):
+                return None
 
-    def _keep_room(self) -> None:
-        identity.write(f"{self._directory}/exit.json.tmp", b" " * _EXIT_SIZE)
+    def _listen(self, until: float | None) -> int | None:
+        """The next signal or message that concerns the attempt under way; ``None`` when the moment passes first."""
+        while True:
+            while (message := unpack(self._buffer)) is not None:
+                if message.get("key") == self._key and "end" in message:
+                    return int(message["end"])
+            if until is None:
+                seen = signal.sigwaitinfo(_AWAITED).si_signo
+            elif (found := signal.sigtimedwait(_AWAITED, max(0.0, until - time.monotonic()))) is None:
+                return None
+            else:
+                seen = found.si_signo
+            if seen != signal.SIGIO:
+                self._is_last = self._is_last or seen != signal.SIGCHLD
+                return seen
+            self._read()
 
-    def _start(self) -> None:
-        """Fork the main process in its own process group; everything that can fail is done before."""
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(f"{self._directory}/work")
-        log = os.open(f"{self._directory}/log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        self._group = self._make_group()
-        reading, output = (None, log) if not self._order["mask"] else os.pipe()
-        shim = os.getpid()
-        self._main = os.fork()
-        if self._main == 0:
-            taskmain.run_forked(self._order, parent=shim, output=output, group=self._group)
-        with contextlib.suppress(OSError):  # it has done so itself, or has ended
-            os.setpgid(self._main, self._main)
-        os.close(output)
-        if reading is not None:
-            masker = Masker(text.encode("latin-1") for text in self._order["mask"])
-            self._pump = threading.Thread(target=_pump, args=(reading, log, masker), daemon=True)
-            self._pump.start()
+    def _read(self) -> None:
+        """Take what has come, up to the end of it."""
+        with contextlib.suppress(BlockingIOError):
+            while not self._is_last:
+                data = self._received()
+                self._buffer += data
+                self._is_last = not data
 
-    def _make_group(self) -> cgroups.Group | None:
-        if self._order["group"] is None:
-            return None
-        with contextlib.suppress(OSError):  # the hierarchy was taken from us since the engine tried: no limit then
-            version, parent, name = self._order["group"]
-            return cgroups.Group(version, parent).create(name, self._order["memory_limit"])
-        return None
-
-    def _supervise(self, started: float) -> None:
-        """Wait until the main process has ended, passing orders on and keeping its time."""
-        if self._order["timeout"] is not None:
-            self._deadline = started + self._order["timeout"]
-        while not self._reap():
-            seen = self._next_signal()
-            if seen is None:
-                self._time_is_up()
-            elif seen == signal.SIGTERM:
-                self._ordered.append(("term", time.time()))
-                self._signal_group(signal.SIGTERM)
-            elif seen == KILL:
-                self._ordered.append(("kill", time.time()))
-                self._signal_group(signal.SIGKILL)
-
-    def _next_signal(self) -> int | None:
-        """The next signal; ``None`` when the deadline passes first."""
-        if self._deadline is None:
-            return signal.sigwaitinfo(_AWAITED).si_signo
-        seen = signal.sigtimedwait(_AWAITED, max(0.0, self._deadline - time.monotonic()))
-        return None if seen is None else seen.si_signo
-
-    def _time_is_up(self) -> None:
-        if self._timed_out:
-            self._deadline = None
-            self._signal_group(signal.SIGKILL)
-        else:
-            self._timed_out = True
-            self._deadline = time.monotonic() + self._order["grace"]
-            self._signal_group(signal.SIGTERM)
-
-    def _signal_group(self, number: int) -> None:
-        # the main process has not been waited for, so its pid, and the group of that number, are still the attempt's
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._main, number)
-        if number == signal.SIGKILL:
-            os.kill(self._main, number)
-
-    def _reap(self) -> bool:
-        """Bury every descendant that has ended; whether the main process was among them."""
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG | _WALL)
-                if pid == 0:
-                    break
-                if pid == self._main:
-                    self._status = status
-        return self._status is not None
-
-    def _kill_below(self) -> None:
-        """Kill what the attempt left, generation by generation: the children of whoever is killed become ours."""
-        if self._group is not None:
-            self._group.kill()
-        me = os.getpid()
-        while left := identity.children(me):
-            for pid in left:
-                with contextlib.suppress(
-                    ProcessLookupError, PermissionError
-                ):  # one that became another user is waited for
-                    os.kill(pid, signal.SIGKILL)
-            for pid in left:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, _WALL)
-
-    def _conclude_container(self, oom_before: int) -> dict[str, Any]:
-        """End the container that the main process was the client of: it is no child of ours."""
-        if self._order["container"] is None:
-            return {}
-        from . import containers  # few attempts need it, and every fork server would pay for it
-
-        code, log = self._how_it_ended().get("exit_code"), f"{self._directory}/log.txt"
-        return containers.conclude(self._order["container"], code, log, cgroups.machine_oom_kills() - oom_before)
-
-    def _remove_scratch(self) -> None:
-        """What lies there went with the attempt's mounts, and may be large."""
-        if self._order["mounts"]:
-            import shutil  # few attempts need it, and every fork server would pay for it
-
-            shutil.rmtree(f"{self._directory}/scratch", ignore_errors=True)
-
-    def _how_it_ended(self) -> dict[str, Any]:
-        if self._status is None:
-            return {}
-        if os.WIFSIGNALED(self._status):
-            return {"signal": os.WTERMSIG(self._status)}
-        return {"exit_code": os.WEXITSTATUS(self._status)}
-
-    def _write(self, record: dict[str, Any]) -> None:
-        text, place = json.dumps(record).encode().ljust(_EXIT_SIZE), f"{self._directory}/exit.json.tmp"
+    def _received(self) -> bytes:
         try:
-            identity.write(place, text, flags=0)  # over the room that was kept
-        except FileNotFoundError:  # the attempt has removed its own directory
-            os.makedirs(self._directory, exist_ok=True)
-            identity.write(place, text)
-        os.rename(place, f"{self._directory}/exit.json")
-
-
-def _pump(reading: int, log: int, masker: Masker) -> None:
-    """Carry the attempt's output into its log, without its secrets, until everybody who could write is gone."""
-    while data := os.read(reading, 65536):
-        _write_all(log, masker.feed(data))
-    _write_all(log, masker.flush())
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        try:
-            data = data[os.write(descriptor, data) :]
-        except (
-            OSError
-        ):  # a full disk: the attempt goes on, as it would with a file that fails; its output is read and lost
-            return
+            return os.read(self._engine, 1 << 16)
+        except ConnectionResetError:  # it went without reading what we had said last
+            return b""

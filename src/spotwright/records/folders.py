@@ -10,7 +10,7 @@
       runs/RUN/
         journal.db                  the facts
         plan-1.json                 the compiled pipeline and its configuration; plan-2.json after a resume with mended code
-        tasks/TASK/attempt-N/       one attempt: log.txt, out/, work/, exit.json, progress, notice.json
+        tasks/TASK/attempt-N/       one attempt: log.txt, out/, work/, exit.jsonl, progress, notice.json
         checkpoints/TASK/           handed from attempt to attempt
 
 A folder written by a newer layout is refused, so that an older program cannot damage it.
