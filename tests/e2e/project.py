@@ -221,11 +221,12 @@ class Project:
 
     def shim(self, task: str, number: int = 1, name: str = "r") -> int:
         """The pid of an attempt's shim."""
-        claim = json.loads((self.attempt(task, number, name) / "claim").read_text())
+        claim = json.loads((self.attempt(task, number, name) / "claim").read_text().splitlines()[0])
         return int(claim["pid"])
 
     def _claims(self) -> list[dict[str, Any]]:
-        claims = [json.loads(path.read_text()) for path in self.state.glob("runs/*/tasks/*/attempt-*/claim")]
+        files = self.state.glob("runs/*/tasks/*/attempt-*/claim")
+        claims = [json.loads(path.read_text().splitlines()[0]) for path in files]
         return [claim for claim in claims if claim["by"] == "shim"]
 
     def end_all(self) -> None:
