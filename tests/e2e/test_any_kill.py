@@ -108,7 +108,17 @@ def fork_server(_under: Under, project: Project) -> None:
 
 
 def everything(_under: Under, project: Project) -> None:
-    kill(set(project.processes()))
+    found = project.processes()
+    above = {pid for pid in found if is_leader(pid)}
+    kill(above)  # what runs below them goes with them; were it first, a shim could still record that somebody killed it
+    kill(set(found) - above)
+
+
+def is_leader(pid: int) -> bool:
+    """Whether it is an engine, a fork server or a shim: they lead their sessions."""
+    with contextlib.suppress(ProcessLookupError):
+        return os.getsid(pid) == pid
+    return False
 
 
 def stop(under: Under, _project: Project) -> None:

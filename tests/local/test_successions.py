@@ -81,6 +81,7 @@ def test_an_order_to_end_that_comes_too_late_harms_no_other_attempt(lab: Lab) ->
     finally:
         shim.close()
         server.close()
+    until(lambda: marked(lab.run) == [], "the end of the shim")
     record = read_exit(lab.directory("second"))
     assert record is not None
     assert (record.exit_code, record.ordered) == (0, ())

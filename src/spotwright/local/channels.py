@@ -6,7 +6,6 @@ a disk, because inputs can hold secrets.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import os
 import socket
@@ -14,23 +13,19 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from spotwright.errors import StateError
 from spotwright.local.frames import pack, unpack
 
 __all__ = ["Channel"]
 
-_FDS = 64  # descriptors taken with one read
-
 
 class Channel:
-    """One end of a connected stream socket. A message can carry one descriptor, in either direction."""
+    """One end of a connected stream socket. A message can carry a descriptor away."""
 
     def __init__(self, end: socket.socket) -> None:
         end.settimeout(0)
         self._socket = end
         self._incoming = bytearray()
         self._outgoing: deque[tuple[memoryview, int | None]] = deque()
-        self._descriptors: deque[int] = deque()
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
@@ -69,33 +64,17 @@ class Channel:
 
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
         """The messages that have come, and whether the other side still lives. Takes what one read gives."""
-        alive = self._read()
+        try:
+            data = self._socket.recv(1 << 16)
+        except BlockingIOError:
+            return [], True
+        except ConnectionResetError:
+            data = b""
+        self._incoming += data
         messages: list[dict[str, Any]] = []
         while (message := unpack(self._incoming)) is not None:
             messages.append(message)
-        return messages, alive
-
-    def take_descriptor(self) -> int:
-        """The next descriptor that came with a message; the caller closes it."""
-        return self._descriptors.popleft()
-
-    def _read(self) -> bool:
-        size = array.array("i").itemsize
-        try:
-            data, ancillary, flags, _ = self._socket.recvmsg(
-                1 << 16, socket.CMSG_SPACE(_FDS * size), socket.MSG_CMSG_CLOEXEC
-            )
-        except BlockingIOError:
-            return True
-        except ConnectionResetError:
-            return False
-        for level, kind, content in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                self._descriptors.extend(array.array("i", content[: len(content) // size * size]))
-        if flags & socket.MSG_CTRUNC:
-            raise StateError("too many open files: raise the limit (ulimit -n), then resume the run")
-        self._incoming += data
-        return bool(data)
+        return messages, bool(data)
 
     def finish(self) -> None:
         """Say that nothing more will come; the other side's answer to that is still read."""
@@ -103,10 +82,8 @@ class Channel:
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Let go of it, and of every descriptor that it still holds."""
+        """Let go of it, and of every descriptor that has not gone."""
         self._socket.close()
-        while self._descriptors:
-            os.close(self._descriptors.popleft())
         for _, descriptor in self._outgoing:
             if descriptor is not None:
                 os.close(descriptor)

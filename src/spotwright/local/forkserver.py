@@ -7,9 +7,9 @@ every task, and OpenMP would hang. (What stays: ``hash()`` of a text is the same
 once when the engine ends, without touching what runs.
 
 The conversation is JSON in the frames of :mod:`.frames` over a UNIX stream socket. In come ``{"fork": number}`` with the
-socket over which the engine will talk to the shim itself (see :mod:`.shim`); out go ``{"ready": true}`` once, and for every
-shim ``{"forked": number, "pid", "starttime"}`` together with a pidfd, or ``{"failed": number, "why"}``. ``{"bury": number}``
-asks about a shim that was killed; ``{"buried": number}`` says that nothing is left.
+socket over which the engine will talk to the shim itself (see :mod:`.shim`); out go ``{"ready": true}`` once, and
+``{"failed": number, "why"}`` for a shim that could not be forked; one that was speaks for itself. ``{"bury": number}`` asks
+about a shim that was killed; ``{"buried": number}`` says that nothing is left.
 """
 
 from __future__ import annotations
@@ -106,12 +106,10 @@ class _Server:
         pidfd = os.pidfd_open(pid)  # it has not been waited for: the pid is still its own
         self._shims[pidfd], self._pidfds[number] = pid, pidfd
         self._epoll.register(pidfd, select.EPOLLIN)
-        seen = identity.stat(pid)
-        self._tell({"forked": number, "pid": pid, "starttime": seen.starttime if seen else 0}, pidfd)
 
-    def _tell(self, message: dict[str, Any], *pidfds: int) -> None:
+    def _tell(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the loop will see that the engine is gone
-            socket.send_fds(self._engine, [pack(message)], pidfds)
+            self._engine.sendall(pack(message))
 
     def _become_shim(self, channel: int) -> NoReturn:
         status = 1

@@ -52,7 +52,7 @@ __all__ = [
 
 _DESCRIPTORS = 65536  # a shim costs the engine two, and its fork server one
 _IDLE = 32  # shims that a server keeps for the next attempts
-_PATIENCE = 5000  # milliseconds that a shim may take to go after it has closed its socket
+_PATIENCE = 5000  # milliseconds that a shim may take to say who it is, or to go after it has closed its socket
 
 
 def require_linux() -> None:
@@ -148,13 +148,10 @@ class Processes:
             self._lose(server)
         for line in self._lines.values():
             self._selector.unregister(line.channel)
+            if not line.pid:
+                self._introduce(line)
             line.channel.close()
         recovery.end_all([line.pidfd for line in self._lines.values() if line.pidfd is not None], patience)
-        unknown = [
-            line.attempt.order for line in self._lines.values() if line.pidfd is None and line.attempt is not None
-        ]
-        for order in unknown:  # it may have been forked, and nobody has said so
-            recovery.settle(order.directory, run=order.run, epoch=order.epoch, patience=patience)
         for attempt in self._attempts.values():
             if attempt.claim is not None and read_exit(attempt.order.directory) is None:
                 recovery.sweep_attempt(attempt.claim)
@@ -232,16 +229,14 @@ class Processes:
         server.channel.flush()
         messages, alive = server.receive()
         for message in messages:
-            self._heard(server, message)
+            self._heard(message)
         if alive:
             self._listen(server.channel)
         else:
             self._lose(server)
 
-    def _heard(self, server: ForkServer, message: dict[str, Any]) -> None:
-        if "forked" in message:
-            self._forked(message, server.channel.take_descriptor())
-        elif "buried" in message:
+    def _heard(self, message: dict[str, Any]) -> None:
+        if "buried" in message:
             self._lost(self._burying.pop(message["buried"]))
         else:
             line = self._lines.get(message["failed"])
@@ -262,20 +257,30 @@ class Processes:
 
     # -- shims
 
-    def _forked(self, message: dict[str, Any], pidfd: int) -> None:
-        line = self._lines.get(message["forked"])
-        if line is None:  # it has gone already
-            _see_it_go(pidfd)
-            return
-        line.pid, line.starttime, line.pidfd = message["pid"], message["starttime"], pidfd
+    def _here(self, line: _Line, message: dict[str, Any]) -> None:
+        """A shim has begun to live."""
+        who = identity.Identity(message["here"], message["starttime"], identity.boot_id())
+        line.pid, line.starttime, line.pidfd = who.pid, who.starttime, identity.open_process(who)
         if line.attempt is not None:
             self._began(line, line.attempt)
+
+    def _introduce(self, line: _Line) -> None:
+        """Wait until a shim has said who it is, or its socket says that there is none: its server has gone."""
+        poller, alive = select.poll(), True
+        poller.register(line.channel, select.POLLIN)
+        while alive and not line.pid and poller.poll(_PATIENCE):
+            messages, alive = line.channel.receive()
+            for message in messages[:1]:
+                self._here(line, message)
 
     def _on_line(self, line: _Line) -> None:
         line.channel.flush()
         messages, alive = line.channel.receive()
         for message in messages:
-            self._done(line, message["record"])
+            if "here" in message:
+                self._here(line, message)
+            else:
+                self._done(line, message["record"])
         if alive:
             self._listen(line.channel)
             return

@@ -59,7 +59,7 @@ class ForkServer:
         self.channel.send({"bury": number})
 
     def receive(self) -> tuple[list[dict[str, Any]], bool]:
-        """The messages that have come, ``forked`` ones with a pidfd in the channel; and whether the server still lives."""
+        """The messages that have come, and whether the server still lives."""
         messages, alive = self.channel.receive()
         answers = [message for message in messages if "ready" not in message]
         self.ready = self.ready or len(answers) < len(messages)

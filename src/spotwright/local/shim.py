@@ -1,10 +1,11 @@
 """The shim: the process above the attempts, one after another, which outlives the engine and takes what it has started along.
 
-A shim is forked by the fork server and talks with the engine over a socket of its own, in the frames of :mod:`.frames`. In
-come orders, one at a time, and ``{"end": signal, "key"}``: SIGTERM is passed on to the attempt, :data:`KILL` means that its
-node is gone. Out goes ``{"ended": key, "record"}`` when nothing of the attempt lives (see :mod:`.attending`); then it takes
-the next one, because a fork with all that it copies costs as much as a small task itself. An attempt that leaves something
-which cannot be undone ends its shim, and so does the end of the engine: what runs then runs to its end, and nothing follows.
+A shim is forked by the fork server and talks with the engine over a socket of its own, in the frames of :mod:`.frames`. Out
+goes ``{"here": pid, "starttime"}`` once. In come orders, one at a time, and ``{"end": signal, "key"}``: SIGTERM is passed on
+to the attempt, :data:`KILL` means that its node is gone. Out goes ``{"ended": key, "record"}`` when nothing of the attempt
+lives (see :mod:`.attending`); then it takes the next one, because a fork with all that it copies costs as much as a small
+task itself. An attempt that may leave something in it ends its shim, and so does the end of the engine: what runs then runs
+to its end, and nothing follows.
 
 The same two signals, sent to the process, come from an engine that has not started it: then it ends after the attempt too.
 
@@ -20,7 +21,7 @@ import signal
 import time
 from typing import Any
 
-from . import kernel
+from . import identity, kernel
 from .attending import KILL, Attended
 from .frames import pack, unpack
 
@@ -47,6 +48,8 @@ class Shim:
         # what comes over the socket is a signal too, so that there is one thing to wait for
         fcntl.fcntl(self._engine, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(self._engine, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+        me = identity.mine()
+        self._tell({"here": me.pid, "starttime": me.starttime})
         while (order := self._next_order()) is not None:
             self._key = order["key"]
             attended = Attended(order, self._listen)
@@ -55,9 +58,12 @@ class Shim:
                 return FENCED
             if self._is_last or not attended.left_nothing:
                 break
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody wants to know; reading tells so
-                os.write(self._engine, pack({"ended": self._key, "record": record}))
+            self._tell({"ended": self._key, "record": record})
         return 0
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody wants to know; reading tells so
+            os.write(self._engine, pack(message))
 
     def _next_order(self) -> dict[str, Any] | None:
         """Wait for an order; ``None`` when there is nobody who would watch it."""
