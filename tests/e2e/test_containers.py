@@ -17,6 +17,8 @@ import pytest
 from tests.e2e.container_engine import ContainerEngine
 from tests.e2e.project import AT_WORK, QUICK, Project, eventually
 
+from spotwright.local.orders import read_exit
+
 NUMBER = {"parameterType": "NUMBER_INTEGER"}
 WAITS = 'echo started; touch "$PLAYGROUND/started"; trap "echo told; exit 143" TERM; while :; do sleep 0.05; done'
 
@@ -72,6 +74,12 @@ def log(project: Project, task: str, number: int = 1) -> str:
     return (project.attempt(task, number) / "log.txt").read_text()
 
 
+def exit_code(project: Project, task: str) -> int | None:
+    record = read_exit(project.attempt(task))
+    assert record is not None
+    return record.exit_code
+
+
 def test_a_command_is_a_process_of_this_machine_when_the_user_says_so(project: Project) -> None:
     says = container("{{$.outputs.parameters['n'].output_file}}", script='echo "$A"; echo 7 > "$0"', parameters=["n"],
                      env=[{"name": "A", "value": "it's"}])  # fmt: skip
@@ -123,7 +131,7 @@ def test_the_client_gets_the_run_by_its_own_paths_and_values_only_by_name(
 def test_the_exit_code_is_the_containers(project: Project, engine: ContainerEngine) -> None:
     done = project.run(pipeline(project, fails=container(script="exit 7")))
     assert done.code == 1
-    assert json.loads((project.attempt("fails") / "exit.jsonl").read_text().splitlines()[1])["exit_code"] == 7
+    assert exit_code(project, "fails") == 7
 
 
 def test_an_image_that_cannot_be_had_is_no_failure_of_the_code(project: Project, engine: ContainerEngine) -> None:
@@ -208,7 +216,7 @@ def test_a_client_that_ends_with_0_before_its_container_began_has_not_succeeded(
 ) -> None:
     done = project.run(pipeline(project, fails=container(script="true", image="unbegun")))
     assert done.code == 1
-    assert json.loads((project.attempt("fails") / "exit.json").read_text())["exit_code"] == 143
+    assert exit_code(project, "fails") == 143
 
 
 def test_limits_of_the_task_are_the_containers_and_what_is_missing_is_said(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.e2e.machine_images import REAL, Images, real_engine
 from tests.e2e.project import AT_WORK, Project, eventually
-from tests.e2e.test_containers import container, log, pipeline
+from tests.e2e.test_containers import container, exit_code, log, pipeline
 
 pytestmark = pytest.mark.slow
 
@@ -52,11 +52,6 @@ def run(project: Project, images: Images, *options: str, **steps: dict[str, Any]
 
 def of(image: str, script: str, *args: str, **said: Any) -> dict[str, Any]:
     return container(*args, script=script, image=image, **said)
-
-
-def ending(project: Project, task: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((project.attempt(task) / "exit.json").read_text())
-    return found
 
 
 def test_a_value_comes_out_of_a_container(real: Project, images: Images) -> None:
@@ -111,7 +106,7 @@ def test_an_image_that_is_not_there_is_named(real: Project, images: Images) -> N
 
 def test_a_command_that_the_image_does_not_have_is_not_found(real: Project, images: Images) -> None:
     assert run(real, images, fails=of(images.made(), "", command=["no-such-program"])) == 1
-    assert (ending(real, "fails")["exit_code"], real.causes("fails")) == (127, ["failed"])
+    assert (exit_code(real, "fails"), real.causes("fails")) == (127, ["failed"])
 
 
 def test_memory_over_the_limit_is_its_cause(real: Project, images: Images) -> None:
