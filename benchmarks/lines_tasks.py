@@ -88,8 +88,8 @@ def fork(bench: Bench) -> Iterator[Row]:
         forks = bench.run([sys.executable, HERE / "forks.py", "500", "RESULT"], env={"_KFP_RUNTIME": "true"})
         bare.append(forks.result["step"] * 1000)
         bare_rate.append(forks.result["rate"])
-        one.append(bench.ours(chained).result["step"] * 1000)
-        done = bench.ours(wide).result
+        one.append(bench.ours(chained, in_memory=True).result["step"] * 1000)
+        done = bench.ours(wide, in_memory=True).result
         rate.append((done["tasks"] - 1) / done["steady"])
         spent.append(done["spent"] * 1000 / done["tasks"])
     yield Row(
@@ -113,7 +113,7 @@ def loop(bench: Bench) -> Iterator[Row]:
     for _ in range(bench.times(3)):
         forks = bench.run([sys.executable, HERE / "forks.py", "500", "RESULT"], env={"_KFP_RUNTIME": "true"})
         bare.append(forks.result["rate"])
-        done = bench.ours(file).result
+        done = bench.ours(file, in_memory=True).result
         ours.append(done["tasks"] / done["run"])
         peaks.append(done["peak"])
     what = "a loop of 1,000 no-op iterations, room for 20"

@@ -51,8 +51,11 @@ def main() -> int:
     rows: list[Row] = []
     print(f"Python {platform.python_version()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}", file=out)
     print("Simulated nodes boot in no time and hold 20 tasks: waiting for them is not overhead.", file=out)
-    with tempfile.TemporaryDirectory(prefix="spotwright-bench-") as folder:
-        bench = Bench(Path(folder), quick=options.quick, full=options.full)
+    with (
+        tempfile.TemporaryDirectory(prefix="spotwright-bench-") as folder,
+        tempfile.TemporaryDirectory(prefix="spotwright-bench-", dir=_memory()) as memory,
+    ):
+        bench = Bench(Path(folder), Path(memory), quick=options.quick, full=options.full)
         try:
             for name in options.only or _LINES:
                 for row in _LINES[name](bench):
@@ -66,6 +69,12 @@ def main() -> int:
     missed = sum(not row.passed for row in rows)
     print(f"{missed} of {len(rows)} lines missed their target" if missed else "every target was reached", file=out)
     return 1 if missed else 0
+
+
+def _memory() -> str | None:
+    """Where files are in memory; the usual place where this machine has none."""
+    place = "/dev/shm"  # noqa: S108 (a folder of its own is made in it)
+    return place if os.access(place, os.W_OK) else None
 
 
 def _options() -> argparse.Namespace:
