@@ -16,12 +16,12 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]  # it is variadic, and reads whole words
 
 
 def prctl(option: int, first: int = 0, second: int = 0) -> None:
     """``prctl(2)``. Raises ``OSError``."""
-    words = (ctypes.c_ulong(word) for word in (first, second, 0, 0))
-    _checked(_libc.prctl(option, *words))
+    _checked(_libc.prctl(option, first, second, 0, 0))
 
 
 def become_subreaper() -> None:
