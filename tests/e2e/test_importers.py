@@ -60,6 +60,13 @@ def test_an_empty_address_is_refused_before_the_run(project: Project) -> None:
     assert "task i: an importer without an address" in done.err
 
 
+def test_what_only_a_cluster_brings_is_named_before_the_run(project: Project) -> None:
+    done = imported(project, "oci://registry.test/model:1")
+    said = f"{done.out}{done.err}"
+    assert "oci://registry.test/model:1 (task i) is brought by a cluster only" in said
+    assert said.index("brought by a cluster only") < said.index("attempt 1")
+
+
 @pytest.fixture
 def bucket(project: Project) -> Iterator[str]:
     """A bucket of S3 with a file and a folder in it, which the project's commands can reach."""

@@ -15,9 +15,11 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-__all__ = ["main"]
+__all__ = ["EXTRAS", "main"]
 
-_EXTRAS = {"gs": ("gcsfs", "gs"), "s3": ("s3fs", "s3"), "minio": ("s3fs", "s3")}
+EXTRAS = {"gs": ("gcsfs", "gs"), "s3": ("s3fs", "s3"), "minio": ("s3fs", "s3")}
+"""By the scheme of an address: the module that fetches it, and the extra of Spotwright that brings the module."""
+
 _ENDPOINTS = {"gs": ("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com")}
 _S3 = ("AWS_ENDPOINT_URL", "https://s3.amazonaws.com")
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
@@ -47,9 +49,9 @@ def main(uri: str, path: str) -> int:
 
 def _fetch(uri: str, place: Path) -> None:
     scheme = urlsplit(uri).scheme
-    if scheme not in _EXTRAS:
+    if scheme not in EXTRAS:
         raise _Unreachable(f"{scheme}:// is brought by a cluster only; import a copy in a folder or a bucket here")
-    module, extra = _EXTRAS[scheme]
+    module, extra = EXTRAS[scheme]
     try:
         importlib.import_module(module)
         core = importlib.import_module("fsspec.core")

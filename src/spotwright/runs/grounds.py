@@ -10,16 +10,19 @@ import os
 import shutil
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from spotwright.engine.plan import Plan
 from spotwright.errors import PipelineError
 from spotwright.local.clients import CLIS, Engine, answering
+from spotwright.local.fetch import EXTRAS
 from spotwright.local.mounts import why_impossible
 from spotwright.pipelines.compiled import Compiled
 from spotwright.pipelines.objects import Objects, look_up
 from spotwright.pipelines.places import line_of
-from spotwright.pipelines.spec import Container, Dag, Pipeline, TaskSpec
+from spotwright.pipelines.remote import CLUSTERS_OWN
+from spotwright.pipelines.spec import Container, Dag, Importer, Pipeline, TaskSpec
 
 __all__ = ["check_grounds", "objects_of", "unmet"]
 
@@ -52,7 +55,27 @@ def check_grounds(compiled: Compiled, plan: Plan, mode: str) -> Engine | None:
 
 
 def unmet(plan: Plan, engine: Engine | None) -> list[str]:
-    """What the container components of a pipeline ask for and do not get here, in sentences for the user."""
+    """What the tasks of a pipeline ask for and do not get here, in sentences for the user."""
+    return [*_not_fetched(plan), *_not_contained(plan, engine)]
+
+
+def _not_fetched(plan: Plan) -> Iterator[str]:
+    """Addresses that importers name for good and that this machine cannot bring to the tasks that read them."""
+    for path, task in _tasks(plan.pipeline, plan.pipeline.root, ""):
+        if not isinstance(task.executor, Importer) or _NOT_WRITTEN[0] in task.executor.uri:
+            continue
+        uri = task.executor.uri
+        module, extra = EXTRAS.get(uri.partition("://")[0], ("", ""))
+        if uri.startswith(CLUSTERS_OWN):
+            yield (
+                f"{uri} (task {path}) is brought by a cluster only: a task finds nothing at its path; "
+                "import a copy in a folder or a bucket here"
+            )
+        elif module and find_spec(module) is None:
+            yield f"{uri} (task {path}) is not fetched: a task finds nothing at its path; install spotwright[{extra}]"
+
+
+def _not_contained(plan: Plan, engine: Engine | None) -> list[str]:
     if engine is None:
         return []
     found = [
