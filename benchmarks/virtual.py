@@ -25,7 +25,8 @@ from spotwright.runs.engine import Prepared, prepare
 from spotwright.runs.options import RunOptions
 from spotwright.runs.plans import save_plan
 from spotwright.supply.binding import Request
-from spotwright.supply.nodes import Bound, Happening, Key, NodeBooting, NodeGone, NodeReady, Supply
+from spotwright.supply.happenings import Bound, Happening, Key, NodeBooting, NodeGone, NodeReady
+from spotwright.supply.nodes import Supply
 
 _START = 1_000_000.0
 _SECONDS = 1.0  # an attempt

@@ -21,8 +21,8 @@ from spotwright.local.attempts import _environment, _expectations
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Capacity, Pool, Simulate
 from spotwright.views.account import account
+from spotwright.views.facts import run_view, summary
 from spotwright.views.report import report_json
-from spotwright.views.runs import run_view, summary
 
 REFERENCE = ROOT / "docs" / "reference"
 SIGNATURES = (REFERENCE / "python.md", REFERENCE / "checkpoint.md")  # made from the code

@@ -23,7 +23,7 @@ from spotwright.engine.events import Event
 from spotwright.errors import SpotwrightError
 from spotwright.records.journal import Journal
 from spotwright.runs.reading import find_run, read_state
-from spotwright.views.runs import run_view
+from spotwright.views.facts import run_view
 
 __all__ = ["AT_WORK", "PATIENCE", "QUICK", "Done", "Project", "Under", "a_project", "alive", "eventually"]
 

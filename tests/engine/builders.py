@@ -11,7 +11,7 @@ from spotwright.model.policy import Layer, Policy, resolve
 from spotwright.model.policy_values import parse_policy
 from spotwright.model.pools import Capacity, Pool, Simulate
 from spotwright.pipelines.conditions import Condition, read_condition
-from spotwright.pipelines.graph import Constant, Dag, DagInput, Executor, Loop, Pipeline, TaskOutput, TaskSpec
+from spotwright.pipelines.spec import Constant, Dag, DagInput, Executor, Loop, Pipeline, TaskOutput, TaskSpec
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 START = 1_800_000_000.0

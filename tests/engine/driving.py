@@ -19,7 +19,8 @@ from spotwright.engine.signals import write_signals
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import run_outputs
 from spotwright.model.traces import Trace
-from spotwright.supply.nodes import Key, Supply
+from spotwright.supply.happenings import Key
+from spotwright.supply.nodes import Supply
 
 
 class Crash(Exception):

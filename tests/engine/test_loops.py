@@ -11,7 +11,7 @@ from tests.engine.world import FAILED, TAKEN, Does, scripted
 
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunStatus, TaskStatus
-from spotwright.pipelines.graph import Dag, DagInput, FinalStatus, OneOf, TaskOutput
+from spotwright.pipelines.spec import Dag, DagInput, FinalStatus, OneOf, TaskOutput
 
 BODY = a_body(a_task("a"), a_task("b", "a"), out="b")
 WIDE = a_config(a_pool(max_nodes=20), policy={"spot": "require", "interruptions": {"max": 3}})

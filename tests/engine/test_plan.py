@@ -12,7 +12,7 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunStatus
 from spotwright.errors import ConfigError, InputError, PipelineError
 from spotwright.model.policy import Layer, Policy, Spot
-from spotwright.pipelines.graph import Pipeline, TaskOutput
+from spotwright.pipelines.spec import Pipeline, TaskOutput
 
 RETRIES = "errors.retries"
 

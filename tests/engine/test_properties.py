@@ -15,7 +15,7 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunStatus, TaskStatus
 from spotwright.model.attempts import Signals
 from spotwright.model.traces import Trace
-from spotwright.pipelines.graph import TaskSpec
+from spotwright.pipelines.spec import TaskSpec
 from spotwright.scheduling.budgets import MAX_MOVES
 
 HALF = Signals(exit_code=0, outputs_complete=False)

@@ -9,7 +9,7 @@ from tests.engine.world import FAILED, LOST, TAKEN, Does, World, always, scripte
 
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, RunStatus, TaskStatus
-from spotwright.pipelines.graph import TaskOutput
+from spotwright.pipelines.spec import TaskOutput
 
 ONE_AT_A_TIME = a_config(a_pool(max_nodes=1, node=None), policy={"spot": "require", "pending_timeout": "300s"})
 MENDED = {"lr": 1}

@@ -23,7 +23,7 @@ from tests.engine.world import DONE, FAILED, TAKEN, Does, always, scripted
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunStatus, TaskStatus
 from spotwright.model.attempts import Signals
-from spotwright.pipelines.graph import TaskOutput
+from spotwright.pipelines.spec import TaskOutput
 
 ONE_AT_A_TIME = a_config(a_pool(max_nodes=1, node=None), policy={"spot": "require", "pending_timeout": "1d"})
 

@@ -12,7 +12,7 @@ from tests.engine.world import FAILED, Does, always, scripted
 
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunStatus, TaskStatus
-from spotwright.pipelines.graph import Dag, Loop, TaskSpec
+from spotwright.pipelines.spec import Dag, Loop, TaskSpec
 
 OVER = "the run has taken longer than the 100s that its pipeline allows"
 

@@ -6,7 +6,7 @@ from tests.engine.builders import a_dag, a_plan, a_task, from_outside
 from tests.engine.driving import Run
 
 from spotwright.engine.values import inputs_of, run_outputs
-from spotwright.pipelines.graph import Constant, Dag, DagInput, ParameterSpec, TaskOutput
+from spotwright.pipelines.spec import Constant, Dag, DagInput, ParameterSpec, TaskOutput
 
 MODEL = [{"name": "model", "uri": "/model", "metadata": {}}]
 

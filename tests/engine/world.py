@@ -21,7 +21,8 @@ from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import inputs_of
 from spotwright.model.attempts import Signals
 from spotwright.supply.binding import Request
-from spotwright.supply.nodes import Bound, Drained, Happening, Key, NodeBooting, NodeGone, NodeReady, Noticed, Supply
+from spotwright.supply.happenings import Bound, Drained, Happening, Key, NodeBooting, NodeGone, NodeReady, Noticed
+from spotwright.supply.nodes import Supply
 
 DONE = Signals(exit_code=0, outputs_complete=True)
 FAILED = Signals(exit_code=1)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.local import identity
-from spotwright.local.processes import Ended, ExitRecord, Processes, Started, StartFailed, StartOrder
+from spotwright.local.orders import Ended, ExitRecord, Started, StartFailed, StartOrder
+from spotwright.local.processes import Processes
 
 PATIENCE = 30.0
 # What the SDK writes before a lightweight component's source (kfp.dsl.component_factory).

@@ -11,7 +11,7 @@ from tests.local.test_shim import SLEEP
 
 from spotwright.local import cgroups
 from spotwright.local.messages import group_of
-from spotwright.local.processes import Ended, Started, StartOrder
+from spotwright.local.orders import Ended, Started, StartOrder
 
 needs_groups = pytest.mark.skipif(cgroups.parent() is None, reason="no control groups can be made here")
 GREEDY = "def work():\n    kept = [bytearray(2**20) for _ in range(512)]\n"

@@ -18,8 +18,7 @@ from tests.local.lab import Lab, marked
 
 from spotwright.local import environments
 from spotwright.local.environments import directory_of, find_python, without_credentials
-from spotwright.local.orders import Environment
-from spotwright.local.processes import Ended, StartFailed
+from spotwright.local.orders import Ended, Environment, StartFailed
 
 USES = "def work() -> str:\n    import littlepackage, sys\n    return littlepackage.VERSION + ' ' + sys.prefix\n"
 

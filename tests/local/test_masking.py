@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.local.lab import Lab, until
 
 from spotwright.local.masking import Masker
-from spotwright.local.processes import Started
+from spotwright.local.orders import Started
 
 KEY = b"-----BEGIN-----\nMIIEvQIBADANBgkq\n  hkiG9w0BAQEFAASC\nab\n-----END-----\n"
 

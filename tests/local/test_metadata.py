@@ -23,7 +23,7 @@ from spotwright.local.metadata import Metadata, has_metadata
 from spotwright.model.pools import Pool, Provider
 from spotwright.notices import Watch, from_environment
 from spotwright.notices.azure import AzureSource
-from spotwright.supply.nodes import NodeGone
+from spotwright.supply.happenings import NodeGone
 
 
 class Cloud:

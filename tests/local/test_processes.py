@@ -14,7 +14,8 @@ from tests.local.test_shim import LEAVES, LEFT, SLEEP
 
 from spotwright.errors import StateError
 from spotwright.local import processes
-from spotwright.local.processes import Ended, Environment, Processes, Started, StartFailed
+from spotwright.local.orders import Ended, Environment, Started, StartFailed
+from spotwright.local.processes import Processes
 
 NOTHING = "def work() -> int:\n    return 1\n"
 

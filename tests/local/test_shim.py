@@ -11,7 +11,7 @@ import pytest
 from tests.local.lab import Lab, alive, until
 
 from spotwright.local import identity
-from spotwright.local.processes import Ended, Started
+from spotwright.local.orders import Ended, Started
 
 SLEEP = "import os, time\ndef work():\n    open('pid', 'w').write(f'{os.getpid()}\\n')\n    time.sleep(600)\n"
 STUBBORN = """

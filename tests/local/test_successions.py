@@ -12,8 +12,7 @@ from tests.local.test_shim import SLEEP
 
 from spotwright.local import identity, processes
 from spotwright.local.messages import Messages
-from spotwright.local.orders import read_exit
-from spotwright.local.processes import Started
+from spotwright.local.orders import Started, read_exit
 from spotwright.local.recovery import KILL
 from spotwright.local.servers import ForkServer
 

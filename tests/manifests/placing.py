@@ -12,9 +12,11 @@ import yaml
 from spotwright import config
 from spotwright.config import Config
 from spotwright.manifests.context import Options, RoleReport
-from spotwright.manifests.documents import ManifestError, parse
+from spotwright.manifests.documents import parse
 from spotwright.manifests.edits import value_at
-from spotwright.manifests.files import References, place_text, unplace_text
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.nodes import ManifestError
+from spotwright.manifests.references import References
 
 __all__ = [
     "FILE",

@@ -11,8 +11,10 @@ import yaml
 from tests.manifests.placing import FILE, REQUIRE, a_config, refusal
 
 from spotwright.manifests.context import Options
-from spotwright.manifests.documents import ManifestError, parse
-from spotwright.manifests.files import References, place_text, unplace_text
+from spotwright.manifests.documents import parse
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.nodes import ManifestError
+from spotwright.manifests.references import References
 
 ITEMS = """\
 apiVersion: v1

@@ -7,8 +7,8 @@ from tests.manifests.placing import FILE, REQUIRE, found, place, refusal
 from tests.manifests.workflows import a_workflow
 
 from spotwright import config
-from spotwright.manifests.documents import ManifestError
 from spotwright.manifests.files import place_text
+from spotwright.manifests.nodes import ManifestError
 
 SELECTED = """\
 name: main

@@ -6,7 +6,8 @@ from tests.manifests.placing import FILE, a_config
 
 from spotwright import config
 from spotwright.manifests.documents import parse
-from spotwright.manifests.files import References, place_text
+from spotwright.manifests.files import place_text
+from spotwright.manifests.references import References
 from spotwright.views.explanation import explanation_json, explanation_text
 
 GKE = config.parse(

@@ -14,8 +14,8 @@ from tests.pipelines.builders import component, ir, kubernetes, python_container
 
 from spotwright import config
 from spotwright.errors import ConfigError, InputError
-from spotwright.manifests.documents import ManifestError
 from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.nodes import ManifestError
 from spotwright.manifests.objects import place as place_object
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -19,8 +19,10 @@ from tests.manifests.placing import FILE, a_config, found, survives
 from tests.manifests.test_job_properties import PODS, Plain, kept
 
 from spotwright.manifests.context import Options
-from spotwright.manifests.documents import ManifestError, parse
-from spotwright.manifests.files import References, place_text
+from spotwright.manifests.documents import parse
+from spotwright.manifests.files import place_text
+from spotwright.manifests.nodes import ManifestError
+from spotwright.manifests.references import References
 
 SPOT = "kubernetes.azure.com/scalesetpriority"
 REQUIRED = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"

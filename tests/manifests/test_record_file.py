@@ -12,8 +12,8 @@ from tests.manifests.placing import FILE, REQUIRE, a_config
 
 import spotwright as spot
 from spotwright.cli import cli
-from spotwright.manifests.documents import ManifestError
 from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.nodes import ManifestError
 from spotwright.manifests.record import MAX_RECORD
 
 POLICY = "{default: {spot: require, timeout: 1h}}"

@@ -12,7 +12,8 @@ from tests.manifests.placing import FILE, PREFER, a_config, place
 
 from spotwright.cli import cli
 from spotwright.manifests.documents import parse
-from spotwright.manifests.files import References, place_text
+from spotwright.manifests.files import place_text
+from spotwright.manifests.references import References
 
 TARGET = "{kubernetes: '1.33', trainer: '2.3'}"
 JOB = """\

@@ -14,7 +14,8 @@ from tests.manifests.workflows import LEAF, a_workflow
 
 from spotwright.errors import InputError
 from spotwright.manifests.documents import parse
-from spotwright.manifests.files import References, place_text
+from spotwright.manifests.files import place_text
+from spotwright.manifests.references import References
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [

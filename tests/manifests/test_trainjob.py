@@ -10,7 +10,7 @@ from tests.manifests.placing import PREFER, SHARED, Outcome, found
 from tests.manifests.placing import place as place_any
 from tests.manifests.schemas import load, strange
 
-from spotwright.manifests.documents import ManifestError
+from spotwright.manifests.nodes import ManifestError
 
 SPOT = {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}
 TEAM = {"key": "team", "operator": "Exists"}

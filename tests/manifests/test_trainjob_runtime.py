@@ -12,8 +12,10 @@ from tests.manifests.schemas import load, strange
 
 from spotwright.config import Config
 from spotwright.manifests.context import Options
-from spotwright.manifests.documents import ManifestError, parse
-from spotwright.manifests.files import References, place_text, unplace_text
+from spotwright.manifests.documents import parse
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.nodes import ManifestError
+from spotwright.manifests.references import References
 
 CRDS = SHARED / "crds"
 JOB = """\

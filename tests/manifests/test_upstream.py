@@ -13,7 +13,8 @@ from tests.manifests.schemas import job_schema, load, strange
 from spotwright import config
 from spotwright.manifests.context import Options
 from spotwright.manifests.documents import parse
-from spotwright.manifests.files import References, place_text
+from spotwright.manifests.files import place_text
+from spotwright.manifests.references import References
 
 FILES = sorted((SHARED / "manifests").glob("*.yaml"))
 CRDS = SHARED / "crds"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.graph import Pipeline, TaskSpec, build
+from spotwright.pipelines.graph import build
+from spotwright.pipelines.spec import Pipeline, TaskSpec
 
 RUN_COMPONENT = (
     'program_path=$(mktemp -d)\n\nprintf "%s" "$0" > "$program_path/ephemeral_component.py"\n'

@@ -15,9 +15,11 @@ import pytest
 
 from spotwright.errors import PipelineError
 from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.executor import Context, executor_input, read_outputs
-from spotwright.pipelines.graph import Constant, DagInput, Executor, build
-from spotwright.pipelines.spec import ArtifactSpec, OutputSpecs, ParameterSpec, TaskSpec
+from spotwright.pipelines.executor import executor_input
+from spotwright.pipelines.graph import build
+from spotwright.pipelines.outputs import read_outputs
+from spotwright.pipelines.placeholders import Context
+from spotwright.pipelines.spec import ArtifactSpec, Constant, DagInput, Executor, OutputSpecs, ParameterSpec, TaskSpec
 
 CONTEXT = Context(run="r1", task="inner/train", created_at=0.0)
 DATA = {

@@ -12,7 +12,8 @@ from spotwright.errors import PipelineError
 from spotwright.model.placing import Expression, Preference, Term, Toleration
 from spotwright.model.policy import Spot
 from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.graph import Constant, DagInput, Executor, FinalStatus, Pipeline, TaskOutput, build
+from spotwright.pipelines.graph import build
+from spotwright.pipelines.spec import Constant, DagInput, Executor, FinalStatus, Pipeline, TaskOutput
 from spotwright.pipelines.surroundings import Claim, Keyed, Scratch, Surroundings
 
 TEXT = {"parameterType": "STRING"}

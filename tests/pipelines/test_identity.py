@@ -11,8 +11,8 @@ import pytest
 from spotwright.model.placing import Constraints, Toleration
 from spotwright.model.policy import Layer
 from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.executor import code_fingerprint, fingerprint
 from spotwright.pipelines.graph import build
+from spotwright.pipelines.identity import code_fingerprint, fingerprint
 from spotwright.pipelines.spec import Constant, DagInput, Executor, OutputSpecs, ParameterSpec, TaskSpec
 
 TASK = TaskSpec(

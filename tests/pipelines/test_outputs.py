@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.pipelines.executor import read_outputs
+from spotwright.pipelines.outputs import read_outputs
 from spotwright.pipelines.spec import ArtifactSpec, OutputSpecs, ParameterSpec, TaskSpec
 
 TASK = TaskSpec(

@@ -11,8 +11,9 @@ from spotwright.errors import PipelineError
 from spotwright.model.kfp_settings import read_retry
 from spotwright.model.placing import Constraints, Toleration
 from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.graph import DagInput, TaskOutput, build
+from spotwright.pipelines.graph import build
 from spotwright.pipelines.settings import read_settings, settled
+from spotwright.pipelines.spec import DagInput, TaskOutput
 
 
 def test_a_limit_without_a_request_is_the_request() -> None:

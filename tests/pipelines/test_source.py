@@ -12,8 +12,9 @@ import pytest
 
 from spotwright.errors import PipelineError
 from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.graph import Executor, build
+from spotwright.pipelines.graph import build
 from spotwright.pipelines.source import load
+from spotwright.pipelines.spec import Executor
 
 HEAD = """\
 from kfp import dsl

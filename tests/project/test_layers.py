@@ -1,4 +1,4 @@
-"""What import-linter cannot see of the layers: calls that need no import of their own."""
+"""What import-linter cannot see of the modules: calls that need no import of their own, and names with two homes."""
 
 from __future__ import annotations
 
@@ -38,3 +38,21 @@ def test_a_pure_module_reads_no_clock_and_touches_nothing(path: Path) -> None:
 )
 def test_an_impure_call_would_be_found(call: str) -> None:
     assert impure_calls(f"def f():\n    return {call}\n")
+
+
+def borrowed(source: str) -> set[str]:
+    """Give the names that a module imports from another one and offers as its own."""
+    body = ast.parse(source).body
+    imported = {alias.asname or alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    offered = [node.value for node in body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"]
+    return imported & {name for names in offered for name in ast.literal_eval(names)}
+
+
+def test_a_name_is_offered_by_the_module_that_defines_it_and_else_by_packages_only() -> None:
+    modules = [path for path in (ROOT / "src").rglob("*.py") if path.name != "__init__.py"]
+    found = {str(path.relative_to(ROOT)): borrowed(path.read_text(encoding="utf-8")) for path in modules}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_a_borrowed_name_would_be_found() -> None:
+    assert borrowed('from .a import b, c\n__all__ = ["b", "d"]\nd = c\n') == {"b"}

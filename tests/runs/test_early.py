@@ -63,7 +63,7 @@ def imported(module: str, names: tuple[str, ...]) -> str:
 
 
 def test_what_a_command_needs_first_imports_nothing_of_the_engine() -> None:
-    heavy = ("spotwright.engine.loop", "spotwright.local.world", "spotwright.views.runs")
+    heavy = ("spotwright.engine.loop", "spotwright.local.world", "spotwright.views.facts")
     assert imported("spotwright.cli.running", heavy) == ""
 
 

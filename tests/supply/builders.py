@@ -8,7 +8,8 @@ from tests.engine.builders import SPOT, START
 
 from spotwright.model.pools import Pool
 from spotwright.supply.binding import Request
-from spotwright.supply.nodes import Bound, Happening, Noticed, Supply
+from spotwright.supply.happenings import Bound, Happening, Noticed
+from spotwright.supply.nodes import Supply
 
 ONE_CPU = Request(("spot",), {"cpu": 1000})
 

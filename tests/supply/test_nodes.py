@@ -11,7 +11,7 @@ from tests.supply.builders import ONE_CPU, Lab
 from spotwright.model.placing import Constraints
 from spotwright.model.pools import Pool
 from spotwright.supply.binding import Request
-from spotwright.supply.nodes import Bound, NodeBooting, NodeGone, NodeReady, Noticed
+from spotwright.supply.happenings import Bound, NodeBooting, NodeGone, NodeReady, Noticed
 
 WHOLE_NODE = Request(("spot",), {"cpu": 4000})
 EITHER = Request(("spot", "on-demand"), {"cpu": 4000})

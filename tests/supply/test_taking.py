@@ -13,8 +13,8 @@ from tests.supply.builders import Lab
 from spotwright.model.pools import Drain
 from spotwright.model.traces import Trace
 from spotwright.supply.binding import Request
+from spotwright.supply.happenings import Drained, NodeBooting, NodeGone, Noticed
 from spotwright.supply.market import fate
-from spotwright.supply.nodes import Drained, NodeBooting, NodeGone, Noticed
 
 WHOLE_NODE = Request(("spot",), {"cpu": 4000}, grace=3.0)
 LIVES_100S = a_pool(lifetime=100.0, max_nodes=1)

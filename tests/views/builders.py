@@ -13,7 +13,7 @@ from spotwright.engine.loop import Observer
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, TaskState
 from spotwright.model.policy import Layer
-from spotwright.pipelines.graph import Constant, Dag, Executor, Pipeline, TaskOutput, TaskSpec
+from spotwright.pipelines.spec import Constant, Dag, Executor, Pipeline, TaskOutput, TaskSpec
 
 START = 1_785_153_600.0  # 2026-07-27 12:00:00 UTC
 POOLS = """\

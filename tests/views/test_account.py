@@ -14,9 +14,9 @@ from spotwright.config import built_in
 from spotwright.errors import StateError
 from spotwright.model.policy import Spot
 from spotwright.model.pools import Pool
-from spotwright.views.account import Account, account
+from spotwright.views.account import account
 from spotwright.views.amounts import Amount, total
-from spotwright.views.lines import Spent
+from spotwright.views.lines import Account, Spent
 
 HOUR = 3600
 

@@ -7,8 +7,8 @@ import json
 from tests.views.builders import START, EarlierResults, Story, a_config, a_plan, a_task, tutorial, tutorial_plan
 
 from spotwright.engine.plan import Plan
-from spotwright.pipelines.graph import Dag, Pipeline, TaskSpec
-from spotwright.views.runs import run_view, summary
+from spotwright.pipelines.spec import Dag, Pipeline, TaskSpec
+from spotwright.views.facts import run_view, summary
 
 
 def test_the_facts_are_plain_json() -> None:

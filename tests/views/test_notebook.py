@@ -9,8 +9,8 @@ import pytest
 from tests.views.builders import Story, a_plan, a_task, tutorial
 
 from spotwright.views.account import account
+from spotwright.views.facts import run_view
 from spotwright.views.notebook import Report, TaskTable, account_html, run_html, tasks_html
-from spotwright.views.runs import run_view
 
 EVIL = "<script>alert('x')</script>"
 

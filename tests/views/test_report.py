@@ -9,7 +9,7 @@ from tests.views.builders import POOLS, EarlierResults, Story, a_config, a_plan,
 
 from spotwright.config import built_in
 from spotwright.views.account import account
-from spotwright.views.runs import report_json, report_text
+from spotwright.views.report import report_json, report_text
 
 
 def test_the_account_of_the_tutorial() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.views.builders import EarlierResults, Story, a_model, a_plan, a_task, tutorial, tutorial_plan
 
-from spotwright.views.runs import run_view, runs_text, show_text, summary, summary_text
+from spotwright.views.facts import run_view, summary
+from spotwright.views.show import runs_text, show_text, summary_text
 
 NAME = "iris-x7k2p"
 

@@ -23,8 +23,9 @@ from spotwright.records.folders import RunFolder
 from spotwright.runs.early import EarlyServer
 from spotwright.runs.engine import prepare, start
 from spotwright.runs.options import RunOptions
+from spotwright.views.facts import run_view
 from spotwright.views.progress import make_progress
-from spotwright.views.runs import run_view, summary_text
+from spotwright.views.show import summary_text
 
 __all__ = ["begin", "go_on"]
 

@@ -15,7 +15,9 @@ from spotwright.records.folders import RunFolder
 from spotwright.runs import reading
 from spotwright.runs.reading import AttemptLog, find_run, list_runs, now_of, read_state
 from spotwright.views.account import account
-from spotwright.views.runs import report_json, report_text, run_view, runs_text, show_text, summary
+from spotwright.views.facts import run_view, summary
+from spotwright.views.report import report_json, report_text
+from spotwright.views.show import runs_text, show_text
 
 __all__ = ["cancel", "logs", "report", "runs", "show"]
 

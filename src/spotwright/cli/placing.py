@@ -20,8 +20,9 @@ from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.manifests.context import Finding, Options
 from spotwright.manifests.documents import parse
-from spotwright.manifests.files import Placement, References, place_text, unplace_text
+from spotwright.manifests.files import Placement, place_text, unplace_text
 from spotwright.manifests.kinds.unknown import read_pod_path
+from spotwright.manifests.references import References
 from spotwright.views.explanation import explanation_json, explanation_text
 
 __all__ = ["explain", "place", "unplace"]

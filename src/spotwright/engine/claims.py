@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from spotwright.engine.values import context_of, inputs_of
-from spotwright.pipelines.graph import ClaimStep
 from spotwright.pipelines.placeholders import fill
+from spotwright.pipelines.spec import ClaimStep
 
 if TYPE_CHECKING:
     from spotwright.engine.state import RunState, TaskState

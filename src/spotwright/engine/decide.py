@@ -23,7 +23,7 @@ from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState
 from spotwright.engine.values import check_inputs, condition_inputs, dag_outputs, imported, inputs_of, loop_items
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause, Ending
-from spotwright.pipelines.graph import RUNS_NOWHERE, Importer
+from spotwright.pipelines.spec import RUNS_NOWHERE, Importer
 from spotwright.scheduling import budgets, deadline
 from spotwright.scheduling.budgets import Next, Then
 from spotwright.scheduling.cause import classify

@@ -16,7 +16,7 @@ from spotwright.errors import ConfigError, InputError, PipelineError
 from spotwright.model.kfp_settings import inherit_retry
 from spotwright.model.policy import Layer, Policy, Spot, meant, resolve
 from spotwright.model.policy_values import check
-from spotwright.pipelines.graph import RUNS_NOWHERE, Dag, Pipeline, TaskSpec
+from spotwright.pipelines.spec import RUNS_NOWHERE, Dag, Pipeline, TaskSpec
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 __all__ = ["Plan", "Planned", "Scope"]

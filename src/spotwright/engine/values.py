@@ -13,17 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spotwright.pipelines.graph import (
-    Constant,
-    DagInput,
-    FinalStatus,
-    Importer,
-    OneOf,
-    OutputSource,
-    Source,
-    TaskOutput,
-)
 from spotwright.pipelines.placeholders import Context, fill
+from spotwright.pipelines.spec import Constant, DagInput, FinalStatus, Importer, OneOf, OutputSource, Source, TaskOutput
 from spotwright.pipelines.values import fit, read_json
 
 if TYPE_CHECKING:

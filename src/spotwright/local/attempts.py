@@ -26,10 +26,10 @@ from spotwright.local.remote import remote_inputs
 from spotwright.local.watch import read_progress
 from spotwright.model.attempts import Signals
 from spotwright.model.pools import Pool
-from spotwright.pipelines.executor import executor_input, read_outputs
+from spotwright.pipelines.executor import executor_input
 from spotwright.pipelines.expansion import expand_environment
 from spotwright.pipelines.objects import Objects
-from spotwright.pipelines.outputs import EXECUTOR_OUTPUT, PARAMETERS
+from spotwright.pipelines.outputs import EXECUTOR_OUTPUT, PARAMETERS, read_outputs
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.spec import RUNS_NOWHERE, Container, TaskSpec
 

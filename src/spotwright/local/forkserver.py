@@ -26,8 +26,9 @@ from collections import deque
 from typing import Any, NoReturn
 
 from . import identity, kernel, taskmain
+from .attending import KILL
 from .frames import pack, unpack
-from .shim import KILL, Shim
+from .shim import Shim
 
 __all__ = ["serve"]
 

@@ -30,7 +30,6 @@ from spotwright.local.orders import (
     Ended,
     Environment,
     ExitRecord,
-    Ordered,
     Started,
     StartFailed,
     StartOrder,
@@ -38,17 +37,7 @@ from spotwright.local.orders import (
 )
 from spotwright.local.servers import ForkServer
 
-__all__ = [
-    "Ended",
-    "Environment",
-    "ExitRecord",
-    "Ordered",
-    "Processes",
-    "StartFailed",
-    "StartOrder",
-    "Started",
-    "require_linux",
-]
+__all__ = ["Processes", "require_linux"]
 
 _DESCRIPTORS = 65536  # a shim costs the engine two, and its fork server one
 _IDLE = 32  # shims that a server keeps for the next attempts

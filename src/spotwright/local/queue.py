@@ -12,7 +12,8 @@ from spotwright.engine.decide import effective
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunState, TaskState
 from spotwright.supply.binding import Request
-from spotwright.supply.nodes import Key, Supply
+from spotwright.supply.happenings import Key
+from spotwright.supply.nodes import Supply
 
 __all__ = ["Queue"]
 

@@ -25,7 +25,7 @@ from . import identity, kernel
 from .attending import KILL, Attended
 from .frames import pack, unpack
 
-__all__ = ["FENCED", "KILL", "Shim"]
+__all__ = ["FENCED", "Shim"]
 
 FENCED = 3  # exit status of a shim that may not run the attempt
 _AWAITED = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGIO, KILL})

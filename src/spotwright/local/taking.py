@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from spotwright.engine.events import Event
 from spotwright.local.orders import StartOrder
-from spotwright.supply.nodes import Key
+from spotwright.supply.happenings import Key
 
 __all__ = ["Take", "Taker"]
 

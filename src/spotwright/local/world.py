@@ -37,8 +37,9 @@ from spotwright.local.queue import Queue
 from spotwright.local.taking import Taker
 from spotwright.local.watch import Watch
 from spotwright.model.pools import Pool
-from spotwright.pipelines.executor import fingerprint
-from spotwright.supply.nodes import Bound, Drained, Happening, Key, NodeBooting, NodeGone, NodeReady, Noticed, Supply
+from spotwright.pipelines.identity import fingerprint
+from spotwright.supply.happenings import Bound, Drained, Happening, Key, NodeBooting, NodeGone, NodeReady, Noticed
+from spotwright.supply.nodes import Supply
 
 __all__ = ["Machine", "Results", "World"]
 

@@ -16,8 +16,9 @@ from typing import Any
 from spotwright.config import Config
 from spotwright.errors import ConfigError
 from spotwright.manifests.choices import Choices, resolved
-from spotwright.manifests.documents import Document, ManifestError, Path
+from spotwright.manifests.documents import Document, Path
 from spotwright.manifests.edits import Editor
+from spotwright.manifests.nodes import ManifestError
 from spotwright.model.policy import Layer, Policy, Spot
 from spotwright.model.policy_values import PolicyValueError, parse_policy
 

@@ -27,7 +27,7 @@ from spotwright.manifests.nodes import (
 )
 from spotwright.manifests.surrogates import hide, reveal
 
-__all__ = ["MISSING", "Document", "ManifestError", "Path", "no_garbage_collection", "parse", "show"]
+__all__ = ["MISSING", "Document", "Path", "no_garbage_collection", "parse", "show"]
 
 Path: TypeAlias = tuple[str | int, ...]
 """Where a value stands: ``("spec", "template", "spec", "containers", 0)``."""

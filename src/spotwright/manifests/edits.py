@@ -15,7 +15,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from spotwright.manifests.documents import MISSING, Document, ManifestError, Path
+from spotwright.manifests.documents import MISSING, Document, Path
+from spotwright.manifests.nodes import ManifestError
 
 __all__ = ["STAND_IN", "Edit", "Editor", "Splice", "clone", "value_at"]
 

@@ -24,7 +24,7 @@ from spotwright.manifests.record import ANNOTATION, AT, MAX_RECORD, Outside, is_
 from spotwright.manifests.references import References, may_be_referred_to
 from spotwright.manifests.shapes import METADATA, check
 
-__all__ = ["Placement", "References", "place_text", "unplace_text"]
+__all__ = ["Placement", "place_text", "unplace_text"]
 
 _MARKER_LINE = re.compile(r"\A---\r?\n")
 _JSON = re.compile(r'\s*\{\s*"')

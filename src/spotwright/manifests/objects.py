@@ -20,7 +20,8 @@ from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.manifests.context import Level, Options
 from spotwright.manifests.documents import parse
-from spotwright.manifests.files import Placement, References, place_text, unplace_text
+from spotwright.manifests.files import Placement, place_text, unplace_text
+from spotwright.manifests.references import References
 
 __all__ = ["place", "unplace"]
 

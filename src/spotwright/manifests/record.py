@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from spotwright.manifests.documents import MISSING, Document, Path, parse
-from spotwright.manifests.edits import Edit, Editor, value_at
+from spotwright.manifests.edits import Edit, Editor, Splice, value_at
 from spotwright.manifests.nodes import Extent
 from spotwright.manifests.reading import read_as
 from spotwright.manifests.remembered import remembered
 from spotwright.manifests.removal import Removal, remove
-from spotwright.manifests.splice import Splice, apply, in_brief, inline, splices
+from spotwright.manifests.splice import apply, in_brief, inline, splices
 from spotwright.model.placed import VERSION, digest, value_digest
 
 __all__ = ["ANNOTATION", "AT", "MAX_RECORD", "Outside", "Unplaced", "is_placed", "placed_text", "reserve", "unplaced"]

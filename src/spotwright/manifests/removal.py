@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.manifests.documents import Document, ManifestError, Path
-from spotwright.manifests.edits import clone, value_at
+from spotwright.manifests.documents import Document, Path
+from spotwright.manifests.edits import Splice, clone, value_at
 from spotwright.manifests.literal import within_block
-from spotwright.manifests.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
-from spotwright.manifests.splice import Splice, apply, inline
+from spotwright.manifests.nodes import CollectionNode, ManifestError, MappingNode, Node, ScalarNode, SequenceNode
+from spotwright.manifests.splice import apply, inline
 
 __all__ = ["KEEP", "Removal", "remove"]
 

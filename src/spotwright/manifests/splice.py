@@ -20,7 +20,7 @@ from spotwright.manifests.literal import within_block
 from spotwright.manifests.nodes import CollectionNode, MappingNode, Node
 from spotwright.manifests.remembered import remembered
 
-__all__ = ["Splice", "apply", "block", "flow", "in_brief", "inline", "splices"]
+__all__ = ["apply", "block", "flow", "in_brief", "inline", "splices"]
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")

@@ -1,9 +1,8 @@
-"""The contract of the SDK's executor: what a Python component is given, and what it leaves behind.
+"""What a component is given: the executor input of one attempt.
 
-``python -m kfp.dsl.executor_main`` reads one JSON value, the executor input, and writes ``executor_output.json`` when the
-function has returned. Both are given and read here as the KFP backend does. Sources, in kubeflow/pipelines:
-``backend/src/v2/driver/resolve.go`` and ``driver.go`` (inputs), ``backend/src/v2/component/launcher_v2.go`` (outputs),
-``sdk/python/kfp/dsl/executor.py``.
+``python -m kfp.dsl.executor_main`` reads this one JSON value, and the placeholders of container components mean parts of it. It
+is made as the KFP backend makes it; what an attempt leaves behind is read in :mod:`spotwright.pipelines.outputs`. Sources, in
+kubeflow/pipelines: ``backend/src/v2/driver/resolve.go`` and ``driver.go``, ``sdk/python/kfp/dsl/executor.py``.
 
 An artifact's address is an absolute path on this machine, which the SDK takes for its path.
 """
@@ -14,23 +13,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.pipelines.identity import code_fingerprint, fingerprint
-from spotwright.pipelines.outputs import ARTIFACTS, EXECUTOR_OUTPUT, PARAMETERS, Outputs, read_outputs
+from spotwright.pipelines.outputs import ARTIFACTS, EXECUTOR_OUTPUT, PARAMETERS
 from spotwright.pipelines.placeholders import Context, fill
 from spotwright.pipelines.settings import PLACEMENT
-from spotwright.pipelines.spec import ArtifactSpec, Constant, Executor, TaskSpec
+from spotwright.pipelines.spec import ArtifactSpec, Constant, TaskSpec
 from spotwright.pipelines.task_config import task_config, with_workspace
 from spotwright.pipelines.values import fit
 
-__all__ = [
-    "Context",
-    "Executor",
-    "Outputs",
-    "code_fingerprint",
-    "executor_input",
-    "fingerprint",
-    "read_outputs",
-]
+__all__ = ["executor_input"]
 
 
 _WORKSPACE = "{{$.workspace_path}}"

@@ -22,20 +22,13 @@ from spotwright.pipelines.placeholders import inputs_read
 from spotwright.pipelines.reading import Reading
 from spotwright.pipelines.sources import read_output_sources, without_strays
 from spotwright.pipelines.spec import (
-    RUNS_NOWHERE,
-    ArtifactSpec,
-    ClaimStep,
     Constant,
-    Container,
     Dag,
     DagInput,
-    Executor,
     FinalStatus,
     Importer,
     Loop,
     OneOf,
-    OutputSource,
-    OutputSpecs,
     ParameterSpec,
     Pipeline,
     Source,
@@ -50,28 +43,7 @@ from spotwright.pipelines.tasks import (
     read_task,
 )
 
-__all__ = [
-    "RUNS_NOWHERE",
-    "ArtifactSpec",
-    "ClaimStep",
-    "Constant",
-    "Container",
-    "Dag",
-    "DagInput",
-    "Executor",
-    "FinalStatus",
-    "Importer",
-    "Loop",
-    "OneOf",
-    "OutputSource",
-    "OutputSpecs",
-    "ParameterSpec",
-    "Pipeline",
-    "Source",
-    "TaskOutput",
-    "TaskSpec",
-    "build",
-]
+__all__ = ["build"]
 
 _ROOT = "root"
 _DEADLINE = "activeDeadlineSeconds"

@@ -19,7 +19,7 @@ from spotwright.pipelines.compiled import Compiled, digests, read_json
 from spotwright.pipelines.documents import read_compiled
 from spotwright.pipelines.labels import merged_executors
 
-__all__ = ["Compiled", "compile_function", "load"]
+__all__ = ["compile_function", "load"]
 
 _TRIES = 4  # how often a file is compiled when the SDK gives two tasks one executor, which it does at random
 _LARGE = 1_000_000  # bytes of a compiled file from which on it is read in a process of its own, for its memory

@@ -21,7 +21,7 @@ from spotwright.local.syscalls import Call
 from spotwright.local.taking import Take
 from spotwright.rehearsal.points import SAVES, At, Blow, Share
 from spotwright.rehearsal.tracer import Op, Tracer
-from spotwright.supply.nodes import Key
+from spotwright.supply.happenings import Key
 
 __all__ = ["Killer", "Landed", "Pace", "needs_look"]
 

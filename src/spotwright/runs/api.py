@@ -24,9 +24,11 @@ from spotwright.pipelines.source import compile_function, load
 from spotwright.records.folders import RunFolder
 from spotwright.runs import reading
 from spotwright.runs.options import DEFAULT_STATE
-from spotwright.views.account import Account, account
+from spotwright.views.account import account
+from spotwright.views.facts import run_view
+from spotwright.views.lines import Account
 from spotwright.views.notebook import Report, TaskTable, run_html
-from spotwright.views.runs import run_view, show_text
+from spotwright.views.show import show_text
 
 __all__ = ["Run", "open_run", "run"]
 

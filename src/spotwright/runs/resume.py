@@ -30,7 +30,7 @@ from spotwright.local.attempts import Places, Seen, end_data, hide_secrets, stea
 from spotwright.local.orders import OUT, ExitRecord
 from spotwright.local.recovery import settle_all, sweep
 from spotwright.pipelines.compiled import Compiled, digests
-from spotwright.pipelines.executor import code_fingerprint
+from spotwright.pipelines.identity import code_fingerprint
 from spotwright.pipelines.secrets import Secrets
 from spotwright.pipelines.source import load
 from spotwright.pipelines.spec import DagInput, TaskSpec

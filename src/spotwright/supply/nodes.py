@@ -22,18 +22,7 @@ from spotwright.supply.happenings import Bound, Drained, Happening, Key, NodeBoo
 from spotwright.supply.market import Fate, fate, next_change, nodes_at, uniform
 from spotwright.supply.queue import Queue
 
-__all__ = [
-    "IDLE_TIMEOUT",
-    "Bound",
-    "Drained",
-    "Happening",
-    "Key",
-    "NodeBooting",
-    "NodeGone",
-    "NodeReady",
-    "Noticed",
-    "Supply",
-]
+__all__ = ["IDLE_TIMEOUT", "Supply"]
 
 IDLE_TIMEOUT = 600.0
 """After how many seconds an empty node above ``min_nodes`` is given back: the cluster autoscaler's default for

@@ -28,7 +28,7 @@ from spotwright.views.lines import Account, AttemptCost, PoolCost, Spent
 from spotwright.views.occupancy import NodeUse, Stay, occupy, share_of
 from spotwright.views.waste import Kept, kept_of
 
-__all__ = ["Account", "account", "pool_of"]
+__all__ = ["account", "pool_of"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from typing import Any
 
 from spotwright.manifests.context import Context
 from spotwright.manifests.documents import Document, Path
-from spotwright.manifests.edits import clone, value_at
+from spotwright.manifests.edits import Splice, clone, value_at
 from spotwright.manifests.markers import parse_marked
 from spotwright.manifests.podspec import REQUIRED_TERMS
 from spotwright.manifests.shapes import POD, check_value
-from spotwright.manifests.splice import Splice, apply, block
+from spotwright.manifests.splice import apply, block
 
 __all__ = ["NO_LABEL", "add_to_patch", "from_attempt", "read_patch"]
 
