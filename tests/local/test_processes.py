@@ -212,11 +212,3 @@ def test_other_systems_get_one_clear_message(
     monkeypatch.setattr(module, name, value or unknown)
     with pytest.raises(StateError, match=says), selectors.DefaultSelector() as selector:
         Processes(selector, run="run", folder=tmp_path)
-
-
-def test_the_public_names_are_these() -> None:
-    expected = {
-        *("Ended", "Environment", "ExitRecord", "Ordered", "Processes", "StartFailed", "StartOrder", "Started"),
-        "require_linux",
-    }
-    assert set(processes.__all__) == expected

@@ -44,7 +44,9 @@ def borrowed(source: str) -> set[str]:
     """Give the names that a module imports from another one and offers as its own."""
     body = ast.parse(source).body
     imported = {alias.asname or alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    offered = [node.value for node in body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"]
+    offered = [
+        node.value for node in body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
     return imported & {name for names in offered for name in ast.literal_eval(names)}
 
 
