@@ -13,7 +13,6 @@ from tests.local.lab import Lab, alive, marked, until
 from tests.local.test_shim import LEAVES, LEFT, SLEEP
 
 from spotwright.errors import StateError
-from spotwright.local import processes
 from spotwright.local.orders import Ended, Environment, Started, StartFailed
 from spotwright.local.processes import Processes
 

@@ -8,14 +8,9 @@ the last two.
 
 from __future__ import annotations
 
-import os
-import resource
-import select
 import selectors
 import signal
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +19,7 @@ from spotwright.errors import SpotwrightError, StateError
 from spotwright.local import identity, recovery
 from spotwright.local.channels import Channel
 from spotwright.local.environments import Build, cache_folder, find_python, without_credentials
+from spotwright.local.lines import Attempt, Line
 from spotwright.local.messages import Messages
 from spotwright.local.orders import (
     CLAIM,
@@ -35,47 +31,12 @@ from spotwright.local.orders import (
     StartOrder,
     read_exit,
 )
+from spotwright.local.prerequisites import allow_descriptors, require_linux
 from spotwright.local.servers import ForkServer
 
-__all__ = ["Processes", "require_linux"]
+__all__ = ["Processes"]
 
-_DESCRIPTORS = 65536  # a shim costs the engine two, and its fork server one
 _IDLE = 32  # shims that a server keeps for the next attempts
-_PATIENCE = 5000  # milliseconds that a shim may take to say who it is, or to go after it has closed its socket
-
-
-def require_linux() -> None:
-    """Raise :class:`StateError` where attempts cannot be run safely: they need pidfds, so Linux 5.3."""
-    if not sys.platform.startswith("linux"):
-        raise StateError(f"runs on this machine need Linux, and this is {sys.platform}: use WSL 2 or a container")
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except OSError as error:
-        raise StateError(
-            f"runs on this machine need Linux 5.3 or newer with pidfds, and this is {os.uname().release}"
-        ) from error
-
-
-@dataclass(slots=True, eq=False)
-class _Attempt:
-    """An order on its way: waiting for its environment, sent to a shim, running."""
-
-    order: StartOrder
-    line: _Line | None = None
-    claim: dict[str, Any] | None = None  # what its shim writes there: for a sweep when the shim is killed
-
-
-@dataclass(slots=True, eq=False)
-class _Line:
-    """What leads to a shim: asked for, then forked, then with or without an attempt."""
-
-    number: int
-    server: ForkServer
-    channel: Channel
-    attempt: _Attempt | None
-    pid: int = 0  # 0: not forked yet
-    starttime: int = 0
-    pidfd: int | None = None
 
 
 class Processes:
@@ -88,16 +49,16 @@ class Processes:
 
     def __init__(self, selector: selectors.BaseSelector, *, run: str, folder: Path, cache: Path | None = None) -> None:
         require_linux()
-        _allow_descriptors()
+        allow_descriptors()
         self._selector, self._folder = selector, folder.resolve()
         self._marks, self._messages = identity.marks(run, folder), Messages(self._folder)
         self._cache = cache or cache_folder()
         self._servers: dict[Environment, ForkServer] = {}
         self._builds: dict[Environment, Build] = {}
-        self._attempts: dict[str, _Attempt] = {}
-        self._lines: dict[int, _Line] = {}
+        self._attempts: dict[str, Attempt] = {}
+        self._lines: dict[int, Line] = {}
         self._asked = 0  # how many shims have been asked for
-        self._burying: dict[int, _Attempt] = {}  # by the number of the shim that was killed
+        self._burying: dict[int, Attempt] = {}  # by the number of the shim that was killed
         self._events: list[Started | Ended | StartFailed] = []
 
     def warm(self, server: ForkServer | None = None) -> None:
@@ -111,7 +72,7 @@ class Processes:
         """Start an attempt as soon as its environment is ready."""
         if order.key in self._attempts:
             raise ValueError(f"{order.key} runs already")
-        attempt = self._attempts[order.key] = _Attempt(order)
+        attempt = self._attempts[order.key] = Attempt(order)
         self._start(attempt)
 
     def terminate(self, key: str) -> None:
@@ -137,8 +98,9 @@ class Processes:
             self._lose(server)
         for line in self._lines.values():
             self._selector.unregister(line.channel)
-            if not line.pid:
-                self._introduce(line)
+            message = line.await_introduction() if not line.pid else None
+            if message is not None:
+                self._here(line, message)
             line.channel.close()
         recovery.end_all([line.pidfd for line in self._lines.values() if line.pidfd is not None], patience)
         for attempt in self._attempts.values():
@@ -177,7 +139,7 @@ class Processes:
             else:
                 self._start(attempt)
 
-    def _start(self, attempt: _Attempt) -> None:
+    def _start(self, attempt: Attempt) -> None:
         """Send the attempt to a shim, or let it wait for its packages."""
         try:
             server = self._prepare(attempt.order.environment)
@@ -191,20 +153,20 @@ class Processes:
         if attempt.line is not None and attempt.line.pid:
             self._began(attempt.line, attempt)
 
-    def _line_for(self, server: ForkServer, attempt: _Attempt) -> _Line:
+    def _line_for(self, server: ForkServer, attempt: Attempt) -> Line:
         """The way to a shim that has nothing to do, the one that had something last; or to a new one."""
         if server.idle:
             line = self._lines[server.idle.pop()]
             line.attempt = attempt
             return line
         self._asked += 1
-        line = _Line(self._asked, server, server.fork(self._asked), attempt)
+        line = Line(self._asked, server, server.fork(self._asked), attempt)
         self._lines[line.number] = line
         self._selector.register(line.channel, selectors.EVENT_READ, partial(self._on_line, line))
         self._listen(server.channel)
         return line
 
-    def _send(self, line: _Line, message: Mapping[str, Any]) -> None:
+    def _send(self, line: Line, message: Mapping[str, Any]) -> None:
         line.channel.send(message)
         self._listen(line.channel)
 
@@ -246,23 +208,13 @@ class Processes:
 
     # -- shims
 
-    def _here(self, line: _Line, message: dict[str, Any]) -> None:
+    def _here(self, line: Line, message: dict[str, Any]) -> None:
         """A shim has begun to live."""
-        who = identity.Identity(message["here"], message["starttime"], identity.boot_id())
-        line.pid, line.starttime, line.pidfd = who.pid, who.starttime, identity.open_process(who)
+        line.introduced(message)
         if line.attempt is not None:
             self._began(line, line.attempt)
 
-    def _introduce(self, line: _Line) -> None:
-        """Wait until a shim has said who it is, or its socket says that there is none: its server has gone."""
-        poller, alive = select.poll(), True
-        poller.register(line.channel, select.POLLIN)
-        while alive and not line.pid and poller.poll(_PATIENCE):
-            messages, alive = line.channel.receive()
-            for message in messages[:1]:
-                self._here(line, message)
-
-    def _on_line(self, line: _Line) -> None:
+    def _on_line(self, line: Line) -> None:
         line.channel.flush()
         messages, alive = line.channel.receive()
         for message in messages:
@@ -280,7 +232,7 @@ class Processes:
             if line.attempt is not None:
                 self._ended(line.attempt, line)
 
-    def _done(self, line: _Line, record: dict[str, Any]) -> None:
+    def _done(self, line: Line, record: dict[str, Any]) -> None:
         """An attempt has ended, nothing of it is left, and its shim is free."""
         if line.attempt is None:
             return
@@ -292,23 +244,21 @@ class Processes:
         else:
             line.channel.finish()
 
-    def _forget(self, line: _Line) -> None:
+    def _forget(self, line: Line) -> None:
         """A shim is gone, or was never there."""
         del self._lines[line.number]
         if line.number in line.server.idle:
             line.server.idle.remove(line.number)
         self._selector.unregister(line.channel)
-        line.channel.close()
-        if line.pidfd is not None:
-            _see_it_go(line.pidfd)
+        line.close()
 
     # -- attempts
 
-    def _began(self, line: _Line, attempt: _Attempt) -> None:
+    def _began(self, line: Line, attempt: Attempt) -> None:
         attempt.claim = self._messages.claim(attempt.order, line.pid)
         self._events.append(Started(attempt.order.key, line.pid, line.starttime))
 
-    def _ended(self, attempt: _Attempt, line: _Line) -> None:
+    def _ended(self, attempt: Attempt, line: Line) -> None:
         """Its shim has gone. With a record all is said; without one, what it may have left comes first."""
         order, server = attempt.order, line.server
         record = read_exit(order.directory)
@@ -324,7 +274,7 @@ class Processes:
         else:
             self._lost(attempt)
 
-    def _settle_unstarted(self, attempt: _Attempt, server: ForkServer) -> None:
+    def _settle_unstarted(self, attempt: Attempt, server: ForkServer) -> None:
         """Nobody has claimed it, and so nobody ever will: there is a fence then. Somebody may have been faster."""
         order = attempt.order
         try:
@@ -341,7 +291,7 @@ class Processes:
             problem = without_credentials(server.said) or "it did not start"
             self._fail(order.key, f"the Python environment cannot be used: {problem}")
 
-    def _lost(self, attempt: _Attempt) -> None:
+    def _lost(self, attempt: Attempt) -> None:
         """Nothing is known of the attempt's end: kill what can be found of it, then say so."""
         if (
             attempt.line is None or attempt.line.server not in self._servers.values()
@@ -365,19 +315,3 @@ class Processes:
     def _fail(self, key: str, reason: str, *, ours: bool = False) -> None:
         del self._attempts[key]
         self._events.append(StartFailed(key, reason, ours))
-
-
-def _see_it_go(pidfd: int) -> None:
-    """Wait for the last moment of a shim that has closed its socket, so that nobody finds it alive after its attempt."""
-    poller = select.poll()
-    poller.register(pidfd, select.POLLIN)
-    poller.poll(_PATIENCE)
-    os.close(pidfd)
-
-
-def _allow_descriptors() -> None:
-    """Raise the soft limit of open files as far as is useful; attempts inherit it, as from a shell that does so."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
