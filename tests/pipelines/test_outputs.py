@@ -150,6 +150,12 @@ def test_a_custom_path_with_nothing_there_is_no_fault(tmp_path: Path) -> None:
     assert read_outputs(TASK, left(tmp_path, {**GOOD, **artifact(custom_path="/nowhere/at/all")})).missing == ()
 
 
+def test_a_custom_path_that_is_not_absolute_is_named(tmp_path: Path) -> None:
+    outputs = read_outputs(TASK, left(tmp_path, {**GOOD, **artifact(custom_path="../elsewhere")}))
+    assert outputs.missing == ("model",)
+    assert outputs.notes == ("model: what lies at its custom path ../elsewhere cannot be found: write an absolute path",)
+
+
 @pytest.mark.parametrize(
     "uri", ["file:///etc/passwd", "/etc/passwd", "gs://bucket/../../etc/passwd", "{out}/../../x", "{out}/link/x"]
 )

@@ -127,7 +127,8 @@ def _read_artifacts(
         place = f"{roots[0]}/{ARTIFACTS}/{name}"
         custom = found.get("custom_path")
         if isinstance(custom, str) and custom and not _bring(custom, place):
-            notes.append(f"{name}: what lies at its custom path {custom} cannot be copied")
+            what = "cannot be copied" if Path(custom).is_absolute() else "cannot be found: write an absolute path"
+            notes.append(f"{name}: what lies at its custom path {custom} {what}")
             continue
         uri = found.get("uri") if isinstance(found.get("uri"), str) and found.get("uri") else place
         if not any(_is_within(str(uri), root) for root in roots):
@@ -172,9 +173,14 @@ def _is_within(uri: str, root: str) -> bool:
 
 
 def _bring(custom: str, place: str) -> bool:
-    """Copy what lies at a custom path to the artifact's place; nothing there is no fault. ``False`` when copying failed."""
+    """Copy what lies at a custom path to the artifact's place; nothing there is no fault. ``False`` when copying failed.
+
+    A path that is not absolute begins where the code was at that moment, which nobody knows any more.
+    """
     source, target = Path(custom), Path(place)
-    if not source.is_absolute() or not source.exists() or source.resolve() == target.resolve() or target.exists():
+    if not source.is_absolute():
+        return False
+    if not source.exists() or source.resolve() == target.resolve() or target.exists():
         return True
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
