@@ -44,8 +44,13 @@ class Line:
 
     def introduced(self, message: dict[str, Any]) -> None:
         """The shim has said who it is."""
-        who = identity.Identity(message["here"], message["starttime"], identity.boot_id())
-        self.pid, self.starttime, self.pidfd = who.pid, who.starttime, identity.open_process(who)
+        self.pid, self.starttime = message["here"], message["starttime"]
+        self.hold()
+
+    def hold(self) -> None:
+        """Have a pidfd of the shim where there is none yet: at the limit of descriptors none could be had when it began."""
+        if self.pid and self.pidfd is None:
+            self.pidfd = identity.open_process(identity.Identity(self.pid, self.starttime, identity.boot_id()))
 
     def await_introduction(self) -> dict[str, Any] | None:
         """Wait until the shim says who it is; ``None`` where its socket says that there is none: its server has gone."""

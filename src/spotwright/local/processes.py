@@ -102,6 +102,7 @@ class Processes:
             if message is not None:
                 self._here(line, message)
             line.channel.close()
+            line.hold()
         recovery.end_all([line.pidfd for line in self._lines.values() if line.pidfd is not None], patience)
         for attempt in self._attempts.values():
             if attempt.claim is not None and read_exit(attempt.order.directory) is None:
@@ -177,6 +178,8 @@ class Processes:
             self._selector.modify(channel, events, key.data)
 
     def _on_server(self, server: ForkServer) -> None:
+        if server not in self._servers.values():  # it was lost while the selector's last answer was being served
+            return
         server.channel.flush()
         messages, alive = server.receive()
         for message in messages:
@@ -215,6 +218,8 @@ class Processes:
             self._began(line, line.attempt)
 
     def _on_line(self, line: Line) -> None:
+        if line.number not in self._lines:  # its server has told of it while the selector's last answer was being served
+            return
         line.channel.flush()
         messages, alive = line.channel.receive()
         for message in messages:
@@ -225,7 +230,7 @@ class Processes:
         if alive:
             self._listen(line.channel)
             return
-        if not line.pid and line.server in self._servers.values():
+        if not line.pid:
             self._on_server(line.server)  # which says whether it was forked, and why not
         if line.number in self._lines:
             self._forget(line)
