@@ -20,16 +20,8 @@ from spotwright.engine.loop import Clock
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import inputs_of
 from spotwright.errors import SpotwrightError
-from spotwright.local.attempts import (
-    Places,
-    Seen,
-    attempt_key,
-    end_data,
-    hide_secrets,
-    keep_reason,
-    start_order,
-    write_notice,
-)
+from spotwright.local.attempts import Places, attempt_key, start_order, write_notice
+from spotwright.local.endings import Seen, end_data, hide_secrets, keep_reason
 from spotwright.local.metadata import Metadata
 from spotwright.local.orders import Ended, Started, StartFailed
 from spotwright.local.processes import Processes

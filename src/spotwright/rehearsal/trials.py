@@ -19,7 +19,7 @@ from spotwright.engine.loop import Clock, Observer
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, RunStatus, TaskState
 from spotwright.errors import InputError
-from spotwright.local.attempts import last_line
+from spotwright.local.endings import last_line
 from spotwright.local.orders import LOG, OUT, WORK, StartOrder
 from spotwright.model.pools import Simulate
 from spotwright.records.folders import RunFolder, StateFolder

@@ -24,8 +24,9 @@ from spotwright.engine.loop import Clock, Observer, drive
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
-from spotwright.local.attempts import Places, steady_clock
+from spotwright.local.attempts import Places
 from spotwright.local.clients import Engine
+from spotwright.local.clock import steady_clock
 from spotwright.local.identity import Identity, marks, mine, open_process
 from spotwright.local.metadata import Metadata, has_metadata
 from spotwright.local.processes import Processes

@@ -26,7 +26,9 @@ from spotwright.engine.loop import Clock, Observer
 from spotwright.engine.plan import Plan, Planned, Scope
 from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus
 from spotwright.errors import InputError
-from spotwright.local.attempts import Places, Seen, end_data, hide_secrets, steady_clock
+from spotwright.local.attempts import Places
+from spotwright.local.clock import steady_clock
+from spotwright.local.endings import Seen, end_data, hide_secrets
 from spotwright.local.orders import OUT, ExitRecord
 from spotwright.local.recovery import settle_all, sweep
 from spotwright.pipelines.compiled import Compiled, digests
