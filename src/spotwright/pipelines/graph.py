@@ -265,6 +265,8 @@ def _in_order(reading: Reading, tasks: Mapping[str, TaskSpec], path: str) -> dic
             if not waits[follower]:
                 heapq.heappush(ready, (_natural(follower), follower))
     if len(order) < len(tasks):
-        stuck = ", ".join(sorted(set(tasks) - set(order))[:5])
-        raise reading.error(f"task {path}" if path else _ROOT, f"these tasks wait for each other in a circle: {stuck}")
+        stuck = sorted(set(tasks) - set(order), key=_natural)
+        first, many = f"{path}/{stuck[0]}" if path else stuck[0], len(stuck) > 1
+        what = f"these tasks wait for each other in a circle: {', '.join(stuck[:5])}" if many else "it waits for itself"
+        raise reading.error(f"task {first}", what)
     return order
