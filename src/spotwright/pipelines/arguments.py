@@ -135,7 +135,8 @@ def _bind_one(name: str, spec: ParameterSpec, value: Any, *, textual: bool) -> A
     except (ValueError, TypeError) as error:
         shown = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
         kind = "" if textual else f" ({type(value).__name__})"
-        raise PipelineError(f"argument {name}: expected {KINDS[spec.type]}, got {shown}{kind}") from error
+        where = f": {error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
+        raise PipelineError(f"argument {name}: expected {KINDS[spec.type]}, got {shown}{kind}{where}") from error
     try:
         spec.check(bound)
     except ValueError as error:
