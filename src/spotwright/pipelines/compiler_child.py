@@ -206,12 +206,14 @@ def _explain(file: Path, error: BaseException) -> str:
     finding = advise(file.read_text(encoding="utf-8", errors="replace"), line, str(error))
     if finding is not None:
         return f"{file}:{finding.line}: {finding.what} is kfp 1; write {finding.instead}\n({text})"
-    return f"{_place_of(error, file)}: {text}{_hint(error)}"
+    return f"{_place_of(error, file)}: {text}{_hint(error, file)}"
 
 
-def _hint(error: BaseException) -> str:
+def _hint(error: BaseException, file: Path) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"; install {error.name} beside kfp, or import it inside the component"
+    if isinstance(error, KeyError) and (line := _own_frames(error, file)[-1:]):
+        return f": nothing has that name in {line[0].line}"
     if "Missing type annotation for argument" in str(error):
         return "; kfp 2 wants a type for every argument, such as url: str"
     if _FIELD_INSIDE.match(str(error)):
@@ -239,9 +241,13 @@ def _line_of(error: BaseException, file: Path) -> int:
 
 def _place_of(error: BaseException, file: Path) -> str:
     """The innermost line of the user's own code: in the file itself or in a module beside it."""
-    own = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(file.parent)]
-    own = [frame for frame in own if "site-packages" not in frame.filename]
+    own = _own_frames(error, file)
     return f"{own[-1].filename}:{own[-1].lineno}" if own else f"{file}:1"
+
+
+def _own_frames(error: BaseException, file: Path) -> list[traceback.FrameSummary]:
+    own = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(file.parent)]
+    return [frame for frame in own if "site-packages" not in frame.filename]
 
 
 def _outdated(file: Path) -> list[str]:
