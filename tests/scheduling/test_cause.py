@@ -112,6 +112,10 @@ def test_memory_counted_by_the_kernel_does_not_outweigh_an_environment_that_was_
     assert cause(start_error="no such package", oom_kills=1) is Cause.START_UP
 
 
+def test_why_an_attempt_could_not_start_is_said_in_the_words_of_what_failed() -> None:
+    assert classify(Signals(start_error="no such package")).why == "no such package"
+
+
 def test_a_container_that_waits_beside_one_that_ended_is_no_start_up_error() -> None:
     containers = (ContainerEnd("main", exit_code=1), ContainerEnd("proxy", waiting="ImagePullBackOff"))
 

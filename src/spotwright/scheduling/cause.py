@@ -200,7 +200,7 @@ def _out_of_memory(s: Signals) -> Ending | None:
 
 def _never_started(s: Signals) -> Ending | None:
     if s.start_error:
-        return _ending(Cause.START_UP, f"it could not be started: {s.start_error}", s, start_error=s.start_error)
+        return _ending(Cause.START_UP, s.start_error, s, start_error=s.start_error)
     for container in s.containers:
         if container.reason in _CANNOT_START:
             why = f"its container {container.name} could not be started"
