@@ -137,7 +137,11 @@ def test_an_output_that_is_read_makes_the_reader_wait() -> None:
 @pytest.mark.parametrize(
     ("tasks", "components", "words"),
     [
-        ({"a": task("a", dependentTasks=["b"]), "b": task("b", dependentTasks=["a"])}, {}, "task a: these tasks wait for each other in a circle: a, b"),
+        (
+            {"a": task("a", dependentTasks=["b"]), "b": task("b", dependentTasks=["a"])},
+            {},
+            "task a: these tasks wait for each other in a circle: a, b",
+        ),
         ({"a": task("a", dependentTasks=["a"])}, {}, "task a: it waits for itself"),
         ({"a": task("a", dependentTasks=["gone"])}, {}, "task a: it comes after the task 'gone'"),
         ({"b": task("b", **reads("gone"))}, {"comp-b": CONSUMER}, "its input x: it reads from the task 'gone'"),

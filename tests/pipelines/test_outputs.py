@@ -153,7 +153,9 @@ def test_a_custom_path_with_nothing_there_is_no_fault(tmp_path: Path) -> None:
 def test_a_custom_path_that_is_not_absolute_is_named(tmp_path: Path) -> None:
     outputs = read_outputs(TASK, left(tmp_path, {**GOOD, **artifact(custom_path="../elsewhere")}))
     assert outputs.missing == ("model",)
-    assert outputs.notes == ("model: what lies at its custom path ../elsewhere cannot be found: write an absolute path",)
+    assert outputs.notes == (
+        "model: what lies at its custom path ../elsewhere cannot be found: write an absolute path",
+    )
 
 
 @pytest.mark.parametrize(
