@@ -44,7 +44,12 @@ class ConfigError(InputError):
 
 
 class PipelineError(InputError):
-    """A pipeline cannot be loaded or run as it is; the message names the file or task and the fix."""
+    """A pipeline cannot be loaded or run as it is; the message names the file or task and the fix.
+
+    ``task`` is the path of a task whose place in the user's file the message does not say yet.
+    """
+
+    task: str = ""
 
 
 class UnknownRun(InputError):

@@ -230,7 +230,7 @@ def steps(**said: Any) -> dict[str, Step]:
 
 def test_a_task_that_is_larger_than_any_node(project: Project) -> None:
     path = project.pipeline(steps(resources={"cpuRequest": 9, "resourceCpuRequest": "9"}))
-    refused(project, project.run(path), "task it fits no pool: spot: ", "cpu", "od: ")
+    refused(project, project.run(path), f"{path}:", ": task it fits no pool: spot: ", "cpu", "od: ")
 
 
 def test_a_task_that_asks_for_what_no_pool_has(project: Project) -> None:

@@ -67,6 +67,13 @@ def test_what_only_a_cluster_brings_is_named_before_the_run(project: Project) ->
     assert said.index("brought by a cluster only") < said.index("attempt 1")
 
 
+def test_a_path_that_is_not_absolute_is_named_before_the_run(project: Project) -> None:
+    done = imported(project, "data.csv")
+    said = f"{done.out}{done.err}"
+    assert "data.csv (task i) is no address: a task finds nothing at its path; write an absolute path" in said
+    assert said.index("no address") < said.index("attempt 1")
+
+
 @pytest.fixture
 def bucket(project: Project) -> Iterator[str]:
     """A bucket of S3 with a file and a folder in it, which the project's commands can reach."""

@@ -185,7 +185,9 @@ class Plan:
             return Planned(path, spec, policy, _NO_WORK, _NO_LADDER, written=written)
         work, ladder = self._ladder(spec, policy)
         if not ladder.rungs and not spec.deferred:
-            raise PipelineError(_cannot_run(path, policy, ladder, self.config))
+            error = PipelineError(_cannot_run(path, policy, ladder, self.config))
+            error.task = written
+            raise error
         return Planned(path, spec, policy, work, ladder, written=written)
 
     def _ladder(self, spec: TaskSpec, policy: Policy) -> tuple[Work, Ladder]:

@@ -41,7 +41,7 @@ from spotwright.records.cache import Cache
 from spotwright.records.folders import RunFolder, StateFolder
 from spotwright.records.journal import Journal, Lease
 from spotwright.runs.early import EarlyServer, new_name
-from spotwright.runs.grounds import check_grounds, objects_of, unmet
+from spotwright.runs.grounds import check_grounds, check_plan, objects_of, unmet
 from spotwright.runs.options import RunOptions
 from spotwright.runs.pins import check_pins, keep_pins
 from spotwright.runs.plans import StoredPlan, can_be_taken, save_plan, traces_of
@@ -91,7 +91,7 @@ def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
     traces = traces_of(config, options.taken_every)
     stored = StoredPlan(compiled, config, options.taken_every, traces, options.policy)
     plan = stored.plan
-    notes = [*compiled.warnings, *([config.note] if config.note else []), *plan.check()]
+    notes = [*compiled.warnings, *([config.note] if config.note else []), *check_plan(compiled, plan)]
     notes += check_pins(compiled.source, compiled.commits, StateFolder.existing(options.state).components)
     notes += unmet(plan, check_grounds(compiled, plan, options.containers))
     arguments, secrets = bind_arguments(plan, options.arguments, textual=options.textual)

@@ -24,7 +24,7 @@ from spotwright.pipelines.places import line_of
 from spotwright.pipelines.remote import CLUSTERS_OWN
 from spotwright.pipelines.spec import Container, Dag, Importer, Pipeline, TaskSpec
 
-__all__ = ["check_grounds", "objects_of", "unmet"]
+__all__ = ["check_grounds", "check_plan", "objects_of", "unmet"]
 
 _EXECUTOR = "kfp.dsl.executor_main"  # in a container's command: ``kfp component build`` has put the code into the image
 _NOT_WRITTEN = ("{{$", "$(")  # in a command whose program is known only when it starts
@@ -54,6 +54,16 @@ def check_grounds(compiled: Compiled, plan: Plan, mode: str) -> Engine | None:
     return engine
 
 
+def check_plan(compiled: Compiled, plan: Plan) -> tuple[str, ...]:
+    """:meth:`Plan.check`, whose errors about a task get its line here: the plan knows no files."""
+    try:
+        return plan.check()
+    except PipelineError as error:
+        if not error.task:
+            raise
+        raise PipelineError(f"{_place(compiled, error.task)}: {error}") from error
+
+
 def unmet(plan: Plan, engine: Engine | None) -> list[str]:
     """What the tasks of a pipeline ask for and do not get here, in sentences for the user."""
     return [*_not_fetched(plan), *_not_contained(plan, engine)]
@@ -73,6 +83,8 @@ def _not_fetched(plan: Plan) -> Iterator[str]:
             )
         elif module and find_spec(module) is None:
             yield f"{uri} (task {path}) is not fetched: a task finds nothing at its path; install spotwright[{extra}]"
+        elif "://" not in uri and not Path(uri).is_absolute():
+            yield f"{uri} (task {path}) is no address: a task finds nothing at its path; write an absolute path"
 
 
 def _not_contained(plan: Plan, engine: Engine | None) -> list[str]:
@@ -193,6 +205,9 @@ def _tasks(pipeline: Pipeline, dag: Dag, path: str) -> Iterator[tuple[str, TaskS
 
 
 def _refusal(compiled: Compiled, path: str, why: str) -> PipelineError:
+    return PipelineError(f"{_place(compiled, path)}: task {path}{why}")
+
+
+def _place(compiled: Compiled, path: str) -> str:
     line = line_of(compiled.source, compiled.ir, path)
-    place = compiled.source if line is None else f"{compiled.source}:{line}"
-    return PipelineError(f"{place}: task {path}{why}")
+    return compiled.source if line is None else f"{compiled.source}:{line}"
