@@ -132,6 +132,13 @@ def test_garbage_in_the_output_file_is_no_output(project: Project, text: str) ->
     assert "Output" in one_ended(project, "failed")
 
 
+def test_why_an_output_does_not_count_is_said_and_stands_in_the_log(project: Project) -> None:
+    done = project.run(project.pipeline({"it": step(leaves_garbage_as_output, {"text": "{"})}))
+    log = (project.attempt("it") / "log.txt").read_text()
+    assert log.startswith("spotwright: executor_output.json cannot be read: ")
+    assert f"it: its log ends with: {log.strip()}" in done.out
+
+
 def test_a_pipe_in_the_place_of_the_output_file_stops_nobody(project: Project) -> None:
     assert project.run(project.pipeline({"it": step(leaves_a_pipe_as_output)})).code == 1
     one_ended(project, "failed")

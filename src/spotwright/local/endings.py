@@ -73,6 +73,8 @@ def end_data(
                 signals["cancelled"] = False  # it came to its end all the same: a task that finished is never run again
             data["parameters"] = places.secrets.redact(dict(outputs.parameters))
             data["artifacts"] = places.secrets.redact(dict(outputs.artifacts))
+            if outputs.missing and outputs.notes:
+                data["last_line"] = _keep_notes(folder, [places.secrets.redact(note) for note in outputs.notes])
         elif record.exit_code is not None:
             data["last_line"] = places.secrets.redact(last_line(folder / LOG))
     progress = read_progress(folder / PROGRESS)
@@ -80,6 +82,15 @@ def end_data(
         data["progress"] = progress
     data["signals"] = write_signals(Signals(**signals))
     return data
+
+
+def _keep_notes(folder: Path, notes: list[str]) -> str:
+    """Put into an attempt's log why outputs do not count, and give the last line; its code may have taken the folder away."""
+    lines = [f"spotwright: {note}" for note in notes]
+    if folder.is_dir():
+        with (folder / LOG).open("a", encoding="utf-8") as log:
+            log.writelines(f"{line}\n" for line in lines)
+    return lines[-1][:_LONGEST_LINE]
 
 
 def _is_heard(record: ExitRecord | None, seen: Seen) -> bool:
