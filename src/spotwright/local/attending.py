@@ -9,7 +9,7 @@ all that is written to it.
 Runs inside the fork server's interpreter, so it imports nothing outside the standard library.
 """
 
-# ruff: noqa: PTH102, PTH103 (system calls as they are, for the reason in identity.py)
+# ruff: noqa: PTH101, PTH102, PTH103 (system calls as they are, for the reason in identity.py)
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ KILL = signal.SIGUSR1
 
 _EXIT_SIZE = 2048  # bytes kept for the record behind the claim, so that it can be written when the disk is full
 _WALL = 0x40000000  # __WALL of wait(2): also children that were cloned with another signal than SIGCHLD
+_OTHERS_PATIENCE = 10.0  # seconds for processes that have become another user's to end by themselves
 _PUMP_PATIENCE = 2.0  # seconds for the last lines of a log when somebody we may not kill holds its pipe open
 
 
@@ -55,14 +56,16 @@ class Attended:
         self._timed_out = False
         self._deadline: float | None = None
         self._pump: threading.Thread | None = None
+        self._has_begun = False  # nothing that its start had opened is open any more
+        self._out_of_reach: set[int] = set()  # what another user's rights keep us from ending
         self._line = b""  # what the claim says
         self._max_rss, self._cpu = 0, 0.0  # of whatever of it has ended: KiB, seconds
 
     @property
     def left_nothing(self) -> bool:
         """After the end: whether its shim is as it was before, and can attend another one."""
-        usual = self._order["container"] is None and not self._order["mounts"]
-        return usual and (self._pump is None or not self._pump.is_alive())
+        usual = self._order["container"] is None and not self._order["mounts"] and not self._out_of_reach
+        return usual and self._has_begun and (self._pump is None or not self._pump.is_alive())
 
     def attend(self) -> dict[str, Any] | None:
         """Run the attempt to its end. Returns its record, which is written then; ``None`` where somebody else has claimed it."""
@@ -128,8 +131,13 @@ class Attended:
         os.close(output)
         if reading is not None:
             masker = Masker(text.encode("latin-1") for text in self._order["mask"])
-            self._pump = threading.Thread(target=_pump, args=(reading, log, masker), daemon=True)
-            self._pump.start()
+            pump = threading.Thread(target=_pump, args=(reading, log, masker), daemon=True)
+            try:
+                pump.start()
+            except RuntimeError as error:  # the limit of processes counts threads
+                raise OSError(str(error)) from error
+            self._pump = pump
+        self._has_begun = True
 
     def _make_group(self) -> cgroups.Group | None:
         if self._order["group"] is None:
@@ -192,15 +200,26 @@ class Attended:
         if self._group is not None:
             self._group.kill()
         me = os.getpid()
-        while left := identity.children(me):
-            for pid in left:
-                with contextlib.suppress(
-                    ProcessLookupError, PermissionError
-                ):  # one that became another user is waited for
-                    os.kill(pid, signal.SIGKILL)
-            for pid in left:
+        while left := [pid for pid in identity.children(me) if pid not in self._out_of_reach]:
+            mortal = [pid for pid in left if identity.killed(pid)]
+            for pid in mortal:
                 with contextlib.suppress(ChildProcessError):
                     self._count(os.wait4(pid, _WALL)[2])
+            if not mortal:
+                self._await_others(left)
+
+    def _await_others(self, pids: list[int]) -> None:
+        """Give processes that we may not kill a while to end by themselves; then say which are left, and let go of them."""
+        deadline = time.monotonic() + _OTHERS_PATIENCE
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ChildProcessError):
+                if os.wait4(-1, os.WNOHANG | _WALL)[0]:
+                    return
+            time.sleep(0.02)
+        self._out_of_reach.update(pids)
+        log = os.open(f"{self._directory}/log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        _write_all(log, f"spotwright: left behind, another user's: {' '.join(map(str, pids))}\n".encode())
+        os.close(log)
 
     def _conclude_container(self, oom_before: int) -> dict[str, Any]:
         """End the container that the main process was the client of: it is no child of ours."""
@@ -226,7 +245,17 @@ class Attended:
         return {"exit_code": os.WEXITSTATUS(self._status)}
 
     def _write(self, record: dict[str, Any]) -> None:
-        text, claim = json.dumps(record).encode().ljust(_EXIT_SIZE), f"{self._directory}/claim"
+        text = json.dumps(record).encode().ljust(_EXIT_SIZE)
+        try:
+            self._publish(text)
+        except PermissionError:  # the attempt has taken them from its own directory
+            for path, rights in ((self._directory, 0o700), (f"{self._directory}/claim", 0o600)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.chmod(path, rights)
+            self._publish(text)
+
+    def _publish(self, text: bytes) -> None:
+        claim = f"{self._directory}/claim"
         try:
             identity.overwrite(claim, text, len(self._line))  # over the room that was kept
         except FileNotFoundError:  # the attempt has removed its own directory
@@ -240,6 +269,8 @@ def _pump(reading: int, log: int, masker: Masker) -> None:
     while data := os.read(reading, 65536):
         _write_all(log, masker.feed(data))
     _write_all(log, masker.flush())
+    os.close(reading)
+    os.close(log)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

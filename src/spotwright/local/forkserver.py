@@ -140,17 +140,8 @@ class _Server:
         if number in self._pidfds:
             self._bury(self._pidfds[number])
         shims = set(self._shims.values())
-        while orphans := [pid for pid in identity.children(os.getpid()) if pid not in shims and _killed(pid)]:
+        while orphans := [pid for pid in identity.children(os.getpid()) if pid not in shims and identity.killed(pid)]:
             for pid in orphans:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
         self._tell({"buried": number})
-
-
-def _killed(pid: int) -> bool:
-    """Kill a child; ``False`` for one that has become another user's, which cannot be."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except PermissionError:
-        return False
-    return True

@@ -17,6 +17,7 @@ import contextlib
 import functools
 import json
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ __all__ = [
     "children",
     "claim",
     "environ",
+    "killed",
     "marks",
     "mine",
     "open_process",
@@ -148,6 +150,15 @@ def children(pid: int) -> list[int]:
         if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
             return _children_by_scan(pid)  # a kernel without CONFIG_PROC_CHILDREN
     return found
+
+
+def killed(child: int) -> bool:
+    """Kill a child that nobody has waited for; ``False`` for one that has become another user's, which cannot be."""
+    try:
+        os.kill(child, signal.SIGKILL)
+    except PermissionError:
+        return False
+    return True
 
 
 def _children_by_scan(parent: int) -> list[int]:

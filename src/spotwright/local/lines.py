@@ -6,8 +6,10 @@ line can send it orders.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +53,12 @@ class Line:
         """Have a pidfd of the shim where there is none yet: at the limit of descriptors none could be had when it began."""
         if self.pid and self.pidfd is None:
             self.pidfd = identity.open_process(identity.Identity(self.pid, self.starttime, identity.boot_id()))
+
+    def wake(self) -> None:
+        """Let the shim go on where somebody has stopped it: the attempt can, and would never end."""
+        if self.pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
 
     def await_introduction(self) -> dict[str, Any] | None:
         """Wait until the shim says who it is; ``None`` where its socket says that there is none: its server has gone."""

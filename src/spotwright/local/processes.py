@@ -218,7 +218,7 @@ class Processes:
             self._began(line, line.attempt)
 
     def _on_line(self, line: Line) -> None:
-        if line.number not in self._lines:  # its server has told of it while the selector's last answer was being served
+        if line.number not in self._lines:  # forgotten while the selector's last answer was being served
             return
         line.channel.flush()
         messages, alive = line.channel.receive()
@@ -270,7 +270,7 @@ class Processes:
         if record is not None:
             del self._attempts[order.key]
             self._events.append(Ended(order.key, record))
-        elif not Path(order.directory, CLAIM).exists():
+        elif not _is_claimed(order.directory):
             self._settle_unstarted(attempt, server)
         elif server in self._servers.values():
             self._burying[line.number] = attempt
@@ -316,7 +316,19 @@ class Processes:
             self._events.append(Ended(key, None))
         elif attempt.line.number in self._lines:
             self._send(attempt.line, {"end": int(number), "key": key})
+            attempt.line.wake()
 
     def _fail(self, key: str, reason: str, *, ours: bool = False) -> None:
         del self._attempts[key]
         self._events.append(StartFailed(key, reason, ours))
+
+
+def _is_claimed(directory: str) -> bool:
+    """Whether anybody has claimed an attempt; where that cannot be seen, somebody may have."""
+    try:
+        Path(directory, CLAIM).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True

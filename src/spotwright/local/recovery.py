@@ -57,6 +57,7 @@ def end_all(shims: Collection[int], patience: float) -> None:
     for pidfd in shims:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, KILL)
+            signal.pidfd_send_signal(pidfd, signal.SIGCONT)  # somebody may have stopped it
     left = _wait(shims, time.monotonic() + patience)
     for pidfd in left:
         with contextlib.suppress(ProcessLookupError):

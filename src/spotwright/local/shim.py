@@ -28,7 +28,8 @@ from .frames import pack, unpack
 __all__ = ["FENCED", "Shim"]
 
 FENCED = 3  # exit status of a shim that may not run the attempt
-_AWAITED = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGIO, KILL})
+_ENDING = frozenset({signal.SIGTERM, KILL})
+_AWAITED = _ENDING | {signal.SIGCHLD, signal.SIGIO}
 
 
 class Shim:
@@ -56,8 +57,8 @@ class Shim:
             record = attended.attend()
             if record is None:
                 return FENCED
-            if self._is_last or not attended.left_nothing:
-                break
+            if self._is_last or not attended.left_nothing or signal.sigpending() & _ENDING:
+                break  # a signal that is still pending was for this attempt, and must not reach the next one
             self._tell({"ended": self._key, "record": record})
         return 0
 
@@ -74,7 +75,7 @@ class Shim:
             while (message := unpack(self._buffer)) is not None:
                 if "end" not in message:  # that one came too late: its attempt has ended
                     return message
-            if signal.sigwaitinfo(_AWAITED).si_signo in (signal.SIGTERM, KILL):
+            if signal.sigwaitinfo(_AWAITED).si_signo in _ENDING:
                 return None
 
     def _listen(self, until: float | None) -> int | None:
