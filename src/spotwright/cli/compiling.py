@@ -11,6 +11,7 @@ import yaml
 
 from spotwright import config as configuration
 from spotwright.cli import SUCCEEDED
+from spotwright.cli.options import config_option, pipeline_option
 from spotwright.cli.writing import replace_file
 from spotwright.errors import InputError
 from spotwright.manifests.context import Options
@@ -24,13 +25,8 @@ __all__ = ["compile"]
 @click.command()
 @click.argument("pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Instead of standard output.")
-@click.option("--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline; else the one that uses the others.")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Instead of spotwright.yaml beside the pipeline.",
-)
+@pipeline_option
+@config_option("the pipeline")
 @click.option("--replace-retries", is_flag=True, help="Also change what set_retry says; the record keeps it.")
 def compile(  # noqa: A001 - the command's name
     pipeline_file: Path, output: Path | None, pipeline_name: str | None, config: Path | None, replace_retries: bool

@@ -11,9 +11,19 @@ import click
 import yaml
 
 from spotwright.model.quantities import parse_duration
-from spotwright.runs.options import DEFAULT_STATE
+from spotwright.runs.options import CONTAINER_MODES, DEFAULT_STATE
 
-__all__ = ["Duration", "arguments_of", "json_option", "policy_of", "state_option"]
+__all__ = [
+    "Duration",
+    "arguments_of",
+    "arguments_option",
+    "config_option",
+    "containers_option",
+    "json_option",
+    "pipeline_option",
+    "policy_of",
+    "state_option",
+]
 
 _Command = Callable[..., Any]
 
@@ -48,6 +58,31 @@ def state_option(command: _Command) -> _Command:
 def json_option(command: _Command) -> _Command:
     """``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="The same facts as JSON on standard output.")(command)
+
+
+def pipeline_option(command: _Command) -> _Command:
+    """``--pipeline NAME``, of a file that may hold several."""
+    return click.option(
+        "--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline; else the one that uses the others."
+    )(command)
+
+
+def arguments_option(help_text: str) -> Callable[[_Command], _Command]:
+    """``--arg NAME=VALUE``, as often as there are; :func:`arguments_of` reads them."""
+    return click.option("--arg", "texts", metavar="NAME=VALUE", multiple=True, help=help_text)
+
+
+def config_option(beside: str) -> Callable[[_Command], _Command]:
+    """``--config FILE``; without it the configuration lies beside what is named here."""
+    help_text = f"Instead of spotwright.yaml beside {beside}."
+    return click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help=help_text)
+
+
+def containers_option(help_text: str) -> Callable[[_Command], _Command]:
+    """``--containers MODE``."""
+    return click.option(
+        "--containers", type=click.Choice(CONTAINER_MODES), default="auto", show_default=True, help=help_text
+    )
 
 
 def policy_of(texts: tuple[str, ...]) -> dict[str, Any]:

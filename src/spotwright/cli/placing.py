@@ -13,7 +13,7 @@ import click
 
 from spotwright import config as configuration
 from spotwright.cli import FAILED, SUCCEEDED
-from spotwright.cli.options import json_option
+from spotwright.cli.options import config_option, json_option
 from spotwright.cli.records import read_records, records_text
 from spotwright.cli.writing import replace_files
 from spotwright.config import Config
@@ -56,32 +56,18 @@ def _record(help_text: str) -> Callable[[_Command], _Command]:
     return click.option("--record", type=click.Path(path_type=Path), metavar="FILE", help=help_text)
 
 
-def _references_and_config(command: _Command) -> _Command:
-    """What a placement is made from beside the files: ``--with``, ``--config``."""
-    for option in (
-        click.option(
-            "--config",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Instead of spotwright.yaml beside the first file.",
-        ),
-        click.option(
-            "--with",
-            "beside",
-            multiple=True,
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Documents that the manifests refer to: runtimes, templates, ConfigMaps.",
-        ),
-    ):
-        command = option(command)
-    return command
+def _with(command: _Command) -> _Command:
+    """``--with FILE``, as often as there are."""
+    help_text = "Documents that the manifests refer to: runtimes, templates, ConfigMaps."
+    file = click.Path(path_type=Path)
+    return click.option("--with", "beside", multiple=True, type=file, metavar="FILE", help=help_text)(command)
 
 
 @click.command()
 @_files
 @_output
-@_references_and_config
+@_with
+@config_option("the first file")
 @click.option("--replace-retries", is_flag=True, help="Also change retry fields that are there already.")
 @click.option(
     "--pod-path",
@@ -136,7 +122,8 @@ def unplace(files: tuple[Path, ...], output: Path | None, in_place: bool, as_dif
 
 @click.command()
 @_files
-@_references_and_config
+@_with
+@config_option("the first file")
 @click.option("--replace-retries", is_flag=True, help="As place would with this option.")
 @click.option("--pod-path", "pod_paths", multiple=True, metavar="PATH", help="As place would with this option.")
 @_record("The file that place was given with this option, where it was.")

@@ -9,9 +9,17 @@ from pathlib import Path
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED, importing
-from spotwright.cli.options import Duration, arguments_of, json_option, state_option
+from spotwright.cli.options import (
+    Duration,
+    arguments_of,
+    arguments_option,
+    config_option,
+    containers_option,
+    json_option,
+    pipeline_option,
+    state_option,
+)
 from spotwright.errors import InputError
-from spotwright.runs.options import CONTAINER_MODES
 
 __all__ = ["rehearse"]
 
@@ -31,18 +39,10 @@ class _WithCommand(click.Command):
 @click.command(cls=_WithCommand, options_metavar="[OPTIONS]")
 @click.argument("pipeline_file", metavar="[PIPELINE] [-- COMMAND...]", required=False, type=click.Path(path_type=Path))
 @click.option("--task", metavar="PATH", help="One task of the pipeline.  [default: every task]")
-@click.option("--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline; else the one that uses the others.")
-@click.option("--arg", "texts", metavar="NAME=VALUE", multiple=True, help="An argument, as for spotwright run.")
-@click.option(
-    "--config", type=click.Path(path_type=Path), metavar="FILE", help="Instead of spotwright.yaml beside the pipeline."
-)
-@click.option(
-    "--containers",
-    type=click.Choice(CONTAINER_MODES),
-    default="auto",
-    show_default=True,
-    help="What container components run in, as for spotwright run.",
-)
+@pipeline_option
+@arguments_option("An argument, as for spotwright run.")
+@config_option("the pipeline")
+@containers_option("What container components run in, as for spotwright run.")
 @click.option(
     "--interruptions",
     type=int,

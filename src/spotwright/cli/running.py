@@ -10,31 +10,32 @@ from pathlib import Path
 import click
 
 from spotwright.cli import importing
-from spotwright.cli.options import Duration, arguments_of, json_option, policy_of, state_option
+from spotwright.cli.options import (
+    Duration,
+    arguments_of,
+    arguments_option,
+    config_option,
+    containers_option,
+    json_option,
+    pipeline_option,
+    policy_of,
+    state_option,
+)
 from spotwright.pipelines.source import load
 from spotwright.records.folders import StateFolder
 from spotwright.runs.early import EarlyServer, new_name
-from spotwright.runs.options import CACHE_MODES, CONTAINER_MODES, RunOptions
+from spotwright.runs.options import CACHE_MODES, RunOptions
 
 __all__ = ["resume", "run"]
 
 
 @click.command()
 @click.argument("pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path))
-@click.option("--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline; else the one that uses the others.")
-@click.option(
-    "--arg",
-    "texts",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="An argument, of an artifact its path or address; @env:VAR and @file:PATH keep the value out of every record.",
+@pipeline_option
+@arguments_option(
+    "An argument, of an artifact its path or address; @env:VAR and @file:PATH keep the value out of every record."
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Instead of spotwright.yaml beside the pipeline.",
-)
+@config_option("the pipeline")
 @click.option("--seed", type=int, help="Decides every simulated interruption.  [default: drawn, and said]")
 @click.option("--taken-every", type=Duration(), help="Take spot nodes away, on average this often.")
 @click.option(
@@ -51,13 +52,7 @@ __all__ = ["resume", "run"]
     show_default=True,
     help="Use earlier results; auto: unless nodes are taken.",
 )
-@click.option(
-    "--containers",
-    type=click.Choice(CONTAINER_MODES),
-    default="auto",
-    show_default=True,
-    help="What container components run in; auto: podman, else docker; host: as processes of this machine.",
-)
+@containers_option("What container components run in; auto: podman, else docker; host: as processes of this machine.")
 @click.option(
     "--policy",
     "policy_texts",
