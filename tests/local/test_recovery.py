@@ -173,13 +173,27 @@ def test_settling_twice_gives_the_same(lab: Lab) -> None:
     assert [settle(fresh, run=lab.run, epoch=epoch) for epoch in (2, 3)] == [None, None]
 
 
-def test_a_stopped_shim_is_killed_when_patience_is_at_its_end(engines: list[Engine], tmp_path: Path) -> None:
+def test_a_stopped_shim_goes_on_to_end_its_attempt(engines: list[Engine], tmp_path: Path) -> None:
     engine = start(engines, tmp_path, ("task", SLEEP, {}))
-    pid = engine.number("pid")
+    engine.number("pid")
     engine.kill()
     os.kill(engine.shim(), signal.SIGSTOP)
-    assert settle(engine.directory(), run=engine.run, epoch=2, patience=0.1) is None
-    until(lambda: not alive(pid), "the end of the task: SIGKILL is on its way, and the kernel takes a moment")
+    record = engine.settle()
+    assert record is not None
+    assert record.signal == signal.SIGKILL
+
+
+def test_a_shim_that_does_not_obey_is_killed_when_patience_is_at_its_end(tmp_path: Path) -> None:
+    command = ["sh", "-c", "trap '' USR1; echo deaf; exec sleep 600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as deaf:
+        assert deaf.stdout is not None
+        deaf.stdout.readline()
+        seen = identity.stat(deaf.pid)
+        assert seen is not None
+        claim = {"by": "shim", "folder": "/r", "task": "t", "attempt": 1, "epoch": 1, "group": None, "pid": deaf.pid}
+        identity.claim(tmp_path, claim | {"starttime": seen.starttime, "boot_id": identity.boot_id()})
+        assert settle(tmp_path, run="r", epoch=2, patience=0.1) is None
+        assert deaf.wait() == -signal.SIGKILL
 
 
 def test_a_pid_that_was_given_away_is_left_alone(tmp_path: Path) -> None:
