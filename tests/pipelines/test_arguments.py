@@ -157,6 +157,14 @@ def test_an_artifact_is_given_by_its_address_also_with_metadata_and_in_lists(tex
     assert [(each["uri"], each["metadata"]) for each in found["many"]] == [("s3://b/x", {}), (str(tmp_path), {"n": 2})]
 
 
+def test_a_path_beside_metadata_is_found_as_one_alone_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here.csv").touch()
+    monkeypatch.chdir(tmp_path)
+    assert bind(FILES, {"data": '{"uri": "here.csv"}'}, textual=True)["data"]["uri"] == str(tmp_path / "here.csv")
+    with pytest.raises(PipelineError, match=r"there is no file or folder gone\.csv"):
+        bind(FILES, {"data": {"uri": "gone.csv"}}, textual=False)
+
+
 def test_an_artifact_that_was_bound_already_stays_as_it_is() -> None:
     given = {"data": {"name": "data", "uri": "/gone/since", "metadata": {"a": 2}}}
     found = bind(FILES, given, textual=True)["data"]

@@ -76,6 +76,8 @@ def _artifact(name: str, spec: ArtifactSpec, value: Any) -> dict[str, Any]:
         raise PipelineError(
             f"argument {name}: expected an artifact: a path, an address, or a mapping with uri and metadata"
         )
+    if "://" not in uri and not os.path.isabs(uri):  # noqa: PTH117 - a run that goes on has absolute ones, perhaps gone since
+        uri = _place(name, uri)
     if "://" in uri and ".." in uri.split("/"):
         raise PipelineError(f"argument {name}: the address {uri} climbs with '..'; write it without")
     return {
