@@ -47,7 +47,7 @@ WRONG = {  # name: (content, what the message says; {file} is the file)
         HEAD
         + "@dsl.pipeline\ndef only():\n    with dsl.ParallelFor([{'a': '1', 'b': '2'}]) as item:\n"
         + "        with dsl.If(item.a == '1'):\n            step(x=item.b)\n",
-        "{file}:7: AssertionError: .* not found; this kfp cannot use a field of an item in a condition: pass it through a task",
+        "{file}:7: AssertionError: .* not found; this kfp cannot use a field of an item of a constant list",
     ),
     "no_types": (ONE.replace("u: str", "u"), "{file}:7: TypeError: .*wants a type for every argument"),
     "toleration": (

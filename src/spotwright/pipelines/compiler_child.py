@@ -217,7 +217,10 @@ def _hint(error: BaseException, file: Path) -> str:
     if "Missing type annotation for argument" in str(error):
         return "; kfp 2 wants a type for every argument, such as url: str"
     if _FIELD_INSIDE.match(str(error)):
-        return "; this kfp cannot use a field of an item in a condition: pass it through a task that stands before the condition"
+        return (
+            "; this kfp cannot use a field of an item of a constant list in a loop or condition inside: pass it through a task "
+            "that stands before that, or make the list a parameter of the pipeline"
+        )
     if _OUTPUT_INSIDE.match(str(error)):
         return (
             "; this kfp does not pass what settings of a task read into a loop, condition or exit handler: give it to a "
