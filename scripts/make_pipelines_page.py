@@ -58,15 +58,23 @@ exit tasks. The time is not scaled by `--time-scale`, does not pass while no eng
 resumed after it had failed. Limits on how many runs of a pipeline a server may have at a time (`maxActiveRuns`,
 `pipelineRunParallelism`, `pipelineVersionConcurrencyLimit`) are named once and left out, as is how long a run is kept.
 
-## Not supported yet
+## Imported artifacts
 
-Named before the run starts, each with its task and where it can be known its line: expressions other than those that the SDK
-writes.
 An imported artifact keeps its address. What lies in Google Cloud Storage or S3 is fetched once for the run by the first task that
 is given it, and is at `artifact.path` (`/gcs/...`, `/s3/...`) as in a pod; this takes the extra `gs` or `s3`. Where it cannot be
 fetched the attempt's log says why; so it does of models in images (`oci://`) and of Hugging Face (`huggingface://`), which only
 a cluster brings. Other addresses (`https://`) are passed on as they are, and nothing lies at their path. Backends that look for
-the bucket of every artifact stop at such a one when a task reads it ("unsupported Cloud bucket"); later ones skip it.
+the bucket of every artifact stop at such a one when a task reads it ("unsupported Cloud bucket"); later ones skip it. A
+path of this machine must be absolute, and nobody looks whether it is there before the task does.
+
+## Not supported yet
+
+Named before the run starts, each with its task and, where it can be known, its line:
+
+- pipelines and Python components that kfp 1 compiled (component YAML of kfp 1 runs)
+- init containers
+- a component in a loop of its own, a list of artifacts as the output of a component, and parameters picked by expressions other
+  than those that the SDK writes; only other tools write these
 """
 
 
