@@ -45,8 +45,6 @@ def recognise(
 
     ``kubernetes`` is what the platform document says of it. Raises :class:`Unsupported` for other kinds of executors.
     """
-    if "importer" in executor:
-        raise Unsupported("an importer is not supported yet; pass the artifact's address as a parameter")
     container = executor.get("container")
     if container is None:
         raise Unsupported(f"an executor of the kind {', '.join(sorted(executor)) or 'nothing'}; {_KINDS}")
