@@ -122,3 +122,29 @@ def prints_a_lot(number: int) -> int:
     for _ in range(20000):
         say("a line of some length")
     return number
+
+
+LOOPED = """
+from kfp import dsl
+
+@dsl.component(install_kfp_package=False)
+def tell(number: int):
+    print(f"number {number}")
+
+@dsl.pipeline
+def looped():
+    with dsl.ParallelFor([7, 8], name="loop") as number:
+        tell(number=number)
+"""
+
+
+def test_a_task_in_a_loop_is_called_by_its_name_its_path_or_its_loop(project: Project) -> None:
+    assert project.run(project.write("looped.py", LOOPED)).code == 0
+    one = "==> loop/tell-1 attempt 1 <==\nnumber 8\n"
+    both = "==> loop/tell-0 attempt 1 <==\nnumber 7\n" + one
+    for called, expected in (("tell", both), ("loop", both), ("tell-1", one), ("loop/tell-1", one)):
+        printed = project.spotwright("logs", "r", called).out
+        assert sorted(printed.splitlines()) == sorted(expected.splitlines()), called
+    refused = project.spotwright("logs", "r", "tell", "1")
+    assert refused.code == 2
+    assert "tell is more than one task: loop/tell-0, loop/tell-1" in refused.err

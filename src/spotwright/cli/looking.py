@@ -57,7 +57,10 @@ def show(name: str, state: Path, as_json: bool) -> int:
 @state_option
 @json_option
 def logs(name: str, task: str | None, attempt: int | None, follow: bool, state: Path, as_json: bool) -> int:
-    """Print the logs of RUN, of one TASK, or of one ATTEMPT of it; also those of attempts whose node was taken."""
+    """Print the logs of RUN, of one TASK, or of one ATTEMPT of it; also those of attempts whose node was taken.
+
+    TASK is a path or a name: of several tasks with that name, and of everything in a loop, all logs are printed.
+    """
     folder = find_run(state, name)
     if follow:
         _follow(folder, task, attempt, as_json=as_json)

@@ -83,22 +83,33 @@ def now_of(folder: RunFolder) -> float | None:
 def logs(folder: RunFolder, state: RunState, task: str | None = None, attempt: int | None = None) -> list[AttemptLog]:
     """The logs of a run, a task or one attempt, in the order in which the attempts were placed.
 
-    A task whose result came from an earlier run has the logs of the attempt that made it. Raises :class:`UnknownRun`.
+    A task is a path or a name (see :func:`_called`), and a loop or pipeline stands for what is in it. A task whose result came
+    from an earlier run has the logs of the attempt that made it. Raises :class:`UnknownRun`.
     """
-    if task is not None and task not in state.tasks:
-        raise UnknownRun(
-            f"run {folder.name} has no task {task!r}; its tasks are {', '.join(state.tasks) or 'not known yet'}"
-        )
-    tasks = [state.tasks[task]] if task is not None else list(state.tasks.values())
+    tasks = list(state.tasks.values() if task is None else _called(folder, state, task))
+    if attempt is not None and len(tasks) > 1:
+        raise UnknownRun(f"{task} is more than one task: {', '.join(each.path for each in tasks)}; name one of them")
     found = [item for each in tasks for item in _logs_of(folder, each)]
     if attempt is not None:
         found = [(at, log) for at, log in found if log.attempt == attempt]
         if not found:
             count = len(tasks[0].attempts)
             raise UnknownRun(
-                f"task {task} of run {folder.name} has {count} attempt{'s' * (count != 1)}, not an attempt {attempt}"
+                f"task {tasks[0].path} of run {folder.name} has {count} attempt{'s' * (count != 1)}, not an attempt {attempt}"
             )
     return [log for _, log in sorted(found, key=lambda item: item[0])]
+
+
+def _called(folder: RunFolder, state: RunState, called: str) -> Iterator[TaskState]:
+    """The tasks of this path, else of this name wherever they are, with what is inside them. Raises :class:`UnknownRun`."""
+    names = {path for path, task in state.tasks.items() if called in (path.rpartition("/")[2], task.plan.spec.name)}
+    tops = {called} if called in state.tasks else names
+    if not tops:
+        known = ", ".join(state.tasks) or "not known yet"
+        raise UnknownRun(f"run {folder.name} has no task {called!r}; its tasks are {known}")
+    for path, task in state.tasks.items():
+        if path in tops or any(path.startswith(f"{top}/") for top in tops):
+            yield task
 
 
 def _logs_of(folder: RunFolder, task: TaskState) -> Iterator[tuple[float, AttemptLog]]:
