@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spotwright.errors import InputError, PipelineError, StateError
+from spotwright.errors import StateError
+from spotwright.runs.asking import answers, ask
 
 __all__ = ["RehearsalReport", "rehearse"]
 
@@ -85,30 +84,16 @@ def rehearse(  # noqa: PLR0913 (each is an option of its own)
         "config": str(Path(config).absolute()) if config is not None else None, "containers": containers,
         "state": str(Path(state).absolute()),
     }  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-m", "spotwright.rehearsal.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = ask("spotwright.rehearsal.child", request)
     try:
-        return _listen(process, json.dumps(request), progress=progress)
-    finally:
-        process.wait()
-
-
-def _listen(process: subprocess.Popen[str], request: str, *, progress: bool) -> RehearsalReport:
-    if process.stdin is None or process.stdout is None:
-        raise ValueError("the process was started without pipes")
-    with process.stdin as given:
-        given.write(request)
-    with process.stdout as lines:
-        for line in lines:
-            said = json.loads(line)
-            if "error" in said:
-                raise {"state": StateError, "pipeline": PipelineError}.get(said["kind"], InputError)(said["error"])
+        for said in answers(process):
             if "found" in said:
                 return RehearsalReport(said["text"], said["found"])
             if progress:
                 print(said["line"])  # noqa: T201 (the user asked to see it)
-    raise StateError(f"the rehearsal's process ended with {process.wait()} before it had a verdict")
+    finally:
+        process.wait()
+    raise StateError(f"the rehearsal's process ended with {process.returncode} before it had a verdict")
 
 
 def _subject(subject: Callable[..., Any] | str | Path | Sequence[str]) -> dict[str, Any]:

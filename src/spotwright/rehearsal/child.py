@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from spotwright.errors import PipelineError, SpotwrightError, StateError
+from spotwright.errors import SpotwrightError
 from spotwright.pipelines.compiled import Compiled
 from spotwright.rehearsal.opening import Options, perform
 from spotwright.rehearsal.report import as_json, as_text, point_text
 from spotwright.rehearsal.verdict import Outcome
+from spotwright.runs.asking import refusal
 
 __all__ = ["main"]
 
@@ -25,8 +26,7 @@ def main() -> int:
     try:
         found = perform(_options(json.loads(sys.stdin.read())), _tell)
     except SpotwrightError as error:
-        kind = "state" if isinstance(error, StateError) else "pipeline" if isinstance(error, PipelineError) else "input"
-        _say(error=str(error), kind=kind)
+        _say(**refusal(error))
         return 2
     _say(text=as_text(found), found=as_json(found))
     return 0

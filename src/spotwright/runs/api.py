@@ -7,23 +7,23 @@ that was started elsewhere.
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from spotwright.engine.state import RunState
 from spotwright.engine.values import run_outputs
-from spotwright.errors import InputError, PipelineError, StateError
+from spotwright.errors import InputError, StateError
 from spotwright.model.quantities import parse_duration
 from spotwright.pipelines.source import compile_function, load
 from spotwright.records.folders import RunFolder
 from spotwright.runs import reading
-from spotwright.runs.options import DEFAULT_STATE
+from spotwright.runs.asking import answers, ask
+from spotwright.runs.options import DEFAULT_STATE, RunOptions
 from spotwright.views.account import account
 from spotwright.views.facts import run_view
 from spotwright.views.lines import Account
@@ -31,6 +31,8 @@ from spotwright.views.notebook import Report, TaskTable, run_html
 from spotwright.views.show import show_text
 
 __all__ = ["Run", "open_run", "run"]
+
+_ENGINE = "spotwright.runs.child"
 
 
 class Run:
@@ -102,7 +104,8 @@ class Run:
         ``as_compiled`` leaves the pipeline's and the configuration's files alone.
         """
         state = str(self._folder.path.parent.parent)
-        process = _spawn({"resume": self.name, "as_compiled": as_compiled, "state": state, "progress": progress})
+        request = {"resume": self.name, "as_compiled": as_compiled, "state": state, "progress": progress}
+        process = ask(_ENGINE, request, apart=True)
         _listen(process)
         return Run(self._folder, process).wait()
 
@@ -150,21 +153,20 @@ def run(  # noqa: PLR0913 (each is an option of its own)
     :attr:`Run.status`.
     """
     compiled = load(Path(pipeline)) if isinstance(pipeline, str | Path) else compile_function(pipeline)
-    request = {
-        "compiled": compiled.to_data(),
-        "arguments": dict(arguments or {}),
-        "config": str(Path(config).absolute()) if config is not None else None,
-        "seed": seed,
-        "taken_every": _seconds(taken_every) if taken_every is not None else None,
-        "time_scale": time_scale,
-        "cache": cache,
-        "containers": containers,
-        "state": str(Path(state).absolute()),
-        "name": name,
-        "policy": dict(policy or {}),
-        "progress": progress and wait,
-    }
-    process = _spawn(request)
+    options = RunOptions(
+        arguments=dict(arguments or {}),
+        config=Path(config).absolute() if config is not None else None,
+        seed=seed,
+        taken_every=_seconds(taken_every) if taken_every is not None else None,
+        time_scale=time_scale,
+        cache=cache,
+        containers=containers,
+        state=Path(state).absolute(),
+        name=name,
+        policy=dict(policy or {}),
+    )
+    request = {"compiled": compiled.to_data(), "options": options.to_data(), "progress": progress and wait}
+    process = ask(_ENGINE, request, apart=True)
     begun = _listen(process, until_begun=not wait)
     folder = reading.find_run(Path(state), begun)
     started = Run(folder, process)
@@ -183,22 +185,6 @@ def _seconds(taken_every: str | float) -> float:
         raise InputError(f"taken_every: {error}") from error
 
 
-def _spawn(request: Mapping[str, Any]) -> subprocess.Popen[str]:
-    """Start the engine's process and hand it the request through its standard input, where nobody else can read it."""
-    try:
-        text = json.dumps(request)
-    except TypeError as error:
-        raise InputError(f"arguments: {error}; a parameter is a string, number, boolean, list or mapping") from error
-    process = subprocess.Popen(
-        [sys.executable, "-m", "spotwright.runs.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
-    stdin = _pipe(process.stdin)
-    stdin.write(text)
-    stdin.close()
-    return process
-
-
 def _listen(process: subprocess.Popen[str], *, until_begun: bool = False) -> str:
     """Print the progress that the engine's process tells, until it ends or has begun. Returns the run's name.
 
@@ -206,12 +192,8 @@ def _listen(process: subprocess.Popen[str], *, until_begun: bool = False) -> str
     """
     name = ""
     try:
-        with _pipe(process.stdout) as lines:
-            for line in lines:
-                said = json.loads(line)
-                if "error" in said:
-                    process.wait()
-                    raise {"state": StateError, "pipeline": PipelineError}.get(said["kind"], InputError)(said["error"])
+        with closing(answers(process)) as told:
+            for said in told:
                 if "run" in said:
                     name = str(said["run"])
                     if until_begun:
@@ -229,9 +211,3 @@ def _listen(process: subprocess.Popen[str], *, until_begun: bool = False) -> str
 def _stop(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGINT)
     process.wait()
-
-
-def _pipe(stream: IO[str] | None) -> IO[str]:
-    if stream is None:
-        raise ValueError("the process was started without pipes")
-    return stream

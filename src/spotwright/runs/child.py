@@ -15,8 +15,9 @@ from typing import Any
 
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunState
-from spotwright.errors import PipelineError, SpotwrightError, StateError
+from spotwright.errors import SpotwrightError
 from spotwright.pipelines.compiled import Compiled
+from spotwright.runs.asking import refusal
 from spotwright.runs.engine import prepare, start
 from spotwright.runs.options import RunOptions
 from spotwright.runs.reading import find_run
@@ -72,27 +73,11 @@ def main() -> int:
             out.say(run=folder.name)
             resume(folder, lambda text: out.say(line=text), observers, mended=not request["as_compiled"])
         else:
-            start(prepare(Compiled.from_data(request["compiled"]), _options(request)), observers)
+            start(prepare(Compiled.from_data(request["compiled"]), RunOptions.from_data(request["options"])), observers)
     except SpotwrightError as error:
-        kind = "state" if isinstance(error, StateError) else "pipeline" if isinstance(error, PipelineError) else "input"
-        out.say(**({"line": f"the run stopped: {error}"} if begun else {"error": str(error), "kind": kind}))
+        out.say(**({"line": f"the run stopped: {error}"} if begun else refusal(error)))
         return 1 if begun else 2
     return 0
-
-
-def _options(request: dict[str, Any]) -> RunOptions:
-    return RunOptions(
-        arguments=request["arguments"],
-        config=Path(request["config"]) if request["config"] else None,
-        seed=request["seed"],
-        taken_every=request["taken_every"],
-        time_scale=request["time_scale"],
-        cache=request["cache"],
-        containers=request["containers"],
-        state=Path(request["state"]),
-        name=request["name"],
-        policy=request["policy"],
-    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +56,14 @@ class RunOptions:
             raise InputError(f"containers {self.containers!r}: expected one of {', '.join(CONTAINER_MODES)}")
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise InputError(f"--seed {self.seed}: expected a whole number from 0")
+
+    def to_data(self) -> dict[str, Any]:
+        """The options as plain data, for another process; as far as the arguments are."""
+        said = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: str(value) if isinstance(value, Path) else value for name, value in said.items()}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> RunOptions:
+        """The options from what :meth:`to_data` gave."""
+        paths = {name: Path(data[name]) for name in ("config", "state") if data[name] is not None}
+        return cls(**{**data, **paths})
