@@ -101,7 +101,6 @@ def test_every_other_kind_of_executor_is_named() -> None:
     kfp1 = python_container()
     kfp1["command"][2] = RUN_COMPONENT.replace("kfp.dsl", "kfp.v2.components")
     wrong: dict[str, Any] = {
-        "an importer": {"importer": {"artifactUri": {}}},
         "compiled by kfp 1": {"container": kfp1},
         "source or function is missing": {"container": {"command": ["sh", "-ec", RUN_COMPONENT]}},
         "the kind resolver": {"resolver": {}},
