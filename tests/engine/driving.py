@@ -10,12 +10,13 @@ from typing import Any
 from tests.engine.builders import START
 from tests.engine.world import LOST, Does, Script, World, always
 
-from spotwright.engine.decide import StillSnapshot, decide
+from spotwright.engine.decide import decide
 from spotwright.engine.events import DECISIONS, Event
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.loop import Observer, drive
 from spotwright.engine.plan import Plan
 from spotwright.engine.signals import write_signals
+from spotwright.engine.snapshot import StillSnapshot
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import run_outputs
 from spotwright.model.traces import Trace

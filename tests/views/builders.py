@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spotwright.config import Config, parse
-from spotwright.engine.decide import Snapshot, StillSnapshot, decide
+from spotwright.engine.decide import decide
 from spotwright.engine.events import Event
 from spotwright.engine.fold import fold
 from spotwright.engine.loop import Observer
 from spotwright.engine.plan import Plan
+from spotwright.engine.snapshot import Snapshot, StillSnapshot
 from spotwright.engine.state import RunState, TaskState
 from spotwright.model.policy import Layer
 from spotwright.pipelines.spec import Constant, Dag, Executor, Pipeline, TaskOutput, TaskSpec

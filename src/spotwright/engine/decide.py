@@ -2,7 +2,8 @@
 
 It looks only at what needs a decision: the tasks in ``state.todo`` and the timers that are due. The loop folds the answer,
 asks again until there is nothing more to say, commits everything in one transaction and then performs it. What follows an
-attempt is the design's table (:mod:`spotwright.scheduling.budgets`); this module only puts it into events.
+attempt is the design's table (:mod:`spotwright.scheduling.budgets`), where the next one goes is chosen in
+:mod:`spotwright.engine.choosing`; this module puts both into events.
 
 Attempts that have ended are closed before anything else is decided, and alone: so an engine that takes a run up can close
 what it found and look again before something new starts.
@@ -10,59 +11,28 @@ what it found and look again before something new starts.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
+from spotwright.engine.choosing import effective, first_choice, next_choice, under_deadline
 from spotwright.engine.claims import claimed
 from spotwright.engine.events import Event
 from spotwright.engine.plan import Planned
 from spotwright.engine.signals import read_signals
+from spotwright.engine.snapshot import Snapshot
 from spotwright.engine.state import AttemptState, RunState, RunStatus, TaskState, TaskStatus
-from spotwright.engine.values import check_inputs, condition_inputs, dag_outputs, imported, inputs_of, loop_items
+from spotwright.engine.timers import due_tasks
+from spotwright.engine.values import check_inputs, condition_inputs, dag_outputs, imported, loop_items
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause, Ending
 from spotwright.pipelines.spec import RUNS_NOWHERE, Importer
-from spotwright.scheduling import budgets, deadline
+from spotwright.scheduling import budgets
 from spotwright.scheduling.budgets import Next, Then
 from spotwright.scheduling.cause import classify
 from spotwright.scheduling.deadline import Choice
 
-__all__ = ["Snapshot", "StillSnapshot", "decide", "effective", "next_moment"]
-
-
-class Snapshot(Protocol):
-    """What a decision may know of the world beside the journal, taken once per turn."""
-
-    def cached(self, task: TaskState) -> Mapping[str, Any] | None:
-        """An earlier result of the same work (``parameters``, ``artifacts``, ``run``, ``task``), where one may be used."""
-
-    def why_pending(self, task: TaskState) -> str:
-        """Why the task's attempt has no node yet, for people."""
-
-    def has_room(self, pool: str) -> bool:
-        """Whether a node of the pool could be had now, as far as is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class StillSnapshot:
-    """A snapshot of a world that says nothing: no results to reuse, room everywhere. For replays and tests."""
-
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    full: frozenset[str] = frozenset()
-
-    def cached(self, task: TaskState) -> Mapping[str, Any] | None:  # noqa: ARG002  # a port's method takes what it takes
-        """No earlier results."""
-        return None
-
-    def why_pending(self, task: TaskState) -> str:
-        """The reason that was given for the task's path."""
-        return self.reasons.get(task.path, "no node")
-
-    def has_room(self, pool: str) -> bool:
-        """Room everywhere but in ``full``."""
-        return pool not in self.full
+__all__ = ["decide"]
 
 
 def decide(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
@@ -84,28 +54,6 @@ def decide(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
         decisions += [_halt_attempt(task, state.expired, now) for task in _not_halted(state) if state.is_over(task)]
     decisions += _due(state, snapshot, now)
     return decisions or _finish(state, now)
-
-
-def next_moment(state: RunState) -> float | None:
-    """When the next timer is due (Unix seconds); ``None`` where no decision waits for time to pass."""
-    if state.halting:
-        return None
-    while state.timers and not _is_current(state, *state.timers[0]):
-        heapq.heappop(state.timers)  # entries are left behind when a task moves on
-    moments = [state.timers[0][0]] if state.timers else []
-    if state.ends_by is not None:
-        moments.append(state.ends_by)
-    return min(moments, default=None)
-
-
-def effective(state: RunState, task: TaskState) -> Planned:
-    """The task's plan, with the settings that depend on its inputs filled in once they are known.
-
-    Raises :class:`InputError` where they cannot be filled in.
-    """
-    if not task.plan.spec.deferred:
-        return task.plan
-    return state.plan.settle(task.plan, inputs_of(state, task).parameters)
 
 
 # A task may start
@@ -169,28 +117,8 @@ def _place(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
         planned = effective(state, task)
     except InputError as error:  # a value that came out of an upstream task asks for what cannot be
         return Event("failed", now, task.path, data={"why": str(error)})
-    if planned.policy.deadline is None:
-        choice = _patient(state, planned, _rung(task, planned), now)
-    else:
-        outlook = _outlook(state, task, planned, task.spent.interruptions, now)
-        choice = deadline.choose(outlook, planned.ladder, snapshot.has_room, _kept_rung(task))
+    choice = first_choice(state, task, planned, snapshot, now)
     return _placed("placed", task, len(task.attempts) + 1, planned, choice, now)
-
-
-def _rung(task: TaskState, planned: Planned) -> int:
-    if task.next_rung is not None:
-        return task.next_rung
-    return budgets.first_rung(task.spent, planned.policy, planned.ladder)
-
-
-def _kept_rung(task: TaskState) -> int | None:
-    """The rung that rows 4 and 5 keep the task on, also under a deadline."""
-    cause = task.last.cause if task.attempts else None
-    return task.next_rung if cause is Cause.DISRUPTED or (cause is not None and cause.is_error) else None
-
-
-def _patient(state: RunState, planned: Planned, rung: int, now: float) -> Choice:
-    return Choice(rung, "", now + planned.policy.pending_timeout / state.time_scale)
 
 
 def _placed(kind: str, task: TaskState, number: int, planned: Planned, choice: Choice, now: float) -> Event:
@@ -210,7 +138,7 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     planned = effective(state, task)
     following = budgets.after_attempt(ending.cause, task.spent, attempt.place, planned.policy, planned.ladder)
     if following.then is Then.RETRY and planned.policy.deadline is not None:
-        following = _under_deadline(state, task, planned, ending.cause, following, snapshot, now)
+        following = under_deadline(state, task, planned, ending.cause, following, snapshot, now)
     return _decided(state, task, attempt, ending, following, now)
 
 
@@ -232,57 +160,12 @@ def _decided(
     return Event("decided", now, task.path, attempt.number, data)
 
 
-def _under_deadline(
-    state: RunState, task: TaskState, planned: Planned, cause: Cause, following: Next, snapshot: Snapshot, now: float
-) -> Next:
-    """Row 8 in place of row 6: the rung by the deadline, and a backoff that never passes the last moment."""
-    spent = task.spent.after(cause)
-    outlook = _outlook(state, task, planned, spent.interruptions, now)
-    ladder, wait, rung = planned.ladder, following.wait, following.rung
-    if cause.is_interruption:
-        rung = deadline.choose(outlook, ladder, snapshot.has_room).rung
-        wait = budgets.backoff(spent, task.last.place, ladder.rungs[rung].pools, planned.policy)
-    if ladder.on_demand and outlook.last_moment is not None:
-        wait = max(0.0, min(wait, (outlook.last_moment - now) * state.time_scale))
-    if ladder.on_demand and outlook.only_on_demand:
-        wait = 0.0
-    return Next(following.then, following.why, rung, wait)
-
-
-def _outlook(state: RunState, task: TaskState, planned: Planned, interruptions: int, now: float) -> deadline.Outlook:
-    policy = planned.policy
-    if policy.deadline is None:
-        raise ValueError(f"task {task.path} has no deadline")
-    pools = [state.plan.config.pools[name] for rung in planned.ladder.rungs for name in rung.pools]
-    return deadline.Outlook(
-        now=now,
-        deadline=policy.deadline.moment(state.started_at) - planned.downstream,
-        work=policy.work,
-        progress=_saved(task, planned),
-        overhead=max(pool.simulate.boot for pool in pools) / state.time_scale,
-        interruptions=interruptions,
-        max_interruptions=policy.max_interruptions,
-        patience=policy.pending_timeout / state.time_scale,
-    )
-
-
-def _saved(task: TaskState, planned: Planned) -> float:
-    """The share of the work that the next attempt need not do again.
-
-    What was reported counts as saved only where the policy names a checkpoint or an earlier attempt did go on from one.
-    """
-    goes_on = planned.policy.checkpoint is not None or any(attempt.first_progress for attempt in task.attempts[1:])
-    reported = (attempt.progress for attempt in reversed(task.attempts) if attempt.progress is not None)
-    return next(reported, 0.0) if goes_on else 0.0
-
-
 # Time has passed
 
 
 def _due(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
-    """Timers that have come: the end of a backoff, or of the patience with a rung; in the order of their moments."""
-    paths = dict.fromkeys(path for at, path in sorted(_timers_until(state, now)) if _is_current(state, at, path))
-    tasks = [state.tasks[path] for path in paths]
+    """Timers that have come: the end of a backoff, or of the patience with a rung."""
+    tasks = due_tasks(state, now)
     return [(_place if t.status is TaskStatus.BACKOFF else _climb)(state, t, snapshot, now) for t in tasks]
 
 
@@ -293,54 +176,13 @@ def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     """
     planned, attempt = effective(state, task), task.last
     why = f"no node on {', '.join(attempt.pools)} for {now - attempt.rung_at:.3g}s: {snapshot.why_pending(task)}"
-    choice = _choice_while_pending(state, task, planned, snapshot, now)
+    choice = next_choice(state, task, planned, snapshot, now)
     if choice is not None:
         return _placed("moved", task, attempt.number, planned, replace(choice, why=why), now)
     why = "; ".join([*attempt.tried, why])
     following = budgets.after_attempt(Cause.UNSCHEDULABLE, task.spent, attempt.place, planned.policy, planned.ladder)
     ending = Ending(Cause.UNSCHEDULABLE, why)
     return _decided(state, task, attempt, ending, Next(following.then, f"unschedulable: {why}"), now)
-
-
-def _choice_while_pending(
-    state: RunState, task: TaskState, planned: Planned, snapshot: Snapshot, now: float
-) -> Choice | None:
-    ladder, rung = planned.ladder, task.last.rung
-    waits_its_turn = _waits_its_turn(state, task, planned)
-    if planned.policy.deadline is not None:
-        outlook = _outlook(state, task, planned, task.spent.interruptions, now)
-        choice = deadline.choose_while_pending(outlook, ladder, snapshot.has_room, rung)
-        return deadline.choose(outlook, ladder, snapshot.has_room) if choice is None and waits_its_turn else choice
-    below = budgets.next_rung_while_pending(rung, task.spent, planned.policy, ladder)
-    if below is None and waits_its_turn:
-        below = budgets.first_rung(task.spent, planned.policy, ladder)
-    return None if below is None else _patient(state, planned, below, now)
-
-
-def _waits_its_turn(state: RunState, task: TaskState, planned: Planned) -> bool:
-    """Whether attempts of this run hold nodes that it could have, or gave them back while it waited on another rung."""
-    pools = [pool for rung in planned.ladder.rungs for pool in rung.pools]
-    return any(state.holding.get(pool) or state.freed.get(pool, 0.0) > task.last.rung_at for pool in pools)
-
-
-def _timers_until(state: RunState, now: float) -> Iterator[tuple[float, str]]:
-    """The entries of the heap that are due, without changing it: below an entry that is not, none is."""
-    heap, stack = state.timers, [0]
-    while stack:
-        index = stack.pop()
-        if index < len(heap) and heap[index][0] <= now:
-            yield heap[index]
-            stack += (2 * index + 1, 2 * index + 2)
-
-
-def _is_current(state: RunState, at: float, path: str) -> bool:
-    """Whether a timer still means something: entries are never taken out of the heap when a task moves on."""
-    task = state.tasks.get(path)
-    if task is None:
-        return False
-    if task.status is TaskStatus.BACKOFF:
-        return task.due == at and task.may_start and not state.is_over(task)
-    return task.status is TaskStatus.PENDING and task.last.until == at and not task.last.halted
 
 
 # The end of a run

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from spotwright.engine.decide import Snapshot, decide, next_moment
+from spotwright.engine.decide import decide
 from spotwright.engine.events import Event
 from spotwright.engine.fold import fold, rare_collections
+from spotwright.engine.snapshot import Snapshot
 from spotwright.engine.state import RunState, RunStatus
+from spotwright.engine.timers import next_moment
 from spotwright.errors import SpotwrightError
 
 __all__ = ["Clock", "Journal", "Observer", "World", "drive"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from spotwright.engine.decide import effective
+from spotwright.engine.choosing import effective
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import context_of, inputs_of
 from spotwright.errors import StateError

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from spotwright.engine.decide import effective
+from spotwright.engine.choosing import effective
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunState, TaskState
 from spotwright.supply.binding import Request

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spotwright.engine.choosing import effective
 from spotwright.engine.claims import deleted
-from spotwright.engine.decide import Snapshot, effective
 from spotwright.engine.events import Event
 from spotwright.engine.loop import Clock
+from spotwright.engine.snapshot import Snapshot
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.values import inputs_of
 from spotwright.errors import SpotwrightError

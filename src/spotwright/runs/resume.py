@@ -19,11 +19,12 @@ from typing import Any
 
 from spotwright import config as configuration
 from spotwright.config import Config
-from spotwright.engine.decide import StillSnapshot, decide
+from spotwright.engine.decide import decide
 from spotwright.engine.events import Event
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.loop import Clock, Observer
 from spotwright.engine.plan import Plan, Planned, Scope
+from spotwright.engine.snapshot import StillSnapshot
 from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus
 from spotwright.errors import InputError
 from spotwright.local.attempts import Places

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 
-from spotwright.engine.decide import effective
+from spotwright.engine.choosing import effective
 from spotwright.engine.plan import Planned
 from spotwright.engine.state import AttemptState, NodeState, RunState, RunStatus, TaskStatus
 from spotwright.errors import StateError
