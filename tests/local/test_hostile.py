@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from spotwright.local import identity
 from spotwright.local.attending import Attended
 from spotwright.local.lines import Line
 from spotwright.local.orders import Environment, Started, StartFailed, read_exit
+from spotwright.local.recovery import settle
 
 NOTHING = "def work():\n    pass\n"
 
@@ -66,7 +68,7 @@ print(b"here" in said, b"second" in said)
 # What an attempt leaves below its shim, where the shim may kill nothing.
 CANNOT_KILL = """
 import os, subprocess, sys
-from spotwright.local import identity
+from spotwright.local import attending
 
 def refused(*_):
     raise PermissionError
@@ -151,3 +153,26 @@ def test_an_attempt_whose_directory_has_lost_its_rights_has_a_record(
     tmp_path.chmod(0o555)
     attended._write({"started_at": 1.0, "ended_at": 2.0, "seconds": 1.0})
     assert read_exit(tmp_path) is not None
+
+
+def test_a_record_for_which_there_is_no_second_name_takes_that_of_the_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a full tmpfs, which counts names; whoever recovers the run finds the record all the same."""
+    identity.claim(tmp_path, {}, 2048)
+    attended = Attended({"directory": str(tmp_path)}, lambda until: None)
+    attended._line = identity.as_line({})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as machine:
+        machine.setattr(os, "link", full)
+        attended._write({"started_at": 1.0, "ended_at": 2.0, "seconds": 1.0, "exit_code": 4})
+    record = settle(tmp_path, run="r", epoch=2)
+    assert record is not None
+    assert record.exit_code == 4
+
+
+def test_what_an_attempt_puts_in_the_place_of_its_record_does_not_stay(lab: Lab) -> None:
+    assert lab.play("def work():\n    open('../exit.jsonl', 'w')\n    raise SystemExit(4)\n").exit_code == 4

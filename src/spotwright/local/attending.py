@@ -9,7 +9,7 @@ all that is written to it.
 Runs inside the fork server's interpreter, so it imports nothing outside the standard library.
 """
 
-# ruff: noqa: PTH101, PTH102, PTH103 (system calls as they are, for the reason in identity.py)
+# ruff: noqa: PTH101, PTH102, PTH103, PTH104 (system calls as they are, for the reason in identity.py)
 
 from __future__ import annotations
 
@@ -255,13 +255,16 @@ class Attended:
             self._publish(text)
 
     def _publish(self, text: bytes) -> None:
-        claim = f"{self._directory}/claim"
+        claim, name = f"{self._directory}/claim", f"{self._directory}/exit.jsonl"
         try:
             identity.overwrite(claim, text, len(self._line))  # over the room that was kept
         except FileNotFoundError:  # the attempt has removed its own directory
             os.makedirs(self._directory, exist_ok=True)
             identity.write(claim, self._line + text)
-        os.link(claim, f"{self._directory}/exit.jsonl")
+        try:
+            os.link(claim, name)
+        except OSError:  # no room for one more name (tmpfs counts them), or the attempt has put something there
+            os.rename(claim, name)
 
 
 def _pump(reading: int, log: int, masker: Masker) -> None:

@@ -171,9 +171,9 @@ def _wait(living: Collection[int], deadline: float) -> list[int]:
 
 
 def _result(directory: Path, claim: dict[str, Any] | None) -> ExitRecord | None:
-    if claim is None:
-        return None
     record = read_exit(directory)
+    if claim is None:
+        return record  # there is one where its claim could not stay beside it
     if record is None and claim["boot_id"] == identity.boot_id():
         sweep_attempt(claim)
     elif record is None and claim.get("container") is not None:
