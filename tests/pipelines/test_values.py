@@ -38,6 +38,14 @@ def test_a_whole_float_keeps_its_type_where_a_double_is_declared() -> None:
     assert type(fit(3.0, "NUMBER_INTEGER")) is int
 
 
+def test_a_whole_number_becomes_a_float_where_a_double_is_declared() -> None:
+    assert type(fit(3, "NUMBER_DOUBLE")) is float
+
+
+def test_the_keys_of_a_mapping_are_in_order_at_every_depth() -> None:
+    assert repr(fit([{"b": 1, "a": {"d": 2, "c": 3}}], "LIST")) == "[{'a': {'c': 3, 'd': 2}, 'b': 1}]"
+
+
 def test_every_type_becomes_text_where_text_is_declared() -> None:
     assert fit({"a": [1.0]}, "STRING") == '{"a":[1]}'
 

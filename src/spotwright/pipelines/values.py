@@ -31,13 +31,16 @@ _HTML_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}  # Go's 
 
 
 def whole_numbers(value: Any) -> Any:
-    """Turn whole floats inside lists and mappings into ints, as a value reads after it went through the backend."""
+    """Turn whole floats inside lists and mappings into ints, as a value reads after it went through the backend.
+
+    The keys of a mapping are in order then too: Go's JSON of a protobuf ``Struct`` sorts them (``protojson``).
+    """
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < _WHOLE_LIMIT else value
     if isinstance(value, list | tuple):
         return [whole_numbers(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: whole_numbers(item) for key, item in value.items()}
+        return {key: whole_numbers(value[key]) for key in sorted(value)}
     return value
 
 
@@ -107,7 +110,8 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 def fit(value: Any, kind: str) -> Any:
     """Give a value the form that a parameter type asks for, as the backend does when it passes it to a component.
 
-    Everything becomes text for ``STRING``; whole floats become ints for ``NUMBER_INTEGER`` and inside lists and mappings.
+    Everything becomes text for ``STRING``; whole floats become ints for ``NUMBER_INTEGER`` and inside lists and mappings, and
+    whole numbers floats for ``NUMBER_DOUBLE``.
     Raises ``ValueError`` for a value of another type.
     """
     if kind == "STRING":
@@ -115,7 +119,7 @@ def fit(value: Any, kind: str) -> Any:
     if kind in ("NUMBER_INTEGER", "NUMBER_DOUBLE"):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ValueError(f"{value!r} is not {KINDS[kind]}")
-        return whole_numbers(value) if kind == "NUMBER_INTEGER" else value
+        return whole_numbers(value) if kind == "NUMBER_INTEGER" else float(value)
     wanted = {"BOOLEAN": bool, "LIST": list | tuple, "STRUCT": Mapping}.get(kind)
     if wanted is None or not isinstance(value, wanted):
         raise ValueError(f"{value!r} is not {KINDS.get(kind, kind)}")
