@@ -135,6 +135,16 @@ EXPECTED: dict[str, Expected] = {
     ),
     # pipelines inside pipelines
     "inside_with_outputs": Expected({"doubling/add": 2, "doubling-2/add": 4, "read": "4"}, outputs={"Output": 4}),
+    "inside_with_branches": Expected(
+        {
+            f"sign/{BRANCHES}/condition-2/text": "below", f"sign-2/{BRANCHES}/condition-3/text-2": "above",
+            "for-loop-2/condition-3-1/text": "two",
+        },
+        skipped=these(
+            "for-loop-2/condition-3-0", f"sign/{BRANCHES}/condition-3", f"sign-2/{BRANCHES}/condition-2"
+        ),
+        outputs={"Output": "above"},
+    ),
     "inside_with_artifacts": Expected({"reading/read": "given"}, outputs={"Output": "given"}),
     "inside_with_optional_inputs": Expected(
         {

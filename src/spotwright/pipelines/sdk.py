@@ -7,6 +7,7 @@ import of ``kfp`` stands inside a function.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -92,7 +93,9 @@ def mended() -> Iterator[None]:
     The SDK renames executors one after another, in the random order of a protobuf map, so that two tasks may end up with
     one; and it copies settings of executors that it has not renamed yet (``_merge_deployment_spec`` in
     ``pipeline_spec_builder.py``, SDK 2.0 to 2.17; see :mod:`spotwright.pipelines.labels`). Here all new names are chosen
-    first, in the order of the old ones. An SDK with other functions in that place is left alone; the result is checked in
+    first, in the order of the old ones. Nor does it keep apart the loops, conditions and exit handlers of a pipeline inside
+    and those of the pipeline around it, which fill each other's components (kubeflow/pipelines#11484): here those of the
+    pipeline inside always get another name. An SDK with other functions in that place is left alone; the result is checked in
     any case.
     """
     from kfp.compiler import pipeline_spec_builder as builder
@@ -131,7 +134,7 @@ def _merge_executors(
 
 
 def _merge_components(main_pipeline_spec: Any, sub_pipeline_spec: Any) -> None:
-    names = _fresh_names(sub_pipeline_spec.components, set(main_pipeline_spec.components))
+    names = _fresh_names(sub_pipeline_spec.components, {*main_pipeline_spec.components, *_groups(sub_pipeline_spec)})
     for component in (*sub_pipeline_spec.components.values(), sub_pipeline_spec.root):
         for task in component.dag.tasks.values():
             task.component_ref.name = names[task.component_ref.name]
@@ -139,6 +142,12 @@ def _merge_components(main_pipeline_spec: Any, sub_pipeline_spec: Any) -> None:
         main_pipeline_spec.components[names[old]].CopyFrom(component)
 
 
+def _groups(spec: Any) -> list[str]:
+    """Names that the pipeline around may still give to a group of its own: the SDK does not look whether they are free."""
+    return [name for name in spec.components if _GROUP.fullmatch(name)]
+
+
+_GROUP = re.compile(r"comp-(condition|condition-branches|for-loop|exit-handler)-\d+")
 _MENDED = {"_merge_deployment_spec": _merge_executors, "_merge_component_spec": _merge_components}
 
 

@@ -7,6 +7,7 @@ from steps import add, optional, read, text, whole, write
 
 __all__ = [
     "inside_with_artifacts",
+    "inside_with_branches",
     "inside_with_optional_inputs",
     "inside_with_outputs",
     "inside_with_placeholders",
@@ -92,3 +93,22 @@ def trying() -> int:
 def inside_with_retries() -> int:
     """Retries of a pipeline inside count for its tasks that have none of their own. kfp.local: not compared"""
     return trying().set_retry(2, backoff_duration="0s").output
+
+
+@dsl.pipeline
+def sign(n: int) -> str:
+    with dsl.If(n < 0):
+        below = text(value="below")
+    with dsl.Else():
+        above = text(value="above")
+    return dsl.OneOf(below.output, above.output)
+
+
+@dsl.pipeline
+def inside_with_branches(n: int = 1) -> str:
+    """Conditions of a pipeline inside beside conditions in a loop of the one around it. kfp.local: the same"""
+    with dsl.ParallelFor([1, 2]) as item:
+        with dsl.If(item == 2):
+            text(value="two")
+    sign(n=-1)
+    return sign(n=n).output
