@@ -106,7 +106,7 @@ def sign(n: int) -> str:
 
 @dsl.pipeline
 def inside_with_branches(n: int = 1) -> str:
-    """Conditions of a pipeline inside beside conditions in a loop of the one around it. kfp.local: the same"""
+    """Conditions of a pipeline inside beside conditions in a loop of the one around it. kfp.local: no"""
     with dsl.ParallelFor([1, 2]) as item:
         with dsl.If(item == 2):
             text(value="two")
