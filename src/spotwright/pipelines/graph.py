@@ -46,6 +46,7 @@ from spotwright.pipelines.tasks import (
 __all__ = ["build"]
 
 _ROOT = "root"
+_GROUP = re.compile(r"comp-(condition|condition-branches|for-loop|exit-handler)-[\d-]+")
 _DEADLINE = "activeDeadlineSeconds"
 _UNDERSTOOD = ("workspace", _DEADLINE)  # what of a pipeline's configuration has a meaning on one machine
 
@@ -60,6 +61,7 @@ def build(compiled: Compiled) -> Pipeline:
     definition = compiled.ir.get(_ROOT) or {}
     if not (definition.get("dag") or {}).get("tasks"):
         raise reading.error(_ROOT, "a pipeline has tasks below root.dag")
+    _check_mixed_up(reading)
     root = _read_dag(reading, _ROOT, definition, "")
     config = (compiled.platform.get("kubernetes") or {}).get("pipelineConfig") or {}
     if reading.refused:
@@ -75,6 +77,17 @@ def build(compiled: Compiled) -> Pipeline:
         notes=tuple(_notes(reading, root)),
         active_deadline=float(config.get(_DEADLINE) or 0) or None,
     )
+
+
+def _check_mixed_up(reading: Reading) -> None:
+    """Raise where the SDK has filled another component in the place of a group's: two pipelines have groups of that name."""
+    for name, component in (reading.ir.get("components") or {}).items():
+        if _GROUP.fullmatch(name) and "dag" not in component and "executorLabel" not in component:
+            raise reading.error(
+                f"component {name}",
+                "it is empty: this SDK mixes up the loops and conditions of a pipeline inside with those of the pipeline around "
+                "it (kubeflow/pipelines#11484); run the .py file, which Spotwright compiles without that fault",
+            )
 
 
 def _notes(reading: Reading, root: Dag) -> Iterator[str]:
