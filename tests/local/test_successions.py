@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -17,6 +18,25 @@ from spotwright.local.recovery import KILL
 from spotwright.local.servers import ForkServer
 
 NOTHING = "def work():\n    pass\n"
+# A shim whose engine has no order for it.
+UNUSED = """
+import os, socket
+from spotwright.local import shim
+
+shim._IDLE_SECONDS = 0.05
+engine, theirs = socket.socketpair()
+if os.fork() == 0:
+    engine.close()
+    shim.Shim(theirs.fileno()).serve()
+    os._exit(0)
+theirs.close()
+said = b""
+while b"idle" not in said:
+    said += engine.recv(1 << 16)
+engine.shutdown(socket.SHUT_WR)
+os.wait()
+print(said.count(b"idle"))
+"""
 
 
 def test_a_shim_attends_one_attempt_after_another(lab: Lab) -> None:
@@ -111,3 +131,26 @@ def test_only_so_many_shims_wait_for_the_next_attempt(lab: Lab, monkeypatch: pyt
         lab.end(key)
     shims = {lab.wait_for(Started, key).pid for key in keys}
     lab.turn_until(lambda: sum(map(alive, shims)) == 1, "the end of two shims")
+
+
+def test_a_shim_without_orders_asks_whether_it_may_go() -> None:
+    done = subprocess.run([sys.executable, "-c", UNUSED], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "1\n"
+
+
+def test_a_shim_that_asks_to_go_is_let_go(lab: Lab) -> None:
+    lab.play(NOTHING)
+    (line,) = lab.processes._lines.values()
+    lab.processes._dismiss(line)
+    lab.turn_until(lambda: not lab.processes._lines, "the end of the shim")
+    assert not alive(line.pid)
+    assert lab.play(NOTHING, name="next").exit_code == 0
+
+
+def test_a_shim_that_asks_to_go_while_an_order_is_on_its_way_stays(lab: Lab) -> None:
+    lab.play(NOTHING)
+    (line,) = lab.processes._lines.values()
+    key = lab.start(SLEEP, name="next")
+    lab.processes._dismiss(line)
+    lab.processes.kill(key)
+    assert lab.end(key).signal == signal.SIGKILL

@@ -225,6 +225,8 @@ class Processes:
         for message in messages:
             if "here" in message:
                 self._here(line, message)
+            elif "idle" in message:
+                self._dismiss(line)
             else:
                 self._done(line, message["record"])
         if alive:
@@ -247,6 +249,12 @@ class Processes:
         if line.server in self._servers.values() and len(line.server.idle) < _IDLE:
             line.server.idle.append(line.number)
         else:
+            line.channel.finish()
+
+    def _dismiss(self, line: Line) -> None:
+        """Let a shim go that has had nothing to do for long; not where an order is on its way to it."""
+        if line.number in line.server.idle:
+            line.server.idle.remove(line.number)
             line.channel.finish()
 
     def _forget(self, line: Line) -> None:
@@ -291,7 +299,9 @@ class Processes:
             attempt.claim = self._messages.claim(order, claim["pid"])
             self._lost(attempt)
         elif server.ready or server.was_killed:
-            self._fail(order.key, f"its process was lost before it began: {server.said or 'killed'}", ours=True)
+            # what one that was killed has said is not why: its shims say there, too, what befell them
+            why = server.said if server.said and not server.was_killed else "killed"
+            self._fail(order.key, f"its process was lost before it began: {why}", ours=True)
         else:
             problem = without_credentials(server.said) or "it did not start"
             self._fail(order.key, f"the Python environment cannot be used: {problem}")

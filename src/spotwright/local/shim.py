@@ -5,7 +5,8 @@ goes ``{"here": pid, "starttime"}`` once. In come orders, one at a time, and ``{
 to the attempt, :data:`KILL` means that its node is gone. Out goes ``{"ended": key, "record"}`` when nothing of the attempt
 lives (see :mod:`.attending`); then it takes the next one, because a fork with all that it copies costs as much as a small
 task itself. An attempt that may leave something in it ends its shim, and so does the end of the engine: what runs then runs
-to its end, and nothing follows.
+to its end, and nothing follows. ``{"idle": true}`` says that no order has come for a while; an engine that has none closes its
+end then, so that a run that waits for hours keeps no memory for nothing.
 
 The same two signals, sent to the process, come from an engine that has not started it: then it ends after the attempt too.
 
@@ -25,9 +26,10 @@ from . import identity, kernel
 from .attending import KILL, Attended
 from .frames import pack, unpack
 
-__all__ = ["FENCED", "Shim"]
+__all__ = ["Shim"]
 
-FENCED = 3  # exit status of a shim that may not run the attempt
+_FENCED = 3  # exit status of a shim that may not run the attempt
+_IDLE_SECONDS = 30.0  # without an order, until it asks whether it may go
 _ENDING = frozenset({signal.SIGTERM, KILL})
 _AWAITED = _ENDING | {signal.SIGCHLD, signal.SIGIO}
 
@@ -56,7 +58,7 @@ class Shim:
             attended = Attended(order, self._listen)
             record = attended.attend()
             if record is None:
-                return FENCED
+                return _FENCED
             if self._is_last or not attended.left_nothing or signal.sigpending() & _ENDING:
                 break  # a signal that is still pending was for this attempt, and must not reach the next one
             self._tell({"ended": self._key, "record": record})
@@ -75,7 +77,11 @@ class Shim:
             while (message := unpack(self._buffer)) is not None:
                 if "end" not in message:  # that one came too late: its attempt has ended
                     return message
-            if signal.sigwaitinfo(_AWAITED).si_signo in _ENDING:
+            found = signal.sigtimedwait(_AWAITED, _IDLE_SECONDS)
+            if found is None:
+                self._tell({"idle": True})
+                found = signal.sigwaitinfo(_AWAITED)
+            if found.si_signo in _ENDING:
                 return None
 
     def _listen(self, until: float | None) -> int | None:
