@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.conformance.compiling import IMPORTABLE
 
-__all__ = ["Expected", "Ran", "run"]
+__all__ = ["Expected", "Ran", "plain_output", "run", "run_on"]
 
 WORLDS = {
     "undisturbed": """
@@ -75,7 +75,7 @@ class Ran:
     @property
     def outputs(self) -> dict[str, Any]:
         """The pipeline's own outputs; none where it declares none."""
-        return {name: _plain(output) for name, output in self.view["outputs"].items() if "." not in name}
+        return {name: plain_output(output) for name, output in self.view["outputs"].items() if "." not in name}
 
     def having(self, status: str) -> frozenset[str]:
         """The tasks with a status."""
@@ -88,24 +88,31 @@ class Ran:
         return [attempt["cause"] for attempt in attempts if attempt["cause"] != "succeeded"]
 
 
-def _plain(output: Mapping[str, Any]) -> Any:
+def plain_output(output: Mapping[str, Any]) -> Any:
+    """An output as it is compared: a parameter's value, the text of an artifact's file, or a list of those."""
     if output["kind"] == "parameter":
         return output["value"]
     if output["kind"] == "artifacts":
-        return [_plain(each) for each in output["artifacts"]]
+        return [plain_output(each) for each in output["artifacts"]]
     return Path(output["uri"]).read_text(encoding="utf-8")
 
 
 def run(compiled: Path, world: str, folder: Path, arguments: Mapping[str, Any]) -> Ran:
     """Run a compiled pipeline to its end in a world of its own."""
+    return run_on(compiled, WORLDS[world], folder, arguments)
+
+
+def run_on(compiled: Path, pools: str, folder: Path, arguments: Mapping[str, Any]) -> Ran:
+    """Run a compiled pipeline to its end on these pools."""
     config = folder / "spotwright.yaml"
-    config.write_text(f"version: 1\n{WORLDS[world]}{OBJECTS}")
+    config.write_text(f"version: 1\n{pools}{OBJECTS}")
     given = [part for name, value in arguments.items() for part in ("--arg", f"{name}={_text(value)}")]
     command = [sys.executable, "-m", "spotwright", "run", str(compiled), "--config", str(config), "--no-cache"]
     command += ["--state", str(folder / "state"), "--seed", "7", "--json", "--containers", "host", *given]
     environ = {**os.environ, "REGISTRY_TOKEN": "quite-a-secret!", "PYTHONPATH": str(IMPORTABLE)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode in {0, 1}, done.stderr
+    assert done.stdout, done.stderr
     return Ran(json.loads(done.stdout))
 
 
