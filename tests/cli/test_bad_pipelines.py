@@ -81,10 +81,6 @@ def adds_one(number: int) -> int:
     return number + 1
 
 
-def needs_a_table(number: int) -> int:
-    return number
-
-
 def refused(project: Project, done: Done, *parts: str, lines: int = 1) -> None:
     """It says so in as many lines, with these parts, and leaves nothing."""
     assert done.code == 2, done

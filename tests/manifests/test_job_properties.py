@@ -14,7 +14,6 @@ from spotwright.manifests.context import Options
 from spotwright.manifests.files import place_text
 
 NAMES = st.sampled_from(["main", "train", "side-car"])
-EXPRESSIONS = st.fixed_dictionaries({"key": st.sampled_from(["zone", "tier"]), "operator": st.just("Exists")})
 TOLERATIONS = st.lists(
     st.sampled_from(
         [

@@ -22,7 +22,6 @@ from spotwright.scheduling.budgets import (
 
 INTERRUPTIONS = [Cause.INTERRUPTED, Cause.LOST]
 ERRORS = [Cause.FAILED, Cause.OUT_OF_MEMORY, Cause.TIMED_OUT, Cause.START_UP]
-FREE = [Cause.SUCCEEDED, Cause.DISRUPTED, Cause.UNSCHEDULABLE, Cause.CANCELLED]
 TOP, SECOND, BOTTOM = Place(0, 0, "spot"), Place(1, 1, "spot-b"), Place(2, 2, "on-demand")
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spotwright.views.occupancy import Stay, occupy, share_of
 
-HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+HALF = Fraction(1, 2)
 NODE = {"cpu": 4000, "memory": 16 * 2**30, "nvidia.com/gpu": 2}
 
 

@@ -18,7 +18,7 @@ from spotwright.pipelines.objects import Objects
 from spotwright.pipelines.spec import TaskSpec
 from spotwright.pipelines.surroundings import Surroundings
 
-__all__ = ["Around", "Volumes", "around", "make_folder", "pod_name"]
+__all__ = ["Around", "Volumes", "around", "make_folder"]
 
 SCRATCH = "scratch"
 """The folder of an attempt that goes with it: its empty folders lie there."""
@@ -107,7 +107,7 @@ def make_folder(folder: Path) -> None:
         ) from error
 
 
-def pod_name(run: str, task: str, number: int) -> str:
+def _pod_name(run: str, task: str, number: int) -> str:
     """The name that an attempt's pod would have: its run, task and number, as Kubernetes takes names."""
     return _OTHER.sub("-", f"{run}-{task}-{number}".lower()).strip("-")[:253]
 
@@ -120,7 +120,7 @@ def _fields(state: RunState, task: TaskState, spec: TaskSpec, said: Surroundings
     digest = hashlib.sha256(f"{run}\0{task.path}\0{number}".encode()).hexdigest()
     path = f"{run}.{task.path.replace('/', '.')}({number - 1})"
     known = {
-        "metadata.name": pod_name(run, task.path, number),
+        "metadata.name": _pod_name(run, task.path, number),
         "metadata.namespace": "default",
         "metadata.uid": "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32])),
         "spec.nodeName": task.last.node or "",

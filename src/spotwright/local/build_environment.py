@@ -19,9 +19,9 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MARKER", "interpreter", "is_built"]
+__all__ = ["interpreter", "is_built"]
 
-MARKER = "spotwright-built.json"
+_MARKER = "spotwright-built.json"
 _KFP_LINK = "spotwright-kfp.pth"
 
 
@@ -32,7 +32,7 @@ def interpreter(directory: Path) -> Path:
 
 def is_built(directory: Path) -> bool:
     """Whether the environment is complete, and the Python that it stands on is still there."""
-    return (directory / MARKER).exists() and os.access(interpreter(directory), os.X_OK)
+    return (directory / _MARKER).exists() and os.access(interpreter(directory), os.X_OK)
 
 
 def main() -> int:
@@ -55,9 +55,9 @@ def _build(directory: Path, what: dict[str, Any]) -> int:
     install = subprocess.run(_installer(directory) + what["packages"], env=_index(what), check=False)
     if install.returncode:
         return install.returncode
-    temporary = directory / f"{MARKER}.tmp"
+    temporary = directory / f"{_MARKER}.tmp"
     temporary.write_text(json.dumps({"packages": what["shown"]}))
-    temporary.rename(directory / MARKER)
+    temporary.rename(directory / _MARKER)
     return 0
 
 

@@ -26,9 +26,9 @@ from spotwright.notices.notice import Polling
 from spotwright.notices.serving import Loop
 from spotwright.notices.telling import Teller
 
-__all__ = ["PACKET", "serve"]
+__all__ = ["serve"]
 
-PACKET = 1 << 14
+_PACKET = 1 << 14
 """Bytes of an order at most."""
 
 _MOST = 1 << 14  # connections: two for each attempt and node of a large run
@@ -58,7 +58,7 @@ class _Servers:
         self._loop.turn()
 
     def _read(self) -> None:
-        data, descriptors, _, _ = socket.recv_fds(self._engine, PACKET, 2)
+        data, descriptors, _, _ = socket.recv_fds(self._engine, _PACKET, 2)
         if not data:
             self.open = False
             return

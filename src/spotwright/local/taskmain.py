@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from . import cgroups, commands, kernel, syscalls
 
-__all__ = ["compiled", "execute", "pose", "run_executed", "run_forked", "warm_up"]
+__all__ = ["compiled", "execute", "run_executed", "run_forked", "warm_up"]
 
 _COMPONENT = "ephemeral_component"  # the name the compiled command of a lightweight component gives its module
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_")  # by the interpreter, the loader, the C library
@@ -69,10 +69,10 @@ def warm_up() -> None:
     values = {"parameterValues": {"text": "", "number": 1}}
     executor.Executor({"inputs": values, "outputs": {"outputFile": os.devnull}}, component["empty"]).execute()
     artifact_types.CONTAINER_TASK_ROOT = root
-    pose()
+    _pose()
 
 
-def pose() -> None:
+def _pose() -> None:
     """Be ``python -m kfp.dsl.executor_main`` to whoever looks: its ``__main__``, its logging."""
     from kfp.dsl import executor_main
 
@@ -152,7 +152,7 @@ def run_executed(descriptor: int) -> NoReturn:
     with open(descriptor, "rb") as file:
         order = json.load(file)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    pose()
+    _pose()
     os._exit(execute(order))
 
 

@@ -18,7 +18,7 @@ from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool, Provider
 from spotwright.scheduling.ladder import IDLE, Ladder, Work
 
-__all__ = ["Attraction", "Expression", "attraction", "capacity_expressions", "names_expression", "off_idle_gpus"]
+__all__ = ["Attraction", "Expression", "attraction", "capacity_expressions", "off_idle_gpus"]
 
 Expression = dict[str, Any]
 """A node selector requirement as Kubernetes writes it: key, operator, values."""
@@ -45,7 +45,7 @@ def attraction(policy: Policy, used: Sequence[Pool], pools: Mapping[str, Pool]) 
     Karpenter itself tries spot first where both are allowed. Raises :class:`ConfigError` where no label tells the pools apart.
     """
     every = tuple(pools.values())
-    named = names_expression(used, pools) if policy.ladder is not None else []
+    named = _names_expression(used, pools) if policy.ladder is not None else []
     kinds = {pool.is_spot for pool in used}
     if len(kinds) == 1:
         return Attraction((*named, *capacity_expressions(used, every, spot=kinds == {True})))
@@ -105,7 +105,7 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
     )
 
 
-def names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[Expression]:
+def _names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[Expression]:
     """The condition that means exactly these pools; none where they are all there is.
 
     Raises :class:`ConfigError` where no label tells them from the others.

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from spotwright.manifests.context import Context
 from spotwright.manifests.documents import Path, show
 
-__all__ = ["JOB_FIELDS", "POD_FIELDS", "refuse_at_template", "refuse_in_containers", "refuse_misplaced"]
+__all__ = ["JOB_FIELDS", "POD_FIELDS", "refuse_at_template", "refuse_misplaced"]
 
 POD_FIELDS: frozenset[str] = frozenset(
     {
@@ -65,10 +65,10 @@ def refuse_at_template(ctx: Context, template: Path) -> None:
     refuse_misplaced(ctx, template, spec, POD_FIELDS)
     if not isinstance(ctx.editor.get(spec), dict):
         raise ctx.problem(template, f"expected a pod template with a {show(spec)}")
-    refuse_in_containers(ctx, spec)
+    _refuse_in_containers(ctx, spec)
 
 
-def refuse_in_containers(ctx: Context, spec: Path) -> None:
+def _refuse_in_containers(ctx: Context, spec: Path) -> None:
     """Refuse what belongs to the pod, and stands in one of its containers."""
     for kind in ("containers", "initContainers"):
         containers = ctx.editor.get((*spec, kind))

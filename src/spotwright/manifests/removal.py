@@ -17,9 +17,9 @@ from spotwright.manifests.literal import within_block
 from spotwright.manifests.nodes import CollectionNode, ManifestError, MappingNode, Node, ScalarNode, SequenceNode
 from spotwright.manifests.splice import apply, inline
 
-__all__ = ["KEEP", "Removal", "remove"]
+__all__ = ["Removal", "remove"]
 
-KEEP: Any = object()
+_KEEP: Any = object()
 """No replacement: the value itself goes."""
 
 
@@ -32,7 +32,7 @@ class Removal:
 
     path: Path
     items: tuple[int, ...]
-    replacement: Any = KEEP
+    replacement: Any = _KEEP
     inner: tuple[Splice, ...] = ()
 
 
@@ -65,7 +65,7 @@ def _expected(document: Document, removals: Sequence[Removal]) -> Any:
         if parent is None:
             continue
         key = removal.path[-1]
-        if removal.replacement is not KEEP:
+        if removal.replacement is not _KEEP:
             parent[key] = removal.replacement
         elif removal.items:
             parent[key] = [item for index, item in enumerate(parent[key]) if index not in removal.items]
@@ -85,7 +85,7 @@ def _cut_once(document: Document, text: str, removal: Removal) -> str:
     node = now.node(removal.path) if now is not None else None
     if now is None or node is None:
         return text
-    if removal.replacement is not KEEP:
+    if removal.replacement is not _KEEP:
         within = within_block(text, node, now.get(removal.path), removal.inner) if removal.inner else None
         return apply(text, within or [_replacing(document, text, node, removal.replacement)])
     if removal.items:

@@ -6,9 +6,9 @@ Source: ``LocalPathForURI`` in ``backend/src/v2/component/launcher_v2.go`` of ku
 
 from __future__ import annotations
 
-__all__ = ["CLUSTERS_OWN", "FOLDERS", "path_of"]
+__all__ = ["CLUSTERS_OWN", "path_of"]
 
-FOLDERS = {"gs://": "/gcs", "s3://": "/s3", "minio://": "/minio"}
+_FOLDERS = {"gs://": "/gcs", "s3://": "/s3", "minio://": "/minio"}
 """The folder of each kind of address."""
 
 CLUSTERS_OWN = ("oci://", "huggingface://")
@@ -17,7 +17,7 @@ CLUSTERS_OWN = ("oci://", "huggingface://")
 
 def path_of(uri: str) -> str:
     """The path of an artifact by its address; an address of no known cloud is its own path, as for the SDK."""
-    for scheme, folder in FOLDERS.items():
+    for scheme, folder in _FOLDERS.items():
         if uri.startswith(scheme):
             return f"{folder}/{uri.removeprefix(scheme)}"
     return uri

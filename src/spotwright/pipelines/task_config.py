@@ -17,9 +17,9 @@ from typing import Any
 from spotwright.model.quantities import canonical_quantity
 from spotwright.pipelines.compiled import sorted_json
 
-__all__ = ["WORKSPACE_MOUNT", "Passed", "read_passed", "task_config", "with_workspace"]
+__all__ = ["Passed", "read_passed", "task_config", "with_workspace"]
 
-WORKSPACE_MOUNT = "/kfp-workspace"
+_WORKSPACE_MOUNT = "/kfp-workspace"
 """Where the backend mounts the workspace of a run."""
 
 _WORKSPACE_VOLUME = "kfp-workspace"
@@ -90,7 +90,7 @@ def with_workspace(config: Mapping[str, Any], passed: Passed, run: str) -> dict[
     if _VOLUMES not in passed.given:
         return dict(config)
     volume = _claim(_WORKSPACE_VOLUME, f"{run}-{_WORKSPACE_VOLUME}")
-    mount = {"mountPath": WORKSPACE_MOUNT, "name": _WORKSPACE_VOLUME}
+    mount = {"mountPath": _WORKSPACE_MOUNT, "name": _WORKSPACE_VOLUME}
     volumes, mounts = [volume, *(config["volumes"] or ())], [mount, *(config["volumeMounts"] or ())]
     return {**config, "volumes": volumes, "volumeMounts": mounts}
 

@@ -51,7 +51,6 @@ from spotwright.supply.nodes import Supply
 __all__ = [
     "Prepared",
     "bind_again",
-    "bind_arguments",
     "containers_of",
     "execute",
     "is_alive",
@@ -94,11 +93,11 @@ def prepare(compiled: Compiled, options: RunOptions) -> Prepared:
     notes = [*compiled.warnings, *([config.note] if config.note else []), *check_plan(compiled, plan)]
     notes += check_pins(compiled.source, compiled.commits, StateFolder.existing(options.state).components)
     notes += unmet(plan, check_grounds(compiled, plan, options.containers))
-    arguments, secrets = bind_arguments(plan, options.arguments, textual=options.textual)
+    arguments, secrets = _bind_arguments(plan, options.arguments, textual=options.textual)
     return Prepared(stored, options, arguments, secrets, tuple(notes))
 
 
-def bind_arguments(plan: Plan, given: Mapping[str, Any], *, textual: bool) -> tuple[dict[str, Any], Secrets]:
+def _bind_arguments(plan: Plan, given: Mapping[str, Any], *, textual: bool) -> tuple[dict[str, Any], Secrets]:
     """Give every parameter of a pipeline its value, secrets as markers, and the secrets that the markers stand for.
 
     Among these are the secrets that the pipeline takes from the cluster. Raises :class:`InputError` for arguments that are
@@ -113,7 +112,7 @@ def bind_again(plan: Plan, given: Mapping[str, Any], *, textual: bool) -> tuple[
     """The same for arguments as the journal keeps them: secrets that were given in plain have been hidden there."""
     known = references(plan.pipeline, given)
     secrets, _ = Secrets.resolve(known, os.environ, _text_of, objects_of(plan).secrets)
-    return bind_arguments(plan, secrets.reveal(given), textual=textual)
+    return _bind_arguments(plan, secrets.reveal(given), textual=textual)
 
 
 def _text_of(path: str) -> str:

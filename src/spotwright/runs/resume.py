@@ -43,7 +43,7 @@ from spotwright.runs.engine import bind_again, containers_of, execute, is_alive,
 from spotwright.runs.pins import check_pins, keep_pins
 from spotwright.runs.plans import StoredPlan, load_plans, save_plan, traces_of
 
-__all__ = ["Resumption", "Say", "cancel_dead", "resume", "settled_attempts"]
+__all__ = ["Resumption", "Say", "cancel_dead", "resume"]
 
 Say = Callable[[str], None]
 """Tells the user something before it happens."""
@@ -78,7 +78,7 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
         had_failed = frozenset(state.failed)
         arguments, secrets = _bound(state, (newer or current).plan)
         containers_of(state, newer or current)  # asked before anything is changed
-        recovery = settled_attempts(folder, state, epoch, secrets)
+        recovery = _settled_attempts(folder, state, epoch, secrets)
         recovery.append(Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}))
         _settle_into(state, journal, recovery, clock)
         _hide_secrets(state, places_of(folder, epoch, secrets))
@@ -93,7 +93,7 @@ def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, m
     return Resumption(state)
 
 
-def settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Secrets | None) -> list[Event]:
+def _settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Secrets | None) -> list[Event]:
     """End every attempt that had a node when the last engine went, and say how and when each ended.
 
     An attempt that came to its own end did so at the moment of its record. For every other, and for the nodes, it is the
@@ -317,7 +317,7 @@ def cancel_dead(folder: RunFolder) -> RunState:
             secrets: Secrets | None = _bound(state, state.plan)[1]
         except InputError:
             secrets = None
-        events = settled_attempts(folder, state, epoch, secrets)
+        events = _settled_attempts(folder, state, epoch, secrets)
         events.append(Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}))
         events.append(Event("cancel", clock()))
         for path in state.under_way:

@@ -65,7 +65,6 @@ class Node:
     pods: int = PODS
     ready: bool = False
     gone: bool = False
-    made_at: float = 0.0
     goes_at: float | None = None
     empty_since: float = 0.0
     watched: bool = False  # a timer will look whether it is still empty

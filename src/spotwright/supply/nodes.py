@@ -22,9 +22,9 @@ from spotwright.supply.happenings import Bound, Drained, Happening, Key, NodeBoo
 from spotwright.supply.market import Fate, fate, next_change, nodes_at, uniform
 from spotwright.supply.queue import Queue
 
-__all__ = ["IDLE_TIMEOUT", "Supply"]
+__all__ = ["Supply"]
 
-IDLE_TIMEOUT = 600.0
+_IDLE_TIMEOUT = 600.0
 """After how many seconds an empty node above ``min_nodes`` is given back: the cluster autoscaler's default for
 ``--scale-down-unneeded-time``."""
 
@@ -188,21 +188,20 @@ class Supply:
         if state.trace is not None:
             self._tick(state, state.pool.simulate.start, now)
         while len(state.nodes) < state.pool.min_nodes and not _limit(state):
-            self._become_ready(self._add_node(state, state.pool.zones or (None,), now), now)
+            self._become_ready(self._add_node(state, state.pool.zones or (None,)), now)
 
-    def _add_node(self, state: _PoolState, zones: tuple[str | None, ...], now: float) -> Node:
+    def _add_node(self, state: _PoolState, zones: tuple[str | None, ...]) -> Node:
         """A new node in the next of these zones, in the pool's turn."""
         turn = state.pool.zones or (None,)
         zone = next(z for z in (turn[(state.made + ahead) % len(turn)] for ahead in range(len(turn))) if z in zones)
         state.made += 1
         node = new_node(f"{state.pool.name}-{state.made}", state.pool, zone)
         state.nodes[node.name] = node
-        node.made_at = now
         self._out.append(NodeBooting(node.name, state.pool.name))
         return node
 
     def _boot(self, state: _PoolState, zones: tuple[str | None, ...], now: float) -> Node:
-        node = self._add_node(state, zones, now)
+        node = self._add_node(state, zones)
         self._at(now + state.pool.simulate.boot / self._scale, lambda at: self._become_ready(node, at))
         return node
 
@@ -220,13 +219,13 @@ class Supply:
         node.empty_since = now
         if not node.watched:
             node.watched = True
-            self._at(now + IDLE_TIMEOUT / self._scale, lambda at: self._look_idle(node, at))
+            self._at(now + _IDLE_TIMEOUT / self._scale, lambda at: self._look_idle(node, at))
 
     def _look_idle(self, node: Node, now: float) -> None:
         node.watched = False
         if node.gone or node.keys or node.goes_at is not None:
             return
-        due = node.empty_since + IDLE_TIMEOUT / self._scale
+        due = node.empty_since + _IDLE_TIMEOUT / self._scale
         if now < due:
             node.watched = True
             self._at(due, lambda at: self._look_idle(node, at))

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["WIDTH", "Rows", "shorten", "table", "wrapped"]
+__all__ = ["Rows", "shorten", "table", "wrapped"]
 
-WIDTH = 100
+_WIDTH = 100
 """How wide text is where no terminal says otherwise."""
 
 
@@ -51,7 +51,7 @@ def _on_the_point(cells: Sequence[str]) -> list[str]:
     return [cell + " " * (max(tails) - tail) if cell else "" for cell, tail in zip(cells, tails, strict=True)]
 
 
-def wrapped(text: str, *, indent: str = "", hang: str = "", width: int = WIDTH) -> Iterator[str]:
+def wrapped(text: str, *, indent: str = "", hang: str = "", width: int = _WIDTH) -> Iterator[str]:
     """A sentence as lines of at most ``width``; long names are never cut. ``hang`` stands before all lines but the first."""
     yield from textwrap.wrap(
         text,

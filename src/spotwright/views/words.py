@@ -14,7 +14,6 @@ from spotwright.views.amounts import Amount, Range
 from spotwright.views.lines import Account, Spent
 
 __all__ = [
-    "ENDED",
     "SPENT",
     "cost",
     "cost_range",
@@ -29,7 +28,7 @@ __all__ = [
     "with_unit",
 ]
 
-ENDED: Mapping[Cause, str] = {
+_ENDED: Mapping[Cause, str] = {
     Cause.SUCCEEDED: "succeeded",
     Cause.FAILED: "failed",
     Cause.INTERRUPTED: "was interrupted",
@@ -58,9 +57,9 @@ _SECRET = re.compile(r"\{\{\$\.secret\['((?:[^'\\]|\\.)*)'\]\}\}", re.DOTALL)
 def ended(cause: Cause, why: str, progress: float | None) -> str:
     """How an attempt ended: ``was interrupted: its node is gone (at 41% of its work)``."""
     if cause in (Cause.SUCCEEDED, Cause.CANCELLED):
-        return ENDED[cause]  # what follows the colon says the same
+        return _ENDED[cause]  # what follows the colon says the same
     share = f" (at {progress:.0%} of its work)" if progress is not None else ""
-    return f"{ENDED[cause]}: {why}{share}"
+    return f"{_ENDED[cause]}: {why}{share}"
 
 
 def plural(count: int, noun: str) -> str:

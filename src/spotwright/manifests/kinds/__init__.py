@@ -12,7 +12,7 @@ from importlib import import_module
 
 from spotwright.manifests.context import Context
 
-__all__ = ["FAMILIES", "SERVED", "Place", "find_kind", "known_kinds"]
+__all__ = ["FAMILIES", "SERVED", "Place", "find_kind"]
 
 Place = Callable[[Context], None]
 """Places one object through its context."""
@@ -46,12 +46,12 @@ SERVED: Mapping[str, str] = {
 
 def find_kind(api_version: str, kind: str) -> Place | None:
     """What places objects of a kind; ``None`` for kinds that pass through untouched."""
-    kinds = known_kinds()
+    kinds = _known_kinds()
     return kinds.get((api_version, kind)) or kinds.get((api_version.rpartition("/")[0], kind))
 
 
 @cache
-def known_kinds() -> Mapping[tuple[str, str], Place]:
+def _known_kinds() -> Mapping[tuple[str, str], Place]:
     """Every kind of every family."""
     found: dict[tuple[str, str], Place] = {}
     for name in FAMILIES:

@@ -23,9 +23,9 @@ from spotwright.manifests.podspec import REQUIRED_TERMS
 from spotwright.manifests.shapes import POD, check_value
 from spotwright.manifests.splice import apply, block
 
-__all__ = ["NO_LABEL", "add_to_patch", "from_attempt", "read_patch"]
+__all__ = ["add_to_patch", "from_attempt", "read_patch"]
 
-NO_LABEL = "spotwright.dev/any-node"
+_NO_LABEL = "spotwright.dev/any-node"
 """A label that no node has: ``NotIn`` on it is true of every node."""
 
 
@@ -113,7 +113,7 @@ def _later(attempt: int, condition: Mapping[str, Any]) -> dict[str, Any]:
 
     operator = str(condition["operator"])
     return {
-        "key": until(NO_LABEL, str(condition["key"])),
+        "key": until(_NO_LABEL, str(condition["key"])),
         "operator": operator if operator == "NotIn" else until("NotIn", operator),
         "values": list(condition["values"]),
     }

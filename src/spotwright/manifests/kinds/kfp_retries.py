@@ -19,9 +19,9 @@ from spotwright.manifests.pods import Placed
 from spotwright.model.policy import Backoff
 from spotwright.model.quantities import format_duration, parse_duration
 
-__all__ = ["LONGEST_WAIT", "SHORTEST_WINDOW", "write_retries"]
+__all__ = ["LONGEST_WAIT", "write_retries"]
 
-SHORTEST_WINDOW = 30 * 24 * 3600
+_SHORTEST_WINDOW = 30 * 24 * 3600
 """Seconds from the start of the first attempt in which retries may begin: ``backoffMaxDuration``, at least."""
 
 LONGEST_WAIT = 3600
@@ -42,7 +42,7 @@ def write_retries(ctx: Context, task: Task, placed: Placed) -> int:
     settle(ctx, (*at, "maxRetryCount"), count)
     if _is_broken(own.get("backoffFactor")):
         settle(ctx, (*at, "backoffFactor"), max(1, int(own["backoffFactor"])))
-    if _seconds(ctx, (*at, "backoffMaxDuration")) < SHORTEST_WINDOW:
+    if _seconds(ctx, (*at, "backoffMaxDuration")) < _SHORTEST_WINDOW:
         settle(ctx, (*at, "backoffMaxDuration"), f"{_window(placed, count)}s")
     return count
 
@@ -72,7 +72,7 @@ def _window(placed: Placed, count: int) -> int:
     factor = _factor(wait, count)
     waits = sum(wait.first * float(factor) ** number for number in range(count))
     attempts = (count + 1) * (policy.timeout + policy.pending_timeout) if policy.timeout is not None else 0.0
-    return max(SHORTEST_WINDOW, math.ceil(waits + attempts))
+    return max(_SHORTEST_WINDOW, math.ceil(waits + attempts))
 
 
 def _keep(ctx: Context, name: str, at: Path, own: Mapping[str, Any], placed: Placed) -> int:
@@ -85,7 +85,7 @@ def _keep(ctx: Context, name: str, at: Path, own: Mapping[str, Any], placed: Pla
             f"{policy.max_interruptions} and {policy.retries}"
         )
     window = _seconds(ctx, (*at, "backoffMaxDuration"))
-    if count and window < SHORTEST_WINDOW:
+    if count and window < _SHORTEST_WINDOW:
         said.append(
             f"backoffMaxDuration {format_duration(window)} is a window over all attempts: none begins after it, and one that "
             "runs then is killed"
