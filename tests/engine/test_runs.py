@@ -23,6 +23,7 @@ from tests.engine.world import DONE, FAILED, TAKEN, Does, always, scripted
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunStatus, TaskStatus
 from spotwright.model.attempts import Signals
+from spotwright.pipelines.conditions import read_condition
 from spotwright.pipelines.spec import TaskOutput
 
 ONE_AT_A_TIME = a_config(a_pool(max_nodes=1, node=None), policy={"spot": "require", "pending_timeout": "1d"})
@@ -218,6 +219,14 @@ def test_what_waits_for_a_node_is_withdrawn_after_a_failure() -> None:
     run = Run(a_plan(a_fan(3), ONE_AT_A_TIME), scripted({"t0": [Does(1, FAILED)]}))
     run.start()
     assert (run.causes("t1"), run.pools("t1")) == (["cancelled"], [None])
+
+
+def test_nothing_begins_in_the_moment_in_which_another_task_fails_at_its_start() -> None:
+    cannot_start = a_task("t0", condition=read_condition("inputs.parameter_values['nowhere'] == '1'"))
+    run = Run(a_plan([cannot_start, a_task("s9"), a_task("t1")]))
+    run.start()
+    assert run.state.status is RunStatus.FAILED
+    assert [task.attempts for task in run.state.tasks.values()] == [[], [], []]
 
 
 def test_what_has_begun_comes_to_its_end_after_a_failure_also_over_an_interruption() -> None:

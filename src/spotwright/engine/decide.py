@@ -50,6 +50,9 @@ def decide(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
     if not state.unfolded:
         return [Event("unfolded", now)]
     decisions = [event for task in todo for event in _decide_task(state, task, snapshot, now)]
+    failed = [event for event in decisions if event.kind == "failed"]
+    if failed:
+        return failed  # and nothing beside them: what they keep from beginning may be among the rest
     if state.expired:
         decisions += [_halt_attempt(task, state.expired, now) for task in _not_halted(state) if state.is_over(task)]
     decisions += _due(state, snapshot, now)
