@@ -96,7 +96,8 @@ def _notes(reading: Reading, root: Dag) -> Iterator[str]:
     if names:
         yield (
             f"KFP fails here: texts or settings of tasks in a loop, condition or exit handler read {', '.join(names)}, "
-            "which the compiler does not pass into it; in this run they count. On a cluster, give it to a task in there as an input too"
+            "which the compiler does not pass into it; in this run they count. On a cluster, give it to a task in there as an "
+            "input too"
         )
     artifacts = [name for name, spec in root.artifacts.items() if not spec.optional]
     if artifacts:
