@@ -131,7 +131,7 @@ BOTH = {"comp-a": PRODUCER, "comp-b": CONSUMER}
 
 
 def test_a_group_whose_component_the_sdk_has_left_empty_is_refused_with_what_to_do() -> None:
-    empty = {"comp-condition-2-3": {"inputDefinitions": {"parameters": {}}}}
+    empty: dict[str, Any] = {"comp-condition-2-3": {"inputDefinitions": {"parameters": {}}}}
     with pytest.raises(PipelineError, match=r"component comp-condition-2-3: it is empty: .* run the \.py file"):
         graph({"a": task("a")}, {**empty, "comp-a": component("a")})
 
