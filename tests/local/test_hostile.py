@@ -16,6 +16,7 @@ from tests.local.test_shim import SLEEP
 
 from spotwright.local import identity
 from spotwright.local.attending import Attended
+from spotwright.local.endings import keep_reason
 from spotwright.local.lines import Line
 from spotwright.local.orders import Environment, Started, StartFailed, read_exit
 from spotwright.local.recovery import settle
@@ -176,3 +177,8 @@ def test_a_record_for_which_there_is_no_second_name_takes_that_of_the_claim(
 
 def test_what_an_attempt_puts_in_the_place_of_its_record_does_not_stay(lab: Lab) -> None:
     assert lab.play("def work():\n    open('../exit.jsonl', 'w')\n    raise SystemExit(4)\n").exit_code == 4
+
+
+def test_a_reason_that_no_log_has_room_for_is_given_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").mkdir()
+    assert keep_reason(tmp_path, "first\nlast") == "last"

@@ -5,6 +5,7 @@ The journal has what was collected here before secrets are hidden in the files o
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,8 +45,7 @@ def keep_reason(folder: Path, reason: str) -> str:
     """Put the whole reason why an attempt could not start into its log, and give the line that says most: the last one."""
     lines = [line for line in reason.splitlines() if line.strip()] or ["no reason was given"]
     if len(lines) > 1:
-        with (folder / LOG).open("a", encoding="utf-8") as log:
-            log.write(reason.rstrip("\n") + "\n")
+        _log(folder, lines=reason.rstrip("\n"))
     return lines[-1].strip()
 
 
@@ -85,12 +85,16 @@ def end_data(
 
 
 def _keep_notes(folder: Path, notes: list[str]) -> str:
-    """Put into an attempt's log why outputs do not count, and give the last line; its code may have taken the folder away."""
+    """Put into an attempt's log why outputs do not count, and give the last line."""
     lines = [f"spotwright: {note}" for note in notes]
-    if folder.is_dir():
-        with (folder / LOG).open("a", encoding="utf-8") as log:
-            log.writelines(f"{line}\n" for line in lines)
+    _log(folder, lines="\n".join(lines))
     return lines[-1][:_LONGEST_LINE]
+
+
+def _log(folder: Path, *, lines: str) -> None:
+    """Add lines to an attempt's log where that can be: its code may have taken the folder away, and the disk may be full."""
+    with contextlib.suppress(OSError), (folder / LOG).open("a", encoding="utf-8") as log:
+        log.write(lines + "\n")
 
 
 def _is_heard(record: ExitRecord | None, seen: Seen) -> bool:

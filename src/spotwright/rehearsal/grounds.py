@@ -215,9 +215,10 @@ def command():
     missing = [name for name in json.loads({named}) if not os.path.lexists(name)]
     if missing and not code:
         print(f"the command ended with 0 and left no {{', '.join(missing)}}")
+        code = 1  # then that line is why it has failed
     sys.stdout.flush()
-    if code or missing:  # without the executor's output an attempt has not succeeded
-        os._exit(code if code >= 0 else 128 - code)
+    if code:
+        os._exit(code if code > 0 else 128 - code)
 """
 
 
