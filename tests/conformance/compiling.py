@@ -47,12 +47,17 @@ def compile_each(folder: Path) -> None:
 def _check(spec: Any) -> None:
     """Refuse what SDK 2.17 writes wrongly, so that no backend could run it.
 
-    A loop of a pipeline inside takes the component of a loop around it, which is left empty; and a loop in
-    branches reads its item from where it is not.
+    A loop of a pipeline inside takes the component of a loop around it, which is left empty; a loop in branches reads its item
+    from where it is not; and a list of artifacts is not passed into the groups around the loop that goes over it.
     """
-    for name, component in spec.components.items():
+    for name, component in [*spec.components.items(), ("root", spec.root)]:
         if not component.HasField("dag") and not component.executor_label:
             raise ValueError(f"the SDK left {name} empty")
+        given = component.input_definitions
+        for inputs in (task.inputs for task in component.dag.tasks.values()):
+            read = {each.component_input_artifact for each in inputs.artifacts.values()} - {"", *given.artifacts}
+            if read:
+                raise ValueError(f"the SDK does not pass {read} into {name}")
     if re.search(r'output_parameter_key: "[^"]*loop-item|component_input_parameter: "loop-item', str(spec)):
         raise ValueError("the SDK reads an item from elsewhere")
 

@@ -75,7 +75,7 @@ class _Drawing:
         self._numbers = iter(range(1, 1000))
         self._components: list[Component] = []
         self._pipelines: list[Pipeline] = []
-        self._fails = chance.random() < 0.35
+        self._fails = chance.random() < 0.4
 
     def _name(self, letter: str) -> str:
         return f"{letter}{next(self._numbers)}"
@@ -104,6 +104,7 @@ class _Drawing:
     def _source(self, place: _Place, kind: str, *, nothing: bool) -> Source | None:
         """Something of that kind; of an artifact ``None`` where there is none."""
         fits = [k.source for k in place.known if _fits(k.kind, kind) and (nothing or not k.nullable)]
+        fits += 3 * [each for each in fits if isinstance(each, OneOf | Collected)]
         if fits and (kind in ARTIFACTS or self._maybe(0.75)):
             return self._chance.choice(fits)
         if kind in ARTIFACTS:
@@ -152,7 +153,7 @@ class _Drawing:
         if self._fails and numbers and self._maybe(0.3):
             kinds = {each.name: each.kind for each in inputs}
             return numbers[0], self._constant(kinds[numbers[0]])
-        if self._fails and self._maybe(0.12):
+        if self._fails and self._maybe(0.18):
             return "always"
         return "once" if self._maybe(0.08) else ""
 
@@ -177,7 +178,7 @@ class _Drawing:
         name = self._numbered(place, component.name)
         after = tuple(self._chance.sample(place.tasks, 1)) if place.tasks and self._maybe(0.2) else ()
         retries = self._chance.randint(1, 2) if component.failing == "once" or self._maybe(0.05) else 0
-        ignores = self._may_ignore(component, given) and self._maybe(0.3)
+        ignores = self._may_ignore(component, given) and self._maybe(0.6)
         task = Task(name, component, given, after, retries, ignores)
         yield task
         place.tasks.append(task.variable)
