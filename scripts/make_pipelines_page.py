@@ -31,6 +31,8 @@ _TAIL = """
 
 - Texts with quotes in conditions: the SDK writes them so that the backend refuses the condition. Here they mean what was
   written.
+- A whole number for an input that is declared `float`: the backend gives the code an `int`, as its JSON knows no other.
+  Here it is a `float`.
 - A number in a list whose items have no declared type (`-> list`): the backend makes a text of the item, which a component that
   wants a number then refuses. Here the item keeps its type until a component reads it.
 - `set_memory_limit(parameter)` and its kind in a loop, condition or exit handler: the SDK does not pass the parameter into it,

@@ -223,6 +223,12 @@ EXPECTED: dict[str, Expected] = {
             "repeat": "0123456789abcdef" * 65536, "length": 1048576, "numbers": list(range(200000)), "count": 200000,
         }
     ),
+    "written_as_go": Expected(
+        {
+            "made": {"a": {"c": 2, "d": 1}, "b": [2, 0.5]}, "seen": "{'a': {'c': 2, 'd': 1}, 'b': [2, 0.5]}",
+            **iterations("loop/shown", "2.0", "0.5"),
+        }
+    ),
     "texts_of_values": Expected(
         {"text": '3 0.5 true [1,"a"]', "whole": 3, "real": 0.5, "truth": True, "text-2": "3-0.5-true"}
     ),

@@ -1,9 +1,18 @@
 """Parameters and placeholders."""
 
+from typing import List
+
 from kfp import dsl
 from steps import items, kinds_of, listed, mapping, real, seen, text, truth, whole
 
-__all__ = ["large_values", "numbers_and_kinds", "parameters_by_default", "placeholders", "texts_of_values"]
+__all__ = [
+    "large_values",
+    "numbers_and_kinds",
+    "parameters_by_default",
+    "placeholders",
+    "texts_of_values",
+    "written_as_go",
+]
 
 
 @dsl.component(base_image="python:3.11", install_kfp_package=False)
@@ -69,6 +78,24 @@ def texts_of_values(n: int = 3, x: float = 0.5, flag: bool = True, many: list = 
     """Values in texts: f-strings over parameters, outputs, items; texts where a type differs. kfp.local: wrong (fractions)"""
     text(value=f"{n} {x} {flag} {many}")
     text(value=f"{whole(value=n).output}-{real(value=x).output}-{truth(value=flag).output}")
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def made() -> dict:
+    return {"b": [2.0, 0.5], "a": {"d": 1, "c": 2}}
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def shown(value: float) -> str:
+    return repr(value)
+
+
+@dsl.pipeline
+def written_as_go(shares: List[float] = [2.0, 0.5]):
+    """Mappings have their keys in order; whole numbers are floats where a component declares so. kfp.local: not compared"""
+    seen(value=made().output)
+    with dsl.ParallelFor(shares, name="loop") as share:
+        shown(value=share)
 
 
 @dsl.pipeline
