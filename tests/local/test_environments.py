@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.local.lab import Lab, marked
+from tests.local.lab import Lab, marked, until
 
 from spotwright.local import environments
 from spotwright.local.environments import directory_of, find_python, without_credentials
@@ -177,7 +177,7 @@ def test_an_attempt_that_is_killed_while_it_waits_for_packages_never_runs(lab: L
 
 def test_closing_ends_a_build(lab: Lab, little: Environment) -> None:
     lab.start(USES, environment=little)
-    assert marked(lab.run)
+    until(lambda: marked(lab.run), "the builder")  # a program that is being loaded shows no environment for a moment
     lab.processes.close()
     assert marked(lab.run) == []
 
