@@ -126,15 +126,10 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Task:
-    """A component that is called."""
+class _Kept:
+    """What is kept in a Python variable under its name."""
 
     name: str
-    component: Component
-    given: dict[str, Source]
-    after: tuple[str, ...] = ()
-    retries: int = 0
-    ignores: bool = False
 
     @property
     def variable(self) -> str:
@@ -143,19 +138,24 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Call:
+class Task(_Kept):
+    """A component that is called."""
+
+    component: Component
+    given: dict[str, Source]
+    after: tuple[str, ...] = ()
+    retries: int = 0
+    ignores: bool = False
+
+
+@dataclass(frozen=True)
+class Call(_Kept):
     """A pipeline that is called inside another."""
 
-    name: str
     pipeline: Pipeline
     given: dict[str, Source]
     retries: int = 0
     ignores: bool = False
-
-    @property
-    def variable(self) -> str:
-        """The Python variable that it is kept in."""
-        return f"of_{self.name.replace('-', '_')}"
 
 
 @dataclass(frozen=True)
