@@ -128,7 +128,7 @@ class Leaving:
         for callback in self._callbacks:
             try:
                 callback(notice)
-            except Exception:
+            except Exception:  # whatever it raises is shown; the others are called all the same
                 import logging
 
                 logging.getLogger("spotwright.checkpoint").exception(

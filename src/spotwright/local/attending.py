@@ -217,9 +217,10 @@ class Attended:
                     return
             time.sleep(0.02)
         self._out_of_reach.update(pids)
-        log = os.open(f"{self._directory}/log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        _write_all(log, f"spotwright: left behind, another user's: {' '.join(map(str, pids))}\n".encode())
-        os.close(log)
+        with contextlib.suppress(OSError):  # no log can be had any more: the record, which follows, matters more
+            log = os.open(f"{self._directory}/log.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            _write_all(log, f"spotwright: left behind, another user's: {' '.join(map(str, pids))}\n".encode())
+            os.close(log)
 
     def _conclude_container(self, oom_before: int) -> dict[str, Any]:
         """End the container that the main process was the client of: it is no child of ours."""
