@@ -55,6 +55,7 @@ class Step:
     packages: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     cached: bool = True
+    cache_key: str = ""
     kubernetes: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
 
@@ -85,6 +86,12 @@ def document(
     executors = {f"exec-{key}": dict(each.kubernetes) for key, each in steps.items() if each.kubernetes}
     platforms = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
     return "\n---\n".join(json.dumps(part) for part in ((ir, platforms) if executors else (ir,)))
+
+
+def _caching(each: Step) -> dict[str, Any]:
+    if not each.cached:
+        return {}
+    return {"enableCache": True, **({"cacheKey": each.cache_key} if each.cache_key else {})}
 
 
 def source_of(function: Callable[..., Any]) -> str:
@@ -158,7 +165,7 @@ def _task(name: str, each: Step) -> dict[str, Any]:
     task: dict[str, Any] = {
         "componentRef": {"name": f"comp-{name}"},
         "taskInfo": {"name": name},
-        "cachingOptions": {"enableCache": True} if each.cached else {},
+        "cachingOptions": _caching(each),
     }
     if inputs := {key: value for key, value in inputs.items() if value}:
         task["inputs"] = inputs

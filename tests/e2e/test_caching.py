@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.e2e.building import Of, Step, step
-from tests.e2e.inside import alone, say
+from tests.e2e.inside import alone, note, raise_file, say, until
 from tests.e2e.project import Project
 
 if TYPE_CHECKING:
@@ -19,6 +20,15 @@ def adds_one(number: int) -> int:
     with alone():
         say(f"adding to {number}")
         return number + 1
+
+
+def meets(number: int) -> int:
+    """Ends only when it runs twice: in two runs, neither of which has a result of the other."""
+    note("start")
+    name = os.environ["SPOTWRIGHT_RUN"]
+    raise_file(name)
+    until({"left": "right", "right": "left"}[name])
+    return number + 1
 
 
 def adds_ten(number: int) -> int:
@@ -86,6 +96,25 @@ def test_a_task_that_is_not_to_be_cached_runs(project: Project) -> None:
     for name in ("first", "second"):
         assert project.run(path, name=name).code == 0
     assert starts(project) == ["one", "two", "one"]  # what follows it was given the same value
+
+
+def test_a_key_of_the_tasks_own_counts_instead_of_its_inputs(project: Project) -> None:
+    for name, number in (("first", 1), ("second", 5)):
+        only = {"one": step(adds_one, {"number": number}, cache_key="mine")}
+        assert project.run(project.pipeline(only), name=name).code == 0
+    assert starts(project) == ["one"]
+    assert project.show("second")["outputs"]["one.Output"]["value"] == 2
+
+
+def test_runs_at_the_same_time_share_results_and_spoil_none(project: Project) -> None:
+    path, names = project.pipeline({"one": step(meets, {"number": 1})}), ("left", "right")
+    running = [project.start("run", str(path), "--name", name) for name in names]
+    assert [under.wait().code for under in running] == [0, 0]
+    assert len(project.ledger("start")) == 2
+    assert project.run(path, name="later").code == 0
+    assert len(project.ledger("start")) == 2
+    assert project.show("later")["tasks"]["one"]["cached_from"]["run"] in names
+    assert {project.show(name)["outputs"]["one.Output"]["value"] for name in (*names, "later")} == {2}
 
 
 @pytest.mark.parametrize("other", [step(adds_ten, {"number": 1}), step(adds_one, {"number": 5})])
