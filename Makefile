@@ -1,21 +1,39 @@
 # What a developer types. Each target installs what it needs into .venv first; PYTHON=/path/to/python3 names another Python.
 PYTHON ?=
 BIN := .venv/bin
-# Processes of the test suite.
-WORKERS ?= 2
+# Processes of the test suite. Many tests wait for real processes, so four of them fill two cores.
+WORKERS ?= 4
 export PYTHON
+# Tests start the command hundreds of times: it starts in half the time where Python may keep the compiled modules.
+export PYTHONDONTWRITEBYTECODE :=
+
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test networks bench docs lock clean
+.PHONY: help demo check test test-long style networks bench docs lock clean \
+	cluster cluster-down cluster-record cluster-test
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## the tutorial's pipeline and a training task, on a spot pool whose nodes are taken away
 	@scripts/bootstrap demo
 	@$(BIN)/python examples/iris/demo.py
 
-test: ## everything CI runs: style, types, layers, tests
+check: style ## style, types, layers and the fast tests: two minutes
+	@echo "== pytest, without slow tests"
+	@$(PYTEST) -m "not slow and not long and not many and not cluster" $(ARGS)
+
+test: style ## style, types, layers and the tests: six minutes
+	@echo "== pytest"
+	@$(PYTEST) $(ARGS)
+
+test-long: ## the rest of the tests: every crash point, world and example that `make test` samples
+	@scripts/bootstrap dev
+	@echo "== pytest, long tests"
+	@$(PYTEST) -m "long and not many and not cluster" $(ARGS)
+
+style:
 	@scripts/bootstrap dev
 	@echo "== ruff check"
 	@$(BIN)/ruff check
@@ -25,15 +43,29 @@ test: ## everything CI runs: style, types, layers, tests
 	@$(BIN)/mypy
 	@echo "== lint-imports"
 	@$(BIN)/lint-imports --no-logo
-	@echo "== pytest"
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
+
+cluster: ## a real Kubernetes on this machine, for root on Linux; builds it the first time, which takes an hour
+	@scripts/bootstrap run
+	@$(BIN)/python -m testbed up
+
+cluster-test: ## the tests on a real Kubernetes: the test bed, or with SPOTWRIGHT_CLUSTER=external the one of KUBECONFIG
+	@scripts/bootstrap dev
+	@$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
+
+cluster-down: ## end the cluster, and check that nothing of it is left
+	@scripts/bootstrap run
+	@$(BIN)/python -m testbed down
+
+cluster-record: ## record again how every workload dies, on a cluster that was started with TESTBED_TOLERATION=3: 30 minutes
+	@scripts/bootstrap dev
+	@$(BIN)/python -m tests.cluster.recorder $(ARGS)
 
 networks: ## the tests of checkpoints that need JAX and Keras: 600 MB more
 	@scripts/bootstrap networks
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) tests/checkpoint $(ARGS)
 
 bench: ## measure speed and size, ours beside kfp.local
-	@scripts/bootstrap run
+	@scripts/bootstrap demo
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 docs: ## write the generated pages again

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +24,7 @@ from typing import Any
 
 import inputs
 
-__all__ = ["HERE", "Bench", "BenchmarkError", "Done", "wait_until"]
+__all__ = ["HERE", "SPOTWRIGHT", "Bench", "BenchmarkError", "Done", "processor_time", "stop", "terminal", "wait_until"]
 
 HERE = Path(__file__).resolve().parent
 _PATIENCE = 900.0  # seconds that one process may take
@@ -139,7 +142,7 @@ class Bench:
     def command(self, pipeline: Path, *options: str) -> Done:
         """The whole ``spotwright run``, as a user types it, without earlier results."""
         state = self.new_folder("state")
-        return self.run([*SPOTWRIGHT, "run", pipeline, "--state", state, "--no-cache", *options])
+        return self.run([*SPOTWRIGHT, "run", pipeline, "--state", state, "--cache", "off", *options])
 
     def theirs(self, name: str, *options: str) -> Done:
         """The same pipeline under ``kfp.local``: see ``theirs.py``."""
@@ -170,3 +173,35 @@ def wait_until(what: str, condition: Callable[[], Any], patience: float = 60.0) 
             return found
         time.sleep(0.002)
     raise BenchmarkError(f"{what} did not happen within {patience:g}s")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process and wait until it has ended."""
+    process.terminate()
+    process.wait(30)
+
+
+def processor_time(pid: int) -> float:
+    """Seconds, of all threads, counted in ticks of 10 ms: fields 14 and 15 of proc(5)'s stat."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def terminal() -> Iterator[int]:
+    """A terminal as a descriptor; what is written to it is read away."""
+    keyboard, opened = pty.openpty()
+    reader = threading.Thread(target=_read_all, args=(keyboard,))
+    reader.start()
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+        reader.join()
+        os.close(keyboard)
+
+
+def _read_all(descriptor: int) -> None:
+    with suppress(OSError):  # EIO: the other end is closed
+        while os.read(descriptor, 65536):
+            pass

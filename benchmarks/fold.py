@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from spotwright.engine.fold import replay
-from spotwright.records.folders import RunFolder
 from spotwright.records.journal import Journal
-from spotwright.runs.plans import load_plans
+from spotwright.records.state_folder import RunFolder
+from spotwright.records.stored_plan import load_plans
 
 folder = RunFolder(Path(sys.argv[1]))
 plans = [stored.plan for stored in load_plans(folder)]

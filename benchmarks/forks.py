@@ -13,16 +13,16 @@ import types
 from itertools import pairwise
 from pathlib import Path
 
-from spotwright import local
+from spotwright.local import supervisor
 
 count, result = int(sys.argv[1]), Path(sys.argv[2])
-package = types.ModuleType("_spotwright_local")
-package.__path__ = list(local.__path__)
-sys.modules["_spotwright_local"] = package
+package = types.ModuleType("_spotwright_supervisor")
+package.__path__ = list(supervisor.__path__)
+sys.modules["_spotwright_supervisor"] = package
 
-from _spotwright_local import forkserver, taskmain  # type: ignore[import-not-found]  # noqa: E402, F401
+from _spotwright_supervisor import executor_main, fork_server  # type: ignore[import-not-found]  # noqa: E402, F401
 
-taskmain.warm_up()
+executor_main.warm_up()
 gc.collect()
 gc.freeze()
 gc.disable()

@@ -14,9 +14,9 @@ import threading
 import time
 from pathlib import Path
 
-from spotwright.local.metadata import Metadata
+from spotwright.local.imds.imds_client import MetadataServers
 from spotwright.model.pools import Capacity, Pool, Provider
-from spotwright.notices import Notice, Watch, from_environment
+from spotwright.notices import Notice, NoticeWatch, from_environment
 
 INTERVALS = {"aks": 1.0, "gke": 0.0, "eks": 5.0}
 PATIENCE = 30.0
@@ -31,7 +31,7 @@ class Attempt:
         source = from_environment({"SPOTWRIGHT_NOTICE_URL": url})
         if source is None:
             sys.exit(f"{url} is no source")
-        self.watch = Watch(source, self._tell)
+        self.watch = NoticeWatch(source, self._tell)
         self.watch.start()
 
     def _tell(self, notice: Notice | None) -> None:
@@ -44,7 +44,7 @@ def measure(provider: str, count: int) -> list[float]:
     """Seconds from each notice to its callback."""
     pool = Pool("p", Capacity.SPOT, Provider(provider), notice=60.0)
     with selectors.DefaultSelector() as selector:
-        metadata = Metadata(selector, {}, scale=1.0)
+        metadata = MetadataServers(selector, {}, scale=1.0)
         attempts: list[Attempt] = []
         for number in range(count):
             metadata.boot(f"p-{number}", pool)

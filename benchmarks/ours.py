@@ -12,14 +12,14 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from spotwright.pipelines.source import load
-from spotwright.runs.engine import prepare, start
-from spotwright.runs.options import RunOptions
+from spotwright.pipelines.sdk.loader import load
+from spotwright.runs.run_options import PlanOptions, RunOptions
+from spotwright.runs.runner import prepare, start
 
 file, state, result = sys.argv[1:4]
 compiled = load(file)
 begun = time.perf_counter()
-prepared = prepare(compiled, RunOptions(state=Path(state), cache="off"))
+prepared = prepare(compiled, PlanOptions(), RunOptions(state=Path(state), cache="off"))
 started, spent = time.perf_counter(), time.process_time()
 folder, ended = start(prepared)
 done = time.perf_counter()

@@ -16,31 +16,29 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import lines_checkpoint
-import lines_engine
-import lines_manifests
-import lines_notices
-import lines_start
-import lines_tasks
 from bench import Bench, BenchmarkError
+from lines import checkpoint, engine, manifests, notices, reading, start, tasks
 from results import Row, as_text
 
 _LINES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
-    "start": lines_start.start,
-    "chain": lines_tasks.chain,
-    "independent": lines_tasks.independent,
-    "sleep": lines_tasks.sleep,
-    "fork": lines_tasks.fork,
-    "loop": lines_tasks.loop,
-    "packages": lines_tasks.packages,
-    "resume": lines_start.resume,
-    "idle": lines_engine.idle,
-    "engine": lines_engine.decisions,
-    "fold": lines_engine.fold,
-    "memory": lines_engine.memory,
-    "checkpoint": lines_checkpoint.checkpoint,
-    "notice": lines_notices.notice,
-    "manifests": lines_manifests.manifests,
+    "start": start.start,
+    "chain": tasks.chain,
+    "independent": tasks.independent,
+    "sleep": tasks.sleep,
+    "fork": tasks.fork,
+    "loop": tasks.loop,
+    "packages": tasks.packages,
+    "resume": start.resume,
+    "demo": start.demo,
+    "idle": engine.idle,
+    "engine": engine.decisions,
+    "fold": engine.fold,
+    "follow": reading.follow,
+    "simulation": engine.simulation,
+    "memory": engine.memory,
+    "checkpoint": checkpoint.checkpoint,
+    "notice": notices.notice,
+    "manifests": manifests.manifests,
 }
 
 

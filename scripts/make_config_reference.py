@@ -21,7 +21,10 @@ _INTRODUCTION = f"""# Configuration: {FILE_NAME}
 
 <!-- Written by scripts/make_config_reference.py from the tables in src/spotwright/config/fields.py; change those. -->
 
-A run uses the file named with `--config`, else `{FILE_NAME}` beside the pipeline. Where there is neither, a built-in pair of
+A run uses the file named with `--config`, else `{FILE_NAME}` beside the pipeline, else the nearest one in the folders above it
+up to the root of the repository (the folder that holds `.git`); the run names a file that it found above. Outside of a
+repository only the pipeline's own folder counts. From Python, `config` may be a mapping in the shape of the file. Where there
+is no configuration, a built-in pair of
 pools is used with `spot: prefer`, and the run says so. The file is read once when a run starts and stored with it.
 
 ```yaml
@@ -81,7 +84,7 @@ def page() -> str:
     sections = [
         _INTRODUCTION,
         "## The file\n\n" + _table(TOP),
-        "## `target`\n\nWhat is not said is detected where a cluster is at hand.\n\n" + _table(TARGET),
+        "## `target`\n\nNo cluster is asked: a key that is not set has its default.\n\n" + _table(TARGET),
         f"## `pools.NAME`\n\n{_POOLS}\n" + _table(POOL),
         "## `pools.NAME.simulate`\n\nDurations are those of the simulated world.\n\n" + _table(SIMULATE),
         f"## `policy`\n\n{_POLICY}\n" + _table(POLICY),

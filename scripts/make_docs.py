@@ -23,8 +23,10 @@ from spotwright import checkpoint, clouds
 from spotwright.cli import cli
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import format_duration
-from spotwright.rehearsal.report import as_json
-from spotwright.views import facts, report
+from spotwright.rehearsal.rehearsal_report import as_json
+from spotwright.views import account_report, run_json
+from spotwright.views.explanation import explanation_json
+from spotwright.views.prune_report import prune_json
 
 __all__ = ["PAGES", "behind", "main", "markdown"]
 
@@ -49,15 +51,15 @@ _PYTHON = f"""# Python API
 import spotwright as spot
 ```
 
-Every error that is raised on purpose is a `spot.SpotwrightError`, whose text is one or two lines for people; wrong input is
-an `InputError` below it. See [Use it from Python and notebooks](../how-to/use-from-python.md).
+Every error that Spotwright raises is a `spot.SpotwrightError` with a message of one or two lines; wrong input is its subclass
+`InputError`. See [Use it from Python and notebooks](../how-to/use-from-python.md).
 """
 
 _JSON = f"""# JSON
 
 {_MADE}
-With `--json` a command prints one JSON document on standard output; what is said to people goes to standard error. Keys may be
-added in later versions, and none is taken away within a major version.
+With `--json` a command prints one JSON document on standard output; messages for people go to standard error. Later
+versions may add keys; no key is removed within a major version.
 
 | command | document |
 |---|---|
@@ -65,12 +67,14 @@ added in later versions, and none is taken away within a major version.
 | `runs` | a list of [summaries](#a-summary), oldest first |
 | `report` | [an account](#an-account) |
 | `rehearse` | [a rehearsal](#a-rehearsal) |
-| `logs` | a list of [logs](#a-log) in the order of the attempts; with `--follow` one object a line, as text comes |
+| `explain` | [an explanation](#an-explanation) |
+| `prune` | [what takes space](#what-takes-space) |
+| `logs` | a list of [logs](#a-log) in the order of the attempts; with `--follow` one object a line, as text is written |
 """
 
 _LOG = """## A log
 
-`task`, `attempt`, `path` of the log file, `ended`, and `text`, what the attempt wrote so far (with `--follow`: what is new).
+`task`, `attempt`, `path` of the log file, `ended`, and `text`, the log so far (with `--follow`: the new part).
 """
 
 _CHECKPOINT = f"""# Checkpoint library
@@ -80,16 +84,16 @@ _CHECKPOINT = f"""# Checkpoint library
 from spotwright.checkpoint import Checkpoint
 ```
 
-For how to use it see [Save checkpoints](../how-to/checkpoint.md), for how it works [Checkpoints](../explanation/checkpoints.md).
+How to use it: [Save checkpoints](../how-to/checkpoint.md). How it works: [Checkpoints](../explanation/checkpoints.md).
 """
 
 _PROVIDERS = f"""# Providers
 
 {_MADE}
-What this version takes the providers to do by themselves: the labels and taints of a node of a pool, and how long before it
-takes a spot node the provider says so. `NAME` stands for the pool's name, `TYPE` for its machine. Where your cluster differs,
-say so with `labels`, `taints` and `notice` of the pool: [Configure pools](../how-to/configure-pools.md). The sources stand in
-`src/spotwright/clouds/`.
+The labels and taints that this version expects each provider to set on the nodes of a pool, and the time between the
+notice and the loss of a spot node. `NAME` stands for the pool's name, `TYPE` for its machine. Describe differences of your
+cluster with `labels`, `taints` and `notice` of the pool: [Configure pools](../how-to/configure-pools.md). The sources of
+these facts are named in `src/spotwright/clouds/`.
 
 | provider | pool | labels | taints | notice |
 |---|---|---|---|---|
@@ -168,8 +172,8 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 def json_page() -> str:
     """The documents behind --json, from the docstrings of what makes them."""
-    run = markdown(facts.__doc__).partition("\n\n")[2]
-    summary, account = markdown(facts.summary.__doc__), markdown(report.report_json.__doc__)
+    run = markdown(run_json.__doc__).partition("\n\n")[2]
+    summary, account = markdown(run_json.summary.__doc__), markdown(account_report.report_json.__doc__)
     rehearsal = f"## A rehearsal\n\n{markdown(as_json.__doc__)}\n"
     return "\n".join(
         [
@@ -179,6 +183,8 @@ def json_page() -> str:
             f"## An account\n\n{account}\n",
             _LOG,
             rehearsal,
+            f"## An explanation\n\n{markdown(explanation_json.__doc__)}\n",
+            f"## What takes space\n\n{markdown(prune_json.__doc__)}\n",
         ]
     )
 
@@ -194,12 +200,13 @@ _HELPERS = ("sklearn", "xgboost", "lightgbm", "keras", "torch")
 
 def checkpoint_page() -> str:
     """The public names of the checkpoint library, and its helpers, which are read and not imported."""
-    first = [checkpoint.Checkpoint, checkpoint.File, checkpoint.Directory]
+    classes = [checkpoint.Checkpoint, checkpoint.File, checkpoint.Directory]
+    first = [*classes, checkpoint.progress, checkpoint.notice]
     errors = [getattr(checkpoint, name) for name in checkpoint.__all__]
     parts = [_CHECKPOINT]
     for value in [*first, *(error for error in errors if error not in first)]:
         text = _public(value.__name__, value)
-        if value in first:
+        if value in classes:
             heading, _, rest = text.partition("\n\n")
             signature = _signature(value.__name__, value.__init__).replace(" -> None", "")
             text = f"{heading}\n\n{signature}\n\n{rest}"
@@ -259,6 +266,10 @@ def _made_elsewhere() -> Iterator[tuple[Path, Callable[[], str]]]:
     config, matrix = import_module("scripts.make_config_reference"), import_module("scripts.make_failure_matrix")
     yield config.PAGE, config.page
     yield matrix.PAGE, lambda: str(matrix.page(matrix.read()))
+    yield matrix.EVIDENCE, lambda: str(matrix.evidence_page(matrix.read()))
+    design = import_module("scripts.make_design_index")
+    yield design.PAGE, design.page
+    yield from import_module("scripts.make_enforcement_tables").PAGES.items()
 
 
 PAGES: Mapping[Path, Callable[[], str]] = {

@@ -1,64 +1,130 @@
-"""Make docs/failure-matrix.md: what was seen of an attempt, its cause, the budget it spends and what happens next.
+"""Make docs/failure-matrix.md (what follows each cause, and by what it is recognised) and docs/failure-evidence.md (the cases).
 
-The page is computed from the recorded endings (tests/scheduling/endings.yaml) and the classifier itself, so that it cannot
-promise what the code does not do. Without arguments it writes the page; a test fails while the page is behind.
+Both pages are computed from the recorded endings (tests/scheduling/endings.yaml), the classifier and the budgets, so they
+cannot promise what the code does not do. What no part of Spotwright reports today is marked, from the fields of
+``Signals`` that the bodies fill. Without arguments the script writes the pages; a test fails while they are behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import functools
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from spotwright.model.attempts import Cause, Condition, ContainerEnd, Signals
-from spotwright.scheduling.budgets import MAX_MOVES
+from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
+from spotwright.model.policy import Policy
+from spotwright.scheduling.budgets import MAX_MOVES, BudgetUse, FollowUp, LadderPosition, after_attempt
 from spotwright.scheduling.cause import classify
+from spotwright.scheduling.ladder import Ladder, Rung
 
-__all__ = ["ENDINGS", "PAGE", "Recorded", "page", "read"]
+__all__ = ["ENDINGS", "EVIDENCE", "PAGE", "Recorded", "evidence_page", "page", "read", "reported", "sign"]
 
 ROOT = Path(__file__).resolve().parent.parent
 ENDINGS = ROOT / "tests" / "scheduling" / "endings.yaml"
 PAGE = ROOT / "docs" / "failure-matrix.md"
+EVIDENCE = ROOT / "docs" / "failure-evidence.md"
+BODIES = ("local", "simulation")
 
 _INTRODUCTION = """\
 # Failure matrix
 
-Why did an attempt end, whose budget does it cost, and what comes next? Spotwright decides it from every signal at hand: exit
-code and signal, outputs, notice, the pod's reason and conditions, the node's conditions, taints and events. Never from one
-string, and never from the exit code alone: 137 and 143 only say that somebody sent a signal.
+When an attempt ends, Spotwright decides its one *cause*, the budget that the end is charged to, and what comes next. It looks
+at every signal: exit code and signal, outputs, notice, the pod's reason and conditions, the node's conditions, taints and
+events. The exit code alone decides nothing: 137 and 143 only say that somebody sent a signal.
 
-The first line that fits decides:
+This page is made from the code by `scripts/make_failure_matrix.py`. Every case behind it is a test and links a public
+thread: [the evidence](failure-evidence.md).
 
-1. cancelled;
-2. exit 0 with every declared output: succeeded, also while a notice was running;
-3. the provider announced that it takes the node (a notice, a condition, a taint, an event): interrupted;
-4. it is on record that our side or Kubernetes ended it (moved, scaled down, consolidated, preempted by a higher priority,
-   evicted by a node that ran short): disrupted. Over the pod's own storage limit: failed;
-5. the node is gone, or was shut down under it: interrupted. A shutdown of a node that is no spot node: disrupted;
-6. nothing is heard of the node: lost;
-7. Kubernetes marked it for disruption, or its node did not admit it: disrupted;
-8. nothing is heard of the attempt itself: lost, or disrupted where its node is seen to live on;
-9. out of memory, start-up, timed out, in this order;
-10. nobody recorded an end: lost. All that is left: failed.
+## What comes next
 
-Every row below is a test. It stands for a public thread, linked in the second column; a *variant* changes one signal of its
-thread, or plays its end on one machine. This page is made by `scripts/make_failure_matrix.py`.
+For a task with `interruptions: {max: 10}`, `errors: {retries: 1}` and a ladder of two pools, `spot` and `on-demand`:
+
+| cause | meaning | first time | when the budget is spent |
+| --- | --- | --- | --- |
+"""
+
+_ORDER = """
+*Unschedulable* is no end of an attempt: no rung had a node within `pending_timeout`, and the task fails. How rungs, waits
+and deadlines are chosen: [What happens after an attempt](explanation/decisions.md).
+
+## How the cause is decided
+
+The first line that fits:
+
+1. The run was cancelled: cancelled.
+2. Exit 0 and every declared output is there: succeeded, also while a notice is running.
+3. The provider announced that it takes the node (notice, condition, taint or event): interrupted.
+4. Kubernetes or Spotwright is on record for ending it (moved, scaled down, consolidated, preempted by a higher priority,
+   evicted by a node that ran short): disrupted. Over the pod's own storage limit: failed.
+5. The node is gone or was shut down: interrupted. Shut down, and no spot node: disrupted.
+6. No sign of life from the node: lost.
+7. Kubernetes marked the pod for disruption, or the node did not admit it: disrupted.
+8. No sign of life from the attempt: lost. If its node is alive: disrupted.
+9. Out of memory, start-up, timed out, in this order.
+10. No end was recorded: lost. Everything else: failed.
+
+## By what it is recognised
+
+"Today" says what can report the sign now: a *run* (on this machine or in a simulation). Signs without a mark come from
+Kubernetes, which Spotwright does not watch yet; they are decided by the same function.
+"""
+
+_SEEN = """
+## Seen on a real cluster
+
+{versions}; Pod, Job, JobSet, TrainJob, Argo and KFP-shaped Workflows, on a spot node.
+A test holds these causes: [recorded deaths](recorded-deaths.md).
+
+"""
+
+_EVIDENCE_INTRODUCTION = """\
+# Evidence of the failure matrix
+
+The recorded endings behind the [failure matrix](failure-matrix.md), by cause and by sign. Each row is a test: these signals
+have this cause. Each stands for a public thread; a *variant* changes one signal of its thread, or plays its end on one
+machine. This page is made by `scripts/make_failure_matrix.py`.
 """
 
 _MEANING: Mapping[Cause, str] = {
     Cause.SUCCEEDED: "The work is done.",
     Cause.INTERRUPTED: "The provider took the node.",
-    Cause.LOST: "Nothing is heard of it any more: its node or the engine went.",
-    Cause.DISRUPTED: "Kubernetes or we moved it.",
-    Cause.FAILED: "The user's code.",
+    Cause.LOST: "The node or the engine is gone without a trace.",
+    Cause.DISRUPTED: "Kubernetes or Spotwright moved it.",
+    Cause.FAILED: "The user's code failed.",
     Cause.OUT_OF_MEMORY: "It used more memory than it was given.",
     Cause.TIMED_OUT: "Its own time limit passed.",
     Cause.START_UP: "It never ran: image, environment, volume.",
     Cause.CANCELLED: "The user stopped it.",
 }
+
+_SIGNS: Sequence[tuple[str, str]] = (
+    (
+        r"it (ended|was ended by \w+|exited with \d+) after the notice for its node",
+        "it ended after the notice for its node",
+    ),
+    (
+        r"it (ended|was ended by \w+|exited with \d+) after the provider .*",
+        "the provider announced that it takes the node",
+    ),
+    (r"it was ended by \w+, and nothing .*", "a signal ended it, and nothing says that its node was to go"),
+    (r"its node did not admit it \(.*\)", "its node did not admit it"),
+    (r"it exited with 0 without its outputs?.*", "it exited with 0 without its outputs"),
+    (r"it exited with [1-9]\d*", "it exited with a code other than 0"),
+    (r"it exited with \d+ after the kernel killed for memory", "the kernel killed a process of it for memory"),
+    (r"its container \w+ ran out of memory", "a container ran out of memory"),
+    (r"its container \w+ could not be started", "a container could not be started"),
+    (r"its container \w+ never got past \w+", "a container never got past pulling or creating"),
+    (r"no such package", "its environment could not be built"),
+    (r"it was moved: \w+", "it was moved: drained, consolidated"),
+)
+"""Sentences of the classifier that differ in a detail, and what they have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +152,9 @@ def _recorded(*, signals: Mapping[str, Any], cause: str, **rest: Any) -> Recorde
 
 def _signals(values: Mapping[str, Any]) -> Signals:
     shapes: Mapping[str, Any] = {
-        "conditions": Condition,
-        "node_conditions": Condition,
-        "node_events": Condition,
+        "conditions": StatusCondition,
+        "node_conditions": StatusCondition,
+        "node_events": StatusCondition,
         "containers": ContainerEnd,
     }
     made: dict[str, Any] = {}
@@ -100,23 +166,73 @@ def _signals(values: Mapping[str, Any]) -> Signals:
     return Signals(**made)
 
 
-def page(endings: tuple[Recorded, ...]) -> str:
-    """The page as Markdown: one table a cause, in the order of the design's table."""
-    parts = [_INTRODUCTION]
-    decided = [(ending, classify(ending.signals).cause) for ending in endings]
-    for cause, meaning in _MEANING.items():
-        rows = [_row(ending, cause) for ending, found in decided if found is cause]
-        if rows:
-            head = "| what was seen | where | cause | budget | what happens next |\n| --- | --- | --- | --- | --- |"
-            parts.append("\n".join([f"## {str(cause).capitalize()}\n\n{meaning}\n", head, *rows]) + "\n")
+def page(endings: Sequence[Recorded]) -> str:
+    """The matrix as Markdown: what follows each cause, and the signs by which each is recognised."""
+    rows = "".join(
+        f"| {_link(cause)} | {meaning} | {_first(cause)} | {_spent(cause)} |\n" for cause, meaning in _MEANING.items()
+    )
+    signs = ["", "| cause | sign | cases | today |", "| --- | --- | --- | --- |"]
+    for cause, name, cases in _grouped(endings):
+        today = "run" if any(_happens(case.signals) for case in cases) else ""
+        signs.append(f"| {cause} | {name} | [{len(cases)}](failure-evidence.md#{_anchor(cause, name)}) | {today} |")
+    return _INTRODUCTION + rows + _ORDER + "\n".join(signs) + "\n" + _seen_on_a_cluster()
+
+
+def _seen_on_a_cluster() -> str:
+    """The deaths that were recorded on a real cluster, in short."""
+    from scripts.make_recorded_deaths import read_deaths, short_table, versions
+
+    deaths = read_deaths()
+    return _SEEN.format(versions=versions(deaths)) + short_table(deaths)
+
+
+def evidence_page(endings: Sequence[Recorded]) -> str:
+    """The cases as Markdown, one table for each sign."""
+    parts = [_EVIDENCE_INTRODUCTION]
+    before = None
+    for cause, name, cases in _grouped(endings):
+        if cause is not before:
+            parts.append(f"## {str(cause).capitalize()}\n\n{_MEANING[cause]}\n")
+            before = cause
+        head = "| seen | signals | where |\n| --- | --- | --- |"
+        parts.append("\n".join([f"### {_heading(cause, name)}\n", head, *map(_row, cases)]) + "\n")
     return "\n".join(parts)
 
 
-def _row(ending: Recorded, cause: Cause) -> str:
-    repository, _, number = ending.issue.partition("#")
-    link = f"[{ending.issue}](https://github.com/{repository}/issues/{number})"
-    where = f"{ending.where}: {link}" + (" (variant)" if ending.variant else "")
-    cells = (f"{ending.seen}<br>`{_shown(ending.shown)}`", where, str(cause), _budget(cause), _next(cause))
+def _grouped(endings: Sequence[Recorded]) -> Iterator[tuple[Cause, str, list[Recorded]]]:
+    """The endings by cause, in the order of the page, and by sign."""
+    for cause in _MEANING:
+        groups: dict[str, list[Recorded]] = {}
+        for each in endings:
+            ending = classify(each.signals)
+            if ending.cause is cause:
+                groups.setdefault(sign(ending.why), []).append(each)
+        for name, cases in groups.items():
+            yield cause, name, cases
+
+
+def sign(why: str) -> str:
+    """What a sentence of the classifier says, without the details in which cases of one kind differ."""
+    return next((name for pattern, name in _SIGNS if re.fullmatch(pattern, why)), why)
+
+
+def _heading(cause: Cause, name: str) -> str:
+    return f"{str(cause).capitalize()}: {name}"
+
+
+def _anchor(cause: Cause, name: str) -> str:
+    return re.sub(r"[^\w\- ]", "", _heading(cause, name).lower()).replace(" ", "-")
+
+
+def _link(cause: Cause) -> str:
+    return f"[{cause}](failure-evidence.md#{str(cause).replace(' ', '-')})"
+
+
+def _row(recorded: Recorded) -> str:
+    repository, _, number = recorded.issue.partition("#")
+    link = f"[{recorded.issue}](https://github.com/{repository}/issues/{number})"
+    where = f"{recorded.where}: {link}" + (" (variant)" if recorded.variant else "")
+    cells = (recorded.seen, f"`{_shown(recorded.shown)}`", where)
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
@@ -128,23 +244,51 @@ def _shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _budget(cause: Cause) -> str:
-    if cause.is_interruption:
-        return "interruptions"
-    return "errors" if cause.is_error else "none"
+_POLICY = Policy(max_interruptions=10, retries=1, fall_back_after=10)
+_LADDER = Ladder((Rung(("spot",), spot=True), Rung(("on-demand",), spot=False)))
+_PLACE = LadderPosition(0, 0, "spot")
+_FULL = BudgetUse(_POLICY.max_interruptions, _POLICY.retries, MAX_MOVES)
 
 
-def _next(cause: Cause) -> str:
-    if cause.is_interruption:
-        return "again, with a wait only on the pool it was taken from; after `interruptions.max` the task fails"
-    if cause.is_error:
-        return "again on the same rung after `errors.backoff`; after `errors.retries` the task fails"
-    if cause is Cause.DISRUPTED:
-        return f"again at once on the same rung, at most {MAX_MOVES} times"
-    return "nothing"
+def _first(cause: Cause) -> str:
+    """What follows the first end of this cause, in the words of the decision."""
+    following = after_attempt(cause, BudgetUse(), _PLACE, _POLICY, _LADDER)
+    if following.then is FollowUp.RETRY:
+        return following.why + (f", after {following.wait:g} s" if following.wait else ", at once")
+    return f"the task has {'succeeded' if following.then is FollowUp.SUCCEED else 'been cancelled'}"
+
+
+def _spent(cause: Cause) -> str:
+    """What follows once the budget of this cause is spent."""
+    following = after_attempt(cause, _FULL, _PLACE, _POLICY, _LADDER)
+    return f"the task fails: {following.why}" if following.then is FollowUp.FAIL else ""
+
+
+def _happens(signals: Signals) -> bool:
+    """Whether a run of today can report these signals."""
+    default = Signals()
+    return {name for name, value in signals._asdict().items() if value != getattr(default, name)} <= reported()
+
+
+@functools.cache
+def reported() -> frozenset[str]:
+    """The fields of ``Signals`` that a body fills, by name, in ``Signals(...)`` or ``signals._replace(...)``."""
+    found = set[str]()
+    for body in BODIES:
+        for path in (ROOT / "src" / "spotwright" / body).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and _makes_signals(node):
+                    found |= {keyword.arg for keyword in node.keywords if keyword.arg}
+    return frozenset(found)
+
+
+def _makes_signals(call: ast.Call) -> bool:
+    changed, _, function = ast.unparse(call.func).rpartition(".")
+    return function == "Signals" or (function == "_replace" and changed.rpartition(".")[2] == "signals")
 
 
 if __name__ == "__main__":
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page(read()), encoding="utf-8")
-    print(f"wrote {PAGE.relative_to(ROOT)}")
+    sys.path.insert(0, str(ROOT))
+    for path, text in ((PAGE, page(read())), (EVIDENCE, evidence_page(read()))):
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")

@@ -1,6 +1,6 @@
-"""Writes docs/reference/pipelines.md: what of the KFP language runs, from the pipelines of the conformance suite.
+"""Write docs/reference/pipelines.md: the supported KFP pipelines, from the conformance suite.
 
-Each of them says in its docstring what it is about, and after ``kfp.local:`` what ``kfp.local`` 2.17 makes of it.
+The docstring of each of them says what it shows, and after ``kfp.local:`` the result of ``kfp.local`` 2.17.
 """
 
 from __future__ import annotations
@@ -16,67 +16,69 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "pipelines.md"
 PIPELINES = ROOT / "tests" / "conformance" / "pipelines"
 
-_HEAD = """# What of the KFP language runs
+_HEAD = """# Supported KFP pipelines
 
 <!-- Written by scripts/make_pipelines_page.py from tests/conformance/pipelines; change those. -->
 
-Every line is a pipeline of the conformance suite (`tests/conformance`). It is compiled by the KFP SDK and run twice, undisturbed
-and on pools whose nodes are taken every second, and must come to the values that the KFP backend gives, types included. The
-last column says what `kfp.local` 2.17 makes of the same pipeline, where that is something else: "no" is an error, "wrong" another
-value without one.
+Every line is a pipeline of the conformance suite (`tests/conformance`). The KFP SDK compiles it. It runs twice, undisturbed
+and on pools whose nodes are taken every second, and must give the values and types of the KFP backend. The last column shows
+a different result of `kfp.local` 2.17: "no" is an error, "wrong" another value without an error.
 """
 
 _TAIL = """
-## Where the backend of KFP 2.17 gives nothing
+## Differences from the backend of KFP 2.17
 
-- Texts with quotes in conditions: the SDK writes them so that the backend refuses the condition. Here they mean what was
-  written.
-- A whole number for an input that is declared `float`: the backend gives the code an `int`, as its JSON knows no other.
-  Here it is a `float`.
-- A number in a list whose items have no declared type (`-> list`): the backend makes a text of the item, which a component that
-  wants a number then refuses. Here the item keeps its type until a component reads it.
-- `set_memory_limit(parameter)` and its kind in a loop, condition or exit handler: the SDK does not pass the parameter into it,
-  and the task fails. Here it counts, and a note at the start says so. On a cluster, give it to a task in there as an input too.
-- A pipeline that must be given an artifact: KFP can give a run parameters only. Here an argument is its path or address
-  (`--arg data=iris.csv`, `--arg data=gs://bucket/iris.csv`), or a mapping with `uri` and `metadata`; of a list, a list of them.
-- Placeholders of the run and the task inside longer texts (`f"{dsl.PIPELINE_JOB_NAME_PLACEHOLDER}/x"`), which the backend leaves
-  as they are: here they are filled in. `PIPELINE_JOB_NAME` and `PIPELINE_JOB_RESOURCE_NAME` are the run's name, the ids UUIDs.
-  `PIPELINE_ROOT` stays as it is, as in the backend.
-- A list of artifacts as an argument of a container's command: the backend leaves the placeholder as it is. Here it is the JSON
-  list of what is known of each: `name`, `type`, `uri`, `metadata`.
-- Loops over artifacts, and texts that are made of an inner loop's item: the backend stops with an error.
-- Retries in loops, and `set_retry` on a pipeline inside a pipeline, count for every task in it.
+- Texts with quotes in conditions: the SDK writes them so that the backend refuses the condition. Here they work as written.
+- A whole number for an input that is declared `float`: the backend passes an `int`. Here it is a `float`.
+- A number in a list whose items have no declared type (`-> list`): the backend converts the item to a text, which a component
+  that expects a number refuses. Here the item keeps its type until a component reads it.
+- `set_memory_limit(parameter)` and the like in a loop, condition or exit handler: the SDK does not pass the parameter into
+  the group, and the task fails. Here it works, with a note at the start. On a cluster, pass the parameter to a task of the
+  group as an input too.
+- A pipeline with a required input artifact: KFP accepts parameters only. Here the argument is the artifact's path or address
+  (`--arg data=iris.csv`, `--arg data=gs://bucket/iris.csv`), or a mapping with `uri` and `metadata`; for a list of artifacts,
+  a list of these.
+- Placeholders of the run and the task inside longer texts (`f"{dsl.PIPELINE_JOB_NAME_PLACEHOLDER}/x"`), which the backend
+  leaves as they are. Here they are replaced. `PIPELINE_JOB_NAME` and `PIPELINE_JOB_RESOURCE_NAME` are the run's name, the ids
+  are UUIDs. `PIPELINE_ROOT` stays as it is, as in the backend.
+- A list of artifacts as an argument of a container's command: the backend leaves the placeholder as it is. Here it is a JSON
+  list with `name`, `type`, `uri` and `metadata` of each.
+- Loops over artifacts, and texts composed of an inner loop's item: the backend stops with an error.
+- `set_retry` on a nested pipeline: here it applies to every task in it.
+- Retries: the manifests of 2.17 retry neither errors of the code nor drained pods, whatever `set_retry` says (seen on KFP
+  2.17.0); here `set_retry` holds. On KFP the code's own exit code is lost: its launcher makes every one 1. See
+  [what an interruption does](../kinds/kfp.md#what-an-interruption-does).
 
 ## After a failure
 
-What has begun comes to its end, over interruptions and retries. What has not begun among the tasks of the same pipeline, loop or
-iteration does not begin, but for exit tasks and tasks with `ignore_upstream_failure`; the pipeline then fails, and so the one
-around it. The run fails even where an exit task succeeds. `PipelineTaskFinalStatus.state` is `COMPLETE`, `FAILED`, `SKIPPED`,
-`CACHED`, or `CANCELED` where the tasks never began; `error_message` holds the path of the task that failed first and the
-last line of its log.
+Running tasks continue to their end, over interruptions and retries. Other tasks of the same pipeline, loop or iteration do
+not begin, except exit tasks and tasks with `ignore_upstream_failure`; then the pipeline fails, and so does the pipeline
+around it. The run fails even if an exit task succeeds. `PipelineTaskFinalStatus.state` is `COMPLETE`, `FAILED`, `SKIPPED`,
+`CACHED`, or `CANCELED` if the tasks never began; `error_message` has the path of the task that failed first and the last line
+of its log.
 
-A run that takes longer than its pipeline allows (`active_deadline_seconds`) fails: what runs is stopped, nothing new begins but
-exit tasks. The time is not scaled by `--time-scale`, does not pass while no engine is there, and begins again with a run that is
-resumed after it had failed. Limits on how many runs of a pipeline a server may have at a time (`maxActiveRuns`,
-`pipelineRunParallelism`, `pipelineVersionConcurrencyLimit`) are named once and left out, as is how long a run is kept.
+A run that takes longer than its pipeline allows (`active_deadline_seconds`) fails: running tasks are stopped, and only exit
+tasks still begin. The time is not scaled by `--time-scale`, does not pass without an engine, and starts again when a failed
+run is resumed. Limits of a server (`maxActiveRuns`, `pipelineRunParallelism`, `pipelineVersionConcurrencyLimit`, the
+retention of runs) have no effect here; a note names them once.
 
 ## Imported artifacts
 
-An imported artifact keeps its address. What lies in Google Cloud Storage or S3 is fetched once for the run by the first task that
-is given it, and is at `artifact.path` (`/gcs/...`, `/s3/...`) as in a pod; this takes the extra `gs` or `s3`. Where it cannot be
-fetched the attempt's log says why; so it does of models in images (`oci://`) and of Hugging Face (`huggingface://`), which only
-a cluster brings. Other addresses (`https://`) are passed on as they are, and nothing lies at their path. Backends that look for
-the bucket of every artifact stop at such a one when a task reads it ("unsupported Cloud bucket"); later ones skip it. A
-path of this machine must be absolute, and nobody looks whether it is there before the task does.
+An imported artifact keeps its address. The first task that needs an artifact in Google Cloud Storage or S3 fetches it for the
+run, and it is at `artifact.path` (`/gcs/...`, `/s3/...`) as in a pod; this needs the extra `gs` or `s3`. If it cannot be
+fetched, the attempt's log says why. That includes models in images (`oci://`) and of Hugging Face (`huggingface://`), which
+only a cluster can fetch. Other addresses (`https://`) are passed on unchanged, without a file at their path. Some backends
+look for the bucket of every artifact and stop at such an address when a task reads it ("unsupported Cloud bucket"); later
+ones skip it. A path of this machine must be absolute; only the task checks that it exists.
 
 ## Not supported yet
 
-Named before the run starts, each with its task and, where it can be known, its line:
+Refused before the run starts, with the task and, if known, the line:
 
 - pipelines and Python components that kfp 1 compiled (component YAML of kfp 1 runs)
 - init containers
-- a component in a loop of its own, a list of artifacts as the output of a component, and parameters picked by expressions other
-  than those that the SDK writes; only other tools write these
+- a loop over a single component without a group, a list of artifacts as the output of a component, and parameters selected by
+  expressions that the SDK does not write; only other tools write these
 """
 
 

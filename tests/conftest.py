@@ -1,12 +1,78 @@
-"""How hypothesis searches: the same examples every time, so that `make test` gives one answer for one state of the code.
+"""Settings of the whole suite: how hypothesis searches, which tests are slow, and what is made of skipped tests.
 
-`pytest --hypothesis-profile=explore` looks further, with other examples each time.
+Hypothesis tries the same examples every time, so that `make test` gives one answer for one state of the code.
+`pytest --hypothesis-profile=explore` tries more, and other examples each time.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+from tests.distribution import KeepFixturesTogether
+from tests.skips import SkipSummary, read
+from xdist.remote import Producer
+
+TESTS = Path(__file__).parent
+
+SLOW = (
+    "cli",
+    "conformance",
+    "docs/test_how_to.py",
+    "docs/test_kinds.py",
+    "docs/test_rehearse.py",
+    "docs/test_tutorial.py",
+    "e2e",
+    "examples",
+    "local/test_environments.py",
+    "manifests/kfp/test_kfp_compile.py",
+    "manifests/test_record_file.py",
+    "pipelines/sdk",
+    "platforms",
+    "rehearsal",
+    "runs",
+)
+"""Folders and files whose tests start the real command, the SDK's compiler or pip. `make check` leaves them out."""
+
+QUICK = ("cli/test_start_up.py", "e2e/test_attempts.py")
+"""What `make check` runs of them all the same: that runs work at all, and start fast."""
 
 settings.register_profile("steady", derandomize=True, deadline=None, database=None)
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile("steady")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Summarize skips, once for all processes of the suite: in the process that prints.
+
+    Ctrl-C works in the processes that tests start, also where the suite is a background job, which ignores it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkipSummary(read(), strict=os.environ.get("CI") == "true"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark slow tests by their place."""
+    slow, quick = ({TESTS / name for name in names} for names in (SLOW, QUICK))
+    for item in items:
+        places = {item.path, *item.path.parents}
+        if places & slow and not places & quick:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> KeepFixturesTogether:
+    """Spread tests over the processes of the suite."""
+    return KeepFixturesTogether(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Let text be as wide as in a file: a width that the caller's shell or a test runner names is for terminals."""
+    os.environ.pop("COLUMNS", None)
+    os.unsetenv("COLUMNS")  # readline, which pytest imports, sets it for child processes without telling os.environ

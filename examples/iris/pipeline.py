@@ -52,14 +52,13 @@ def train(
     import time
     from pathlib import Path
 
-    place = Path(os.environ["SPOTWRIGHT_CHECKPOINT"])
+    from spotwright.checkpoint import progress
+
+    place = Path(os.environ.get("SPOTWRIGHT_CHECKPOINT", "checkpoint"))  # a folder of our own outside of Spotwright
+    place.mkdir(exist_ok=True)
     saved = sorted(place.glob("epoch-*.npy"))
     done = int(saved[-1].stem.split("-")[1]) if saved else 0
-
-    def report(done: int) -> None:
-        Path(os.environ["SPOTWRIGHT_PROGRESS_FILE"]).write_text(str(done / epochs))
-
-    report(done)  # before slow imports: from here on the work is measured by its progress
+    progress(done / epochs)  # before slow imports: from here on the work is measured by its progress
 
     import numpy
 
@@ -88,7 +87,7 @@ def train(
             beside = place / "next.npy"
             numpy.save(beside, weights)
             beside.rename(place / f"epoch-{epoch + 1:04d}.npy")  # in one step: whole or absent
-        report(epoch + 1)
+        progress((epoch + 1) / epochs)
         print(f"epoch {epoch + 1} of {epochs}: accuracy {accuracy():.3f}")
 
     with open(model.path, "wb") as file:

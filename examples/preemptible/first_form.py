@@ -26,7 +26,8 @@ def copy_and_train(
 
     import numpy
 
-    place = Path(os.environ["SPOTWRIGHT_CHECKPOINT"])
+    place = Path(os.environ.get("SPOTWRIGHT_CHECKPOINT", "checkpoint"))
+    place.mkdir(exist_ok=True)
     newest, beside = place / "newest.npz", place / "beside.npz"
     shutil.copy(initial.path, newest)  # here: also when something newer is there
 

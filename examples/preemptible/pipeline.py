@@ -9,7 +9,7 @@ from kfp import dsl
 
 import spotwright as spot
 
-PACKAGES: list[str] = []  # on a cluster: ["scikit-learn", "spotwright"]
+PACKAGES: list[str] = []  # on a cluster: ["scikit-learn"]; spotwright compile brings spotwright.checkpoint
 
 
 @dsl.component(packages_to_install=PACKAGES)

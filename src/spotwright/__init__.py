@@ -1,20 +1,22 @@
 """Kubeflow work on spot capacity, as if no node were ever taken away.
 
-``import spotwright as spot`` costs a few milliseconds: everything below is imported when it is first used.
+``import spotwright as spot`` costs a millisecond: everything below is imported when it is first used.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from spotwright.version import __version__ as __version__
 
+TYPE_CHECKING = False  # type checkers read it like that of typing, whose import would cost more than all the rest here
 if TYPE_CHECKING:
+    from typing import Any
+
     from spotwright.errors import SpotwrightError
-    from spotwright.manifests.objects import place, unplace
-    from spotwright.manifests.sdk_options import TrainJobOption
-    from spotwright.pipelines.policies import defaults, never, prefer, require
-    from spotwright.rehearsal.api import RehearsalReport, rehearse
-    from spotwright.runs.api import Run, open_run, run
+    from spotwright.manifests.files.python_objects import place, unplace
+    from spotwright.manifests.files.sdk_options import TrainJobOption
+    from spotwright.policies import defaults, never, prefer, require
+    from spotwright.rehearsal.rehearsal_api import RehearsalReport, rehearse
+    from spotwright.runs.run_api import Run, open_run, run
 
 __all__ = [
     "RehearsalReport",
@@ -32,22 +34,21 @@ __all__ = [
     "unplace",
 ]
 
-__version__ = "0.1.0"
 
 _HOMES = {
-    "RehearsalReport": "spotwright.rehearsal.api",
-    "Run": "spotwright.runs.api",
+    "RehearsalReport": "spotwright.rehearsal.rehearsal_api",
+    "Run": "spotwright.runs.run_api",
     "SpotwrightError": "spotwright.errors",
-    "TrainJobOption": "spotwright.manifests.sdk_options",
-    "defaults": "spotwright.pipelines.policies",
-    "never": "spotwright.pipelines.policies",
-    "open_run": "spotwright.runs.api",
-    "place": "spotwright.manifests.objects",
-    "prefer": "spotwright.pipelines.policies",
-    "rehearse": "spotwright.rehearsal.api",
-    "require": "spotwright.pipelines.policies",
-    "run": "spotwright.runs.api",
-    "unplace": "spotwright.manifests.objects",
+    "TrainJobOption": "spotwright.manifests.files.sdk_options",
+    "defaults": "spotwright.policies",
+    "never": "spotwright.policies",
+    "open_run": "spotwright.runs.run_api",
+    "place": "spotwright.manifests.files.python_objects",
+    "prefer": "spotwright.policies",
+    "rehearse": "spotwright.rehearsal.rehearsal_api",
+    "require": "spotwright.policies",
+    "run": "spotwright.runs.run_api",
+    "unplace": "spotwright.manifests.files.python_objects",
 }
 
 
@@ -56,6 +57,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'spotwright' has no attribute {name!r}")
+    from importlib import import_module
+
     value = globals()[name] = getattr(import_module(home), name)
     return value
 

@@ -1,5 +1,18 @@
-"""``python -m spotwright`` is the ``spotwright`` command."""
+"""The ``spotwright`` command and ``python -m spotwright``. Ctrl-C while the command is imported ends it without a traceback."""
 
-from spotwright.cli import main
+import os
 
-main()
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Import the command line and run it; it exits with the code of its outcome."""
+    try:
+        from spotwright.cli import main as run_command
+    except KeyboardInterrupt:
+        os._exit(130)  # nothing is under way or written; sys.exit would end by SIGINT in some cases, see interrupts.py
+    run_command()
+
+
+if __name__ == "__main__":
+    main()

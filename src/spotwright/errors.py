@@ -1,15 +1,17 @@
-"""The whole error tree, drawn by what the caller should do.
+"""The error tree, ordered by what the caller should do.
 
 ::
 
     SpotwrightError               catch this to show one message instead of a traceback
-    ├── InputError                exit 2: the user's input is wrong; the message names the place and the fix
+    ├── InputError                exit 2: the user's input is wrong; the message names file, field and fix
     │   ├── ConfigError           spotwright.yaml: file, line, field, what was expected
-    │   ├── PipelineError         the pipeline file, its arguments, or a construct that is not supported
+    │   ├── PipelineError         the pipeline file, its arguments, or an unsupported construct
+    │   │   └── PipelineNotFound  the file defines no pipeline of that name
     │   └── UnknownRun            no such run, task or attempt in the state folder
     ├── StateError                exit 2 before a run has begun, 1 after: the state folder cannot be used (read-only, full, newer)
     │   └── RunBusy               another engine drives this run; wait for it or cancel it
-    └── Fenced                    exit 1: another engine has taken this run over; this one must stop at once
+    ├── UnsupportedPlatform       exit 2: this machine cannot run attempts; the message names the ways out
+    └── Fenced                    exit 1: another engine drives this run now; this one must stop at once and write nothing more
 """
 
 from __future__ import annotations
@@ -19,41 +21,48 @@ __all__ = [
     "Fenced",
     "InputError",
     "PipelineError",
+    "PipelineNotFound",
     "RunBusy",
     "SpotwrightError",
     "StateError",
     "UnknownRun",
+    "UnsupportedPlatform",
 ]
 
 
 class SpotwrightError(Exception):
-    """Base of every error this package raises on purpose; ``str()`` is one or two lines for the user.
+    """Base of every error that this package raises on purpose; ``str()`` is one or two lines for the user.
 
-    ``begun`` is set by whoever drives a run: the error came after its first event, so the command line ends with 1, not 2.
+    The engine sets ``after_start`` if the error came after the first event of a run: the command line then exits with 1, not 2.
     """
 
-    begun: bool = False
+    after_start: bool = False
 
 
 class InputError(SpotwrightError):
-    """The user's input is wrong; nothing was started. The command line ends with exit code 2."""
+    """The user's input is wrong; nothing was started. The command line exits with 2."""
 
 
 class ConfigError(InputError):
-    """A configuration value is wrong. The message starts with ``file:line: field:`` where they are known."""
+    """A configuration value is wrong. The message starts with ``file:line: field:`` if they are known."""
 
 
 class PipelineError(InputError):
     """A pipeline cannot be loaded or run as it is; the message names the file or task and the fix.
 
-    ``task`` is the path of a task whose place in the user's file the message does not say yet.
+    ``task`` is the path of the task that the error is about, where the message lacks its line in the user's file: a caller that
+    knows the file adds the line.
     """
 
     task: str = ""
 
 
+class PipelineNotFound(PipelineError):
+    """The file could be read, and defines no pipeline, or none of the requested name, at its top level."""
+
+
 class UnknownRun(InputError):
-    """The run, task or attempt that was asked for is not in the state folder."""
+    """The requested run, task or attempt is not in the state folder."""
 
 
 class StateError(SpotwrightError):
@@ -61,8 +70,12 @@ class StateError(SpotwrightError):
 
 
 class RunBusy(StateError):
-    """Another engine drives this run right now."""
+    """Another engine drives this run now: wait for it, or cancel it."""
+
+
+class UnsupportedPlatform(SpotwrightError):
+    """Attempts cannot run on this machine: they need Linux."""
 
 
 class Fenced(SpotwrightError):
-    """Another engine has taken over the run; whoever sees this must stop and write nothing more."""
+    """Another engine drives this run now; the engine that gets this error must stop and write nothing more."""

@@ -1,96 +1,99 @@
-"""When a node may go early: somebody was there, and nobody that is known is there any more."""
+"""The early approval of an interruption: work was known, and all of it has gone."""
 
 from __future__ import annotations
 
-import time
+import threading
 from pathlib import Path
 
 import pytest
 from tests.notices.servers import wait_until
 
-from spotwright.agent.approval import QUIET, Approval, nothing_runs
+from spotwright.agent.approval import IDLE_PERIOD, Approval, nothing_runs
+from spotwright.agent.http_server import DeferredResponse, Request
+from spotwright.agent.notice_board import NoticeBoard
 from spotwright.notices import Notice, SourceError
-from spotwright.notices.board import Board
-from spotwright.notices.serving import Later, Request
 
 SOME = Notice(2e9, "interruption", "azure", certain=True, reason="x")
 
 
 class Lab:
     def __init__(self, leases: Path | None = None) -> None:
-        self.board = Board(str)
-        self.said: list[str] = []
+        self.board = NoticeBoard(str)
+        self.logged: list[str] = []
         self.approved = 0
         self.error = ""
-        self.approval = Approval(self.board, self._approve, self.said.append, leases)
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.approval = Approval(self.board, self._approve, self.logged.append, leases)
 
     def _approve(self) -> bool:
+        self.may_answer.wait(120)
         if self.error:
             raise SourceError(self.error)
         self.approved += 1
         return True
 
-    def ask(self) -> Later:
+    def ask(self) -> DeferredResponse:
         """Somebody opens a question."""
-        query = {"wait": "60", "since": self.board._state()}
+        query = {"wait": "60", "since": self.board.state}
         later = self.board.handle(Request("GET", "/notice", query, {}, b""))
-        assert isinstance(later, Later)
+        assert isinstance(later, DeferredResponse)
         return later
 
-    def look(self) -> None:
-        self.approval.look()
+    def check(self) -> None:
+        self.approval.check()
         if self.approval._thread is not None:
-            self.approval._thread.join(5)
+            self.approval._thread.join(120)
 
-    def be_quiet(self, seconds: float = QUIET + 1) -> None:
-        assert self.board._last_open is not None
-        self.board._last_open -= seconds
+    def be_idle(self, seconds: float = IDLE_PERIOD + 1) -> None:
+        assert self.board._last_request is not None
+        self.board._last_request -= seconds
 
 
 @pytest.fixture
 def asked() -> Lab:
     """Somebody asked, went, and it has been quiet since."""
     made = Lab()
-    made.ask().gone()
-    made.be_quiet()
+    made.ask().on_close()
+    made.be_idle()
     return made
 
 
-def test_a_notice_is_approved_when_whoever_asked_has_gone(asked: Lab) -> None:
+def test_a_notice_is_approved_after_all_clients_have_gone(asked: Lab) -> None:
     asked.board.update(SOME)
-    asked.look()
+    asked.check()
     assert asked.approved == 1
-    assert asked.said == ["approved: nothing runs here any more"]
+    assert asked.logged == ["approved: nothing runs here any more"]
 
 
 def test_it_is_approved_once(asked: Lab) -> None:
     asked.board.update(SOME)
-    asked.look()
-    asked.look()
+    asked.check()
+    asked.check()
     assert asked.approved == 1
 
 
 def test_an_approved_event_that_starts_is_not_approved_again(asked: Lab) -> None:
     asked.board.update(SOME)
-    asked.look()
+    asked.check()
     asked.board.update(Notice(1.0, "interruption", "azure", certain=True, reason="x"))
-    asked.look()
+    asked.check()
     assert asked.approved == 1
 
 
 def test_after_a_withdrawal_the_next_notice_can_be_approved(asked: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spotwright.agent.approval._AGAIN", 0.0)
+    monkeypatch.setattr("spotwright.agent.approval._RETRY", 0.0)
     asked.board.update(SOME)
-    asked.look()
+    asked.check()
     asked.board.update(None)
-    asked.look()
+    asked.check()
     asked.board.update(SOME)
-    asked.look()
+    asked.check()
     assert asked.approved == 2
 
 
 def test_without_a_notice_there_is_nothing_to_approve(asked: Lab) -> None:
-    asked.look()
+    asked.check()
     assert asked.approved == 0
 
 
@@ -104,44 +107,44 @@ def test_without_a_notice_there_is_nothing_to_approve(asked: Lab) -> None:
 )
 def test_only_a_certain_interruption_is_approved(asked: Lab, notice: Notice) -> None:
     asked.board.update(notice)
-    asked.look()
+    asked.check()
     assert asked.approved == 0
 
 
-def test_nothing_is_approved_while_somebody_asks(asked: Lab) -> None:
+def test_nothing_is_approved_while_a_request_is_open(asked: Lab) -> None:
     asked.ask()
-    asked.be_quiet()
+    asked.be_idle()
     asked.board.update(SOME)
-    asked.look()
+    asked.check()
     assert asked.approved == 0
 
 
-def test_nothing_is_approved_just_after_somebody_asked(asked: Lab) -> None:
-    asked.ask().gone()
+def test_nothing_is_approved_just_after_a_request(asked: Lab) -> None:
+    asked.ask().on_close()
     asked.board.update(SOME)
-    asked.look()
+    asked.check()
     assert asked.approved == 0
 
 
-def test_where_nobody_ever_asked_nothing_is_known_and_nothing_approved() -> None:
+def test_without_any_request_so_far_nothing_is_approved() -> None:
     lab = Lab()
     lab.board.update(SOME)
-    lab.look()
+    lab.check()
     assert lab.approved == 0
 
 
 def test_an_approval_that_fails_is_tried_again(asked: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spotwright.agent.approval._AGAIN", 0.0)
+    monkeypatch.setattr("spotwright.agent.approval._RETRY", 0.0)
     asked.error = "azure: the approval was refused with 400"
     asked.board.update(SOME)
-    asked.look()
+    asked.check()
     asked.error = ""
-    asked.look()
+    asked.check()
     assert asked.approved == 1
-    assert asked.said[0] == "not approved: azure: the approval was refused with 400"
+    assert asked.logged[0] == "not approved: azure: the approval was refused with 400"
 
 
-def test_a_lease_says_that_something_runs(tmp_path: Path) -> None:
+def test_a_lease_stands_for_running_work(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lease = tmp_path / "train-7"
     lease.touch()
@@ -150,19 +153,20 @@ def test_a_lease_says_that_something_runs(tmp_path: Path) -> None:
     assert nothing_runs(lab.board, tmp_path)
 
 
-def test_a_folder_of_leases_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
-    assert not nothing_runs(Board(str), tmp_path / "none")
+def test_with_unreadable_leases_nothing_is_approved(tmp_path: Path) -> None:
+    assert not nothing_runs(NoticeBoard(str), tmp_path / "none")
 
 
-def test_asking_and_leases_count_both(tmp_path: Path, asked: Lab) -> None:
+def test_open_requests_and_leases_both_count(tmp_path: Path, asked: Lab) -> None:
     (tmp_path / "train-7").touch()
     assert not nothing_runs(asked.board, tmp_path)
 
 
-def test_it_looks_again_soon_while_there_is_a_notice(asked: Lab) -> None:
-    assert asked.approval.look() is None
+def test_it_checks_again_soon_while_there_is_a_notice_and_does_not_wait_for_the_provider(asked: Lab) -> None:
+    assert asked.approval.check() is None
     asked.board.update(SOME)
-    began = time.monotonic()
-    assert asked.approval.look() == 0.5
-    assert time.monotonic() - began < 0.5
+    asked.may_answer.clear()
+    assert asked.approval.check() == 0.5
+    assert asked.approved == 0
+    asked.may_answer.set()
     wait_until("the approval", lambda: asked.approved)

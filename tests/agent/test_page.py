@@ -1,4 +1,4 @@
-"""The page about the node agent, and the manifest on it, agree with the command and with what placed pods are told."""
+"""The page about the node agent and its manifest agree with the command and with the environment of placed pods."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 import yaml
 from tests.docs.pages import ROOT, blocks
 
-from spotwright.agent.running import Address
-from spotwright.agent.sources import PROVIDERS
-from spotwright.cli.agent import node_agent
-from spotwright.manifests.environment import NOTICE_PORT
+from spotwright.agent.agent_main import Address
+from spotwright.agent.notice_sources import PROVIDERS
+from spotwright.cli.node_agent import node_agent
+from spotwright.manifests.rules.environment import NOTICE_PORT
 
 PAGE = ROOT / "docs" / "how-to" / "run-the-node-agent.md"
 

@@ -1,8 +1,8 @@
-"""Kills a process that saves, at random moments, and says how every load went: ``killing.py FOLDER KILLS SEED [RESULT]``.
+"""Kills a process that saves, at random moments, and counts wrong loads: ``killing.py FOLDER KILLS SEED [RESULT]``.
 
 Each child goes on where the last one was killed: it loads, then saves states whose parts depend on their number, and tells each
 number through a pipe once its save has returned. A load is right when the state is whole, was begun at all, and is not older
-than the last one that was told.
+than the last one that was confirmed.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ def state_of(number: int) -> dict[str, object]:
     return {"number": number, "small": [mark] * (number % 7), "large": mark * (1 + number * 7919 % 60_000)}
 
 
-def save_for_ever(folder: str, told: int) -> None:
+def save_for_ever(folder: str, confirmed: int) -> None:
     """The child: load, then save until it is killed."""
     ckpt = Checkpoint(folder)
     number = ckpt.load(default={"number": 0})["number"]
     while True:
         number += 1
         ckpt.save(state_of(number))
-        os.write(told, number.to_bytes(8, "little"))
+        os.write(confirmed, number.to_bytes(8, "little"))
 
 
 def kill_once(folder: str, chance: random.Random) -> int:
-    """Start a child, kill it after its first word or later; give the last number that it told, 0 for none."""
+    """Start a child, kill it after its first word or later; give the last number that it confirmed, 0 for none."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
@@ -49,8 +49,8 @@ def kill_once(folder: str, chance: random.Random) -> int:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     with os.fdopen(ours, "rb") as pipe:
-        said = pipe.read()
-    return int.from_bytes(said[-8:], "little")
+        numbers = pipe.read()
+    return int.from_bytes(numbers[-8:], "little")
 
 
 def main(folder: str, kills: int, seed: int) -> dict[str, int]:
@@ -62,8 +62,8 @@ def main(folder: str, kills: int, seed: int) -> dict[str, int]:
         newest = max(newest, kill_once(folder, chance))
         with Checkpoint(folder, writer=False) as reader:
             loaded = reader.load(default={"number": 0})
-            states = sum(name.startswith("state-") for name in reader._keeper.store.names())
-            found["inside"] += states > sum(1 for _ in reader._keeper.log.saves())
+            states = sum(name.startswith("state-") for name in reader._manager.store.names())
+            found["inside"] += states > sum(1 for _ in reader._manager.log.saves())
         number = loaded["number"]
         found["wrong"] += bool(number) and loaded != state_of(number)
         found["older"] += number < newest

@@ -1,4 +1,4 @@
-"""Places for the tests: a store in memory that can be told to fail, and the shortest way through saving and loading."""
+"""Helpers: a store in memory that fails on request, and the shortest way to save and load a state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from spotwright.checkpoint import SaveFailed
-from spotwright.checkpoint.keeper import Keeper
+from spotwright.checkpoint.manager import SaveManager
 
 __all__ = ["FACTS", "MemoryStore", "round_trip"]
 
@@ -56,9 +56,9 @@ class MemoryStore:
 
 def round_trip(state: Any) -> Any:
     """Save a state and load it."""
-    keeper = Keeper(MemoryStore(), program="", keep=1, allow_pickle=False)
-    keeper.claim(None)
-    keeper.save(state, FACTS)
-    loaded = keeper.load()
+    manager = SaveManager(MemoryStore(), program="", keep=1, allow_pickle=False)
+    manager.claim(None)
+    manager.save(state, FACTS)
+    loaded = manager.load()
     assert loaded is not None
     return loaded.state

@@ -1,4 +1,4 @@
-"""Of two writers the older never wins, at whatever moment the younger one begins."""
+"""Of two writers the older one never wins, at whatever moment the younger one begins."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tests.checkpoint.places import FACTS, MemoryStore
 
 from spotwright.checkpoint import Checkpoint, NotLoaded, SaveFailed, StaleWriter
-from spotwright.checkpoint.keeper import Keeper
+from spotwright.checkpoint.manager import SaveManager
 
 
-def keeper(store: Any) -> Keeper:
-    return Keeper(store, program="", keep=2, allow_pickle=False)
+def manager(store: Any) -> SaveManager:
+    return SaveManager(store, program="", keep=2, allow_pickle=False)
 
 
 def loaded(store: Any) -> Any:
-    found = keeper(store).load()
+    found = manager(store).load()
     return found.state if found else None
 
 
@@ -39,6 +39,33 @@ def test_a_late_save_of_an_older_attempt_is_refused_and_names_its_successor(
     with pytest.raises(StaleWriter, match=r"attempt 2.*must stop"):
         older.save("too late")
     younger.save("of the younger")
+    assert Checkpoint(tmp_path, writer=False).load() == "of the younger"
+
+
+def test_a_pod_without_an_attempt_number_is_named_by_its_uid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPOTWRIGHT_ATTEMPT", raising=False)
+    older = Checkpoint(tmp_path)
+    older.load()
+    monkeypatch.setenv("SPOTWRIGHT_POD_UID", "5f0c-77")
+    Checkpoint(tmp_path).load()
+
+    with pytest.raises(StaleWriter, match=r"pod 5f0c-77") as refused:
+        older.save("too late")
+    assert "attempt " not in str(refused.value).partition("(")[2].partition(")")[0]
+
+
+def test_two_pods_with_the_same_attempt_number_fence_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPOTWRIGHT_ATTEMPT", "1")
+    older = Checkpoint(tmp_path)
+    older.load()
+    younger = Checkpoint(tmp_path)
+    younger.load()
+    younger.save("of the younger")
+
+    with pytest.raises(StaleWriter):
+        older.save("too late")
     assert Checkpoint(tmp_path, writer=False).load() == "of the younger"
 
 
@@ -64,7 +91,7 @@ class BesideStore(MemoryStore):
     def reached(self, moment: str) -> None:
         if moment == self.moment:
             self.moment = ""
-            self.other = keeper(self)
+            self.other = manager(self)
             self.other.claim(None)
 
 
@@ -72,7 +99,7 @@ class BesideStore(MemoryStore):
 @pytest.mark.parametrize("saves", [True, False], ids=["and has saved", "and has not saved"])
 def test_a_save_under_way_when_the_successor_begins_never_counts(moment: str, saves: bool) -> None:
     store = BesideStore()
-    older = keeper(store)
+    older = manager(store)
     older.claim(None)
     older.save("first", FACTS)
     store.moment = moment
@@ -85,11 +112,11 @@ def test_a_save_under_way_when_the_successor_begins_never_counts(moment: str, sa
     assert loaded(store) == ("of the younger" if saves else "first")
 
 
-def test_an_attempt_that_is_known_to_be_late_writes_nothing() -> None:
+def test_an_attempt_that_was_surely_replaced_writes_nothing() -> None:
     store = BesideStore()
-    older = keeper(store)
+    older = manager(store)
     older.claim(None)
-    keeper(store).claim(None)
+    manager(store).claim(None)
 
     with pytest.raises(StaleWriter):
         older.save("late", FACTS)
@@ -98,21 +125,21 @@ def test_an_attempt_that_is_known_to_be_late_writes_nothing() -> None:
 
 def test_an_entry_that_an_older_attempt_completes_late_is_passed_over() -> None:
     store = MemoryStore()
-    older = keeper(store)
+    older = manager(store)
     older.claim(None)
     older.save("first", FACTS)
     late = f"entry-{older.save('late', FACTS).number:010d}"
     complete = dict(store.files)
     store.files[late] = b""  # made, and not written yet
 
-    keeper(store).claim(None)
+    manager(store).claim(None)
     store.files |= complete
     assert loaded(store) == "first"
 
 
 def test_a_failed_save_that_was_written_after_all_and_is_removed_by_the_successor_frees_no_number() -> None:
     store = MemoryStore()
-    older, younger = keeper(store), keeper(store)
+    older, younger = manager(store), manager(store)
     older.claim(None)
     store.tears["entry-0000000002"] = 9999
     with pytest.raises(SaveFailed):
@@ -129,7 +156,7 @@ def test_a_failed_save_that_was_written_after_all_and_is_removed_by_the_successo
 
 def test_a_save_that_slips_past_a_claim_under_way_never_counts() -> None:
     store = MemoryStore()
-    older, younger = keeper(store), keeper(store)
+    older, younger = manager(store), manager(store)
     older.claim(None)
     older.save("first", FACTS)
     store.tears["entry-0000000003"] = None
@@ -144,7 +171,7 @@ def test_a_save_that_slips_past_a_claim_under_way_never_counts() -> None:
     assert loaded(store) == "first"
 
 
-def test_a_program_that_never_loads_cannot_overwrite_what_is_there(tmp_path: Path) -> None:
+def test_a_program_that_did_not_load_cannot_overwrite_a_checkpoint(tmp_path: Path) -> None:
     with Checkpoint(tmp_path) as first:
         first.save("precious")
 
@@ -161,13 +188,13 @@ class Writers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.store = MemoryStore()
-        self.owner: Keeper | None = None
+        self.owner: SaveManager | None = None
         self.expected: Any = None
         self.count = 0
 
     @rule(target=attempts)
-    def begin(self) -> Keeper:
-        self.owner = keeper(self.store)
+    def begin(self) -> SaveManager:
+        self.owner = manager(self.store)
         self.owner.claim(None)
         return self.owner
 
@@ -176,7 +203,7 @@ class Writers(RuleBasedStateMachine):
         """An attempt whose claim fails, and which ends by that. What it has left there ends the one before all the same."""
         claim = self.tear_next(tear)
         with pytest.raises(SaveFailed):
-            keeper(self.store).claim(None)
+            manager(self.store).claim(None)
         left = self.store.files.get(claim)
         if left is None:
             return
@@ -185,7 +212,7 @@ class Writers(RuleBasedStateMachine):
             self.owner = None
 
     @rule(attempt=attempts, tear=st.one_of(st.none(), st.integers(0, 400)))
-    def save(self, attempt: Keeper, tear: int | None) -> None:
+    def save(self, attempt: SaveManager, tear: int | None) -> None:
         self.count += 1
         if tear is not None and attempt is self.owner:
             self.tear_next(tear)
@@ -202,8 +229,8 @@ class Writers(RuleBasedStateMachine):
             self.expected = self.count
 
     @rule(attempt=consumes(attempts))
-    def forget(self, attempt: Keeper) -> None:
-        """An attempt that is never heard of again."""
+    def forget(self, attempt: SaveManager) -> None:
+        """An attempt that ends without a trace."""
 
     def tear_next(self, tear: int) -> str:
         """Let the creation of the next entry fail, with some bytes of it there, or, for an even number, nothing."""

@@ -1,4 +1,4 @@
-"""Files and folders in a state come back whole, where the program says and nowhere else."""
+"""Files and folders in a state are restored whole, at the path of the program's choice and nowhere else."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from tests.checkpoint.places import FACTS, MemoryStore, round_trip
 
 from spotwright.checkpoint import BrokenCheckpoint, Checkpoint, Directory, File, UnstorableState
-from spotwright.checkpoint import files as module
-from spotwright.checkpoint.keeper import Keeper
+from spotwright.checkpoint.manager import SaveManager
+from spotwright.checkpoint.state import files as module
 
 
 def tree(folder: Path) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_what_was_loaded_can_be_saved_again(tmp_path: Path) -> None:
     assert loaded["f"].read_bytes() == b"#!/bin/sh\n"
 
 
-def test_content_whose_checkpoint_has_been_replaced_is_said_to_be_gone(tmp_path: Path) -> None:
+def test_reading_the_content_of_a_replaced_checkpoint_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x")
     with Checkpoint(tmp_path / "place", keep=1) as ckpt:
         ckpt.save(File(tmp_path / "f"))
@@ -91,7 +91,7 @@ def test_content_whose_checkpoint_has_been_replaced_is_said_to_be_gone(tmp_path:
             loaded.read_bytes()
 
 
-def test_a_folder_with_something_in_it_is_replaced_only_when_told(tmp_path: Path) -> None:
+def test_a_folder_with_content_is_replaced_only_on_request(tmp_path: Path) -> None:
     before = tree(a_folder(tmp_path / "source"))
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "precious").write_text("mine")
@@ -139,8 +139,8 @@ def test_a_name_in_a_checkpoint_that_would_leave_the_target_is_refused(
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "f").write_text("x")
     store = MemoryStore()
-    keeper = Keeper(store, program="", keep=1, allow_pickle=False)
-    keeper.claim(None)
+    manager = SaveManager(store, program="", keep=1, allow_pickle=False)
+    manager.claim(None)
     walk = module._walk
 
     def forged(*args: Any) -> Any:
@@ -148,10 +148,10 @@ def test_a_name_in_a_checkpoint_that_would_leave_the_target_is_refused(
         yield entry
 
     monkeypatch.setattr(module, "_walk", forged)
-    keeper.save([Directory(tmp_path / "source")], FACTS)
+    manager.save([Directory(tmp_path / "source")], FACTS)
 
     with pytest.raises(BrokenCheckpoint):
-        keeper.load()
+        manager.load()
 
 
 def test_a_file_through_a_link_in_the_checkpoint_is_not_written(
@@ -160,8 +160,8 @@ def test_a_file_through_a_link_in_the_checkpoint_is_not_written(
     (tmp_path / "source" / "inner").mkdir(parents=True)
     (tmp_path / "source" / "f").write_text("x")
     store = MemoryStore()
-    keeper = Keeper(store, program="", keep=1, allow_pickle=False)
-    keeper.claim(None)
+    manager = SaveManager(store, program="", keep=1, allow_pickle=False)
+    manager.claim(None)
     walk = module._walk
 
     def forged(*args: Any) -> Any:
@@ -171,8 +171,8 @@ def test_a_file_through_a_link_in_the_checkpoint_is_not_written(
         yield {"path": "link", "x": False, "b": 0}
 
     monkeypatch.setattr(module, "_walk", forged)
-    keeper.save([Directory(tmp_path / "source")], FACTS)
-    loaded = keeper.load()
+    manager.save([Directory(tmp_path / "source")], FACTS)
+    loaded = manager.load()
     assert loaded is not None
 
     with pytest.raises(FileExistsError):
@@ -181,7 +181,7 @@ def test_a_file_through_a_link_in_the_checkpoint_is_not_written(
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder for a file", "file for a folder", "pipe"])
-def test_what_cannot_be_read_is_named_with_its_place_in_the_state(tmp_path: Path, kind: str) -> None:
+def test_a_file_that_cannot_be_read_is_named_with_its_path_in_the_state(tmp_path: Path, kind: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     os.mkfifo(tmp_path / "folder" / "pipe")

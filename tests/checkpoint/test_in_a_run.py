@@ -55,9 +55,9 @@ def test_an_interrupted_task_ends_with_143_and_does_no_step_twice(tmp_path: Path
     assert len(attempts) > 1
     assert {(attempt["cause"], attempt["exit_code"]) for attempt in attempts[:-1]} == {("interrupted", 143)}
     assert [attempt["kept"]["low"] for attempt in attempts] == [1.0] * len(attempts)
-    said = subprocess.run(
+    explained = subprocess.run(
         [sys.executable, "-m", "spotwright", "logs", "last", "train", str(len(attempts))],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert "nodes are taken every" in said.stdout
-    assert "as the pool states" in said.stdout
+    assert "nodes are taken every" in explained.stdout
+    assert "as the pool states" in explained.stdout

@@ -1,4 +1,4 @@
-"""The interval between saves is the exact optimum, follows what is measured, and says why."""
+"""The interval between saves is the exact optimum for the measurements, and is explained."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotwright.checkpoint.interval import CRASHES, USABLE, Hazard, expected_time, optimum, unannounced
-from spotwright.checkpoint.pace import Pace
+from spotwright.checkpoint.save_policy import SavePolicy
 
 
 @given(cost=st.floats(1e-4, 1e4), every=st.floats(1, 1e7), other=st.floats(0.2, 5))
@@ -35,15 +35,15 @@ def test_it_grows_with_the_cost_and_stays_below_the_time_between_losses(
     assert 0 < optimum(cost, rate) <= optimum(cost * 2, rate) <= 1 / rate * (1 + 1e-12)
 
 
-def test_where_nothing_is_ever_lost_nothing_is_saved() -> None:
+def test_without_losses_no_save_pays() -> None:
     assert optimum(1, 0) == math.inf
 
 
-def test_a_save_that_costs_nothing_is_made_always() -> None:
+def test_a_save_without_cost_always_pays() -> None:
     assert optimum(0, 1) == 0
 
 
-def test_a_notice_that_fits_leaves_only_what_goes_unannounced() -> None:
+def test_a_notice_that_fits_leaves_only_losses_without_notice() -> None:
     assert unannounced(0.01, notice_fits=False) == 0.01 + CRASHES
     assert unannounced(0.01, notice_fits=True) == pytest.approx(0.01 * (1 - USABLE) + CRASHES)
 
@@ -55,7 +55,7 @@ def test_a_node_that_has_lived_long_is_less_likely_to_go() -> None:
     assert rates == sorted(rates, reverse=True)
 
 
-def test_what_attempts_have_seen_weighs_against_what_the_pool_states() -> None:
+def test_interruptions_of_attempts_weigh_against_the_pools_rate() -> None:
     stated = Hazard(3600)
 
     assert stated.rate(0) == 1 / 3600
@@ -71,70 +71,70 @@ def test_exposure_is_the_sum_of_the_rates(age: float, more: float) -> None:
     assert hazard.rate(age + more) * more * (1 - 1e-6) - 1e-9 <= grown <= hazard.rate(age) * more * (1 + 1e-6) + 1e-9
 
 
-def paced(hazard: Hazard, *, notice: float = 0.0, cost: float = 2.0, step: float = 1.0) -> Pace:
-    pace = Pace(hazard, notice=notice)
+def policy_of(hazard: Hazard, *, notice: float = 0.0, cost: float = 2.0, step: float = 1.0) -> SavePolicy:
+    policy = SavePolicy(hazard, notice=notice)
     for _ in range(5):
-        pace.saved(cost)
-        pace.stepped(step)
-    return pace
+        policy.record_save(cost)
+        policy.record_step(step)
+    return policy
 
 
 def test_the_first_step_is_saved_and_then_when_it_pays() -> None:
-    pace = Pace(Hazard(3600))
+    policy = SavePolicy(Hazard(3600))
 
-    assert pace.is_due(0.1, 0.1)
-    pace.saved(2.0)
-    pace.stepped(10.0)
-    due = [since for since in range(0, 300, 10) if pace.is_due(since, since)]
+    assert policy.is_due(0.1, 0.1)
+    policy.record_save(2.0)
+    policy.record_step(10.0)
+    due = [since for since in range(0, 300, 10) if policy.is_due(since, since)]
     assert due[0] == 120  # the optimum is 119.6 s; the end of a step that is next to it
 
 
 def test_one_slow_save_changes_little() -> None:
-    pace = paced(Hazard(3600))
-    before = pace.interval(0)
-    pace.saved(60.0)
+    policy = policy_of(Hazard(3600))
+    before = policy.interval(0)
+    policy.record_save(60.0)
 
-    assert pace.interval(0) == before
+    assert policy.interval(0) == before
 
 
 def test_saves_that_become_slow_become_seldom() -> None:
-    pace = paced(Hazard(3600))
-    before = pace.interval(0)
+    policy = policy_of(Hazard(3600))
+    before = policy.interval(0)
     for _ in range(5):
-        pace.saved(20.0)
+        policy.record_save(20.0)
 
-    assert pace.interval(0) > 2.5 * before
+    assert policy.interval(0) > 2.5 * before
 
 
-def test_a_notice_in_which_step_and_save_fit_makes_saves_sparse() -> None:
-    assert paced(Hazard(3600), notice=30).interval(0) > 4 * paced(Hazard(3600)).interval(0)
+def test_a_notice_long_enough_for_a_step_and_a_save_makes_saves_rare() -> None:
+    assert policy_of(Hazard(3600), notice=30).interval(0) > 4 * policy_of(Hazard(3600)).interval(0)
 
 
 @pytest.mark.parametrize(("cost", "step"), [(40.0, 1.0), (2.0, 60.0)])
-def test_a_notice_in_which_they_do_not_fit_changes_nothing(cost: float, step: float) -> None:
-    with_notice, without = (paced(Hazard(3600), notice=seconds, cost=cost, step=step) for seconds in (30, 0))
+def test_a_notice_too_short_for_a_step_and_a_save_changes_nothing(cost: float, step: float) -> None:
+    with_notice, without = (policy_of(Hazard(3600), notice=seconds, cost=cost, step=step) for seconds in (30, 0))
 
     assert with_notice.interval(0) == without.interval(0)
-    assert "too short for the step in hand and a save" in with_notice.explain(0)
+    assert "too short for the step under way and a save" in with_notice.explain(0)
 
 
 def test_the_last_chance_is_when_one_step_more_would_be_too_many() -> None:
-    pace = paced(Hazard(3600), notice=30)
+    policy = policy_of(Hazard(3600), notice=30)
 
-    assert not pace.is_last_chance(25)
-    assert pace.is_last_chance(5)
+    assert not policy.is_last_chance(25)
+    assert policy.is_last_chance(5)
 
 
 @pytest.mark.parametrize(
-    ("pace", "said"),
+    ("policy", "part"),
     [
-        (Pace(Hazard(None)), "nothing has been measured yet"),
-        (Pace(Hazard(None), every=90), "every 90 s of work, as it was told"),
-        (paced(Hazard(None)), "a save costs 2 s and nodes are taken every 28 min (the usual for a spot node"),
-        (paced(Hazard(7200, taken=1)), "as the pool states, and 1 earlier attempt was taken"),
-        (paced(Hazard(math.inf)), "nodes are taken never (this pool's nodes are not)"),
-        (paced(Hazard(7200), notice=120), "with a notice of 2 min, in which the step in hand and a save fit"),
+        (SavePolicy(Hazard(None)), "nothing has been measured yet"),
+        (SavePolicy(Hazard(None), every=90), "every 90 s of work, as set by `every`"),
+        (policy_of(Hazard(None)), "a save costs 2 s and nodes are taken every 28 min (the usual for a spot node"),
+        (policy_of(Hazard(7200, taken=1)), "as the pool states, and 1 earlier attempt was taken"),
+        (policy_of(Hazard(math.inf)), "nodes are taken never (this pool's nodes are not)"),
+        (policy_of(Hazard(7200), notice=120), "with a notice of 2 min, enough for the step under way and a save"),
     ],
 )
-def test_the_reason_is_told_with_its_numbers(pace: Pace, said: str) -> None:
-    assert said in pace.explain(0)
+def test_the_explanation_has_the_numbers(policy: SavePolicy, part: str) -> None:
+    assert part in policy.explain(0)

@@ -1,4 +1,4 @@
-"""A process that is killed at any moment leaves a whole checkpoint, and never an older one than it had told of."""
+"""A process that is killed at any moment leaves a whole checkpoint, never older than the last confirmed save."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def killed(folder: Path, kills: int, seed: int, patience: float = 60) -> dict[st
 
 
 @pytest.mark.slow
-def test_after_hundreds_of_kills_every_load_is_whole_and_none_is_older_than_what_was_told(tmp_path: Path) -> None:
+def test_after_hundreds_of_kills_every_load_is_whole_and_none_is_older_than_the_last_confirmed_save(
+    tmp_path: Path,
+) -> None:
     found = killed(tmp_path / "place", 300, seed=1)
 
     assert (found["wrong"], found["older"]) == (0, 0)
@@ -34,7 +36,7 @@ def test_after_hundreds_of_kills_every_load_is_whole_and_none_is_older_than_what
 
 
 @pytest.mark.many
-def test_after_ten_thousand_kills_too(tmp_path: Path) -> None:
+def test_after_ten_thousand_kills_every_load_is_whole(tmp_path: Path) -> None:
     found = killed(tmp_path / "place", 10_000, seed=2, patience=1200)
 
     assert (found["wrong"], found["older"]) == (0, 0)

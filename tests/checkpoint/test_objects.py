@@ -66,7 +66,7 @@ def test_a_bucket_keeps_as_many_saves_as_a_folder(place: dict[str, Any]) -> None
     with Checkpoint(**place, keep=2) as ckpt:
         for number in range(4):
             ckpt.save(number)
-        names = ckpt._keeper.store.names()
+        names = ckpt._manager.store.names()
 
     assert sum(name.startswith("state-") for name in names) == 2
     assert sum(name.startswith("entry-") for name in names) == 3
@@ -92,13 +92,13 @@ def test_a_commit_that_meets_a_claim_is_refused_by_the_server(
     with Checkpoint(**place) as older, Checkpoint(**place) as younger:
         older.load()
         older.save("first")
-        check = older._keeper.log.check
+        check = older._manager.log.check
 
         def begin_between() -> None:
             check()
             younger.load()
 
-        monkeypatch.setattr(older._keeper.log, "check", begin_between)
+        monkeypatch.setattr(older._manager.log, "check", begin_between)
         with pytest.raises(StaleWriter):
             older.save("late")
     assert newest(place) == "first"
@@ -108,7 +108,7 @@ def test_a_torn_object_is_passed_over(place: dict[str, Any]) -> None:
     with Checkpoint(**place) as ckpt:
         ckpt.save(1)
         ckpt.save(2)
-        store: Any = ckpt._keeper.store
+        store: Any = ckpt._manager.store
         last = max(name for name in store.names() if name.startswith("state-"))
         store._system.pipe_file(store._path(last), b"torn")
 
@@ -127,12 +127,12 @@ def test_files_come_back_from_a_bucket(place: dict[str, Any], tmp_path: Path) ->
     assert (tmp_path / "target" / "weights").read_bytes() == (tmp_path / "source" / "weights").read_bytes()
 
 
-def test_a_bucket_that_is_not_there_is_said(endpoint: str) -> None:
+def test_a_missing_bucket_is_reported(endpoint: str) -> None:
     with pytest.raises(PlaceError, match=r"s3://nowhere/run: cannot be written .*bucket"):
         Checkpoint("s3://nowhere/run", storage_options={"endpoint_url": endpoint}).load()
 
 
-def test_missing_credentials_are_said_and_none_are_shown(endpoint: str) -> None:
+def test_missing_credentials_are_reported_and_none_are_shown(endpoint: str) -> None:
     code = (
         "import sys; from spotwright.checkpoint import Checkpoint, PlaceError\n"
         "try:\n    Checkpoint('s3://bucket/x', storage_options={'endpoint_url': sys.argv[1]}).load()\n"
@@ -144,7 +144,7 @@ def test_missing_credentials_are_said_and_none_are_shown(endpoint: str) -> None:
         env={**bare, "AWS_EC2_METADATA_DISABLED": "true", "HOME": str(HERE / "nowhere")},
     )  # fmt: skip
 
-    assert "check the credentials that this process has" in done.stdout, done.stderr
+    assert "check that the credentials of this process" in done.stdout, done.stderr
 
 
 def test_a_server_that_goes_away_fails_the_save_and_not_the_training(
@@ -155,7 +155,7 @@ def test_a_server_that_goes_away_fails_the_save_and_not_the_training(
         steps = ckpt.steps(5)
         next(steps)
         assert ckpt.step_done(1)
-        store: Any = ckpt._keeper.store
+        store: Any = ckpt._manager.store
         next(steps)
         with monkeypatch.context() as patch:
             patch.setattr(
@@ -169,7 +169,7 @@ def test_a_server_that_goes_away_fails_the_save_and_not_the_training(
     assert newest(place) == 3
 
 
-def test_a_store_that_overwrites_where_it_should_create_is_found_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_ignores_conditional_writes_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     from fsspec.implementations.memory import MemoryFileSystem
 
     class Careless(MemoryFileSystem):
@@ -183,10 +183,10 @@ def test_a_store_that_overwrites_where_it_should_create_is_found_out(caplog: pyt
     fsspec.register_implementation("careless", Careless, clobber=True)
     with Checkpoint("careless://place/run") as ckpt:
         ckpt.load()
-    assert "overwrites where it is told to create only" in caplog.text
+    assert "ignores conditional writes" in caplog.text
 
 
-def test_any_other_file_system_of_fsspec_will_do(caplog: pytest.LogCaptureFixture) -> None:
+def test_any_other_file_system_of_fsspec_works(caplog: pytest.LogCaptureFixture) -> None:
     with Checkpoint("memory://place/run") as older, Checkpoint("memory://place/run") as younger:
         older.load()
         older.save(1)
@@ -201,8 +201,8 @@ def fail(file: Any) -> None:
     file.write(b"x")
 
 
-def test_what_the_client_raises_in_a_save_is_told_apart_from_the_states_own(place: dict[str, Any]) -> None:
-    store: Any = Checkpoint(**place)._keeper.store
+def test_errors_of_the_client_are_distinguished_from_errors_of_the_state(place: dict[str, Any]) -> None:
+    store: Any = Checkpoint(**place)._manager.store
 
     with pytest.raises(KeyError), store.write("state-1"):
         raise KeyError
@@ -212,4 +212,4 @@ def test_what_the_client_raises_in_a_save_is_told_apart_from_the_states_own(plac
 
 
 def test_credentials_in_an_address_are_not_shown() -> None:
-    assert Checkpoint("memory://user:secret@place/run?token=x")._keeper.store.place == "memory://place/run"
+    assert Checkpoint("memory://user:secret@place/run?token=x")._manager.store.place == "memory://place/run"

@@ -1,4 +1,4 @@
-"""Which place is meant, and what is said when it cannot be used."""
+"""Places for checkpoints: their addresses, and the messages for places that cannot be used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import BinaryIO
 import pytest
 
 from spotwright.checkpoint import Checkpoint, PlaceError, SaveFailed
-from spotwright.checkpoint.folder import FolderStore
+from spotwright.checkpoint.storage.folder import FolderStore
 
 FULL = """
 import resource, signal, sys
@@ -32,7 +32,7 @@ ckpt.save(b"c" * 50_000)
 """
 
 
-def test_the_environment_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPOTWRIGHT_CHECKPOINT", str(tmp_path / "place"))
     with Checkpoint() as ckpt:
         ckpt.save(1)
@@ -47,11 +47,9 @@ def test_a_file_url_is_its_folder(tmp_path: Path) -> None:
     assert Checkpoint(tmp_path / "with space", writer=False).load() == 1
 
 
-def test_without_a_place_it_is_said_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPOTWRIGHT_CHECKPOINT", raising=False)
-
-    with pytest.raises(PlaceError, match=r'SPOTWRIGHT_CHECKPOINT is not set.*Checkpoint\("checkpoints"\)'):
-        Checkpoint()
+def test_an_empty_place_is_refused() -> None:
+    with pytest.raises(PlaceError, match=r'is empty.*Checkpoint\("checkpoints"\)'):
+        Checkpoint("")
 
 
 @pytest.mark.parametrize("place", ["file://elsewhere/folder", "file://", "pvc://claim/folder", "nosuchscheme://x/y"])
@@ -67,20 +65,20 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         Checkpoint("s3://bucket/folder")
 
 
-def test_nothing_is_made_before_something_is_saved_or_loaded(tmp_path: Path) -> None:
+def test_no_folder_is_created_before_a_save_or_load(tmp_path: Path) -> None:
     Checkpoint(tmp_path / "place")
 
     assert not (tmp_path / "place").exists()
 
 
-def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+def test_a_file_at_the_folders_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "place").write_text("x")
 
     with pytest.raises(PlaceError, match="place"):
         Checkpoint(tmp_path / "place").load()
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)
     code = (
         "import os, sys; from spotwright.checkpoint import Checkpoint, PlaceError\n"
@@ -96,7 +94,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert "(Permission denied); name another place" in done.stdout
 
 
-def test_a_file_system_whose_folders_cannot_be_synced_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_folder_sync_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sync = os.fsync
 
     def refuse_folders(descriptor: int) -> None:
@@ -110,19 +108,19 @@ def test_a_file_system_whose_folders_cannot_be_synced_will_do(tmp_path: Path, mo
     assert Checkpoint(tmp_path / "place", writer=False).load() == 1
 
 
-def test_a_place_below_a_file_is_said_and_not_made(tmp_path: Path) -> None:
+def test_a_place_below_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
 
     with pytest.raises(PlaceError, match="file"):
         Checkpoint(tmp_path / "file" / "place").load()
 
 
-def test_a_name_that_is_too_long_for_the_disk_is_said(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PlaceError, match="name another place"):
         Checkpoint(tmp_path / ("x" * 300)).load()
 
 
-def test_on_a_full_disk_the_one_before_stays_and_its_room_is_free_again(tmp_path: Path) -> None:
+def test_on_a_full_disk_the_previous_save_stays_and_the_failed_one_is_removed(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path / "place")], capture_output=True, text=True, check=False
     )
@@ -134,7 +132,9 @@ def test_on_a_full_disk_the_one_before_stays_and_its_room_is_free_again(tmp_path
 
 
 @pytest.mark.parametrize("room", [*range(0, 1200, 40)])
-def test_wherever_the_disk_is_full_the_one_before_is_loaded_and_saving_can_go_on(tmp_path: Path, room: int) -> None:
+def test_at_whatever_byte_the_disk_is_full_the_previous_save_is_loaded_and_saving_can_go_on(
+    tmp_path: Path, room: int
+) -> None:
     """The limit of a file's size stands for the end of a disk: it cuts the state file, or the entry."""
     ckpt = Checkpoint(tmp_path)
     ckpt.load()

@@ -1,4 +1,4 @@
-"""Models of scikit-learn go on as if nothing had happened, and a checkpoint cannot choose what is run."""
+"""Models of scikit-learn continue as without an interruption, and a checkpoint cannot choose code to run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ GROWING: list[Callable[[int], Any]] = [
 ]
 
 
-def said(model: Any) -> Any:
+def predictions(model: Any) -> Any:
     """What a model makes of the data."""
     name = next(name for name in ("predict_proba", "decision_function", "predict", "transform") if hasattr(model, name))
     return getattr(model, name)(X)
@@ -77,9 +77,9 @@ def test_learning_in_parts_goes_on_to_the_same_bits(make: Callable[[], Any]) -> 
         interrupted = again(make, interrupted)
 
     if isinstance(undisturbed, IncrementalPCA):  # its arrays are views, and LAPACK rounds by where memory lies
-        assert np.allclose(said(interrupted), said(undisturbed), rtol=1e-9)
+        assert np.allclose(predictions(interrupted), predictions(undisturbed), rtol=1e-9)
     else:
-        assert np.array_equal(said(interrupted), said(undisturbed))
+        assert np.array_equal(predictions(interrupted), predictions(undisturbed))
 
 
 @pytest.mark.parametrize("make", GROWING, ids=lambda make: type(make(1)).__name__)
@@ -90,7 +90,7 @@ def test_a_warm_start_goes_on_to_the_same_bits(make: Callable[[int], Any]) -> No
     for model in (undisturbed, interrupted):
         model.set_params(**{count: 3}).fit(X, Y)
 
-    assert np.array_equal(said(interrupted), said(undisturbed))
+    assert np.array_equal(predictions(interrupted), predictions(undisturbed))
 
 
 def test_a_training_that_is_interrupted_and_resumed_gives_the_same_model(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is saved comes back as it was: values, types, order; what cannot be is refused with its path."""
+"""A loaded state equals the saved one, with values, types and order; other values are refused with their path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from tests.checkpoint.places import MemoryStore, round_trip
 
 from spotwright.checkpoint import Checkpoint, OtherProgram, UnstorableState
-from spotwright.checkpoint.keeper import Keeper
+from spotwright.checkpoint.manager import SaveManager
 
 KEYS = st.one_of(st.text(), st.integers(), st.booleans(), st.none(), st.binary(), st.tuples(st.text(), st.integers()))
 PLAIN = st.one_of(
@@ -124,7 +124,7 @@ def test_arrays_of_the_standard_library_come_back() -> None:
     assert round_trip([values, array.array("b")]) == [values, array.array("b")]
 
 
-def test_what_offers_its_memory_as_numpy_does_comes_back_as_an_array() -> None:
+def test_an_object_that_exposes_its_memory_comes_back_as_an_array() -> None:
     class Foreign:
         def __init__(self) -> None:
             self._values = np.arange(3)
@@ -182,7 +182,7 @@ def test_nothing_is_written_for_a_state_that_cannot_be_stored(tmp_path: Path) ->
 
 def test_pickle_is_used_and_loaded_only_where_both_sides_allow_it() -> None:
     store = MemoryStore()
-    trusting = Keeper(store, program="", keep=1, allow_pickle=True)
+    trusting = SaveManager(store, program="", keep=1, allow_pickle=True)
     trusting.claim(None)
     trusting.save({"odd": {1, 2}, "plain": 1}, {"step": 0, "finished": False, "age": 0.0, "step_seconds": None})
     loaded = trusting.load()
@@ -190,4 +190,4 @@ def test_pickle_is_used_and_loaded_only_where_both_sides_allow_it() -> None:
     assert loaded is not None
     assert loaded.state == {"odd": {1, 2}, "plain": 1}
     with pytest.raises(OtherProgram, match="allow_pickle=True"):
-        Keeper(store, program="", keep=1, allow_pickle=False).load()
+        SaveManager(store, program="", keep=1, allow_pickle=False).load()

@@ -1,4 +1,4 @@
-"""The loop of a training: it goes on where it was saved, and refuses every order of calls that would lose work."""
+"""The loop of a training continues after the saved step, and refuses every order of calls that would lose work."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_save_in_the_middle_of_a_step_lets_the_step_be_done_again_from_there(t
         assert ckpt.step == 2
 
 
-def test_progress_is_told_from_where_the_attempt_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_from_the_loaded_step_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     progress = tmp_path / "progress"
     monkeypatch.setenv("SPOTWRIGHT_PROGRESS_FILE", str(progress))
     train(tmp_path / "place", 10, stop_after=4, every=0)
@@ -107,7 +107,7 @@ def test_progress_is_told_from_where_the_attempt_goes_on(tmp_path: Path, monkeyp
     assert float(progress.read_text()) == 1
 
 
-def test_progress_that_cannot_be_told_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPOTWRIGHT_PROGRESS_FILE", str(tmp_path / "nowhere" / "progress"))
 
     assert train(tmp_path / "place", 2) == [0, 1]
@@ -118,14 +118,14 @@ class Full:
 
     def __init__(self, ckpt: Checkpoint, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
         self.on = False
-        save = ckpt._keeper.save
+        save = ckpt._manager.save
 
         def fail(*args: Any) -> Any:
             if self.on:
                 raise error
             return save(*args)
 
-        monkeypatch.setattr(ckpt._keeper, "save", fail)
+        monkeypatch.setattr(ckpt._manager, "save", fail)
 
 
 @pytest.mark.parametrize("error", [SaveFailed("no space left"), PlaceError("no permission")])
@@ -154,14 +154,16 @@ def test_a_save_for_a_notice_that_fails_is_tried_again_at_the_next_step(
         saved = []
         for step in ckpt.steps(9):
             if step == 2:
-                ckpt._leaving._heard(Notice(time.time() + 600, "interruption", "test", certain=True, reason="taken"))
+                ckpt._termination._on_notice(
+                    Notice(time.time() + 600, "interruption", "test", certain=True, reason="taken")
+                )
             disk.on = step == 2
             saved.append(ckpt.step_done(step))
 
     assert saved == [True, False, False, True, False, False, False, False, True]
 
 
-def test_what_it_takes_to_make_the_state_is_part_of_what_a_save_costs(
+def test_the_time_to_make_the_state_is_part_of_the_cost_of_a_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed = [0.0]
@@ -176,12 +178,10 @@ def test_what_it_takes_to_make_the_state_is_part_of_what_a_save_costs(
         ckpt.load()
         next(ckpt.steps(9))
         ckpt.step_done(state)
-        assert ckpt._pace.cost == pytest.approx(100, abs=5)
+        assert ckpt._policy.cost == pytest.approx(100, abs=5)
 
 
-def test_a_signal_in_the_last_moment_of_a_step_still_has_it_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_is_saved_if_sigterm_comes_at_its_last_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Checkpoint(tmp_path, every=3600) as ckpt:
         ckpt.load()
         steps = ckpt.steps(9)
@@ -190,7 +190,7 @@ def test_a_signal_in_the_last_moment_of_a_step_still_has_it_saved(
         next(steps)
 
         def pays(_: float) -> bool:
-            ckpt._leaving.terminated = True  # comes when it has just been decided that no save is due
+            ckpt._termination.terminated = True  # comes when it has just been decided that no save is due
             return False
 
         monkeypatch.setattr(ckpt, "_pays", pays)
@@ -231,14 +231,14 @@ def test_ranks_other_than_0_load_and_never_save(tmp_path: Path, monkeypatch: pyt
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_reader_takes_the_place_from_nobody(tmp_path: Path) -> None:
+def test_a_reader_replaces_no_writer(tmp_path: Path) -> None:
     with Checkpoint(tmp_path) as writer, Checkpoint(tmp_path, writer=False) as reader:
         writer.save(1)
         reader.load()
         writer.save(2)
 
 
-def test_the_environment_says_how_often_nodes_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_gives_the_time_between_interruptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPOTWRIGHT_TAKEN_EVERY", "600")
     monkeypatch.setenv("SPOTWRIGHT_NOTICE", "30")
     with Checkpoint(tmp_path) as ckpt:
@@ -250,22 +250,20 @@ def test_the_environment_says_how_often_nodes_are_taken(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("given", ["", "often", "0", "-5", "nan"])
-def test_a_variable_that_says_nothing_of_use_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
-) -> None:
+def test_a_malformed_variable_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
     monkeypatch.setenv("SPOTWRIGHT_TAKEN_EVERY", given)
 
-    assert Checkpoint(tmp_path)._pace.hazard.taken_every is None
+    assert Checkpoint(tmp_path)._policy.hazard.taken_every is None
 
 
-def test_an_argument_goes_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_argument_wins_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPOTWRIGHT_TAKEN_EVERY", "600")
 
-    assert Checkpoint(tmp_path, taken_every=math.inf)._pace.hazard.taken_every == math.inf
+    assert Checkpoint(tmp_path, taken_every=math.inf)._policy.hazard.taken_every == math.inf
 
 
 @pytest.mark.parametrize("options", [{"keep": 0}, {"every": -1}, {"taken_every": 0}, {"every": math.nan}])
-def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_wrong_options_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         Checkpoint(tmp_path, **options)
 
@@ -276,8 +274,8 @@ def test_earlier_attempts_that_were_taken_count(tmp_path: Path) -> None:
 
     with Checkpoint(tmp_path) as ckpt:
         ckpt.load()
-        assert ckpt._pace.hazard.taken == 2
+        assert ckpt._policy.hazard.taken == 2
     assert train(tmp_path, 10) == [4, 5, 6, 7, 8, 9]
     with Checkpoint(tmp_path) as ckpt:
         ckpt.load()
-        assert ckpt._pace.hazard.taken == 2, "the one that came to its end was not taken"
+        assert ckpt._policy.hazard.taken == 2, "the one that came to its end was not taken"

@@ -1,4 +1,4 @@
-"""Whatever is cut, damaged or missing: the newest whole checkpoint is loaded, or it is said that there is none."""
+"""Cut, damaged or missing files: the newest whole checkpoint is loaded, or loading fails."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from tests.checkpoint.places import FACTS, MemoryStore
 
 from spotwright.checkpoint import BrokenCheckpoint, Checkpoint, OtherProgram
-from spotwright.checkpoint.keeper import Keeper
+from spotwright.checkpoint.manager import SaveManager
 
 LAST, BEFORE = {"number": 2, "bytes": b"\x02" * 40}, {"number": 1, "bytes": b"\x01" * 40}
 
 
-def keeper(store: MemoryStore, program: str = "") -> Keeper:
-    return Keeper(store, program=program, keep=2, allow_pickle=False)
+def manager(store: MemoryStore, program: str = "") -> SaveManager:
+    return SaveManager(store, program=program, keep=2, allow_pickle=False)
 
 
 def two_saves() -> tuple[MemoryStore, str, str]:
     """A store with two saves; the names of the last one's state and entry."""
     store = MemoryStore()
-    ours = keeper(store)
+    ours = manager(store)
     ours.claim(None)
     ours.save(BEFORE, FACTS)
     entry = ours.save(LAST, FACTS)
@@ -31,13 +31,13 @@ def two_saves() -> tuple[MemoryStore, str, str]:
 
 
 def loaded(store: MemoryStore) -> Any:
-    found = keeper(store).load()
+    found = manager(store).load()
     assert found is not None
     return found.state
 
 
 @pytest.mark.parametrize("which", ["state", "entry"])
-def test_cut_at_any_byte_the_one_before_is_loaded(which: str) -> None:
+def test_cut_at_any_byte_the_previous_save_is_loaded(which: str) -> None:
     store, state, entry = two_saves()
     name = {"state": state, "entry": entry}[which]
     whole = store.files[name]
@@ -50,7 +50,7 @@ def test_cut_at_any_byte_the_one_before_is_loaded(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["state", "entry"])
-def test_with_any_byte_changed_what_is_loaded_is_one_of_the_two(which: str) -> None:
+def test_with_any_byte_changed_one_of_the_two_saves_is_loaded(which: str) -> None:
     store, state, entry = two_saves()
     name = {"state": state, "entry": entry}[which]
     whole = store.files[name]
@@ -63,7 +63,7 @@ def test_with_any_byte_changed_what_is_loaded_is_one_of_the_two(which: str) -> N
     assert found.count(LAST) <= 64 + 8  # the gap before the bytes and the mark at the beginning say nothing
 
 
-def test_cut_with_zeros_behind_as_after_a_power_failure_the_one_before_is_loaded() -> None:
+def test_with_zeros_at_the_end_as_after_a_power_failure_the_previous_save_is_loaded() -> None:
     store, state, _ = two_saves()
     whole = store.files[state]
 
@@ -79,16 +79,16 @@ def test_a_state_file_that_is_gone_is_passed_over() -> None:
     assert loaded(store) == BEFORE
 
 
-def test_where_nothing_is_whole_it_is_said_instead_of_starting_over() -> None:
+def test_without_a_whole_save_loading_fails_and_does_not_start_anew() -> None:
     store, _, _ = two_saves()
     for name in [name for name in store.files if name.startswith("state-")]:
         store.files[name] = store.files[name][:20]
 
     with pytest.raises(BrokenCheckpoint, match="none of the checkpoints is whole"):
-        keeper(store).load()
+        manager(store).load()
 
 
-def test_what_was_passed_over_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_save_that_was_passed_over_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Checkpoint(tmp_path) as ckpt:
         ckpt.save(1)
         ckpt.save(2)
@@ -96,10 +96,10 @@ def test_what_was_passed_over_is_said(tmp_path: Path, caplog: pytest.LogCaptureF
 
     with Checkpoint(tmp_path) as ckpt:
         assert ckpt.load() == 1
-    assert "not whole and was passed over" in caplog.text
+    assert "that is not whole was passed over" in caplog.text
 
 
-def test_after_a_torn_one_saving_goes_on(tmp_path: Path) -> None:
+def test_after_a_torn_save_the_next_save_works(tmp_path: Path) -> None:
     with Checkpoint(tmp_path) as ckpt:
         ckpt.save(1)
         ckpt.save(2)
@@ -112,7 +112,7 @@ def test_after_a_torn_one_saving_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_as_many_saves_are_kept_as_was_asked_for(tmp_path: Path, count: int) -> None:
+def test_the_requested_number_of_saves_is_kept(tmp_path: Path, count: int) -> None:
     with Checkpoint(tmp_path, keep=count) as ckpt:
         for number in range(6):
             ckpt.save(number)
@@ -120,7 +120,7 @@ def test_as_many_saves_are_kept_as_was_asked_for(tmp_path: Path, count: int) -> 
     assert len(list(tmp_path.glob("state-*"))) == count
 
 
-def test_what_a_killed_save_left_is_swept_by_the_next_attempt(tmp_path: Path) -> None:
+def test_the_next_attempt_removes_the_files_of_a_killed_save(tmp_path: Path) -> None:
     with Checkpoint(tmp_path) as ckpt:
         ckpt.save(1)
     left = tmp_path / "state-0000000001-000009-00000000"
@@ -132,10 +132,10 @@ def test_what_a_killed_save_left_is_swept_by_the_next_attempt(tmp_path: Path) ->
     assert (tmp_path / "notes.txt").exists()
 
 
-def test_a_sweep_that_was_killed_is_finished_by_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_attempt_finishes_a_removal_that_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     for number in range(4):
-        each = Keeper(store, program="", keep=4, allow_pickle=False)
+        each = SaveManager(store, program="", keep=4, allow_pickle=False)
         each.claim(None)
         each.save(number, FACTS)
     removed: list[str] = []
@@ -149,8 +149,8 @@ def test_a_sweep_that_was_killed_is_finished_by_the_next_attempt(monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(store, "remove", kill)
         with pytest.raises(KeyboardInterrupt):
-            Keeper(store, program="", keep=1, allow_pickle=False).claim(None)
-    Keeper(store, program="", keep=1, allow_pickle=False).claim(None)
+            SaveManager(store, program="", keep=1, allow_pickle=False).claim(None)
+    SaveManager(store, program="", keep=1, allow_pickle=False).claim(None)
 
     assert loaded(store) == 3
     assert sum(b'"save"' in data[:9999] and name.startswith("entry-") for name, data in store.files.items()) == 1
@@ -158,11 +158,11 @@ def test_a_sweep_that_was_killed_is_finished_by_the_next_attempt(monkeypatch: py
 
 def test_a_checkpoint_of_another_program_is_not_loaded_and_the_other_program_not_disturbed() -> None:
     store = MemoryStore()
-    first = keeper(store, "digits/1")
+    first = manager(store, "digits/1")
     first.claim(None)
     first.save(1, FACTS)
 
-    other = keeper(store, "digits/2")
+    other = manager(store, "digits/2")
 
     with pytest.raises(OtherProgram, match=r"'digits/1'.*'digits/2'"):
         other.load()
@@ -172,11 +172,11 @@ def test_a_checkpoint_of_another_program_is_not_loaded_and_the_other_program_not
 
 
 @pytest.mark.parametrize("kind", ["claim", "save"])
-def test_what_a_newer_spotwright_wrote_is_not_guessed_at(kind: str) -> None:
+def test_a_checkpoint_of_a_newer_spotwright_is_refused(kind: str) -> None:
     store, _, entry = two_saves()
     name = entry if kind == "save" else "entry-0000000001"
     body = json.dumps({**json.loads(store.files[name][9:]), "format": 2}).encode()
     store.files[name] = b"%08x " % zlib.crc32(body) + body
 
     with pytest.raises(OtherProgram, match="newer Spotwright"):
-        keeper(store).load()
+        manager(store).load()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from tests.e2e.building import Param, step
-from tests.e2e.project import Done, Project
+from tests.e2e.project import Done, Project, a_project
 
 
 def repeats(text: str) -> str:
@@ -22,10 +23,18 @@ def prepared(project: Project) -> str:
 def refused(done: Done, *parts: str) -> None:
     assert done.code == 2, done
     assert done.out == ""
-    assert 1 <= len(done.said) <= 2, done.err
+    assert 1 <= len(done.error_lines) <= 2, done.err
     assert "Traceback" not in done.err
     for part in parts:
         assert part in done.err, (part, done.err)
+
+
+@pytest.fixture(scope="module")
+def with_a_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A project whose run ``r`` has succeeded; the tests that share it only ask for what is not there."""
+    with a_project(tmp_path_factory.mktemp("with-a-run")) as made:
+        assert made.spotwright("run", prepared(made), "--name", "r").code == 0
+        yield made
 
 
 @pytest.mark.parametrize(
@@ -60,7 +69,7 @@ def refused(done: Done, *parts: str) -> None:
     ],
 )
 def test_an_option_that_is_wrong(project: Project, options: list[str], parts: list[str]) -> None:
-    refused(project.spotwright("run", prepared(project), *options), *parts)
+    refused(project.here("run", prepared(project), *options), *parts)
     assert not project.state.exists() or list((project.state / "runs").iterdir()) == []
     assert [path.name for path in project.folder.parent.iterdir() if path.name == "x"] == []
 
@@ -68,7 +77,7 @@ def test_an_option_that_is_wrong(project: Project, options: list[str], parts: li
 def test_a_name_that_is_taken(project: Project) -> None:
     pipeline = prepared(project)
     assert project.spotwright("run", pipeline, "--name", "mine").code == 0
-    refused(project.spotwright("run", pipeline, "--name", "mine"), "run mine exists already; choose another name")
+    refused(project.here("run", pipeline, "--name", "mine"), "run mine exists already; choose another name")
     assert project.show("mine")["status"] == "succeeded"
 
 
@@ -84,7 +93,7 @@ def test_a_configuration_with_an_unknown_key(project: Project) -> None:
 def test_everything_that_is_wrong_in_a_configuration_is_said_at_once(project: Project) -> None:
     project.config("pools:\n  spot: {capacity: spot, nodes: 3}\npolicy:\n  default: {spot: maybe}\n")
     done = project.spotwright("run", prepared(project))
-    assert (done.code, len(done.said)) == (2, 2)
+    assert (done.code, len(done.error_lines)) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -104,16 +113,15 @@ def test_everything_that_is_wrong_in_a_configuration_is_said_at_once(project: Pr
         (["run"], ["PIPELINE"]),
     ],
 )
-def test_a_run_task_or_attempt_that_is_not_there(project: Project, command: list[str], parts: list[str]) -> None:
-    assert project.spotwright("run", prepared(project), "--name", "r").code == 0
-    refused(project.spotwright(*command), *parts)
+def test_a_run_task_or_attempt_that_is_not_there(with_a_run: Project, command: list[str], parts: list[str]) -> None:
+    refused(with_a_run.here(*command), *parts)
 
 
 def test_a_beginning_that_several_runs_share(project: Project) -> None:
     pipeline = prepared(project)
     for name in ("night-1", "night-2"):
         assert project.spotwright("run", pipeline, "--name", name).code == 0
-    refused(project.spotwright("show", "night"), "'night' is the beginning of several runs: night-1, night-2")
+    refused(project.here("show", "night"), "'night' is the beginning of several runs: night-1, night-2")
     assert project.spotwright("show", "night-2").code == 0
 
 
@@ -143,13 +151,11 @@ NOT_TEXT = b"gr\xfc\xdf"
         [NOT_TEXT],
     ],
 )
-def test_arguments_that_are_no_text(project: Project, command: list[bytes]) -> None:
-    prepared(project)
-    assert project.run(project.folder / "tested.yaml").code == 0
+def test_arguments_that_are_no_text(with_a_run: Project, command: list[bytes]) -> None:
     called = subprocess.run(
         [sys.executable.encode(), b"-m", b"spotwright", *command],
-        cwd=project.folder,
-        env=project.env,
+        cwd=with_a_run.folder,
+        env=with_a_run.env,
         capture_output=True,
         check=False,
     )

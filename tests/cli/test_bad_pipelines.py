@@ -81,12 +81,17 @@ def adds_one(number: int) -> int:
     return number + 1
 
 
+def run(project: Project, pipeline: Path, *options: str) -> Done:
+    """``spotwright run`` in this process: nothing gets as far as an engine."""
+    return project.here("run", str(pipeline), "--name", "r", *options)
+
+
 def refused(project: Project, done: Done, *parts: str, lines: int = 1) -> None:
     """It says so in as many lines, with these parts, and leaves nothing."""
     assert done.code == 2, done
     assert done.out == ""
-    assert len(done.said) == lines, done.err
-    assert done.said[0].startswith("spotwright: ")
+    assert len(done.error_lines) == lines, done.err
+    assert done.error_lines[0].startswith("spotwright: ")
     for part in parts:
         assert part in done.err, (part, done.err)
     assert "Traceback" not in done.err
@@ -96,7 +101,7 @@ def refused(project: Project, done: Done, *parts: str, lines: int = 1) -> None:
 
 def of_source(project: Project, source: str, *options: str) -> tuple[Path, Done]:
     path = project.write("pipeline.py", source)
-    return path, project.run(path, *options)
+    return path, run(project, path, *options)
 
 
 def test_a_file_without_a_pipeline(project: Project) -> None:
@@ -106,7 +111,7 @@ def test_a_file_without_a_pipeline(project: Project) -> None:
 
 def test_a_file_with_two_pipelines_asks_which(project: Project) -> None:
     path, done = of_source(project, TWO)
-    refused(project, done, f"{path}: 2 pipelines here: first, second (the-second); say which with --pipeline NAME")
+    refused(project, done, f"{path}: 2 pipelines here: first, second (the-second); choose with --pipeline NAME")
 
 
 def test_a_pipeline_of_a_name_that_is_not_there(project: Project) -> None:
@@ -171,9 +176,9 @@ def test_what_is_not_supported_yet_is_said_with_its_place(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{\n", "this is no YAML"),
-        ("- 1\n- 2\n", "this is no compiled pipeline"),
-        ("", "this is no compiled pipeline"),
+        ("{\n", "not valid YAML"),
+        ("- 1\n- 2\n", "not a compiled pipeline"),
+        ("", "not a compiled pipeline"),
         ("apiVersion: v1\nkind: Pod\n", "this is a Kubernetes object (Pod)"),
         ("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\n", "this is an Argo Workflow, as kfp 1 compiled them"),
         ("pipelineInfo: {name: x}\nschemaVersion: 2.1.0\nroot: 3\n", "root"),
@@ -182,7 +187,7 @@ def test_what_is_not_supported_yet_is_said_with_its_place(
 )
 def test_yaml_that_is_no_compiled_pipeline(project: Project, text: str, said: str) -> None:
     path = project.write("pipeline.yaml", text)
-    refused(project, project.run(path), str(path), said)
+    refused(project, run(project, path), str(path), said)
 
 
 @pytest.mark.parametrize(
@@ -196,13 +201,13 @@ def test_yaml_that_is_no_compiled_pipeline(project: Project, text: str, said: st
 )
 def test_a_path_that_is_no_pipeline_file(project: Project, name: str, said: str) -> None:
     project.write("notes.txt", "hello")
-    refused(project, project.run(project.folder / name), f"{project.folder / name}: {said}")
+    refused(project, run(project, project.folder / name), f"{project.folder / name}: {said}")
 
 
 def test_a_file_that_is_no_text(project: Project) -> None:
     path = project.folder / "pipeline.yaml"
     path.write_bytes(b"\xff\xfe\x00")
-    refused(project, project.run(path), f"{path}: ")
+    refused(project, run(project, path), f"{path}:1: expected UTF-8 text")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +222,7 @@ def test_a_file_that_is_no_text(project: Project) -> None:
 )
 def test_arguments_that_do_not_fit(project: Project, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
     path = project.pipeline({"it": step(adds_one, {"number": Param("number")})}, {"number": "int"})
-    refused(project, project.run(path, *arguments), *parts)
+    refused(project, run(project, path, *arguments), *parts)
 
 
 def steps(**said: Any) -> dict[str, Step]:
@@ -226,24 +231,24 @@ def steps(**said: Any) -> dict[str, Step]:
 
 def test_a_task_that_is_larger_than_any_node(project: Project) -> None:
     path = project.pipeline(steps(resources={"cpuRequest": 9, "resourceCpuRequest": "9"}))
-    refused(project, project.run(path), f"{path}:", ": task it fits no pool: spot: ", "cpu", "od: ")
+    refused(project, run(project, path), f"{path}:", ": task it fits no pool: spot: ", "cpu", "od: ")
 
 
 def test_a_task_that_asks_for_what_no_pool_has(project: Project) -> None:
     path = project.pipeline(steps(resources={"accelerator": {"resourceType": "nvidia.com/gpu", "resourceCount": "1"}}))
-    refused(project, project.run(path), "task it fits no pool: spot: ", "nvidia.com/gpu")
+    refused(project, run(project, path), "task it fits no pool: spot: ", "nvidia.com/gpu")
 
 
 @pytest.mark.parametrize("place", ["default: {spot: require}", "tasks: {it: {spot: require}}"])
 def test_a_task_that_requires_spot_where_there_is_none(project: Project, place: str) -> None:
     config = project.config(f"pools:\n  od: {{capacity: on-demand}}\npolicy:\n  {place}\n")
-    done = project.run(project.pipeline(steps()))
+    done = run(project, project.pipeline(steps()))
     refused(project, done, f"{config}:5", "needs a spot pool, and there is none: add one")
 
 
 def test_settings_that_the_code_cannot_run_without(project: Project) -> None:
     kubernetes = {"secretAsEnv": [{"secretName": "login", "keyToEnv": [{"secretKey": "k", "envVar": "K"}]}]}
-    done = project.run(project.pipeline(steps(kubernetes=kubernetes)))
+    done = run(project, project.pipeline(steps(kubernetes=kubernetes)))
     refused(project, done, "task it: it needs the key 'k' of the secret 'login'", "spotwright.yaml", "the variable K")
 
 
@@ -271,7 +276,7 @@ def test_a_compiled_file_that_contradicts_itself(
 ) -> None:
     graph = {"one": step(adds_one, {"number": 1}), "two": step(adds_one, {"number": Of("one")})}
     path = project.write("pipeline.yaml", changed(document(graph), place, value))
-    refused(project, project.run(path), str(path), said)
+    refused(project, run(project, path), str(path), said)
 
 
 def test_a_compiled_file_is_named_with_the_line_of_the_task(project: Project) -> None:
@@ -279,6 +284,4 @@ def test_a_compiled_file_is_named_with_the_line_of_the_task(project: Project) ->
     text = changed(document(graph), ("root", "dag", "tasks", "two", "dependentTasks"), ["zero"])
     path = project.write("pipeline.yaml", text.replace('"two": {', '\n"two": {'))
     line = 1 + path.read_text().split('"two": {')[0].count("\n")
-    refused(
-        project, project.run(path), f"{path}:{line}: task two: it comes after the task 'zero', which does not exist"
-    )
+    refused(project, run(project, path), f"{path}:{line}: task two: it waits for the task 'zero', which does not exist")

@@ -16,9 +16,10 @@ HEAD = {
     "has_prices",
 }  # fmt: skip
 RUN = HEAD | {"engines", "driven", "arguments", "notes", "tasks", "left_behind", "nodes", "outputs"}
-SUMMARY = HEAD | {"tasks", "attempts", "interruptions", "errors", "cached", "cost"}
+SUMMARY = HEAD | {"tasks", "attempts", "interruptions", "errors", "cached", "cost", "pinned"}
 TASK = {
-    "path", "written", "is_pipeline", "status", "why", "waits_for", "cached_from", "spent", "budgets", "outputs", "attempts",
+    "path", "written", "display_name", "environment", "is_pipeline", "status", "why", "waits_for", "cached_from", "spent",
+    "budgets", "outputs", "attempts",
 }  # fmt: skip
 ATTEMPT = {
     "number", "status", "pools", "pool", "node", "capacity", "cause", "why", "next", "tried", "placed_at", "bound_at",
@@ -67,7 +68,7 @@ def asked(project: Project, *command: str) -> Any:
     return done.json()
 
 
-def test_run_and_show_say_the_same_of_a_run_that_has_ended(project: Project) -> None:
+def test_run_and_show_print_the_same_json_for_an_ended_run(project: Project) -> None:
     ran = interrupted(project)
     shown = asked(project, "show", "r")
     assert shown == ran
@@ -89,7 +90,7 @@ def test_the_facts_of_a_run(project: Project) -> None:
     assert one["spent"] == {"interruptions": 1, "errors": 0, "moves": 0}
 
 
-def test_runs_lists_what_show_says(project: Project) -> None:
+def test_runs_agrees_with_show(project: Project) -> None:
     ran = interrupted(project)
     [summary] = asked(project, "runs")
     assert set(summary) == SUMMARY
@@ -120,7 +121,7 @@ def test_logs_has_every_attempt_with_its_text(project: Project) -> None:
     assert asked(project, "logs", "r", "one", "2") == [logs[1]]
 
 
-def test_a_run_that_fails_says_so_in_json_too(project: Project) -> None:
+def test_a_failed_run_is_failed_in_json(project: Project) -> None:
     done = project.run(project.pipeline({"it": step(fails, {"number": 1})}), "--json")
     assert done.code == 1
     assert (done.json()["status"], done.json()["tasks"][0]["status"]) == ("failed", "failed")
@@ -133,7 +134,7 @@ def test_progress_goes_to_the_error_output_beside_json(project: Project) -> None
     assert done.out.count("\n") == 1
 
 
-def test_resume_and_cancel_say_it_in_the_same_shape(project: Project) -> None:
+def test_resume_and_cancel_print_the_same_shape(project: Project) -> None:
     under = project.start("run", str(project.pipeline({"it": step(holds, {"number": 1})})), "--name", "r", "--json")
     eventually((project.playground / "holding").exists)
     running = asked(project, "show", "r")
@@ -148,7 +149,7 @@ def test_resume_and_cancel_say_it_in_the_same_shape(project: Project) -> None:
     assert "task it has changed" in resumed.err
 
 
-def test_every_number_is_json_that_any_reader_takes(project: Project) -> None:
+def test_json_is_ascii_without_infinity_and_nan(project: Project) -> None:
     interrupted(project)
 
     def refuse(constant: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import time
+from pathlib import Path
 
+import pytest
 from tests.e2e.building import Of, step
 from tests.e2e.inside import attempt, raise_file, say, until, work_and_hold
-from tests.e2e.project import AT_WORK, Project, eventually
+from tests.e2e.project import AT_WORK, PATIENCE, Project, eventually
 
 
 def prints(number: int) -> int:
@@ -55,7 +59,7 @@ def test_follow_shows_what_is_written_while_it_is_written_and_ends_with_the_run(
     assert under.wait().code == 0
 
 
-def test_follow_waits_for_the_bytes_of_a_letter(project: Project) -> None:
+def test_follow_waits_for_the_bytes_of_a_character(project: Project) -> None:
     under = project.start(
         "run", str(project.pipeline({"it": step(writes_half_a_letter, {"number": 1})})), "--name", "r"
     )
@@ -87,7 +91,7 @@ def test_follow_ends_when_the_engine_is_killed(project: Project) -> None:
     assert project.spotwright("cancel", "r").code == 0
 
 
-def test_a_reader_that_goes_away_stops_nobody(project: Project) -> None:
+def test_a_reader_of_progress_that_goes_away_does_not_stop_the_run(project: Project) -> None:
     """As in ``spotwright run ... | head -1``: the run goes on to its end."""
     pipeline = project.pipeline({"it": step(prints_in_steps, {"number": 1})})
     command = [sys.executable, "-m", "spotwright", "run", str(pipeline), "--name", "r"]
@@ -118,6 +122,21 @@ def test_a_reader_of_logs_that_goes_away_is_no_error(project: Project) -> None:
         assert under.stderr.read() == b""
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_under_the_output_is_one_message_and_the_run_goes_on(project: Project, unbuffered: str) -> None:
+    pipeline = project.pipeline({"it": step(prints_a_lot, {"number": 1})})
+    for words in (["run", str(pipeline), "--name", "r"], ["show", "r"]):
+        with Path("/dev/full").open("wb") as full:
+            ended = subprocess.run(
+                [sys.executable, "-m", "spotwright", *words],
+                cwd=project.folder, env={**project.env, "PYTHONUNBUFFERED": unbuffered},
+                stdout=full, stderr=subprocess.PIPE, check=False,
+            )  # fmt: skip
+        assert ended.stderr == b"spotwright: the output cannot be written (No space left on device)\n"
+        assert ended.returncode == 1
+    assert project.show()["status"] == "succeeded"
+
+
 def prints_a_lot(number: int) -> int:
     for _ in range(20000):
         say("a line of some length")
@@ -138,7 +157,7 @@ def looped():
 """
 
 
-def test_a_task_in_a_loop_is_called_by_its_name_its_path_or_its_loop(project: Project) -> None:
+def test_a_task_in_a_loop_is_selected_by_its_name_its_path_or_its_loop(project: Project) -> None:
     assert project.run(project.write("looped.py", LOOPED)).code == 0
     one = "==> loop/tell-1 attempt 1 <==\nnumber 8\n"
     both = "==> loop/tell-0 attempt 1 <==\nnumber 7\n" + one
@@ -148,3 +167,27 @@ def test_a_task_in_a_loop_is_called_by_its_name_its_path_or_its_loop(project: Pr
     refused = project.spotwright("logs", "r", "tell", "1")
     assert refused.code == 2
     assert "tell is more than one task: loop/tell-0, loop/tell-1" in refused.err
+
+
+def waits_for_its_turn(number: int) -> int:
+    until(f"turn {number}")
+    return number
+
+
+def test_show_follows_a_run_that_another_process_drives(project: Project) -> None:
+    """Tasks end one by one until the follower, which begins when it begins, has shown one of them."""
+    steps = {f"task-{number}": step(waits_for_its_turn, {"number": number}) for number in range(8)}
+    under = project.start("run", str(project.pipeline(steps)), "--name", "r")
+    eventually(lambda: project.state.joinpath("runs", "r", "journal.db").exists())
+    follower = project.start("show", "r", "--follow")
+    for number in range(8):
+        project.raise_file(f"turn {number}")
+        deadline = time.monotonic() + (2 if number < 7 else PATIENCE)
+        while time.monotonic() < deadline and not follower.out.read_text():
+            time.sleep(0.05)
+    assert under.wait().code == 0
+    shown = follower.wait().out
+    followed = [line.split(maxsplit=1)[1] for line in shown.splitlines() if line.startswith("+")]
+    assert re.fullmatch(r"task-\d: attempt 1 on spot-1 succeeded after .*", followed[0])
+    assert followed[-1] == "the run has succeeded"
+    assert shown.endswith(project.spotwright("show", "r").out)

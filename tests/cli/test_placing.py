@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,8 @@ def test_two_ways_to_write_exclude_each_other() -> None:
 def test_explain_names_the_source_of_every_value() -> None:
     text = spotwright("explain", "pod.yaml").stdout
     assert "pools, in order: spotpool (spot), agentpool (on-demand)" in text
-    assert "(spotwright.yaml:5)" in text
+    assert re.search(r"^  spot  +prefer  +spotwright.yaml:5  +preferred node affinity", text, re.MULTILINE)
+    assert re.search(r"^  pending_timeout  +10m  +built in  +nothing$", text, re.MULTILINE)
 
 
 def test_explain_prints_what_makes_the_autoscaler_obey() -> None:
@@ -123,4 +125,10 @@ def test_explain_says_the_same_as_json() -> None:
     facts = json.loads(spotwright("explain", "pod.yaml", "--json").stdout)
     role = facts["files"]["pod.yaml"]["roles"][0]
     assert [pool["name"] for pool in role["pools"]] == ["spotpool", "agentpool"]
-    assert role["policy"]["spot"] == {"value": "prefer", "source": "spotwright.yaml:5"}
+    assert role["policy"]["spot"] == {
+        "value": "prefer",
+        "source": "spotwright.yaml:5",
+        "enforced_by": "object",
+        "field": "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution",
+        "enforcement": "preferred node affinity, a wish, no rule",
+    }

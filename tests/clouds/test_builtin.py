@@ -1,12 +1,12 @@
-"""The built-in pair of pools places what the guides of the providers write."""
+"""The built-in pools place the pipelines of the providers' guides."""
 
 from __future__ import annotations
 
 import pytest
 
 from spotwright import clouds
-from spotwright.model.placing import Constraints, Expression, Term
-from spotwright.model.pools import Pool
+from spotwright.model.pools import Pool, PriceSource
+from spotwright.model.scheduling_terms import Constraints, Expression, Term
 
 
 def lands_on(constraints: Constraints) -> list[str]:
@@ -18,14 +18,14 @@ def affinity(key: str, operator: str, *values: str) -> Constraints:
     return Constraints(required=(Term((Expression(key, operator, values),)),))
 
 
-def test_the_pair_is_one_spot_and_one_on_demand_pool_in_this_order() -> None:
+def test_the_pools_are_one_spot_and_one_on_demand_in_this_order() -> None:
     assert [(pool.name, pool.is_spot) for pool in clouds.built_in_pools().values()] == [
         ("spot", True),
         ("on-demand", False),
     ]
 
 
-def test_work_that_says_nothing_may_go_to_both() -> None:
+def test_work_without_constraints_may_go_to_both() -> None:
     assert lands_on(Constraints()) == ["spot", "on-demand"]
 
 
@@ -77,12 +77,19 @@ def test_a_node_has_the_devices_of_others_too(built_in: Pool, name: str) -> None
     assert (built_in.node or {})[name] == 8
 
 
-def test_nothing_is_taken_unless_asked_for(built_in: Pool) -> None:
+def test_by_default_no_node_is_taken(built_in: Pool) -> None:
     assert built_in.simulate.taken_every is None
     assert built_in.simulate.trace is None
     assert built_in.lifetime is None
 
 
-def test_waits_are_short_and_nothing_has_a_price(built_in: Pool) -> None:
+def test_waits_are_short(built_in: Pool) -> None:
     assert (built_in.notice, built_in.simulate.boot, built_in.max_nodes) == (2.0, 0.5, 10)
-    assert built_in.price is None
+
+
+def test_prices_are_examples_and_spot_costs_less(built_in: Pool) -> None:
+    pools = clouds.built_in_pools()
+    assert pools["spot"].price is not None
+    assert pools["on-demand"].price is not None
+    assert pools["spot"].price < pools["on-demand"].price
+    assert built_in.price_source is built_in.simulated.price_source is PriceSource.EXAMPLE

@@ -1,4 +1,4 @@
-"""What the providers set by themselves, and how it meets what the configuration says."""
+"""Labels and taints that providers set by themselves, combined with those of the configuration."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spotwright import clouds
-from spotwright.model.placing import Taint
 from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.model.scheduling_terms import Taint
 
 AKS_SPOT = Taint("kubernetes.azure.com/scalesetpriority", "spot")
 GPU = Taint("nvidia.com/gpu", "present")
@@ -66,7 +66,7 @@ def test_several_zones_are_no_label_of_the_pool() -> None:
     assert "topology.kubernetes.io/zone" not in clouds.labels(pool(Provider.GKE, zones=("a", "b")))
 
 
-def test_a_label_of_the_configuration_stands_above_the_providers() -> None:
+def test_a_label_of_the_configuration_overrides_the_providers() -> None:
     named = pool(Provider.AKS, labels={"kubernetes.azure.com/agentpool": "spotgpu"})
 
     assert clouds.labels(named)["kubernetes.azure.com/agentpool"] == "spotgpu"
@@ -99,11 +99,11 @@ def test_the_others_add_no_taint(provider: Provider) -> None:
     assert clouds.taints(pool(provider, taints=(own,), node={"nvidia.com/gpu": 1})) == (own,)
 
 
-def test_no_taint_is_there_twice() -> None:
+def test_no_taint_occurs_twice() -> None:
     assert clouds.taints(pool(Provider.AKS, taints=(AKS_SPOT, AKS_SPOT))) == (AKS_SPOT,)
 
 
-def test_a_taint_said_with_another_value_stays_the_only_one_of_its_key_and_effect() -> None:
+def test_a_configured_taint_is_the_only_one_of_its_key_and_effect() -> None:
     own = Taint("nvidia.com/gpu", "a100")
 
     assert clouds.taints(pool(Provider.GKE, taints=(own,), node={"nvidia.com/gpu": 1})) == (own,)
@@ -149,7 +149,7 @@ def test_gpu_taints_are_known_by_resource_or_by_the_sku_of_aks(taint: Taint, exp
     assert clouds.is_gpu_taint(taint) is expected
 
 
-def test_the_notice_is_what_each_provider_promises_at_best() -> None:
+def test_each_provider_has_its_documented_notice() -> None:
     assert {provider: clouds.default_notice(provider) for provider in Provider} == {
         Provider.AKS: 30.0,
         Provider.GKE: 30.0,
@@ -166,8 +166,9 @@ def test_the_public_names_are_these() -> None:
         "built_in_pools",
         "default_notice",
         "is_gpu_taint",
+        "is_spot_node",
         "is_spot_taint",
-        "is_tolerated_by_itself",
+        "is_tolerated_by_cluster",
         "labels",
         "taints",
     }

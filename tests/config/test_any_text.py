@@ -1,4 +1,4 @@
-"""Whatever stands in the file, the answer is a configuration or an error for its user, and it comes soon."""
+"""Any text is a configuration or an error for its user, in short time."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_any_unquoted_word_in_a_pool_is_read_or_an_error(pool: dict[str, str]) -
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(DESIGN)), st.sampled_from(FRAGMENTS)), max_size=4))
-def test_a_right_file_with_anything_put_into_it_is_read_or_an_error(edits: list[tuple[int, str]]) -> None:
+def test_a_right_file_with_any_insertion_is_read_or_an_error(edits: list[tuple[int, str]]) -> None:
     text = DESIGN
     for index, fragment in edits:
         text = text[:index] + fragment + text[index:]

@@ -1,4 +1,4 @@
-"""The configuration of those who have none."""
+"""The built-in configuration, which is used without a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_built_in_policy_prefers_spot() -> None:
     assert default.values == {"spot": Spot.PREFER}
 
 
-def test_the_built_in_configuration_says_where_its_policy_was_said() -> None:
+def test_the_built_in_configuration_names_the_source_of_its_policy() -> None:
     default = config.built_in().policy_default
     assert default is not None
     assert default.source.startswith("built-in configuration:")
@@ -28,7 +28,7 @@ def test_the_built_in_text_reads_as_the_built_in_configuration() -> None:
     assert config.parse(built_in.text, built_in.path) == built_in
 
 
-def test_a_file_without_pools_uses_the_built_in_pair_and_says_so() -> None:
+def test_a_file_without_pools_uses_the_built_in_pools_with_a_note() -> None:
     parsed = config.parse("version: 1\ncurrency: EUR\n")
     assert parsed.pools == built_in_pools()
     assert parsed.note == "spotwright.yaml names no pools: using the built-in ones, spot (spot), on-demand (on-demand)"
@@ -39,7 +39,7 @@ def test_a_file_without_pools_keeps_the_built_in_policy_beside_its_patterns() ->
     assert parsed.policy_default == config.built_in().policy_default
 
 
-def test_a_file_without_pools_may_say_another_default() -> None:
+def test_a_file_without_pools_may_set_another_default() -> None:
     default = config.parse("version: 1\npolicy: {default: {spot: require}}\n").policy_default
     assert default is not None
     assert default.values == {"spot": Spot.REQUIRE}

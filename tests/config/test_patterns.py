@@ -58,12 +58,12 @@ def test_a_pattern_does_not_match(pattern: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["", "/train", "train/", "a//b", "a\nb", "a" * 501])
-def test_what_can_match_no_path_is_refused(pattern: str) -> None:
+def test_a_pattern_that_matches_no_path_is_refused(pattern: str) -> None:
     assert refusal(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["train", "**/train*", "**", "a b", "*a" * 250])
-def test_what_can_match_is_not_refused(pattern: str) -> None:
+def test_a_pattern_that_matches_a_path_is_not_refused(pattern: str) -> None:
     assert not refusal(pattern)
 
 

@@ -1,7 +1,8 @@
-"""Recorded traces: read, refused, and found from a configuration."""
+"""Recorded traces: reading, refusing, and finding them from a configuration."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -43,11 +44,11 @@ def test_a_trace_covers_a_gap_for_each_count() -> None:
         (TRACE.replace("300", "true"), ": metadata.gap_seconds: expected the seconds between two counts, more than 0"),
         (
             TRACE.replace("[4, 4, 0, 3]", "[]"),
-            ": data: expected a list of how many nodes could be had, one count or more",
+            ": data: expected a list of numbers of available nodes, one or more",
         ),
         (
             TRACE.replace("[4, 4, 0, 3]", "4"),
-            ": data: expected a list of how many nodes could be had, one count or more",
+            ": data: expected a list of numbers of available nodes, one or more",
         ),
         (TRACE.replace("0, 3", '"0", 3'), ': data[2]: expected a whole number, 0 or more, found "0"'),
         (TRACE.replace("0, 3", "-1, 3"), ": data[2]: expected a whole number, 0 or more, found -1"),
@@ -55,7 +56,7 @@ def test_a_trace_covers_a_gap_for_each_count() -> None:
         (TRACE.replace("0, 3", "true, 3"), ": data[2]: expected a whole number, 0 or more, found true"),
     ],
 )
-def test_what_is_no_trace_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_a_malformed_trace_is_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "t.json"
     path.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -75,7 +76,7 @@ def test_a_traces_path_is_relative_to_the_configuration(tmp_path: Path) -> None:
     assert config.load(write(tmp_path)).pools["a"].simulate.trace == str(tmp_path / "traces" / "t.json")
 
 
-def test_a_trace_that_is_not_there_is_an_error_with_its_line(tmp_path: Path) -> None:
+def test_a_missing_trace_is_an_error_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path, simulate="trace: traces/gone.json")
     with pytest.raises(ConfigError) as caught:
         config.load(path)
@@ -84,7 +85,7 @@ def test_a_trace_that_is_not_there_is_an_error_with_its_line(tmp_path: Path) -> 
     )
 
 
-def test_a_trace_that_is_none_is_an_error_with_its_line(tmp_path: Path) -> None:
+def test_a_malformed_trace_is_an_error_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"spotwright\.yaml:5: pools\.a\.simulate\.trace: .*t\.json: data: expected"):
         config.load(write(tmp_path, '{"metadata": {"gap_seconds": 1}}'))
 
@@ -98,3 +99,40 @@ def test_a_stored_text_is_read_without_its_traces(tmp_path: Path) -> None:
     stored = config.load(write(tmp_path))
     (tmp_path / "traces" / "t.json").unlink()
     assert config.parse(stored.text, stored.path, traces_exist=False) == stored
+
+
+PRICED = '{"metadata": {"gap_seconds": 300}, "data": [4, 4, 2], "prices": [1, "1.5/h", 0.9]}'
+
+
+def test_no_node_is_available_while_the_price_is_above_the_maximum(tmp_path: Path) -> None:
+    write(tmp_path, PRICED)
+    assert config.load_trace(tmp_path / "traces" / "t.json", Fraction(1)) == Trace(300.0, (4, 0, 2))
+
+
+def test_without_a_maximum_the_prices_change_nothing(tmp_path: Path) -> None:
+    write(tmp_path, PRICED)
+    assert config.load_trace(tmp_path / "traces" / "t.json") == Trace(300.0, (4, 4, 2))
+
+
+def test_without_prices_the_maximum_changes_nothing(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert config.load_trace(tmp_path / "traces" / "t.json", Fraction(1, 100)) == Trace(300.0, (4, 4, 0, 3))
+
+
+@pytest.mark.parametrize(
+    ("prices", "message"),
+    [
+        ("[1, 1]", ": prices: expected a list with a price for each count of data (3)"),
+        ("4", ": prices: expected a list with a price for each count of data (3)"),
+        ("[1, -1, 1]", ": prices[1]: expected an amount per hour, 0 or more, found -1"),
+        ("[1, 1, null]", ": prices[2]: expected an amount per hour, 0 or more, found null"),
+        ("[true, 1, 1]", ": prices[0]: expected an amount per hour, 0 or more, found true"),
+        ("[NaN, 1, 1]", ": prices[0]: expected an amount per hour, 0 or more, found NaN"),
+    ],
+)
+def test_wrong_prices_are_refused(tmp_path: Path, prices: str, message: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(f'{{"metadata": {{"gap_seconds": 300}}, "data": [4, 4, 2], "prices": {prices}}}')
+    with pytest.raises(ConfigError) as caught:
+        config.load_trace(path)
+    assert str(caught.value) == f"{path}{message}"

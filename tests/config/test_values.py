@@ -1,4 +1,4 @@
-"""What a right file says reaches the model: pools, policies and where each was said."""
+"""The values of a right file reach the model: pools, policies and their sources."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from spotwright import config
 from spotwright.clouds import default_notice
 from spotwright.config import Config
-from spotwright.model.placing import Taint
 from spotwright.model.policy import Layer, Spot, resolve
 from spotwright.model.pools import Capacity, Drain, Pool, Provider, Simulate
+from spotwright.model.scheduling_terms import Taint
 
 DESIGN = """version: 1
 currency: EUR
@@ -79,11 +79,11 @@ def test_pools_keep_the_order_of_the_file(design: Config) -> None:
     assert list(design.pools) == ["gpu-spot", "gpu"]
 
 
-def test_a_pool_offers_what_a_pool_of_the_same_machine_offers(design: Config) -> None:
+def test_a_pool_takes_its_node_from_a_pool_of_the_same_machine(design: Config) -> None:
     assert design.pools["gpu"].node == design.pools["gpu-spot"].node
 
 
-def test_a_node_nobody_describes_stays_unknown() -> None:
+def test_a_node_without_a_description_stays_unknown() -> None:
     assert pool_of("machine: x").node is None
 
 
@@ -93,15 +93,15 @@ def test_pools_without_a_machine_do_not_share_nodes() -> None:
 
 
 @pytest.mark.parametrize("provider", list(Provider))
-def test_the_notice_is_the_providers_where_the_file_says_none(provider: Provider) -> None:
+def test_the_default_notice_is_the_providers(provider: Provider) -> None:
     assert pool_of(f"provider: {provider}").notice == default_notice(provider)
 
 
-def test_a_pool_may_be_taken_without_a_word() -> None:
+def test_a_pool_may_be_taken_without_a_notice() -> None:
     assert pool_of("notice: 0s").notice == 0.0
 
 
-def test_nodes_are_never_taken_unless_the_file_says_so() -> None:
+def test_by_default_nodes_are_never_taken() -> None:
     simulate = pool_of("").simulate
     assert (simulate.taken_every, simulate.trace) == (None, None)
 
@@ -147,7 +147,7 @@ def test_patterns_keep_the_order_of_the_file_and_name_their_lines(design: Config
     ]
 
 
-def test_a_task_gets_the_default_and_what_matches_it_apart(design: Config) -> None:
+def test_a_task_gets_the_default_and_its_patterns_as_two_groups(design: Config) -> None:
     default, tasks = design.layers_for("loop/train-3")
     assert [layer.source for layer in default] == ["spotwright.yaml:22"]
     assert [layer.source for layer in tasks] == ["spotwright.yaml:27"]
@@ -195,12 +195,12 @@ def test_a_deadline_may_be_a_time_without_quotes() -> None:
     assert layer.values["deadline"].at == 1795244400.0
 
 
-def test_what_stands_in_an_anchor_may_be_used_again() -> None:
+def test_an_anchored_value_may_be_used_again() -> None:
     text = "version: 1\npools:\n  a: {capacity: spot, labels: &shared {team: ml}}\n  b: {capacity: on-demand, labels: *shared}\n"
     assert config.parse(text).pools["b"].labels == {"team": "ml"}
 
 
-def test_a_merge_key_gives_what_the_mapping_does_not_say_itself() -> None:
+def test_a_merge_key_gives_the_missing_keys_of_a_mapping() -> None:
     text = (
         "version: 1\npools:\n  a: &a {capacity: spot, max_nodes: 3, price: 1/h}\n  b: {<<: *a, capacity: on-demand}\n"
     )
@@ -208,9 +208,17 @@ def test_a_merge_key_gives_what_the_mapping_does_not_say_itself() -> None:
     assert (pool.capacity, pool.max_nodes, pool.price) == (Capacity.ON_DEMAND, 3, Fraction(1))
 
 
-def test_windows_line_ends_are_read_as_any_other() -> None:
+def test_windows_line_ends_are_read() -> None:
     assert config.parse(DESIGN.replace("\n", "\r\n")).pools == config.parse(DESIGN).pools
 
 
-def test_a_byte_order_mark_is_passed_over() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert config.parse("\ufeff" + DESIGN).pools == config.parse(DESIGN).pools
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["embedded", "image", "0.1.0", "1.2.0rc1", "https://h/spotwright-0.1.0-py3-none-any.whl", "/opt/spotwright.pyz"],
+)
+def test_the_package_of_the_target_is_a_word_a_version_a_url_or_a_path(package: str) -> None:
+    assert config.parse(f"version: 1\ntarget: {{package: {package}}}\n").target == {"package": package}

@@ -1,4 +1,4 @@
-"""Every way a file is wrong has its message: the line, the field, what was expected, what was found."""
+"""Every kind of wrong file has its message: line, field, expected value, found value."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ YAML = {
     ),
     "an alias of nothing": (
         "version: 1\npolicy:\n  tasks:\n    *train : {spot: never}\n",
-        "4: the alias *train names no anchor that ended before it; a pattern that begins with * needs quotes",
+        "4: the alias *train names no anchor that ended before it; a text that begins with * needs quotes",
     ),
     "a list as key": ("version: 1\n? [a]\n: b\n", "2: expected a name as key, found a list"),
     "a value of a YAML type": (
@@ -72,9 +72,9 @@ TOP = {
         "version: 1\nzzz: {}\n",
         "2: zzz: unknown key, known here: config_maps, currency, policy, pools, secrets, target, version",
     ),
-    "a key said twice": (
+    "a key given twice": (
         "version: 1\ncurrency: USD\ncurrency: EUR\n",
-        "3: currency: said twice, first on line 2: remove one",
+        "3: currency: given twice, first on line 2: remove one",
     ),
     "a currency that is no code": (
         "version: 1\ncurrency: dollars\n",
@@ -87,6 +87,10 @@ TOP = {
     "a target's version": (
         "version: 1\ntarget: {kubernetes: new}\n",
         "2: target.kubernetes: expected a version such as 1.33, found 'new'",
+    ),
+    "a package that nobody can bring": (
+        "version: 1\ntarget: {package: latest}\n",
+        "2: target.package: expected embedded, image, a version such as 0.1.0, a URL or a path in the image, found 'latest'",
     ),
     "no pool at all": ("version: 1\npools: {}\n", "2: pools: expected at least one pool, found none"),
     "pools that are a list": (
@@ -113,9 +117,9 @@ POOLS = {
         "version: 1\npools:\n  a: {capacity: preemptible}\n",
         "3: pools.a.capacity: expected spot or on-demand, found 'preemptible'",
     ),
-    "a pool said twice": (
+    "a pool given twice": (
         "version: 1\npools:\n  a: {capacity: spot}\n  a: {capacity: spot}\n",
-        "4: pools.a: said twice, first on line 3: remove one",
+        "4: pools.a: given twice, first on line 3: remove one",
     ),
     "a misspelt key": (SPOT + "    max-nodes: 3\n", "5: pools.a.max-nodes: unknown key, did you mean 'max_nodes'?"),
     "a provider": (
@@ -173,12 +177,12 @@ POOLS = {
         SPOT + "    taints:\n    - {key: sku, effect: NoSchedule}\n",
         '6: pools.a.taints[0]: expected text such as "sku=gpu:NoSchedule" (or PreferNoSchedule, NoExecute), found a mapping',
     ),
-    "a taint said twice": (
+    "a taint given twice": (
         SPOT + '    taints: ["a=b:NoSchedule", "a:NoSchedule"]\n',
-        "5: pools.a.taints[1]: a:NoSchedule is said twice, and a node has one: remove one",
+        "5: pools.a.taints[1]: a:NoSchedule is given twice, and a node has one such taint: remove one",
     ),
     "one zone": (SPOT + '    zones: "1"\n', "5: pools.a.zones: expected a list of zones such as [\"1\"], found '1'"),
-    "a zone said twice": (SPOT + "    zones: [b, b]\n", "5: pools.a.zones[1]: 'b' is said twice: remove one"),
+    "a zone given twice": (SPOT + "    zones: [b, b]\n", "5: pools.a.zones[1]: 'b' is given twice: remove one"),
     "a price a minute": (
         SPOT + "    price: 0.02/m\n",
         "5: pools.a.price: expected an amount per hour such as 0.97/h, found '0.02/m'",
@@ -193,18 +197,18 @@ POOLS = {
     ),
     "a highest price for on-demand": (
         "version: 1\npools:\n  a: {capacity: on-demand, max_price: 1/h}\n",
-        "3: pools.a.max_price: only spot pools have a highest price: remove it",
+        "3: pools.a.max_price: only spot pools have a maximum price: remove it",
     ),
 }
 
 SIMULATE = {
     "on-demand nodes that are taken": (
         "version: 1\npools:\n  a: {capacity: on-demand, simulate: {taken_every: 20s}}\n",
-        "3: pools.a.simulate.taken_every: on-demand nodes are not taken: remove it, or say capacity: spot",
+        "3: pools.a.simulate.taken_every: on-demand nodes are not taken: remove it, or set capacity: spot",
     ),
     "on-demand nodes with a trace": (
         "version: 1\npools:\n  a: {capacity: on-demand, simulate: {trace: t.json}}\n",
-        "3: pools.a.simulate.trace: on-demand nodes are not taken: remove it, or say capacity: spot",
+        "3: pools.a.simulate.trace: on-demand nodes are not taken: remove it, or set capacity: spot",
     ),
     "taken every no time": (
         SPOT + "    simulate: {taken_every: 0}\n",
@@ -216,11 +220,11 @@ SIMULATE = {
     ),
     "a start without a trace": (
         SPOT + "    simulate: {start: 6h}\n",
-        "5: pools.a.simulate.start: has a meaning only beside trace: add that, or remove this",
+        "5: pools.a.simulate.start: has a meaning only with trace: add that, or remove this",
     ),
     "work without a mean": (
         SPOT + "    simulate: {work: 1h}\n",
-        "5: pools.a.simulate.work: has a meaning only beside taken_every: add that, or remove this",
+        "5: pools.a.simulate.work: has a meaning only with taken_every: add that, or remove this",
     ),
     "another way to drain": (
         SPOT + "    simulate: {drain: now}\n",
@@ -257,9 +261,9 @@ POLICIES = {
         TWO + "  default: {ladder: s}\n",
         "6: policy.default.ladder: expected a list of pool names, found 's'",
     ),
-    "a rung said twice": (
+    "a rung given twice": (
         TWO + "  default: {ladder: [s, s]}\n",
-        "6: policy.default.ladder[1]: 's' is said twice: remove one",
+        "6: policy.default.ladder[1]: 's' is given twice: remove one",
     ),
     "a rung that is a mapping": (
         TWO + "  default: {ladder: [{s: 1}]}\n",
@@ -284,9 +288,9 @@ POLICIES = {
         TWO + "  tasks: {train: never}\n",
         "6: policy.tasks.train: expected a mapping of policy fields such as {spot: never}, found 'never'",
     ),
-    "a pattern said twice": (
+    "a pattern given twice": (
         TWO + "  tasks:\n    train: {timeout: 1h}\n    train: {timeout: 2h}\n",
-        "8: policy.tasks.train: said twice, first on line 7: remove one",
+        "8: policy.tasks.train: given twice, first on line 7: remove one",
     ),
     "a fallback that is never reached": (
         TWO + "  default: {fall_back_after: 5, interruptions: {max: 3}}\n",
@@ -345,11 +349,11 @@ def test_more_than_ten_mistakes_are_counted() -> None:
     assert errors_of(text).splitlines()[10:] == ["... and 3 more"]
 
 
-def test_a_newer_file_is_not_blamed_for_anything_else() -> None:
+def test_a_newer_file_gets_one_problem_only() -> None:
     assert len(errors_of("version: 7\nnew: 1\npools: []\n").splitlines()) == 1
 
 
-def test_a_fault_of_the_default_is_not_repeated_for_every_pattern() -> None:
+def test_a_problem_of_the_default_is_not_repeated_for_every_pattern() -> None:
     text = (
         TWO
         + "  default: {fall_back_after: 5, interruptions: {max: 3}}\n  tasks: {a: {timeout: 1h}, b: {timeout: 2h}}\n"

@@ -1,17 +1,17 @@
-"""What every conformance pipeline must come to: the values that the KFP backend gives, types included."""
+"""The expected result of every conformance pipeline: the values that the KFP backend gives, types included."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.around import AROUND
 from tests.conformance.compiling import PIPELINES
+from tests.conformance.expected_pods import EXPECTED_PODS
 from tests.conformance.running import Expected
 
 __all__ = ["EXPECTED"]
 
 
-def these(*paths: str) -> frozenset[str]:
+def tasks(*paths: str) -> frozenset[str]:
     return frozenset(paths)
 
 
@@ -26,21 +26,21 @@ WORDS = str(PIPELINES / "embedded" / "words.txt")
 BRANCHES = "condition-branches-1"
 
 EXPECTED: dict[str, Expected] = {
-    **AROUND,
+    **EXPECTED_PODS,
     # conditions
     "comparisons": Expected(
         {
             "whole": 3, "real": 2.5, "truth": True, "condition-1/text": "equal", "condition-3/text-3": "at least",
             "condition-5/text-5": "greater", "condition-7/text-7": "true", "condition-9/text-9": "before c",
         },
-        skipped=these("condition-2", "condition-4", "condition-6", "condition-8", "condition-10"),
+        skipped=tasks("condition-2", "condition-4", "condition-6", "condition-8", "condition-10"),
     ),
     "quoted_texts": Expected(
         {
             "text-6": "it's", f"{BRANCHES}/condition-2/text": "a", "condition-branches-4/condition-5/text-3": "b",
             "condition-branches-7/condition-9/text-7": "c",
         },
-        skipped=these(
+        skipped=tasks(
             f"{BRANCHES}/condition-3", "condition-branches-4/condition-6", "condition-branches-7/condition-8"
         ),
     ),
@@ -52,17 +52,17 @@ EXPECTED: dict[str, Expected] = {
     "one_of_parameters": Expected(
         {f"{BRANCHES}/condition-3/whole-2": 2, "add": 42},
         outputs={"Output": 2},
-        skipped=these(f"{BRANCHES}/condition-2"),
+        skipped=tasks(f"{BRANCHES}/condition-2"),
     ),
     "one_of_artifacts": Expected(
-        {"read": "yes"}, outputs={"Output": "yes"}, skipped=these(f"{BRANCHES}/condition-3")
+        {"read": "yes"}, outputs={"Output": "yes"}, skipped=tasks(f"{BRANCHES}/condition-3")
     ),
     "conditions_nested": Expected(
         {
             "whole": 1, "condition-3/whole-2": 2, "for-loop-1/condition-2-1/text": "two 2",
             "condition-3/for-loop-5/condition-6-1/text-2": "y",
         },
-        skipped=these(
+        skipped=tasks(
             "for-loop-1/condition-2-0", "for-loop-1/condition-2-2", "condition-3/for-loop-5/condition-6-0",
             "condition-3/condition-7",
         ),
@@ -131,7 +131,7 @@ EXPECTED: dict[str, Expected] = {
             "for-loop-2/condition-3-0/whole": 1, "for-loop-2/condition-3-2/whole": 3, "listed": "[1, 3]",
             "read-all": "1,3",
         },
-        skipped=these("for-loop-2/condition-3-1"),
+        skipped=tasks("for-loop-2/condition-3-1"),
     ),
     # pipelines inside pipelines
     "inside_with_outputs": Expected({"doubling/add": 2, "doubling-2/add": 4, "read": "4"}, outputs={"Output": 4}),
@@ -140,7 +140,7 @@ EXPECTED: dict[str, Expected] = {
             f"sign/{BRANCHES}/condition-2/text": "below", f"sign-2/{BRANCHES}/condition-3/text-2": "above",
             "for-loop-2/condition-3-1/text": "two",
         },
-        skipped=these(
+        skipped=tasks(
             "for-loop-2/condition-3-0", f"sign/{BRANCHES}/condition-3", f"sign-2/{BRANCHES}/condition-2"
         ),
         outputs={"Output": "above"},
@@ -161,19 +161,19 @@ EXPECTED: dict[str, Expected] = {
     ),
     "exit_after_failure": Expected(
         {"guarded/slow": "runs to its end", "ending": f"FAILED guarded {FAILS.format('guarded/fail', 'it broke')}"},
-        failed=these("guarded", "guarded/fail"),
-        open=these("guarded/text"),
+        failed=tasks("guarded", "guarded/fail"),
+        open=tasks("guarded/text"),
     ),
     "exit_handlers_several": Expected(
         {
             "ending": f"FAILED one {FAILS.format('one/fail', 'first')} one", "two/slow": "second",
             "two/text": "second", "ending-2": "COMPLETE two None two", "three/text-3": "third", "text-2": "three",
         },
-        failed=these("one", "one/fail"),
+        failed=tasks("one", "one/fail"),
     ),
     "exit_with_pipeline": Expected(
         {"cleaning/text": "clean up", "cleaning/text-2": "clean up"},
-        failed=these("exit-handler-1", "exit-handler-1/fail"),
+        failed=tasks("exit-handler-1", "exit-handler-1/fail"),
     ),
     "exit_in_pipeline_inside": Expected(
         {
@@ -181,7 +181,7 @@ EXPECTED: dict[str, Expected] = {
             for inner in ("exit-handler-1/guarded/exit-handler-1/fail",)
             for path, note in (("exit-handler-1/guarded/", "inner"), ("", "outer"))
         },
-        failed=these(
+        failed=tasks(
             "exit-handler-1", "exit-handler-1/guarded", "exit-handler-1/guarded/exit-handler-1",
             "exit-handler-1/guarded/exit-handler-1/fail",
         ),
@@ -191,20 +191,20 @@ EXPECTED: dict[str, Expected] = {
             **iterations("guarded/loop/slow", "a", "b"),
             "ending": f"FAILED guarded {FAILS.format('guarded/loop/condition-4-0/fail', 'in a')}",
         },
-        skipped=these("guarded/loop/condition-4-1"),
-        failed=these(
+        skipped=tasks("guarded/loop/condition-4-1"),
+        failed=tasks(
             "guarded", "guarded/loop", "guarded/loop/condition-4-0", "guarded/loop/condition-4-0/fail"
         ),
     ),
     "out_of_time": Expected(
-        {"state-of": "FAILED"}, failed=these("guarded", "guarded/never-ends"), open=these("guarded/text")
+        {"state-of": "FAILED"}, failed=tasks("guarded", "guarded/never-ends"), open=tasks("guarded/text")
     ),
     "failure_ignored": Expected(
         {"afterwards": "by default", "text-2": "well", "afterwards-2": "well"},
-        failed=these("fail"),
-        open=these("text"),
+        failed=tasks("fail"),
+        open=tasks("text"),
     ),
-    "failing_branches": Expected({"slow": "runs on"}, failed=these("fail"), open=these("text")),
+    "failing_branches": Expected({"slow": "runs on"}, failed=tasks("fail"), open=tasks("text")),
     # parameters and placeholders
     "numbers_and_kinds": Expected(
         {

@@ -18,7 +18,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "ex
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _VARYING = re.compile(
-    r"(?<![\w.])[+-]?(?:\d+(?:\.\d+)?(?:ms|s|m\d\ds|h\d\dm)\b"  # durations
+    r"(?<![\w.])[+<-]?(?:\d+(?:\.\d+)?(?:ms|s|m\d\ds|h\d\dm)\b"  # durations
     r"|\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d [+-]\d{4})?"  # moments
     r"|\d+\.\d+\b|\d+%"  # amounts and shares
     r"|(?<=epoch )\d+)"  # how far a step had come when its node went

@@ -45,7 +45,7 @@ def test_the_script_that_runs_its_own_pipeline_prints_its_output(tmp_path: Path)
 def test_the_commands_of_the_page_about_checkpoints_print_what_it_shows(tmp_path: Path) -> None:
     for step, printed in walk(HOW_TO / "checkpoint.md", tmp_path):
         assert same(step.output, printed), f"{step.command}\n{printed}"
-        assert "100 steps: -10.806" in printed
+        assert ("100 steps: -10.806" in printed) == ("train.py" in step.command)
 
 
 def test_the_files_and_the_model_of_the_page_about_checkpoints_come_back(tmp_path: Path) -> None:
@@ -65,3 +65,25 @@ def test_the_files_and_the_model_of_the_page_about_checkpoints_come_back(tmp_pat
     first = said(tmp_path / "model", str(tmp_path / "model.py"))
     assert said(tmp_path / "model", str(tmp_path / "model.py")) == first
     assert float(first.split()[-1]) > 0.8
+
+
+def test_the_commands_of_the_page_about_kueue_print_what_it_shows(tmp_path: Path) -> None:
+    steps = list(walk(HOW_TO / "use-kueue.md", tmp_path))
+
+    assert len(steps) == 2
+    for step, printed in steps:
+        assert same(step.output, printed), f"line {step.line}: {step.command}\n{printed}"
+
+
+def test_the_page_about_placing_shows_the_values_and_enforcers_that_explain_prints(tmp_path: Path) -> None:
+    (tmp_path / "spotwright.yaml").write_text(
+        "version: 1\npools:\n  a: {capacity: spot, provider: aks}\n  b: {capacity: on-demand, provider: aks}\npolicy:\n"
+        "  default: {spot: prefer, interruptions: {max: 4}, fall_back_after: 2}\n"
+    )
+    (tmp_path / "job.yaml").write_text(
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: train}\nspec:\n  template:\n    spec:\n"
+        "      containers: [{name: main, image: python}]\n"
+    )
+    shown = next(block.text for block in blocks(HOW_TO / "place-manifests.md") if "enforced by" in block.text)
+
+    assert same(shown.partition("\n")[2], said(tmp_path, "-m", "spotwright", "explain", "job.yaml"))

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
 KINDS = [
     *("pod", "job", "cronjob", "jobset", "tfjob", "pytorchjob", "katib", "kfp"),
     *("trainjob", "trainingruntime", "clustertrainingruntime"),
+    *("raycluster", "rayjob", "sparkapplication", "deployment"),
     *("argo", "workflowtemplate", "clusterworkflowtemplate", "cronworkflow"),
 ]
 

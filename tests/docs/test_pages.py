@@ -20,9 +20,9 @@ from spotwright.cli import cli
 from spotwright.local.attempts import _environment, _expectations
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Capacity, Pool, Simulate
-from spotwright.views.account import account
-from spotwright.views.facts import run_view, summary
-from spotwright.views.report import report_json
+from spotwright.views.account.compute import account
+from spotwright.views.account_report import report_json
+from spotwright.views.run_json import run_view, summary
 
 REFERENCE = ROOT / "docs" / "reference"
 SIGNATURES = (REFERENCE / "python.md", REFERENCE / "checkpoint.md")  # made from the code
@@ -58,6 +58,19 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert dead == []
 
 
+def written_paths(page: Path) -> set[str]:
+    """Names in code style that look like a file or folder of this project."""
+    roots = {path.name for folder in (ROOT, ROOT / "src" / "spotwright") for path in folder.iterdir() if path.is_dir()}
+    found = re.findall(r"`([\w.-]+/[\w./-]*)`", page.read_text(encoding="utf-8"))
+    return {path for path in found if path.partition("/")[0] in roots and path == path.lower()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    places = (ROOT, ROOT / "src" / "spotwright")
+    assert {path for path in written_paths(page) if not any((place / path).exists() for place in places)} == set()
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached, left = set(), [ROOT / "README.md"]
     while left:
@@ -88,7 +101,7 @@ def test_every_public_name_is_documented() -> None:
 
 def test_every_variable_of_an_attempt_is_documented() -> None:
     pool = Pool("spot", Capacity.SPOT, simulate=Simulate(taken_every=60))
-    found = {**_environment(Path("/attempt"), "/checkpoint", "run", "task", 1), **_expectations(pool, 30, 1)}
+    found = {**_environment("/attempt", "/checkpoint", "run", "task", 1), **_expectations(pool, 30, 1)}
 
     assert named(REFERENCE / "environment.md", table=True) >= found.keys()
 

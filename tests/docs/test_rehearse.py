@@ -10,6 +10,7 @@ from tests.docs.pages import ROOT, same, walk
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_the_page_prints_what_it_shows(tmp_path: Path) -> None:
     steps = list(walk(ROOT / "docs" / "how-to" / "rehearse.md", tmp_path))
 

@@ -1,4 +1,4 @@
-"""Compiled pipelines built by hand from functions of a test, in the shape that the SDK's compiler writes them.
+"""Compiled pipelines built from functions of a test, in the shape of the SDK's compiler.
 
 Compiling with the SDK takes most of a second; tests/pipelines and the tests of .py files hold the two shapes together.
 """
@@ -45,7 +45,7 @@ class Param:
 
 @dataclass(frozen=True)
 class Step:
-    """One task: a function, its inputs, and what is said about it."""
+    """One task: a function, its inputs and its settings."""
 
     function: Callable[..., Any]
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -60,9 +60,9 @@ class Step:
     source: str = ""
 
 
-def step(function: Callable[..., Any], inputs: Mapping[str, Any] | None = None, **said: Any) -> Step:
+def step(function: Callable[..., Any], inputs: Mapping[str, Any] | None = None, **settings: Any) -> Step:
     """A step of a function, with its inputs by name."""
-    return Step(function, inputs or {}, **said)
+    return Step(function, inputs or {}, **settings)
 
 
 def document(
@@ -106,7 +106,7 @@ def _parameter(kind: str | tuple[str, Any]) -> dict[str, Any]:
 
 
 def _annotations(function: Callable[..., Any]) -> tuple[dict[str, str], str]:
-    """The types of a function's inputs and of what it returns, as they are written; nothing for ``None``."""
+    """The annotations of a function's inputs and of its result as text; empty for ``None``."""
     signature = inspect.signature(function)
     given = {name: _written(parameter.annotation) for name, parameter in signature.parameters.items()}
     returned = signature.return_annotation
@@ -131,12 +131,12 @@ def _component(name: str, each: Step) -> dict[str, Any]:
             inputs["parameters"][key] = {"parameterType": _TYPES[kind]}
     if returned:
         outputs["parameters"]["Output"] = {"parameterType": _TYPES[returned]}
-    found: dict[str, Any] = {"executorLabel": f"exec-{name}"}
+    component: dict[str, Any] = {"executorLabel": f"exec-{name}"}
     if inputs := {key: value for key, value in inputs.items() if value}:
-        found["inputDefinitions"] = inputs
+        component["inputDefinitions"] = inputs
     if outputs := {key: value for key, value in outputs.items() if value}:
-        found["outputDefinitions"] = outputs
-    return found
+        component["outputDefinitions"] = outputs
+    return component
 
 
 def _container(each: Step) -> dict[str, Any]:

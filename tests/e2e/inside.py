@@ -1,4 +1,4 @@
-"""What the components of these tests use; copied in front of every component's source, so it imports only what is everywhere.
+"""Helpers for the components of these tests. The file is copied into every component, so it imports the standard library only.
 
 ``PLAYGROUND`` is a folder outside the run that a test shares with its components: the ledger, locks and files to wait for.
 """
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 PLAYGROUND = Path(os.environ.get("PLAYGROUND", "."))
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def attempt() -> int:
@@ -55,7 +55,7 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Hold the task's lock, which only one process at a time can; says so in the ledger and fails where it is taken.
+    """Hold the task's lock, which one process at a time can hold; note that in the ledger, and fail if the lock is held.
 
     Whatever this process starts holds it too, so a child that outlives its attempt is found as well.
     """
@@ -97,13 +97,13 @@ def progress(value: float) -> None:
 
 
 def work_and_hold() -> NoReturn:
-    """Report growing progress, so that a node which goes at a share of the work goes; then do nothing until the end."""
+    """Report growing progress, so that a node that is taken at a share of the work is taken; then wait for the end."""
     _work(lambda: False)
     hold()
 
 
 def until_noticed() -> None:
-    """Report growing progress until the notice is there that comes of it."""
+    """Report growing progress until it leads to a notice."""
     path = Path(os.environ["SPOTWRIGHT_NOTICE_FILE"])
     _work(path.exists)
     deadline = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-"""A user's project in a folder of its own, the real command in it, and everything a test asks about what happened.
+"""A user's project: a folder, the real command in it, and questions of tests about runs, processes and the ledger.
 
 Every process that comes of it carries ``PLAYGROUND=<folder>`` in its environment, so that whatever is left is found.
 """
@@ -6,6 +6,7 @@ Every process that comes of it carries ``PLAYGROUND=<folder>`` in its environmen
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -13,23 +14,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.e2e.building import Step, document
 
 from spotwright.engine.events import Event
 from spotwright.errors import SpotwrightError
 from spotwright.records.journal import Journal
-from spotwright.runs.reading import find_run, read_state
-from spotwright.views.facts import run_view
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import StateFolder
+from spotwright.runs.bodies import is_alive
+from spotwright.views.run_json import run_view
 
-__all__ = ["AT_WORK", "PATIENCE", "QUICK", "Done", "Project", "Under", "a_project", "alive", "eventually"]
+__all__ = ["AT_WORK", "PATIENCE", "QUICK", "Done", "Project", "RunningCommand", "a_project", "alive", "eventually"]
 
-_CRASHING = Path(__file__).with_name("crashing.py")
+_CRASHING = Path(__file__).parent / "crashes" / "crashing.py"
 _KEPT = ("PATH", "PYTHONPATH", "LANG", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds that anything may take before a test gives up."""
 
 QUICK = """
@@ -39,7 +43,7 @@ pools:
 policy:
   default: {spot: prefer}
 """
-"""Two pools whose nodes are there at once and are never taken."""
+"""Two pools whose nodes boot at once and are never taken."""
 
 AT_WORK = """
 pools:
@@ -60,17 +64,17 @@ class Done:
     err: str
 
     @property
-    def said(self) -> list[str]:
+    def error_lines(self) -> list[str]:
         """The lines of its error output."""
         return [line for line in self.err.splitlines() if line.strip()]
 
     def json(self) -> Any:
-        """What it wrote to its output, as JSON."""
+        """The output, parsed as JSON."""
         return json.loads(self.out)
 
 
 @dataclass
-class Under:
+class RunningCommand:
     """A command that is under way. Its outputs go to files, so that nothing ever blocks on a full pipe."""
 
     process: subprocess.Popen[bytes]
@@ -103,7 +107,7 @@ class Project:
 
     folder: Path
     extra: dict[str, str] = field(default_factory=dict)
-    started: list[Under] = field(default_factory=list)
+    started: list[RunningCommand] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.playground = self.folder / "playground"
@@ -128,19 +132,21 @@ class Project:
         parameters: Mapping[str, str | tuple[str, Any]] | None = None,
         name: str = "tested",
     ) -> Path:
-        """Write ``NAME.yaml``, a compiled pipeline of these steps."""
+        """Write ``NAME.yaml``, a compiled pipeline of these steps, which share the playground with the test."""
+        shared = {"PLAYGROUND": str(self.playground)}
+        steps = {key: replace(each, env=shared | dict(each.env)) for key, each in steps.items()}
         return self.write(f"{name}.yaml", document(steps, parameters, name))
 
     # -- the command
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of every command: nothing of the machine's but what finds programs and packages."""
+        """The environment of every command: of the machine's variables only those that find programs and packages."""
         kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
         return {**kept, "HOME": str(self.folder), "PLAYGROUND": str(self.playground), **self.extra}
 
-    def start(self, *command: str, crash: tuple[str, int] | None = None) -> Under:
-        """Start ``spotwright COMMAND`` in the project's folder, to be ended at a crash point where one is named."""
+    def start(self, *command: str, crash: tuple[str, int] | None = None) -> RunningCommand:
+        """Start ``spotwright COMMAND`` in the project's folder. ``crash``: kill it at this crash point."""
         program = ["-m", "spotwright"] if crash is None else [str(_CRASHING), crash[0], str(crash[1])]
         out, err = (self.folder / f"{len(self.started)}.{kind}" for kind in ("out", "err"))
         with out.open("wb") as stdout, err.open("wb") as stderr:
@@ -152,13 +158,32 @@ class Project:
                 stdout=stdout,
                 stderr=stderr,
             )
-        under = Under(process, out, err)
-        self.started.append(under)
-        return under
+        started = RunningCommand(process, out, err)
+        self.started.append(started)
+        return started
 
     def spotwright(self, *command: str, crash: tuple[str, int] | None = None) -> Done:
         """Run ``spotwright COMMAND`` to its end."""
         return self.start(*command, crash=crash).wait()
+
+    def here(self, *command: str) -> Done:
+        """Run ``spotwright COMMAND`` in this process: for wrong input, where nothing is started and an interpreter costs most."""
+        from spotwright.cli import main
+
+        out, err, environ, folder, argv = io.StringIO(), io.StringIO(), dict(os.environ), Path.cwd(), sys.argv
+        try:
+            os.environ.clear()
+            os.environ.update(self.env)
+            os.chdir(self.folder)
+            sys.argv = ["spotwright", *command]
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            sys.argv = argv
+            os.chdir(folder)
+            os.environ.clear()
+            os.environ.update(environ)
+        return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue())
 
     def run(self, pipeline: Path, *options: str, name: str = "r", crash: tuple[str, int] | None = None) -> Done:
         """``spotwright run`` under a name."""
@@ -167,8 +192,8 @@ class Project:
     # -- what happened
 
     def show(self, name: str = "r") -> dict[str, Any]:
-        """What ``spotwright show --json`` says, with the tasks by path; see tests/cli for the command itself."""
-        view = run_view(read_state(find_run(self.state, name)), name)
+        """The output of ``spotwright show --json``, with the tasks by path; see tests/cli for the command itself."""
+        view = run_view(RunReader(StateFolder(self.state).find(name), is_alive).state, name)
         return {**view, "tasks": {task["path"]: task for task in view["tasks"]}}
 
     def causes(self, task: str, name: str = "r") -> list[str]:
@@ -176,7 +201,7 @@ class Project:
         return [attempt["cause"] for attempt in self.show(name)["tasks"][task]["attempts"]]
 
     def events(self, name: str = "r") -> list[Event]:
-        """The journal of a run, as far as it goes; nothing where there is none yet."""
+        """The events of a run so far; empty without a journal."""
         try:
             journal = Journal.read(self.state / "runs" / name / "journal.db")
         except SpotwrightError:
@@ -193,7 +218,7 @@ class Project:
         return self.state / "runs" / name / "tasks" / task.replace("/", "+") / f"attempt-{number}"
 
     def ledger(self, *what: str) -> list[dict[str, Any]]:
-        """What the components noted, in order; only notes of these kinds where some are named."""
+        """The notes of the components, in order; with kinds only the notes of these kinds."""
         path = self.playground / "ledger"
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [line for line in lines if not what or line["what"] in what]
@@ -203,7 +228,7 @@ class Project:
         return [line["attempt"] for line in self.ledger(what) if task in (None, line["task"])]
 
     def raise_file(self, name: str) -> None:
-        """Let whoever waits for this file of the playground go on."""
+        """Create a file of the playground for which components wait."""
         (self.playground / name).touch()
 
     # -- what is alive
@@ -216,8 +241,10 @@ class Project:
     def fork_servers(self) -> list[int]:
         """The fork servers that are alive. Shims are leaders of a session too, and carry the same command."""
         shims = {claim["pid"] for claim in self._claims()}
-        found = [pid for pid, command in self.processes().items() if "boot.py server" in command and pid not in shims]
-        return [pid for pid in found if os.getsid(pid) == pid]
+        pids = [
+            pid for pid, command in self.processes().items() if "bootstrap.py server" in command and pid not in shims
+        ]
+        return [pid for pid in pids if os.getsid(pid) == pid]
 
     def shim(self, task: str, number: int = 1, name: str = "r") -> int:
         """The pid of an attempt's shim."""
@@ -235,13 +262,13 @@ class Project:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        for under in self.started:
-            under.process.wait()
+        for started in self.started:
+            started.process.wait()
 
 
 @contextlib.contextmanager
 def a_project(folder: Path) -> Iterator[Project]:
-    """A project with two quick pools, whose commands must have left no process behind at the end of the block."""
+    """A project with two quick pools. At the end of the block no process of its commands may be alive."""
     made = Project(folder)
     made.config(QUICK)
     try:
@@ -253,12 +280,12 @@ def a_project(folder: Path) -> Iterator[Project]:
 
 
 def eventually(what: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """Wait until something is true, and return it; fails after so many seconds."""
+    """Wait until a function returns a true value, and return that value. Fails after this many seconds."""
     deadline = time.monotonic() + seconds
-    while not (found := what()):
+    while not (value := what()):
         assert time.monotonic() < deadline, f"did not come within {seconds:g}s"
         time.sleep(0.01)
-    return found
+    return value
 
 
 def alive(pid: int, started: int | None = None) -> bool:

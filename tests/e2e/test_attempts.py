@@ -1,4 +1,4 @@
-"""What an attempt finds: its environment, its notice, the checkpoint that is handed on, its inputs and its own folder."""
+"""The surroundings of an attempt: its environment, notice, checkpoint, inputs and folder."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def tells() -> dict[str, Any]:
-    told = {name: value for name, value in os.environ.items() if name.startswith("SPOTWRIGHT_")}
-    return {**told, "cwd": str(Path.cwd()), "exists": Path(os.environ["SPOTWRIGHT_CHECKPOINT"]).is_dir()}
+    variables = {name: value for name, value in os.environ.items() if name.startswith("SPOTWRIGHT_")}
+    return {**variables, "cwd": str(Path.cwd()), "exists": Path(os.environ["SPOTWRIGHT_CHECKPOINT"]).is_dir()}
 
 
 def saves() -> int:
-    """Counts on from what the attempt before saved."""
+    """Count on from the checkpoint of the attempt before."""
     saved = Path(os.environ["SPOTWRIGHT_CHECKPOINT"]) / "count"
     count = int(saved.read_text()) if saved.exists() else 0
     saved.write_text(str(count + 1))
@@ -47,10 +47,9 @@ def hears_sigterm() -> int:
     until_noticed()
     notice = json.loads(Path(os.environ["SPOTWRIGHT_NOTICE_FILE"]).read_text())
     while not heard:
-        signal.pause()
+        time.sleep(0.005)
     note("heard", before_the_end=notice["goes_at"] - heard[0])
-    while True:
-        signal.pause()
+    raise SystemExit(143)
 
 
 def writes(number: int, made: dsl.Output[dsl.Dataset]) -> str:
@@ -79,21 +78,21 @@ def output(project: Project, name: str = "it.Output") -> object:
     return project.show()["outputs"][name]["value"]
 
 
-def test_an_attempt_finds_its_names_and_places_in_its_environment(project: Project) -> None:
+def test_the_environment_of_an_attempt_has_its_names_and_paths(project: Project) -> None:
     assert project.run(project.pipeline({"it": step(tells)})).code == 0
-    told = output(project)
-    assert isinstance(told, dict)
+    values = output(project)
+    assert isinstance(values, dict)
     folder = project.attempt("it")
-    assert {name: told[name] for name in ("SPOTWRIGHT_RUN", "SPOTWRIGHT_TASK", "SPOTWRIGHT_ATTEMPT")} == {
+    assert {name: values[name] for name in ("SPOTWRIGHT_RUN", "SPOTWRIGHT_TASK", "SPOTWRIGHT_ATTEMPT")} == {
         "SPOTWRIGHT_RUN": "r",
         "SPOTWRIGHT_TASK": "it",
         "SPOTWRIGHT_ATTEMPT": "1",
     }
-    assert told["SPOTWRIGHT_NOTICE_FILE"] == str(folder / "notice.json")
-    assert told["SPOTWRIGHT_NOTICE_URL"] == (folder / "notice.json").as_uri()
-    assert told["SPOTWRIGHT_PROGRESS_FILE"] == str(folder / "progress")
-    assert told["SPOTWRIGHT_CHECKPOINT"] == str(project.state / "runs" / "r" / "checkpoints" / "it")
-    assert (told["cwd"], told["exists"]) == (str(folder / "work"), True)
+    assert values["SPOTWRIGHT_NOTICE_FILE"] == str(folder / "notice.json")
+    assert values["SPOTWRIGHT_NOTICE_URL"] == (folder / "notice.json").as_uri()
+    assert values["SPOTWRIGHT_PROGRESS_FILE"] == str(folder / "progress")
+    assert values["SPOTWRIGHT_CHECKPOINT"] == str(project.state / "runs" / "r" / "checkpoints" / "it")
+    assert (values["cwd"], values["exists"]) == (str(folder / "work"), True)
 
 
 def test_a_checkpoint_is_handed_from_attempt_to_attempt(project: Project) -> None:
@@ -124,10 +123,10 @@ def test_a_notice_says_when_the_node_goes_and_how_long_that_is(project: Project)
 
 
 def test_sigterm_comes_the_grace_period_before_the_node_goes(project: Project) -> None:
-    project.config(AT_WORK.format(notice="1500ms", grace="500ms"))
+    project.config(AT_WORK.format(notice="61s", grace="60s"))
     assert project.run(project.pipeline({"it": step(hears_sigterm)})).code == 0
     [heard] = project.ledger("heard")
-    assert 0 < heard["before_the_end"] <= 0.5
+    assert 0 < heard["before_the_end"] <= 60
     assert project.causes("it")[0] == "interrupted"
 
 
@@ -139,7 +138,7 @@ def test_the_waits_of_a_notice_pass_faster_under_a_time_scale(project: Project) 
     assert notice["seconds"] == pytest.approx(60, abs=0.001)
 
 
-def test_values_and_artifacts_reach_the_next_task_as_they_were(project: Project) -> None:
+def test_values_and_artifacts_reach_the_next_task_unchanged(project: Project) -> None:
     given = {"text": "größer\n'\"", "ratio": 0.5, "is_on": True, "names": ["a", "b"], "more": {"k": [1, None]}}
     steps = {
         "writes": step(writes, {"number": Param("number")}),
@@ -149,3 +148,23 @@ def test_values_and_artifacts_reach_the_next_task_as_they_were(project: Project)
     assert output(project, "reads.Output") == {
         "made": "number 7", "metadata": {"number": 7}, "said": "written", **given,
     }  # fmt: skip
+
+
+def saves_where_nothing_survives() -> int:
+    places = [Path("/tmp/saved-by-a-test"), Path.home() / "saved-by-a-test"]  # noqa: S108 (what people write)
+    note("places", found=[place.exists() for place in places])
+    for place in places:
+        place.write_text("1")
+    if attempt() == 1:
+        work_and_hold()
+    return 1
+
+
+def test_what_an_attempt_wrote_to_tmp_and_home_is_gone_for_the_next_one(project: Project) -> None:
+    project.config(AT_WORK.format(notice="0s", grace="1s"))
+
+    assert project.run(project.pipeline({"it": step(saves_where_nothing_survives)})).code == 0
+
+    assert project.causes("it") == ["interrupted", "succeeded"]
+    assert [line["found"] for line in project.ledger("places")] == [[False, False], [False, False]]
+    assert not (project.folder / "saved-by-a-test").exists(), "the home folder of the project's commands"

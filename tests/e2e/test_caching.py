@@ -1,4 +1,4 @@
-"""Results of earlier runs: used as KFP uses them, said, and never where the user or the run's purpose is against it."""
+"""Results of earlier runs are used as KFP uses them, with a note, unless the user or the purpose of the run forbids it."""
 
 from __future__ import annotations
 
@@ -78,27 +78,27 @@ def test_the_logs_of_a_cached_task_are_those_of_the_attempt_that_made_the_result
     assert project.spotwright("logs", "second", "one").out == "==> one attempt 1 <==\nadding to 1\n"
 
 
-@pytest.mark.parametrize("options", [["--no-cache"], ["--cache", "off"], ["--taken-every", "1h"]])
-def test_a_run_that_is_there_to_be_run_uses_none(project: Project, options: list[str]) -> None:
+@pytest.mark.parametrize("options", [["--cache", "off"], ["--taken-every", "1h"]])
+def test_a_run_whose_nodes_may_be_taken_uses_no_earlier_results(project: Project, options: list[str]) -> None:
     assert project.run(chain(project), name="first").code == 0
     assert project.run(chain(project), *options, name="second").code == 0
     assert starts(project) == ["one", "two"] * 2
 
 
-def test_a_run_whose_nodes_are_taken_uses_them_where_it_is_told_to(project: Project) -> None:
+def test_a_run_whose_nodes_may_be_taken_uses_earlier_results_with_cache_on(project: Project) -> None:
     assert project.run(chain(project), name="first").code == 0
     assert project.run(chain(project), "--taken-every", "1h", "--cache", "on", name="second").code == 0
     assert starts(project) == ["one", "two"]
 
 
-def test_a_task_that_is_not_to_be_cached_runs(project: Project) -> None:
+def test_a_task_with_caching_disabled_runs(project: Project) -> None:
     path = chain(project, one=step(adds_one, {"number": 1}, cached=False))
     for name in ("first", "second"):
         assert project.run(path, name=name).code == 0
     assert starts(project) == ["one", "two", "one"]  # what follows it was given the same value
 
 
-def test_a_key_of_the_tasks_own_counts_instead_of_its_inputs(project: Project) -> None:
+def test_the_cache_key_of_a_task_replaces_its_inputs(project: Project) -> None:
     for name, number in (("first", 1), ("second", 5)):
         only = {"one": step(adds_one, {"number": number}, cache_key="mine")}
         assert project.run(project.pipeline(only), name=name).code == 0
@@ -106,10 +106,10 @@ def test_a_key_of_the_tasks_own_counts_instead_of_its_inputs(project: Project) -
     assert project.show("second")["outputs"]["one.Output"]["value"] == 2
 
 
-def test_runs_at_the_same_time_share_results_and_spoil_none(project: Project) -> None:
+def test_concurrent_runs_share_results(project: Project) -> None:
     path, names = project.pipeline({"one": step(meets, {"number": 1})}), ("left", "right")
     running = [project.start("run", str(path), "--name", name) for name in names]
-    assert [under.wait().code for under in running] == [0, 0]
+    assert [started.wait().code for started in running] == [0, 0]
     assert len(project.ledger("start")) == 2
     assert project.run(path, name="later").code == 0
     assert len(project.ledger("start")) == 2
@@ -118,19 +118,19 @@ def test_runs_at_the_same_time_share_results_and_spoil_none(project: Project) ->
 
 
 @pytest.mark.parametrize("other", [step(adds_ten, {"number": 1}), step(adds_one, {"number": 5})])
-def test_other_code_or_other_inputs_run(project: Project, other: Step) -> None:
+def test_other_code_or_other_inputs_are_not_cached(project: Project, other: Step) -> None:
     assert project.run(chain(project), name="first").code == 0
     assert project.run(chain(project, one=other), name="second").code == 0
     assert starts(project) == ["one", "two", "one", "two"]
 
 
-def test_a_failure_is_no_result(project: Project) -> None:
+def test_a_failed_task_is_not_cached(project: Project) -> None:
     for name in ("first", "second"):
         assert project.run(project.pipeline({"it": step(fails, {"number": 1})}), name=name).code == 1
     assert starts(project) == ["it", "it"]
 
 
-def test_a_result_whose_files_are_gone_is_made_again(project: Project) -> None:
+def test_a_task_whose_cached_files_are_gone_runs_again(project: Project) -> None:
     path = project.pipeline(
         {"writes": step(writes, {"number": 7}), "reads": step(reads, {"made": Of("writes", "made")})}
     )

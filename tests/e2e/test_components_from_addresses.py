@@ -1,4 +1,4 @@
-"""Component YAML from addresses, checked: by the digest that an address has, and by the commit that it names."""
+"""Component YAML from addresses, verified by the digest in an address, or compared by the commit in it."""
 
 from __future__ import annotations
 
@@ -53,40 +53,42 @@ def component(project: Project) -> str:
     return f"/{COMMIT}/says.yaml"
 
 
-def test_a_text_with_the_digest_that_its_address_has_is_taken(project: Project, component: str) -> None:
+def test_content_with_the_digest_in_its_address_is_accepted(project: Project, component: str) -> None:
     with served(project) as server:
         done = project.run(pipeline(project, f"{server}{component}#sha256={DIGEST.upper()}"), "--containers", "host")
     assert (done.code, "sha256" in done.out) == (0, False), done.err
     assert project.show()["outputs"]["Output"]["value"] == "said"
 
 
-def test_another_text_than_the_address_has_is_refused_before_anything_runs(project: Project, component: str) -> None:
+def test_content_that_differs_from_the_digest_in_its_address_is_refused_before_the_run(
+    project: Project, component: str
+) -> None:
     wanted = "0" * 64
     with served(project) as server:
         path = pipeline(project, f"{server}{component}#sha256={wanted}")
         done = project.run(path, "--containers", "host")
-        said = f"its text has the sha256 {DIGEST}, and the pipeline pins {wanted}: it has changed"
+        message = f"its text has the sha256 {DIGEST}, and the pipeline pins {wanted}: it has changed"
         assert done.code == 2
-        assert done.err == f"spotwright: {path}:2: {server}{component}: {said}\n"
+        assert done.err == f"spotwright: {path}:2: {server}{component}: {message}\n"
     assert not (project.folder / ".spotwright").exists()
 
 
 @pytest.mark.slow
-def test_the_text_of_a_commit_is_remembered_and_another_one_is_refused(project: Project, component: str) -> None:
+def test_changed_content_of_a_commit_is_refused(project: Project, component: str) -> None:
     with served(project) as server:
         path = pipeline(project, f"{server}{component}")
         first = project.run(path, "--containers", "host", "--name", "first")
         project.write(component[1:], f"{COMPONENT}# changed\n")
         refused = project.run(path, "--containers", "host", "--name", "refused")
-    assert (first.code, f"its text, sha256 {DIGEST}, is remembered" in first.out) == (0, True), first.err
+    assert (first.code, f"its content, sha256 {DIGEST}, is compared from now on" in first.out) == (0, True), first.err
     assert refused.code == 2
-    assert f"{component} names a commit, and its text has the sha256" in refused.err
-    assert f"it had {DIGEST} before" in refused.err
+    assert f"{component} names a commit, but its content has changed" in refused.err
+    assert f"and was {DIGEST}." in refused.err
 
 
-def test_an_address_with_neither_can_change_which_is_said(project: Project) -> None:
+def test_an_address_without_digest_or_commit_is_noted(project: Project) -> None:
     project.write("says.yaml", COMPONENT)
     with served(project) as server:
         done = project.run(pipeline(project, f"{server}/says.yaml"), "--containers", "host")
     assert done.code == 0, done.err
-    assert f"/says.yaml can change: #sha256={DIGEST} behind it has it checked" in done.out
+    assert f"/says.yaml can change; write #sha256={DIGEST} after the address to have it checked" in done.out

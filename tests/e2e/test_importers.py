@@ -1,4 +1,4 @@
-"""Importers: what they give, and addresses that they refuse."""
+"""Importers: their outputs, and the addresses that they refuse."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.e2e.building import document, step
 from tests.e2e.inside import alone
 from tests.e2e.project import Done, Project
 
-from spotwright.local import fetch
-from spotwright.local.mounts import why_impossible
+from spotwright.local.supervisor import fetch
+from spotwright.local.supervisor.mounting.mounts import why_impossible
 
 DATASET = {"schemaTitle": "system.Dataset", "schemaVersion": "0.0.1"}
 
@@ -26,15 +26,20 @@ def reads(data: dsl.Input[dsl.Dataset]) -> str:  # type: ignore[name-defined]  #
         return Path(data.path).read_text() + f" {data.path}"
 
 
-def imported(project: Project, uri: str) -> Done:
-    """Import an address and read the artifact."""
+def imported(project: Project, address: str, **parameters: str) -> Done:
+    """Import an address, which may use the importer's parameters, and read the artifact."""
     pipeline = json.loads(document({"reads": step(reads)}))
     made = {"artifacts": {"artifact": {"artifactType": DATASET}}}
     pipeline["components"]["comp-i"] = {"executorLabel": "exec-i", "outputDefinitions": made}
-    importer = {"artifactUri": {"constant": uri}, "typeSchema": DATASET}
+    importer = {"artifactUri": {"constant": address}, "typeSchema": DATASET}
     pipeline["deploymentSpec"]["executors"]["exec-i"] = {"importer": importer}
     tasks = pipeline["root"]["dag"]["tasks"]
     tasks["i"] = {"componentRef": {"name": "comp-i"}}
+    if parameters:
+        given = {name: {"runtimeValue": {"constant": value}} for name, value in parameters.items()}
+        tasks["i"]["inputs"] = {"parameters": given}
+        types = {name: {"parameterType": "STRING"} for name in parameters}
+        pipeline["components"]["comp-i"]["inputDefinitions"] = {"parameters": types}
     source = {"taskOutputArtifact": {"producerTask": "i", "outputArtifactKey": "artifact"}}
     tasks["reads"] |= {"inputs": {"artifacts": {"data": source}}, "dependentTasks": ["i"]}
     return project.run(project.write("imports.yaml", json.dumps(pipeline)))
@@ -48,7 +53,7 @@ def test_a_file_of_this_machine_is_read_where_it_is(project: Project, scheme: st
     assert project.show()["tasks"]["reads"]["outputs"]["parameters"] == {"Output": f"a,b {path}"}
 
 
-def test_an_address_that_climbs_out_of_its_place_fails_with_its_reason(project: Project) -> None:
+def test_an_address_that_leaves_its_folder_fails_with_its_reason(project: Project) -> None:
     done = imported(project, "gs://b/../../etc/passwd")
     assert done.code == 1
     assert "climbs with '..'" in done.out
@@ -60,18 +65,28 @@ def test_an_empty_address_is_refused_before_the_run(project: Project) -> None:
     assert "task i: an importer without an address" in done.err
 
 
-def test_what_only_a_cluster_brings_is_named_before_the_run(project: Project) -> None:
+def test_an_artifact_that_only_a_cluster_can_fetch_is_named_before_the_run(project: Project) -> None:
     done = imported(project, "oci://registry.test/model:1")
-    said = f"{done.out}{done.err}"
-    assert "oci://registry.test/model:1 (task i) is brought by a cluster only" in said
-    assert said.index("brought by a cluster only") < said.index("attempt 1")
+    output = f"{done.out}{done.err}"
+    assert "oci://registry.test/model:1 (task i) is brought by a cluster only" in output
+    assert output.index("brought by a cluster only") < output.index("attempt 1")
 
 
-def test_a_path_that_is_not_absolute_is_named_before_the_run(project: Project) -> None:
+RELATIVE = "data.csv, is a relative path, which names no file in a pod: write an absolute path or an address"
+
+
+def test_a_relative_path_is_refused_before_the_run(project: Project) -> None:
+    project.write("data.csv", "a,b")
     done = imported(project, "data.csv")
-    said = f"{done.out}{done.err}"
-    assert "data.csv (task i) is no address: a task finds nothing at its path; write an absolute path" in said
-    assert said.index("no address") < said.index("attempt 1")
+    assert done.code == 2
+    assert f"task i: an importer whose address, {RELATIVE}" in done.err
+
+
+def test_a_relative_path_from_a_parameter_fails_the_importer_and_not_its_consumer(project: Project) -> None:
+    done = imported(project, "{{$.inputs.parameters['uri']}}", uri="data.csv")
+    assert done.code == 1
+    assert f"the address that it imports, {RELATIVE}" in done.out
+    assert project.show()["tasks"]["reads"]["attempts"] == []
 
 
 @pytest.fixture
@@ -95,7 +110,7 @@ def bucket(project: Project) -> Iterator[str]:
     running.stop()
 
 
-def test_what_lies_in_a_cloud_is_fetched_and_found_where_pods_have_it(project: Project, bucket: str) -> None:
+def test_an_artifact_in_a_bucket_is_fetched_to_its_path_in_pods(project: Project, bucket: str) -> None:
     if why := why_impossible():
         pytest.skip(why)
     done = imported(project, f"{bucket}/data.csv")
@@ -113,7 +128,7 @@ def test_a_folder_is_fetched_with_everything_in_it(bucket: str, project: Project
     assert list(place.parent.iterdir()) == [place]
 
 
-def test_what_cannot_be_fetched_is_said_in_the_log_and_the_code_goes_on(project: Project) -> None:
+def test_an_artifact_that_cannot_be_fetched_is_named_in_the_log_and_the_code_runs(project: Project) -> None:
     project.extra["AWS_ENDPOINT_URL"] = "http://127.0.0.1:1"
     done = imported(project, "s3://bucket/data.csv")
     assert done.code == 1
@@ -123,8 +138,8 @@ def test_what_cannot_be_fetched_is_said_in_the_log_and_the_code_goes_on(project:
 
 
 @pytest.mark.parametrize("scheme", ["oci", "huggingface"])
-def test_what_only_a_cluster_brings_is_said_in_the_log(project: Project, scheme: str) -> None:
+def test_an_artifact_that_only_a_cluster_can_fetch_is_named_in_the_log(project: Project, scheme: str) -> None:
     uri = f"{scheme}://team/model"
     assert imported(project, uri).code == 1
     log = (project.attempt("reads") / "log.txt").read_text()
-    assert log.startswith(f"spotwright: {uri} cannot be fetched: {scheme}:// is brought by a cluster only")
+    assert log.startswith(f"spotwright: {uri} cannot be fetched: {scheme}:// is available on a cluster only")

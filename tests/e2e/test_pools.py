@@ -1,10 +1,11 @@
-"""Where attempts land and how many at once: room of nodes and pools, GPUs, reuse of nodes, fallback, and an idle engine."""
+"""The nodes of attempts: room of nodes and pools, GPUs, reuse of nodes, fallback, and the idle engine."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import time
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,17 @@ def takes_a_while(number: int) -> int:
 
 
 def meets_the_others(number: int) -> int:
-    """Ends only where all three run at once."""
+    """Ends only if all three run at the same time."""
     raise_file(f"here-{number}")
     for other in range(3):
+        until(f"here-{other}")
+    return number
+
+
+def meets_twenty_nine_others(number: int) -> int:
+    """Ends only if all thirty run at the same time."""
+    raise_file(f"here-{number}")
+    for other in range(30):
         until(f"here-{other}")
     return number
 
@@ -74,25 +83,36 @@ def most_at_once(project: Project) -> int:
     return most
 
 
-def beside(count: int, function: Any, **said: Any) -> dict[str, Any]:
-    return {f"t{number}": step(function, {"number": number}, **said) for number in range(count)}
+def beside(count: int, function: Any, **settings: Any) -> dict[str, Any]:
+    return {f"t{number}": step(function, {"number": number}, **settings) for number in range(count)}
 
 
 @pytest.mark.parametrize(("nodes", "cpu", "room"), [(1, 1, 1), (2, 1, 2), (1, 3, 3)])
-def test_no_more_run_at_once_than_there_is_room_for(project: Project, nodes: int, cpu: int, room: int) -> None:
+def test_no_more_attempts_run_at_once_than_nodes_have_room_for(
+    project: Project, nodes: int, cpu: int, room: int
+) -> None:
     project.config(ONE_EACH.format(nodes=nodes, cpu=cpu))
     assert project.run(project.pipeline(beside(5, takes_a_while, resources=ONE_CPU))).code == 0
     assert most_at_once(project) <= room
     assert len({node for _, _, node in intervals(project)}) <= nodes
 
 
-def test_independent_tasks_run_at_the_same_time_where_there_is_room(project: Project) -> None:
+def test_independent_tasks_run_at_the_same_time_if_there_is_room(project: Project) -> None:
     project.config(ONE_EACH.format(nodes=3, cpu=1))
     assert project.run(project.pipeline(beside(3, meets_the_others, resources=ONE_CPU))).code == 0
     assert most_at_once(project) == 3
 
 
-def test_a_gpu_is_given_to_one_attempt_at_a_time(project: Project) -> None:
+def test_thirty_tasks_without_requests_do_not_share_one_node_of_four_cpus(project: Project) -> None:
+    project.config(ONE_EACH.format(nodes=10, cpu=4))
+    done = project.run(project.pipeline(beside(30, meets_twenty_nine_others)))
+    assert done.code == 0
+    assert done.out.count("tasks without resource requests take 1 cpu each of a simulated node") == 1
+    on_nodes = Counter(node for _, _, node in intervals(project))
+    assert (len(on_nodes), max(on_nodes.values())) == (8, 4)
+
+
+def test_a_gpu_is_used_by_one_attempt_at_a_time(project: Project) -> None:
     project.config(ONE_EACH.format(nodes=1, cpu=8))
     assert project.run(project.pipeline(beside(3, takes_a_while, resources=ONE_GPU))).code == 0
     for (_, end, _), (begin, _, _) in pairwise(intervals(project)):
@@ -122,14 +142,14 @@ def used(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def test_an_idle_engine_and_all_that_works_for_it_use_no_cpu(project: Project) -> None:
-    under = project.start("run", str(project.pipeline({"it": step(holds, {"number": 1})})), "--name", "r")
+def test_an_idle_engine_and_its_helper_processes_use_no_cpu(project: Project) -> None:
+    started = project.start("run", str(project.pipeline({"it": step(holds, {"number": 1})})), "--name", "r")
     eventually((project.playground / "holding").exists)
     eventually(lambda: "bound" in project.kinds())
     before = {pid: used(pid) for pid in project.processes()}
     with pytest.raises(subprocess.TimeoutExpired):
-        under.process.wait(IDLE_FOR)
+        started.process.wait(IDLE_FOR)
     spent = sum(used(pid) - ticks for pid, ticks in before.items())
     assert spent / TICKS < 0.1 * IDLE_FOR
     assert project.spotwright("cancel", "r").code == 0
-    under.wait()
+    started.wait()

@@ -1,4 +1,4 @@
-"""Secrets: a value that is given by ``@env:`` or ``@file:`` reaches the code, and nothing that is kept or shown."""
+"""Secrets: a value behind ``@env:`` or ``@file:`` reaches the code, but no record and no output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMS = [SECRET, json.dumps(SECRET)[1:-1], json.dumps(SECRET, ensure_ascii=False
 
 
 def uses(token: str) -> int:
-    """Knows the true value, and shows that without keeping it where the test looks."""
+    """Compare the argument with the true value without leaving that value where the test looks."""
     note("used", length=len(token), is_true=token == (PLAYGROUND.parent / "token").read_text())
     return len(token)
 
@@ -52,7 +52,7 @@ def fails_with(token: str) -> int:
 
 
 def ends_late(token: str) -> str:
-    """Is ended by nobody: the engine goes while it waits."""
+    """Wait while the engine is killed."""
     raise_file("waiting")
     until("go on")
     return token
@@ -86,7 +86,7 @@ def run(project: Project, steps: Mapping[str, Step], *arguments: str) -> Done:
 
 
 @pytest.mark.parametrize("reference", ["@env:TOKEN", "@file:token"])
-def test_the_code_is_given_the_value_and_the_records_the_reference(project: Project, reference: str) -> None:
+def test_the_code_gets_the_secret_and_records_the_reference(project: Project, reference: str) -> None:
     done = run(secret(project), {"it": step(uses, {"token": Param("token")})}, "--arg", f"token={reference}")
     assert done.code == 0
     [used] = project.ledger("used")
@@ -95,7 +95,7 @@ def test_the_code_is_given_the_value_and_the_records_the_reference(project: Proj
     assert_hidden(project, done, project.spotwright("show", "r"), project.spotwright("show", "r", "--json"))
 
 
-def test_what_a_component_prints_is_masked(project: Project) -> None:
+def test_a_secret_is_masked_in_the_output_of_a_component(project: Project) -> None:
     done = run(secret(project), {"it": step(prints, {"token": Param("token")})})
     assert done.code == 0
     logs = project.spotwright("logs", "r", "it", "1")
@@ -105,7 +105,7 @@ def test_what_a_component_prints_is_masked(project: Project) -> None:
 
 
 @pytest.mark.parametrize("component", [passes_on, keeps])
-def test_what_a_component_returns_is_kept_as_the_reference(project: Project, component: object) -> None:
+def test_a_returned_secret_is_stored_as_its_reference(project: Project, component: object) -> None:
     assert callable(component)
     done = run(secret(project), {"it": step(component, {"token": Param("token")})})
     assert done.code == 0
@@ -114,7 +114,7 @@ def test_what_a_component_returns_is_kept_as_the_reference(project: Project, com
     assert_hidden(project, done, shown, project.spotwright("report", "r", "--json"))
 
 
-def test_the_next_task_is_given_the_true_value_inside_a_longer_text(project: Project) -> None:
+def test_a_downstream_task_gets_the_secret_inside_a_longer_text(project: Project) -> None:
     steps = {"one": step(passes_on, {"token": Param("token")}), "two": step(is_given, {"header": Of("one")})}
     done = run(secret(project), steps)
     assert done.code == 0
@@ -122,7 +122,7 @@ def test_the_next_task_is_given_the_true_value_inside_a_longer_text(project: Pro
     assert_hidden(project, done)
 
 
-def test_a_traceback_does_not_show_it(project: Project) -> None:
+def test_a_traceback_does_not_show_the_secret(project: Project) -> None:
     done = run(secret(project), {"it": step(fails_with, {"token": Param("token")})})
     assert done.code == 1
     logs = project.spotwright("logs", "r", "it")
@@ -130,16 +130,16 @@ def test_a_traceback_does_not_show_it(project: Project) -> None:
     assert_hidden(project, done, logs, project.spotwright("show", "r"), project.spotwright("report", "r"))
 
 
-def test_it_is_read_again_when_a_run_is_resumed(project: Project) -> None:
+def test_a_secret_is_read_again_when_a_run_is_resumed(project: Project) -> None:
     steps = {
         "one": step(holds_at_first, {"token": Param("token")}),
         "two": step(is_given, {"header": Of("one")}),
     }
-    under = secret(project).start(
+    started = secret(project).start(
         "run", str(project.pipeline(steps, {"token": "str"})), "--name", "r", "--arg", "token=@file:token"
     )
     eventually((project.playground / "waiting").exists)
-    killed = under.kill()
+    killed = started.kill()
     done = project.spotwright("resume", "r")
     assert done.code == 0
     assert [line["is_true"] for line in project.ledger("used")] == [True]
@@ -147,13 +147,15 @@ def test_it_is_read_again_when_a_run_is_resumed(project: Project) -> None:
 
 
 @pytest.mark.parametrize("command", ["resume", "cancel"])
-def test_what_finished_without_an_engine_does_not_bring_it_into_the_journal(project: Project, command: str) -> None:
-    under = secret(project).start(
+def test_a_result_from_the_time_without_an_engine_brings_no_secret_into_the_journal(
+    project: Project, command: str
+) -> None:
+    started = secret(project).start(
         "run", str(project.pipeline({"it": step(ends_late, {"token": Param("token")})}, {"token": "str"})),
         "--name", "r", "--arg", "token=@env:TOKEN",
     )  # fmt: skip
     eventually((project.playground / "waiting").exists)
-    killed = under.kill()
+    killed = started.kill()
     project.raise_file("go on")
     eventually((project.attempt("it") / "exit.jsonl").exists)
     if command == "cancel":
@@ -163,15 +165,15 @@ def test_what_finished_without_an_engine_does_not_bring_it_into_the_journal(proj
     assert_hidden(project, killed, done)
 
 
-def test_a_variable_that_is_gone_when_a_run_is_resumed_is_said(project: Project) -> None:
+def test_a_missing_variable_of_a_secret_at_a_resume_is_named(project: Project) -> None:
     assert run(secret(project), {"it": step(fails_with, {"token": Param("token")})}).code == 1
     del project.extra["TOKEN"]
     done = project.spotwright("resume", "r")
     assert done.code == 2
-    assert done.said == ["spotwright: @env:TOKEN: the environment has no variable TOKEN; set it first"]
+    assert done.error_lines == ["spotwright: @env:TOKEN: the environment has no variable TOKEN; set it first"]
 
 
-def test_an_argument_in_plain_that_holds_the_same_value_is_hidden_too(project: Project) -> None:
+def test_a_plain_argument_with_the_value_of_a_secret_is_hidden_too(project: Project) -> None:
     pipeline = project.pipeline(
         {"it": step(is_given, {"header": Param("header")}), "beside": step(uses, {"token": Param("token")})},
         {"token": "str", "header": "str"},
@@ -183,50 +185,50 @@ def test_an_argument_in_plain_that_holds_the_same_value_is_hidden_too(project: P
     assert project.spotwright("resume", "r").code == 0
 
 
-def test_a_text_that_begins_with_an_at_sign_is_no_reference_when_it_is_doubled(project: Project) -> None:
+def test_a_doubled_at_sign_is_not_a_reference(project: Project) -> None:
     steps = {"it": step(passes_on, {"token": Param("token")})}
     assert run(project, steps, "--arg", "token=@@env:TOKEN").code == 0
     assert project.show()["outputs"]["it.Output"]["value"] == "Bearer @env:TOKEN"
 
 
 @pytest.mark.parametrize(
-    ("argument", "said"),
+    ("argument", "message"),
     [
         ("@env:NOT_SET", "@env:NOT_SET: the environment has no variable NOT_SET; set it first"),
         ("@file:not-there", "@file:not-there: cannot be read: No such file or directory"),
-        ("@file:binary", "@file:binary: is no text in UTF-8"),
+        ("@file:binary", "@file:binary: is not UTF-8 text"),
         ("@file:.", "@file:.: cannot be read: Is a directory"),
     ],
 )
-def test_a_reference_to_nothing_is_refused(project: Project, argument: str, said: str) -> None:
+def test_a_reference_to_nothing_is_refused(project: Project, argument: str, message: str) -> None:
     (project.folder / "binary").write_bytes(b"\xff\xfe\x00")
     done = run(project, {"it": step(uses, {"token": Param("token")})}, "--arg", f"token={argument}")
-    assert (done.code, done.said, done.out) == (2, [f"spotwright: {said}"], "")
+    assert (done.code, done.error_lines, done.out) == (2, [f"spotwright: {message}"], "")
     assert not project.state.exists()
 
 
 def test_a_secret_of_the_wrong_type_is_refused_without_showing_it(project: Project) -> None:
     pipeline = project.pipeline({"it": step(counts, {"number": Param("number")})}, {"number": "int"})
     done = secret(project).run(pipeline, "--arg", "number=@env:TOKEN")
-    assert (done.code, done.said) == (2, ["spotwright: @env:TOKEN: its value is not a whole number"])
+    assert (done.code, done.error_lines) == (2, ["spotwright: @env:TOKEN: its value is not a whole number"])
 
 
 def counts(number: int) -> int:
     return number
 
 
-def test_nothing_of_it_is_in_the_environment_or_the_command_line_of_a_process(project: Project) -> None:
+def test_no_secret_is_in_the_environment_or_command_line_of_a_process(project: Project) -> None:
     (project.folder / "token").write_text(SECRET)
-    under = project.start(
+    started = project.start(
         "run", str(project.pipeline({"it": step(holds_at_first, {"token": Param("token")})}, {"token": "str"})),
         "--name", "r", "--arg", "token=@file:token",
     )  # fmt: skip
     eventually((project.playground / "waiting").exists)
-    seen = b""
+    data = b""
     for pid in project.processes():
-        seen += Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
-    assert SECRET.encode() not in seen
-    under.kill()
+        data += Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+    assert SECRET.encode() not in data
+    started.kill()
     assert project.spotwright("cancel", "r").code == 0
 
 
@@ -236,6 +238,6 @@ def leaves_a_pipe(token: str) -> int:
     os._exit(0)
 
 
-def test_a_pipe_in_the_place_of_the_outputs_does_not_stop_who_hides_it(project: Project) -> None:
+def test_a_pipe_in_place_of_an_output_does_not_block_the_hiding_of_secrets(project: Project) -> None:
     assert run(secret(project), {"it": step(leaves_a_pipe, {"token": Param("token")})}).code == 1
     assert project.causes("it") == ["failed"]

@@ -1,4 +1,4 @@
-"""Pools, policies, tasks and plans made by hand, so that a test of a decision names only what it is about."""
+"""Builders of pools, policies, tasks and plans: a test of a decision names only the values that it is about."""
 
 from __future__ import annotations
 
@@ -7,30 +7,37 @@ from typing import Any
 
 from spotwright.config import Config
 from spotwright.engine.plan import Plan
+from spotwright.graph.sources import Constant, DagInput, TaskOutput
+from spotwright.graph.tasks import Dag, Loop, TaskGraph, TaskSpec
 from spotwright.model.policy import Layer, Policy, resolve
 from spotwright.model.policy_values import parse_policy
 from spotwright.model.pools import Capacity, Pool, Simulate
-from spotwright.pipelines.conditions import Condition, read_condition
-from spotwright.pipelines.spec import Constant, Dag, DagInput, Executor, Loop, Pipeline, TaskOutput, TaskSpec
+from spotwright.pipelines.graph.cel import CelCondition, read_condition
+from spotwright.pipelines.graph.kfp_dialect import KFP
+from spotwright.pipelines.graph.kfp_executors import PythonComponent
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 START = 1_800_000_000.0
 NODE = {"cpu": 4000, "memory": 16 * 2**30}
-CODE = Executor("def f(): ...", "f")
+CODE = PythonComponent("def f(): ...", "f")
 
 
-def a_pool(name: str = "spot", *, spot: bool = True, simulate: Mapping[str, Any] | None = None, **said: Any) -> Pool:
-    """A pool whose nodes boot in 2 s, go 10 s after their notice and are not taken by themselves."""
-    given = {"node": NODE, "max_nodes": 4, "notice": 10.0, **said}
-    return Pool(name, Capacity.SPOT if spot else Capacity.ON_DEMAND, simulate=Simulate(**(simulate or {})), **given)
+def a_pool(
+    name: str = "spot", *, spot: bool = True, simulate: Mapping[str, Any] | None = None, **settings: Any
+) -> Pool:
+    """A pool whose nodes boot in 2 s and have 10 s of notice; no model or trace takes them."""
+    given = {"node": NODE, "max_nodes": 4, "notice": 10.0, **settings}
+    simulated = Simulate(**(simulate or {}))
+    given.setdefault("boot", simulated.boot)
+    return Pool(name, Capacity.SPOT if spot else Capacity.ON_DEMAND, simulate=simulated, **given)
 
 
 SPOT, SPOT_B, ON_DEMAND = a_pool(), a_pool("spot-b"), a_pool("on-demand", spot=False)
 
 
-def a_policy(**said: Any) -> Policy:
+def a_policy(**settings: Any) -> Policy:
     """A policy in the words of ``spotwright.yaml``, resolved."""
-    return resolve([parse_policy(said, "test")])
+    return resolve([parse_policy(settings, "test")])
 
 
 def a_ladder(policy: Policy, *pools: Pool, work: Work | None = None) -> Ladder:
@@ -40,28 +47,28 @@ def a_ladder(policy: Policy, *pools: Pool, work: Work | None = None) -> Ladder:
 def a_config(
     *pools: Pool, policy: Mapping[str, Any] | None = None, tasks: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Config:
-    """A configuration as if ``spotwright.yaml`` had said it; its pools are one of spot and one of on-demand by default."""
+    """A configuration as from ``spotwright.yaml``; by default it has one spot pool and one on-demand pool."""
     default = parse_policy(policy, "default") if policy is not None else None
-    patterns = tuple((pattern, parse_policy(said, pattern)) for pattern, said in (tasks or {}).items())
+    patterns = tuple((pattern, parse_policy(settings, pattern)) for pattern, settings in (tasks or {}).items())
     named = {pool.name: pool for pool in pools or (SPOT, ON_DEMAND)}
     return Config(1, "USD", {}, named, default, patterns, "spotwright.yaml", "")
 
 
-def a_task(name: str, *after: str, dag: str | None = None, **said: Any) -> TaskSpec:
+def a_task(name: str, *after: str, dag: str | None = None, **settings: Any) -> TaskSpec:
     """A task; it takes the output ``out`` of each task it follows, as a parameter of that task's name."""
-    given = {"parameters": {upstream: TaskOutput(upstream, "out") for upstream in after}, **said}
+    given = {"parameters": {upstream: TaskOutput(upstream, "out") for upstream in after}, **settings}
     return TaskSpec(name, name, dag=dag, executor=None if dag else CODE, after=after, **given)
 
 
 def a_dag(*tasks: TaskSpec, out: str = "") -> Dag:
-    """A graph; ``out`` names the task whose output is the graph's own."""
+    """A DAG; ``out`` names the task whose output is that of the DAG."""
     outputs = {"out": TaskOutput(out, "out")} if out else {}
     return Dag("dag", tasks={task.name: task for task in tasks}, parameter_outputs=outputs)
 
 
-def a_pipeline(root: Dag | Sequence[TaskSpec], **dags: Dag) -> Pipeline:
+def a_pipeline(root: Dag | Sequence[TaskSpec], **dags: Dag) -> TaskGraph:
     dag = root if isinstance(root, Dag) else a_dag(*root)
-    return Pipeline("pipeline", dag, {"root": dag, **dags})
+    return TaskGraph("pipeline", dag, {"root": dag, **dags}, dialect=KFP)
 
 
 def a_plan(
@@ -103,8 +110,8 @@ def a_body(*tasks: TaskSpec, out: str = "") -> Dag:
 
 
 def when(text: str, **values: Any) -> dict[str, Any]:
-    """What makes a task run only where a comparison of its inputs holds: ``when("x == 1", x=1)``."""
+    """Arguments of :func:`a_task` for a condition on its inputs: ``when("x == 1", x=1)``."""
     for name in values:
         text = text.replace(name, f"inputs.parameter_values['{name}']")
-    condition: Condition = read_condition(text)
+    condition: CelCondition = read_condition(text)
     return {"condition": condition, "parameters": constants(**values)}

@@ -1,27 +1,38 @@
-"""Runs on virtual time: a journal in memory, engines that crash and are followed by others, and replays."""
+"""Runs in the simulation whose engines crash and are followed by other engines, which recover the attempts."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.engine.builders import START
-from tests.engine.world import LOST, Does, Script, World, always
+from tests.engine.scripts import Behavior, Script, always, outputs_of_inputs
+from tests.events import an_event
 
-from spotwright.engine.decide import decide
-from spotwright.engine.events import DECISIONS, Event
+from spotwright.engine.decisions.decide import close_ended
+from spotwright.engine.decisions.replay import DECISIONS_VERSION
+from spotwright.engine.decisions.snapshot import Snapshot
+from spotwright.engine.events import (
+    EngineStarted,
+    Event,
+    RunReset,
+    TaskCached,
+)
 from spotwright.engine.fold import fold, replay
+from spotwright.engine.io_resolution import run_outputs
 from spotwright.engine.loop import Observer, drive
 from spotwright.engine.plan import Plan
-from spotwright.engine.signals import write_signals
-from spotwright.engine.snapshot import StillSnapshot
-from spotwright.engine.state import RunState, TaskState
-from spotwright.engine.values import run_outputs
+from spotwright.engine.ports import Clock
+from spotwright.engine.state import RunState
 from spotwright.model.traces import Trace
-from spotwright.supply.happenings import Key
-from spotwright.supply.nodes import Supply
+from spotwright.simulation.simulated_attempts import SimulatedAttempts, Storage
+from spotwright.simulation.simulated_cluster import SimulatedCluster
+from spotwright.simulation.simulated_world import SimulatedWorld
+from spotwright.supply.simulated_pools import Supply
+
+RUN = "run"
 
 
 class Crash(Exception):
@@ -29,7 +40,7 @@ class Crash(Exception):
 
 
 @dataclass
-class MemoryJournal:
+class CrashingJournal:
     """Events in memory. The engine crashes ``before`` or after one append is durable.
 
     Which one: ``crash_at`` counts them; ``crash_on`` is the kind of an event in it.
@@ -40,8 +51,6 @@ class MemoryJournal:
     crash_at: int | None = None
     crash_on: str = ""
     before: bool = False
-    answers: list[Any] = field(default_factory=list)  # what the world said to the decisions in it
-    _known: int = 0
 
     def append(self, events: Sequence[Event]) -> None:
         self.batches += 1
@@ -49,12 +58,40 @@ class MemoryJournal:
         if crashes:
             self.crash_on = ""
         if crashes and self.before:
-            del self.answers[self._known :]
             raise Crash
         self.events += events
-        self._known = len(self.answers)
         if crashes:
             raise Crash
+
+
+class ScriptedWorld(SimulatedWorld):
+    """The simulated world, with access for tests to its time and supply, and with facts from outside."""
+
+    @property
+    def clock(self) -> Clock:
+        return self.cluster.clock
+
+    @property
+    def now(self) -> float:
+        return self.cluster.clock.now
+
+    @property
+    def supply(self) -> Supply:
+        return self.cluster.supply
+
+    def at(self, seconds: float, kind: str, **data: Any) -> None:
+        """Schedule a fact for this many seconds after the start: ``cancel``, ``stop``."""
+        self.schedule(START + seconds, lambda at: an_event(kind, at, data=data))
+
+    def close(self) -> list[Event]:
+        self.left_running = list(self.attempts.live)
+        return super().close()
+
+    def cache(self, task: str, parameters: Mapping[str, Any], artifacts: Mapping[str, Any] | None = None) -> None:
+        """Add an earlier result of a task."""
+        self.results[task] = TaskCached(
+            0.0, task, run="old", of_task=task, parameters=parameters, artifacts=artifacts or {}
+        )
 
 
 @dataclass
@@ -62,63 +99,78 @@ class Run:
     """One run and the engines that drive it, one after another."""
 
     plan: Plan
-    script: Script = field(default_factory=lambda: always(Does()))
+    script: Script = field(default_factory=lambda: always(Behavior()))
     seed: int = 7
     scale: float = 1.0
     traces: Mapping[str, Trace] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    journal: MemoryJournal = field(default_factory=MemoryJournal)
+    journal: CrashingJournal = field(default_factory=CrashingJournal)
     observers: Sequence[Observer] = ()
+    world_type: type[ScriptedWorld] = ScriptedWorld
+    environments: bool = False
+    """Whether its engines ask for Python environments."""
 
     def __post_init__(self) -> None:
         self.plans = [self.plan]
-        self.records: dict[Key, dict[str, Any]] = {}
+        self.storage = Storage()
         self.now = START
         self.epoch = 0
         self.state = RunState(self.plans)
         self.world = self.a_world(self.state)
 
-    def a_world(self, state: RunState) -> World:
+    def a_world(self, state: RunState) -> ScriptedWorld:
+        """A world for the next engine: new nodes, the old exit records."""
         made = Counter(node.pool for node in state.nodes.values())
         pools = self.plans[-1].config.pools
-        supply = Supply(pools, seed=self.seed, scale=self.scale, now=self.now, traces=self.traces, made=made)
-        return World(self.plans[-1], self.script, supply, self.now, self.records)
+        cluster = SimulatedCluster(
+            pools, seed=self.seed, scale=self.scale, start=self.now, traces=self.traces, made=made
+        )
+        attempts = SimulatedAttempts(
+            RUN,
+            cluster,
+            lambda start: self.script(start.task, start.number),  # a test may change the script later
+            seed=self.seed,
+            make_outputs=outputs_of_inputs,
+            storage=self.storage,
+        )
+        return self.world_type(attempts)
 
     def start(self) -> RunState:
         """Drive it from the beginning to its end (or until an engine crashes)."""
-        data = {"seed": self.seed, "time_scale": self.scale, "arguments": dict(self.arguments)}
-        return self._drive([Event("created", self.now, data=data), self._engine()])
+        return self._drive(self.first_facts())
+
+    def first_facts(self) -> list[Event]:
+        """The run is created and an engine drives it."""
+        meta = {"run": RUN, "seed": self.seed, "time_scale": self.scale, "arguments": dict(self.arguments)}
+        return [an_event("created", self.now, data=meta), self._engine()]
 
     def resume(
-        self, *, after: float = 5.0, mended: Plan | None = None, again: Iterable[str] = (), afresh: bool | None = None
+        self, *, after: float = 5.0, changed: Plan | None = None, again: Iterable[str] = (), afresh: bool | None = None
     ) -> RunState:
-        """What ``spotwright resume`` does: fold, settle, close, begin afresh where that is due, go on.
+        """Do what ``spotwright resume`` does: fold, recover, close, reset if that is due, go on.
 
-        ``after`` is how long no engine was there. ``afresh`` defaults to whether the run had failed, was cancelled or mended.
+        ``after`` is how long there was no engine. ``afresh`` defaults to whether the run had failed, was cancelled or has a
+        ``changed`` plan.
         """
         self.now = self.world.now + after
         self.state = state = replay(self.plans, self.journal.events)
-        self._settle(state)
-        if mended is not None:
-            self.plans.append(mended)
-        if (bool(state.failed) or state.cancelling or mended is not None) if afresh is None else afresh:
-            self._append(state, [Event("reset", self.now, data={"version": len(self.plans), "again": list(again)})])
+        results = self.world.results
         self.world = self.a_world(state)
-        for path in state.under_way:
-            self.world.submit(state, state.tasks[path])
+        self.world.results.update(results)
+        self._settle(state)
+        if changed is not None:
+            self.plans.append(changed)
+        if (bool(state.failed) or state.cancelling or changed is not None) if afresh is None else afresh:
+            self._append(state, [RunReset(self.now, version=len(self.plans), again=tuple(again))])
+        if changed is not None:
+            self.world = self.a_world(state)  # on the pools of that plan
+            self.world.results.update(results)
+        self.world.begin(state)
         return self._drive([])
 
     def _settle(self, state: RunState) -> None:
-        ended = []
-        for task in [state.tasks[path] for path in state.under_way]:
-            key = (task.path, task.last.number)
-            if task.last.bound_at is not None:
-                data = self.records.setdefault(key, {"signals": write_signals(LOST)})
-                ended.append(Event("ended", self.now, *key, data={**data, "settled": True}))
-        gone = [node for node in state.nodes.values() if node.gone_at is None]
-        nodes = [Event("node", self.now, data={"node": n.name, "pool": n.pool, "state": "gone"}) for n in gone]
-        self._append(state, [self._engine(), *ended, *nodes])
-        self._append(state, [e for e in decide(state, StillSnapshot(), self.now) if e.kind == "decided"])
+        self._append(state, [self._engine(), *self.world.recover(state)])
+        self._append(state, close_ended(state, Snapshot(), self.now))
 
     def _append(self, state: RunState, events: list[Event]) -> None:
         for event in events:
@@ -127,11 +179,18 @@ class Run:
 
     def _engine(self) -> Event:
         self.epoch += 1
-        return Event("engine", self.now, data={"epoch": self.epoch, "pid": 1})
+        caching = bool(self.world.results)
+        return EngineStarted(
+            self.now,
+            epoch=self.epoch,
+            pid=1,
+            decisions=DECISIONS_VERSION,
+            caching=caching,
+            environments=self.environments,
+        )
 
     def _drive(self, facts: list[Event]) -> RunState:
         world = self.world
-        world.answers = self.journal.answers
         return drive(self.state, self.journal, world, world.clock, facts=facts, observers=self.observers)
 
     def start_with_crashes(self, crashes: Iterable[tuple[int, bool]]) -> RunState:
@@ -152,10 +211,6 @@ class Run:
         return self.journal.events
 
     @property
-    def answers(self) -> list[Any]:
-        return self.journal.answers
-
-    @property
     def outputs(self) -> dict[str, Any]:
         return run_outputs(self.state)
 
@@ -164,41 +219,9 @@ class Run:
         return [str(attempt.cause) for attempt in self.state.tasks[path].attempts]
 
     def pools(self, path: str) -> list[str | None]:
-        """Where each attempt of a task ran, in order."""
+        """The pool of each attempt of a task, in order."""
         return [attempt.pool for attempt in self.state.tasks[path].attempts]
 
-    def told(self, kind: str) -> list[Event]:
+    def events_of(self, kind: str) -> list[Event]:
+        """The events of one kind, by its name in the journal."""
         return [event for event in self.events if event.kind == kind]
-
-
-class Recorded:
-    """The answers of a world once more, in the order in which they were given."""
-
-    def __init__(self, answers: Iterable[Any]) -> None:
-        self._answers = deque(answers)
-
-    def cached(self, task: TaskState) -> Mapping[str, Any] | None:
-        return self._answers.popleft()
-
-    def why_pending(self, task: TaskState) -> str:
-        return self._answers.popleft()
-
-    def has_room(self, pool: str) -> bool:
-        return self._answers.popleft()
-
-
-def decided_again(plans: Sequence[Plan], events: Sequence[Event], answers: Iterable[Any]) -> list[Event]:
-    """Replay a journal: fold its facts, decide where it holds decisions. What comes out must be the journal itself."""
-    state, snapshot, told = RunState(plans), Recorded(answers), []
-    place = 0
-    while place < len(events):
-        event = events[place]
-        batch = [event]
-        if event.kind in DECISIONS:
-            batch = decide(state, snapshot, event.at)
-            assert batch, f"event {place} was decided, and is not decided again: {event}"
-        for each in batch:
-            fold(state, each)
-        told += batch
-        place += len(batch)
-    return told

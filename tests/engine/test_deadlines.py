@@ -1,28 +1,34 @@
-"""Row 8 through the engine: spot while there is slack, on-demand from the last moment."""
+"""Row 8 of the design's table through the engine: spot while there is slack, on-demand from the last moment."""
 
 from __future__ import annotations
 
 import pytest
 from tests.engine.builders import ON_DEMAND, SPOT, START, a_config, a_dag, a_fan, a_plan, a_pool, a_task
-from tests.engine.driving import Run, decided_again
-from tests.engine.world import FAILED, MOVED, TAKEN, Does, Script, always, scripted
+from tests.engine.driving import Run
+from tests.engine.scripts import FAILED, MOVED, TAKEN, Behavior, Script, always, scripted
+from tests.events import data_of
 
-from spotwright.engine.state import RunStatus
+from spotwright.engine.decisions.replay import replay_decisions
+from spotwright.engine.events import NodeChanged
+from spotwright.engine.fold import fold
+from spotwright.engine.status import RunStatus
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Spot
 from spotwright.model.pools import Pool
 from spotwright.model.traces import Trace
 
 
-def a_run(*pools: Pool, script: Script | None = None, traces: dict[str, Trace] | None = None, **said: object) -> Run:
-    policy = {"spot": "prefer", "deadline": "1000s", "work": "100s", **said}
+def a_run(
+    *pools: Pool, script: Script | None = None, traces: dict[str, Trace] | None = None, **settings: object
+) -> Run:
+    policy = {"spot": "prefer", "deadline": "1000s", "work": "100s", **settings}
     config = a_config(*(pools or (SPOT, ON_DEMAND)), policy={k: v for k, v in policy.items() if v is not None})
-    return Run(a_plan([a_task("a")], config), script or always(Does(100.0)), traces=traces or {})
+    return Run(a_plan([a_task("a")], config), script or always(Behavior(100.0)), traces=traces or {})
 
 
 def placed(run: Run) -> list[tuple[float, str]]:
-    told = [event for event in run.events if event.kind in ("placed", "moved")]
-    return [(round(event.at - START, 3), event.data["pools"][0]) for event in told]
+    placements = [event for event in run.events if event.kind in ("placed", "moved")]
+    return [(round(event.at - START, 3), data_of(event)["pools"][0]) for event in placements]
 
 
 def test_with_slack_it_runs_on_spot() -> None:
@@ -50,34 +56,34 @@ def test_the_deadline_is_kept_by_waiting_until_the_last_moment() -> None:
 
 
 def test_interruptions_go_on_on_spot_while_there_is_slack() -> None:
-    run = a_run(script=scripted({"a": [Does(50, TAKEN)] * 2}, Does(100)))
+    run = a_run(script=scripted({"a": [Behavior(50, TAKEN)] * 2}, Behavior(100)))
     run.start()
     assert run.pools("a") == ["spot", "spot", "spot"]
 
 
 def test_an_interruption_after_the_last_moment_goes_to_on_demand_without_backoff() -> None:
-    run = a_run(script=scripted({"a": [Does(950, TAKEN)]}, Does(100)))
+    run = a_run(script=scripted({"a": [Behavior(950, TAKEN)]}, Behavior(100)))
     run.start()
-    assert (run.pools("a"), "due" in run.told("decided")[0].data) == (["spot", "on-demand"], False)
+    assert (run.pools("a"), "due" in data_of(run.events_of("decided")[0])) == (["spot", "on-demand"], False)
 
 
 def test_a_backoff_ends_at_the_last_moment() -> None:
-    run = a_run(script=scripted({"a": [Does(850, TAKEN)]}, Does(100)), interruptions={"backoff": "300s"})
+    run = a_run(script=scripted({"a": [Behavior(850, TAKEN)]}, Behavior(100)), interruptions={"backoff": "300s"})
     run.start()
     assert placed(run)[-1] == (898, "on-demand")
 
 
 def test_the_last_allowed_interruption_is_followed_by_on_demand() -> None:
-    run = a_run(script=scripted({"a": [Does(1, TAKEN)] * 2}, Does(100)), interruptions={"max": 2})
+    run = a_run(script=scripted({"a": [Behavior(1, TAKEN)] * 2}, Behavior(100)), interruptions={"max": 2})
     run.start()
     assert run.pools("a") == ["spot", "spot", "on-demand"]
 
 
 def test_a_backoff_comes_before_a_return_to_the_same_pool_only() -> None:
     """The deadline chooses the first rung with room: that is the pool it was taken from, whatever row 6 would say."""
-    run = a_run(SPOT, a_pool("spot-b"), ON_DEMAND, script=scripted({"a": [Does(1, TAKEN)]}, Does(100)))
+    run = a_run(SPOT, a_pool("spot-b"), ON_DEMAND, script=scripted({"a": [Behavior(1, TAKEN)]}, Behavior(100)))
     run.start()
-    assert (run.pools("a"), run.told("decided")[0].data["wait"]) == (["spot", "spot"], 1.0)
+    assert (run.pools("a"), data_of(run.events_of("decided")[0])["wait"]) == (["spot", "spot"], 1.0)
 
 
 def test_a_full_pool_is_left_for_one_with_room() -> None:
@@ -95,36 +101,36 @@ def test_waiting_goes_from_one_spot_pool_to_the_other() -> None:
 
 
 @pytest.mark.parametrize("ending", [FAILED, MOVED])
-def test_rows_4_and_5_stay_the_same_rung(ending: object) -> None:
+def test_errors_and_disruptions_stay_on_the_same_rung_under_a_deadline(ending: object) -> None:
     traces = {"spot": Trace(50.0, (0, *[4] * 40)), "spot-b": Trace(2000.0, (4,))}
-    does = scripted({"a": [Does(100, ending)]}, Does(100))  # type: ignore[arg-type]
+    does = scripted({"a": [Behavior(100, ending)]}, Behavior(100))  # type: ignore[arg-type]
     run = a_run(SPOT, a_pool("spot-b"), ON_DEMAND, script=does, traces=traces, errors={"retries": 1})
     run.start()
     assert run.pools("a") == ["spot-b", "spot-b"]
 
 
-def test_progress_that_nothing_saves_does_not_move_the_last_moment() -> None:
-    run = a_run(script=scripted({"a": [Does(920, TAKEN, reports=10)]}, Does(100)))
+def test_progress_without_a_checkpoint_does_not_move_the_last_moment() -> None:
+    run = a_run(script=scripted({"a": [Behavior(920, TAKEN, reports=10)]}, Behavior(100)))
     run.start()
     assert run.pools("a") == ["spot", "on-demand"]
 
 
-def test_progress_that_a_checkpoint_saves_moves_the_last_moment() -> None:
-    run = a_run(script=scripted({"a": [Does(920, TAKEN, reports=10)]}, Does(10)), checkpoint="pvc://ckpt")
+def test_progress_with_a_checkpoint_moves_the_last_moment() -> None:
+    run = a_run(script=scripted({"a": [Behavior(920, TAKEN, reports=10)]}, Behavior(10)), checkpoint="pvc://ckpt")
     run.start()
     assert run.pools("a") == ["spot", "spot"]
 
 
-def test_on_demand_that_has_no_node_is_not_waited_for_for_ever() -> None:
+def test_an_attempt_does_not_wait_for_ever_for_an_on_demand_node() -> None:
     run = a_run(a_pool(max_nodes=0), a_pool("on-demand", spot=False, max_nodes=0))
     run.start()
     assert (run.state.status, run.causes("a")) == (RunStatus.FAILED, ["unschedulable"])
 
 
-def test_on_demand_that_the_runs_own_attempts_hold_is_waited_for() -> None:
+def test_an_attempt_waits_for_on_demand_nodes_that_its_own_run_holds() -> None:
     pool = a_pool("on-demand", spot=False, max_nodes=1, node=None)
     config = a_config(pool, policy={"spot": "prefer", "deadline": "1h", "work": "700s"})
-    run = Run(a_plan(a_fan(2), config), always(Does(700.0)))
+    run = Run(a_plan(a_fan(2), config), always(Behavior(700.0)))
     assert (run.start().status, run.world.now - START) == (RunStatus.SUCCEEDED, 1402)
 
 
@@ -145,8 +151,8 @@ def test_a_deadline_beside_required_spot_is_refused() -> None:
         a_run(spot="require").start()
 
 
-def test_a_deadline_leaves_room_for_what_follows() -> None:
-    """a has 1000 s for itself and 700 s of what comes after it, on the longest path."""
+def test_a_deadline_leaves_room_for_downstream_tasks() -> None:
+    """Task a has 1000 s, which include 700 s of work after it on the longest path."""
     stated = {"a": {"work": "100s"}, "b": {"work": "200s"}, "loop/*": {"work": "250s"}, "c": {"work": "50s"}}
     config = a_config(a_pool(max_nodes=0), ON_DEMAND, policy={"deadline": "1000s"}, tasks=stated)
     inside = a_dag(a_task("x"), a_task("y", "x"), out="y")
@@ -164,7 +170,28 @@ def test_a_deadline_alone_prefers_spot() -> None:
 
 def test_a_run_under_a_deadline_replays_from_its_journal() -> None:
     traces = {"spot": Trace(70.0, (0, 1, 2)), "spot-b": Trace(650.0, (0, 1))}
-    script = scripted({"a": [Does(50, TAKEN), Does(30, MOVED), Does(200, TAKEN)]}, Does(100))
+    script = scripted({"a": [Behavior(50, TAKEN), Behavior(30, MOVED), Behavior(200, TAKEN)]}, Behavior(100))
     run = a_run(SPOT, a_pool("spot-b"), ON_DEMAND, script=script, traces=traces)
     run.start()
-    assert decided_again(run.plans, run.events, run.answers) == run.events
+    replay_decisions(run.plans, run.events)
+
+
+def test_a_pool_that_is_not_simulated_leaves_room_for_the_boot_that_it_expects() -> None:
+    run = a_run(a_pool(max_nodes=0), a_pool("on-demand", spot=False, boot=90.0))
+    run.start()
+    assert placed(run) == [(0, "spot"), (810, "on-demand")]  # 1000 s less 100 s of work less 90 s
+
+
+def test_a_measured_boot_replaces_the_expected_one() -> None:
+    slow = a_pool("on-demand", spot=False, boot=90.0, simulate={"boot": 20.0})
+    tasks = {"a": {"spot": "never"}, "b": {"spot": "prefer", "deadline": "1000s", "work": "100s"}}
+    config = a_config(a_pool(max_nodes=0), slow, tasks=tasks)
+    run = Run(a_plan([a_task("a"), a_task("b", "a")], config), always(Behavior(100.0)))
+    run.start()
+    assert placed(run) == [(0, "on-demand"), (120, "spot"), (880, "on-demand")]  # 1000 s less 100 s of work less 20 s
+
+
+def test_a_node_that_was_ready_when_it_was_first_seen_measures_no_boot() -> None:
+    run = a_run()
+    fold(run.state, NodeChanged(START, node="n1", pool="on-demand", state="ready"))
+    assert run.state.slowest_boot == {}

@@ -1,28 +1,30 @@
-"""Row 7 through the engine: waiting for a node, climbing, unschedulable."""
+"""Row 7 of the design's table through the engine: pending, climbing, unschedulable."""
 
 from __future__ import annotations
 
 from tests.engine.builders import ON_DEMAND, START, a_config, a_fan, a_plan, a_pool, a_task
 from tests.engine.driving import Run
-from tests.engine.world import FAILED, TAKEN, Does, Script, always, scripted
+from tests.engine.scripts import FAILED, TAKEN, Behavior, Script, always, scripted
+from tests.events import data_of
 
-from spotwright.engine.state import RunStatus
+from spotwright.engine.status import RunStatus
 from spotwright.model.pools import Pool
 from spotwright.model.traces import Trace
+from spotwright.supply.node_events import AttemptKey
 
 NO_SPOT, NO_ON_DEMAND = a_pool(max_nodes=0), a_pool("on-demand", spot=False, max_nodes=0)
 SPOT_B = a_pool("spot-b")
 
 
-def a_run(*pools: Pool, script: Script | None = None, scale: float = 1.0, **said: object) -> Run:
-    config = a_config(*pools, policy={"spot": "prefer", "pending_timeout": "60s", **said})
-    return Run(a_plan([a_task("a")], config), script or always(Does()), scale=scale)
+def a_run(*pools: Pool, script: Script | None = None, scale: float = 1.0, **settings: object) -> Run:
+    config = a_config(*pools, policy={"spot": "prefer", "pending_timeout": "60s", **settings})
+    return Run(a_plan([a_task("a")], config), script or always(Behavior()), scale=scale)
 
 
 def waits(run: Run) -> list[tuple[float, str]]:
     """When the attempt was put on which pool, in seconds since the start."""
-    told = [event for event in run.events if event.kind in ("placed", "moved")]
-    return [(event.at - START, event.data["pools"][0]) for event in told]
+    placements = [event for event in run.events if event.kind in ("placed", "moved")]
+    return [(event.at - START, data_of(event)["pools"][0]) for event in placements]
 
 
 def test_without_a_node_it_climbs_after_the_timeout() -> None:
@@ -34,7 +36,7 @@ def test_without_a_node_it_climbs_after_the_timeout() -> None:
 def test_climbing_charges_nothing() -> None:
     run = a_run(NO_SPOT, ON_DEMAND)
     run.start()
-    assert (run.causes("a"), len(run.told("decided"))) == (["succeeded"], 1)
+    assert (run.causes("a"), len(run.events_of("decided"))) == (["succeeded"], 1)
 
 
 def test_it_climbs_every_rung_in_order() -> None:
@@ -59,7 +61,7 @@ def test_unschedulable_names_the_reason_of_each_rung() -> None:
 def test_an_unschedulable_attempt_waits_for_no_node_any_more() -> None:
     run = a_run(NO_SPOT, NO_ON_DEMAND)
     run.start()
-    assert run.world.supply.why_pending(("a", 1), run.world.now) == "it does not wait"
+    assert run.world.supply.why_pending(AttemptKey("run", "a", 1)) == "it does not wait"
 
 
 def test_the_last_rung_of_required_spot_is_a_spot_rung() -> None:
@@ -75,10 +77,10 @@ def test_the_time_to_boot_counts_as_waiting() -> None:
 
 
 def test_a_backoff_does_not_count_as_waiting() -> None:
-    script = scripted({"a": [Does(1, TAKEN)]})
+    script = scripted({"a": [Behavior(1, TAKEN)]})
     run = a_run(a_pool(max_nodes=1, notice=0.0), script=script, interruptions={"backoff": "300s", "ceiling": "300s"})
     run.start()
-    assert [event.data["until"] - event.at for event in run.told("placed")] == [60, 60]
+    assert [data_of(event)["until"] - event.at for event in run.events_of("placed")] == [60, 60]
 
 
 def test_the_time_scale_divides_the_timeout() -> None:
@@ -87,17 +89,17 @@ def test_the_time_scale_divides_the_timeout() -> None:
     assert waits(run) == [(0, "spot"), (6, "on-demand")]
 
 
-def test_an_attempt_that_climbed_and_was_interrupted_is_followed_by_one_at_the_top() -> None:
+def test_after_a_climb_and_an_interruption_the_next_attempt_begins_at_the_first_rung() -> None:
     trace = {"spot": Trace(100.0, (0, 4, 4, 4, 4, 4))}
-    run = a_run(a_pool(), ON_DEMAND, script=scripted({"a": [Does(100, TAKEN)]}))
+    run = a_run(a_pool(), ON_DEMAND, script=scripted({"a": [Behavior(100, TAKEN)]}))
     run.traces = trace
     run.world = run.a_world(run.state)
     run.start()
     assert run.pools("a") == ["on-demand", "spot"]
 
 
-def test_an_attempt_that_climbed_and_failed_is_tried_again_where_it_failed() -> None:
-    run = a_run(NO_SPOT, ON_DEMAND, script=scripted({"a": [Does(1, FAILED)]}), errors={"retries": 1})
+def test_after_a_climb_and_an_error_the_next_attempt_stays_on_the_same_rung() -> None:
+    run = a_run(NO_SPOT, ON_DEMAND, script=scripted({"a": [Behavior(1, FAILED)]}), errors={"retries": 1})
     run.start()
     assert waits(run)[-1] == (64, "on-demand")
 
@@ -113,28 +115,30 @@ def test_capacity_that_comes_back_in_time_is_used() -> None:
 # What waits for this run's own attempts only waits its turn
 
 
-def a_queue(*pools: Pool, **said: object) -> Run:
-    config = a_config(*pools, policy={"spot": "require", "pending_timeout": "60s", **said})
-    return Run(a_plan(a_fan(3), config), always(Does(100.0)))
+def a_queue(*pools: Pool, **settings: object) -> Run:
+    config = a_config(*pools, policy={"spot": "require", "pending_timeout": "60s", **settings})
+    return Run(a_plan(a_fan(3), config), always(Behavior(100.0)))
 
 
-def test_a_queue_longer_than_the_timeout_is_worked_off() -> None:
+def test_a_queue_that_takes_longer_than_the_timeout_is_served() -> None:
     run = a_queue(a_pool(max_nodes=1, node=None))
     assert (run.start().status, run.world.now - START) == (RunStatus.SUCCEEDED, 302)
 
 
-def test_waiting_its_turn_is_said() -> None:
+def test_an_attempt_that_waits_for_its_own_run_says_so() -> None:
     run = a_queue(a_pool(max_nodes=1, node=None))
     run.start()
-    assert run.told("moved")[0].data["why"] == (
+    assert data_of(run.events_of("moved")[0])["why"] == (
         "no node on spot for 60s: spot: its only node is in use (max_nodes is 1)"
     )
 
 
-def test_waiting_its_turn_begins_at_the_top_again() -> None:
+def test_an_attempt_that_waits_for_its_own_run_begins_at_the_first_rung_again() -> None:
     run = a_queue(a_pool(max_nodes=1, node=None), NO_ON_DEMAND, spot="prefer")
     run.start()
-    assert [event.data["pools"][0] for event in run.events if event.task == "t2" and "pools" in event.data][:4] == [
+    assert [data_of(event)["pools"][0] for event in run.events if event.task == "t2" and "pools" in data_of(event)][
+        :4
+    ] == [
         "spot",
         "on-demand",
         "spot",
@@ -142,8 +146,8 @@ def test_waiting_its_turn_begins_at_the_top_again() -> None:
     ]
 
 
-def test_nobody_waits_for_nodes_that_are_held_by_nothing() -> None:
-    """The first attempt has ended and the trace has no node any more: what still waits is told so."""
+def test_an_attempt_does_not_wait_for_nodes_that_no_attempt_holds() -> None:
+    """The first attempt has ended and the trace has no node any more, so the second attempt waits for capacity."""
     run = a_queue(a_pool(max_nodes=1, node=None, notice=0.0))
     run.traces = {"spot": Trace(110.0, (1, 0, 0, 0, 0, 0, 0, 0, 0))}
     run.world = run.a_world(run.state)

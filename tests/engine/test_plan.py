@@ -1,18 +1,19 @@
-"""What a run is made of: policies by precedence, ladders, refusals before anything starts, and what is said once."""
+"""The plan of a run: policies by precedence, ladders, refusals before the start, and notes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.engine.builders import ON_DEMAND, SPOT, a_config, a_dag, a_pipeline, a_plan, a_task
+from tests.engine.builders import ON_DEMAND, SPOT, a_config, a_dag, a_loop, a_pipeline, a_plan, a_task
 from tests.engine.driving import Run
 
 from spotwright.engine.plan import Plan
-from spotwright.engine.state import RunStatus
+from spotwright.engine.status import RunStatus
 from spotwright.errors import ConfigError, InputError, PipelineError
+from spotwright.graph.sources import TaskOutput
+from spotwright.graph.tasks import TaskGraph
 from spotwright.model.policy import Layer, Policy, Spot
-from spotwright.pipelines.spec import Pipeline, TaskOutput
 
 RETRIES = "errors.retries"
 
@@ -29,32 +30,32 @@ def policy_of(plan: Plan, path: str = "a") -> Policy:
 # Precedence: flags > policy.tasks > the pipeline > KFP's own settings > policy.default > built in
 
 
-@pytest.mark.parametrize("said", range(6))
-def test_the_stronger_place_wins(said: int) -> None:
+@pytest.mark.parametrize("weaker", range(6))
+def test_the_stronger_layer_of_a_policy_wins(weaker: int) -> None:
     places = [
         ("built in", 0), ("default", 1), ("set_retry", 2), ("pipeline", 3), ("a", 4), ("--retries", 5),
     ]  # fmt: skip
-    given = dict(places[1 : said + 1])
+    given = dict(places[1 : weaker + 1])
     spec = a_task("a", retry=layer("set_retry", errors__retries=2) if "set_retry" in given else None)
     pipeline = a_pipeline([spec])
     if "pipeline" in given:
-        pipeline = Pipeline("pipeline", pipeline.root, pipeline.dags, layer("pipeline", errors__retries=3))
+        pipeline = TaskGraph("pipeline", pipeline.root, pipeline.dags, layer("pipeline", errors__retries=3))
     config = a_config(
         policy={"errors": {"retries": 1}} if "default" in given else None,
         tasks={"a": {"errors": {"retries": 4}}} if "a" in given else None,
     )
     flags = layer("--retries", errors__retries=5) if "--retries" in given else None
     policy = policy_of(Plan(pipeline, config, flags))
-    assert (policy.sources[RETRIES], policy.retries) == places[said]
+    assert (policy.sources[RETRIES], policy.retries) == places[weaker]
 
 
-def test_what_a_task_says_is_stronger_than_what_its_pipeline_says() -> None:
+def test_the_policy_of_a_task_is_stronger_than_that_of_its_pipeline() -> None:
     pipeline = a_pipeline([a_task("a", policy=layer("spot.never", spot=Spot.NEVER))])
-    pipeline = Pipeline("pipeline", pipeline.root, pipeline.dags, layer("pipeline", spot=Spot.PREFER))
+    pipeline = TaskGraph("pipeline", pipeline.root, pipeline.dags, layer("pipeline", spot=Spot.PREFER))
     assert policy_of(Plan(pipeline, a_config())).spot is Spot.NEVER
 
 
-def test_set_retry_raises_the_interruptions_that_are_allowed() -> None:
+def test_set_retry_raises_the_maximum_of_interruptions() -> None:
     plan = a_plan([a_task("a", retry=layer("set_retry", errors__retries=30))], a_config())
     assert (policy_of(plan).max_interruptions, policy_of(plan).sources["interruptions.max"]) == (30, "set_retry")
 
@@ -65,7 +66,7 @@ def test_tasks_inside_a_pipeline_inherit_its_set_retry() -> None:
     assert [policy_of(plan, path).retries for path in ("loop/x", "loop/y")] == [4, 1]
 
 
-def test_a_task_with_a_timeout_of_its_own_inherits_the_retries_all_the_same() -> None:
+def test_a_task_with_its_own_timeout_still_inherits_retries() -> None:
     inner = a_dag(a_task("x", retry=layer("set_timeout", timeout=60.0)))
     plan = a_plan([a_task("loop", dag="inner", retry=layer("of loop", errors__retries=4))], a_config(), inner=inner)
     policy = policy_of(plan, "loop/x")
@@ -84,12 +85,12 @@ def test_a_pattern_matches_the_path_of_a_task_inside_a_pipeline() -> None:
     assert policy_of(plan, "loop/x").spot is Spot.NEVER
 
 
-@pytest.mark.parametrize("said", [{"deadline": "8h", "work": "1h"}, {"fall_back_after": 2}])
-def test_a_deadline_or_a_fallback_alone_prefers_spot(said: dict[str, Any]) -> None:
-    assert policy_of(a_plan([a_task("a")], a_config(policy=said))).spot is Spot.PREFER
+@pytest.mark.parametrize("settings", [{"deadline": "8h", "work": "1h"}, {"fall_back_after": 2}])
+def test_a_deadline_or_a_fallback_alone_prefers_spot(settings: dict[str, Any]) -> None:
+    assert policy_of(a_plan([a_task("a")], a_config(policy=settings))).spot is Spot.PREFER
 
 
-def test_without_a_word_on_spot_there_is_no_policy_on_spot() -> None:
+def test_without_settings_the_policy_has_no_spot_preference() -> None:
     assert policy_of(a_plan([a_task("a")], a_config(policy={"errors": {"retries": 3}}))).spot is None
 
 
@@ -133,17 +134,37 @@ def test_a_task_inside_a_pipeline_is_checked_too() -> None:
 # Said once
 
 
-def test_a_missing_fallback_is_said_once_for_all_tasks() -> None:
-    plan = a_plan([a_task(name) for name in "abcde"], a_config(SPOT, policy={"spot": "prefer"}))
-    assert plan.check() == (
+def test_a_missing_fallback_is_one_note_for_all_tasks() -> None:
+    tasks = [a_task(name, requests={"cpu": 1}) for name in "abcde"]
+    assert a_plan(tasks, a_config(SPOT, policy={"spot": "prefer"})).check() == (
         "no on-demand pool fits: spot is preferred, but there is nothing to fall back to (task a, b, c and 2 more)",
     )
 
 
-def test_settings_without_a_meaning_are_said() -> None:
+SHARE = "tasks without resource requests take 1 cpu each of a simulated node"
+
+
+def test_the_default_share_of_tasks_without_requests_is_said_once_with_what_changes_it() -> None:
+    tasks = [a_task("asks", requests={"memory": 1}), *(a_task(name) for name in "abcde")]
+    assert a_plan(tasks, a_config()).check() == (
+        f"{SHARE} (a, b, c and 2 more); set_cpu_request and set_memory_request in the pipeline change that",
+    )
+
+
+def test_the_default_share_of_a_task_in_a_loop_is_said() -> None:
+    plan = a_plan([a_loop("loop")], a_config(), body=a_dag(a_task("train")))
+    assert [note.startswith(f"{SHARE} (loop/train)") for note in plan.check()] == [True]
+
+
+def test_nothing_is_said_of_shares_where_one_task_runs_or_all_have_requests() -> None:
+    assert a_plan([a_task("a")], a_config()).check() == ()
+    assert a_plan([a_task(name, requests={"cpu": 1}) for name in "ab"], a_config()).check() == ()
+
+
+def test_settings_without_an_effect_are_a_note() -> None:
     made = a_pipeline([a_task("a")])
-    plan = Plan(Pipeline("pipeline", made.root, made.dags, None, ("image_pull_policy",)), a_config())
-    assert plan.check() == ("settings without a meaning on one machine, left out: image_pull_policy",)
+    plan = Plan(TaskGraph("pipeline", made.root, made.dags, None, ("image_pull_policy",)), a_config())
+    assert plan.check() == ("settings that have no effect on one machine and are ignored: image_pull_policy",)
 
 
 # Unfolding
@@ -171,19 +192,19 @@ def deferred_run(cpu: str) -> Run:
     )
     spec = a_task("b", "a", parameters=spec.parameters, deferred=spec.deferred)
     run = Run(a_plan([a_task("a"), spec]))
-    run.world.results["a"] = {"parameters": {"out": cpu}, "artifacts": {}, "run": "r", "task": "a"}
+    run.world.cache("a", parameters={"out": cpu}, artifacts={})
     return run
 
 
-def test_resources_that_a_task_computes_are_waited_for() -> None:
+def test_resources_that_an_upstream_task_computes_are_read_before_placement() -> None:
     run = deferred_run("2")
     run.start()
     task = run.state.tasks["b"]
-    assert dict(run.plan.settle(task.plan, {"cpu": "2"}).work.requests) == {"cpu": 2000}
+    assert dict(run.plan.read_deferred(task.plan, {"cpu": "2"}).work.requests) == {"cpu": 2000}
 
 
-@pytest.mark.parametrize(("cpu", "said"), [("64", "it asks for 64 cpu"), ("many", "cannot be read")])
-def test_resources_that_no_node_has_fail_the_task_not_the_engine(cpu: str, said: str) -> None:
+@pytest.mark.parametrize(("cpu", "message"), [("64", "it asks for 64 cpu"), ("many", "cannot be read")])
+def test_resources_that_no_node_has_fail_the_task_not_the_engine(cpu: str, message: str) -> None:
     run = deferred_run(cpu)
     assert run.start().status is RunStatus.FAILED
-    assert said in run.state.why
+    assert message in run.state.why

@@ -1,4 +1,4 @@
-"""Promises that hold for any pipeline, any endings, any supply and any crash."""
+"""Promises that hold for any pipeline, any ends of attempts, any supply and any crash."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.builders import a_body, a_config, a_dag, a_loop, a_plan, a_pool, a_task, when
-from tests.engine.driving import Run, decided_again
-from tests.engine.world import DONE, FAILED, LOST, MOVED, TAKEN, Does, scripted
+from tests.engine.driving import Run
+from tests.engine.scripts import FAILED, LOST, MOVED, SUCCEEDED, TAKEN, Behavior, scripted
+from tests.events import data_of
 
+from spotwright.engine.decisions.replay import replay_decisions
 from spotwright.engine.plan import Plan
-from spotwright.engine.state import RunStatus, TaskStatus
+from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.graph.tasks import TaskSpec
 from spotwright.model.attempts import Signals
 from spotwright.model.traces import Trace
-from spotwright.pipelines.spec import TaskSpec
 from spotwright.scheduling.budgets import MAX_MOVES
 
 HALF = Signals(exit_code=0, outputs_complete=False)
 OOM = Signals(exit_code=137, oom_kills=1)
-ENDS = st.sampled_from([DONE, FAILED, TAKEN, TAKEN, LOST, MOVED, HALF, OOM, Signals(timed_out=True, signal=9)])
-DOES = st.builds(Does, st.sampled_from([0.5, 1.0, 7.0, 40.0]), ENDS, st.integers(0, 3))
+ENDS = st.sampled_from([SUCCEEDED, FAILED, TAKEN, TAKEN, LOST, MOVED, HALF, OOM, Signals(timed_out=True, signal=9)])
+DOES = st.builds(Behavior, st.sampled_from([0.5, 1.0, 7.0, 40.0]), ENDS, st.integers(0, 3))
 PLACES = st.builds(
     lambda boot, taken, notice, most, lifetime: {
         "simulate": {"boot": boot, "taken_every": taken}, "notice": notice, "max_nodes": most, "lifetime": lifetime,
@@ -108,12 +110,12 @@ def test_budgets_hold(run: Run) -> None:
 
 
 @given(runs())
-def test_what_succeeded_never_runs_again(run: Run) -> None:
+def test_a_task_that_succeeded_never_runs_again(run: Run) -> None:
     run.start()
     done: set[str] = set()
     for event in run.events:
         assert not (event.kind in ("placed", "bound") and event.task in done)
-        if event.data.get("then") == "succeed":
+        if data_of(event).get("then") == "succeed":
             assert event.task not in done
             done.add(event.task)
 
@@ -134,7 +136,7 @@ def test_a_task_has_one_live_attempt_at_most_and_it_is_the_last(run: Run) -> Non
 
 
 @given(runs())
-def test_attempts_run_only_where_the_policy_lets_them(run: Run) -> None:
+def test_attempts_run_only_on_pools_that_the_policy_allows(run: Run) -> None:
     run.start()
     for task in run.state.tasks.values():
         interruptions = 0
@@ -161,7 +163,7 @@ def test_every_attempt_that_ran_had_a_node_that_was_ready(run: Run) -> None:
 
 
 @given(runs())
-def test_no_task_runs_before_what_it_follows(run: Run) -> None:
+def test_no_task_runs_before_its_upstream_tasks(run: Run) -> None:
     run.start()
     done: set[str] = set()
     over: set[str] = set()
@@ -171,24 +173,24 @@ def test_no_task_runs_before_what_it_follows(run: Run) -> None:
             ended = done | over if task.plan.spec.after_all else done
             before = {task.scope.place.child(name) for name in task.plan.spec.after}
             assert before <= ended or (task.plan.spec.after_all and task.scope.failed)
-        elif event.kind == "completed" or event.data.get("then") == "succeed":
+        elif event.kind == "completed" or data_of(event).get("then") == "succeed":
             done.add(event.task)
-        elif event.kind in ("skipped", "failed") or event.data.get("then") == "fail":
+        elif event.kind in ("skipped", "failed") or data_of(event).get("then") == "fail":
             over.add(event.task)
 
 
 @given(runs())
 def test_any_run_replays_from_its_journal(run: Run) -> None:
     run.start()
-    assert decided_again(run.plans, run.events, run.answers) == run.events
+    replay_decisions(run.plans, run.events)
 
 
 @given(plans(), st.integers(0, 3), st.lists(st.tuples(st.integers(1, 25), st.booleans()), max_size=4))
 def test_outputs_do_not_depend_on_interruptions_and_crashes(
     plan: Plan, seed: int, crashes: list[tuple[int, bool]]
 ) -> None:
-    """A run that succeeds gives what the undisturbed one gives, each task succeeded exactly once."""
-    quiet = Run(Plan(plan.pipeline, a_config()))
+    """A run that succeeds has the outputs of the undisturbed run, and each task succeeded exactly once."""
+    quiet = Run(Plan(plan.graph, a_config()))
     quiet.start()
     run = Run(plan, seed=seed)
     run.start_with_crashes(crashes)
@@ -200,20 +202,18 @@ def test_outputs_do_not_depend_on_interruptions_and_crashes(
 
 
 @given(runs(), st.lists(st.tuples(st.integers(1, 25), st.booleans()), max_size=4))
-def test_whatever_happens_a_crashed_run_can_be_brought_to_an_end(run: Run, crashes: list[tuple[int, bool]]) -> None:
+def test_a_crashed_run_can_always_be_resumed_to_an_end(run: Run, crashes: list[tuple[int, bool]]) -> None:
     run.start_with_crashes(crashes)
     assert run.state.status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
-    assert decided_again(run.plans, run.events, run.answers) == run.events
+    replay_decisions(run.plans, run.events)
 
 
 @given(runs(), st.integers(0, 80), st.sampled_from(["cancel", "stop"]))
-def test_a_run_that_is_ended_leaves_nothing_under_way_and_can_be_taken_up_again(
-    run: Run, seconds: int, kind: str
-) -> None:
-    run.world.at(seconds, kind, why="stopped by the user")
+def test_a_stopped_run_has_no_live_attempt_and_can_be_resumed(run: Run, seconds: int, kind: str) -> None:
+    run.world.at(seconds, kind, **({"why": "stopped by the user"} if kind == "stop" else {}))
     run.start()
     assert not run.state.under_way
-    assert not run.world.live
+    assert run.world.left_running == []
     before = {path for path, task in run.state.tasks.items() if "succeeded" in run.causes(path) and task.attempts}
     before -= _after_a_failure(run)  # what they follow is tried again, and so are they
     counts = {path: len(run.state.tasks[path].attempts) for path in before}
@@ -223,10 +223,10 @@ def test_a_run_that_is_ended_leaves_nothing_under_way_and_can_be_taken_up_again(
 
 
 def _after_a_failure(run: Run) -> set[str]:
-    """Exit handlers that follow something that has not succeeded, and what follows them."""
-    found: set[str] = set()
+    """Exit handlers downstream of a task that did not succeed, and their downstream tasks."""
+    blocked: set[str] = set()
     for path, task in run.state.tasks.items():
         upstream = [task.scope.place.child(name) for name in task.plan.spec.after]
-        if any(run.state.tasks[each].status is not TaskStatus.SUCCEEDED or each in found for each in upstream):
-            found.add(path)
-    return found
+        if any(run.state.tasks[each].status is not TaskStatus.SUCCEEDED or each in blocked for each in upstream):
+            blocked.add(path)
+    return blocked

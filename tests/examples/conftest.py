@@ -1,4 +1,4 @@
-"""The tutorial's folder as a user has it, the data of the demo, and a server whose first answers can be held back."""
+"""The tutorial's folder as a user has it, the data of the demo, and a server that can hold answers back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import http.server
 import importlib.util
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -39,10 +39,10 @@ def archive(demo: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Server:
-    """Serves the archive on the loopback address. The first ``held`` requests get no answer until :meth:`release`."""
+    """Serves the archive on the loopback address. A request that comes while ``holds`` is true is never answered."""
 
     url: str = ""
-    held: int = 0
+    holds: Callable[[], bool] = lambda: False
     requests: int = 0
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -59,7 +59,7 @@ def server(archive: Path) -> Iterator[Server]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             made.requests += 1
-            if made.requests <= made.held:
+            if made.holds():
                 made.released.wait()
                 return
             self.send_response(200)

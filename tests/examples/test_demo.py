@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,12 +21,11 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class Demo:
-    """One run of the demo: what it printed, what ``show`` and ``report`` said as JSON, and how long it took in all."""
+    """One run of the demo: what it printed, and what ``show`` and ``report`` said as JSON."""
 
     printed: str
     view: dict[str, Any]
     report: dict[str, Any]
-    seconds: float
 
     @property
     def causes(self) -> list[tuple[str, int, str, str]]:
@@ -44,13 +42,11 @@ class Demo:
 
 def run_demo(folder: Path) -> Demo:
     """Run the demo as ``make demo`` does, with its state in a folder of the test."""
-    began = time.monotonic()
     printed = _said([str(EXAMPLES / "iris" / "demo.py"), "--name", "demo"], folder)
-    seconds = time.monotonic() - began
     view, report = (
         json.loads(_said(["-m", "spotwright", what, "demo", "--json"], folder)) for what in ("show", "report")
     )
-    return Demo(printed, view, report, seconds)
+    return Demo(printed, view, report)
 
 
 def _said(command: Sequence[str], folder: Path) -> str:
@@ -91,10 +87,12 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Demo:
         return run_demo(tmp_path_factory.mktemp("busy"))
 
 
+@pytest.mark.long
 def test_a_busy_machine_sees_the_same_causes_in_the_same_order(quiet: Demo, busy: Demo) -> None:
     assert quiet.causes == busy.causes
 
 
+@pytest.mark.long
 def test_a_busy_machine_comes_to_the_same_outputs(quiet: Demo, busy: Demo) -> None:
     assert quiet.view["outputs"]["accuracy"] == busy.view["outputs"]["accuracy"]
     assert quiet.model == busy.model
@@ -112,8 +110,11 @@ def test_the_readme_shows_what_the_demo_prints(quiet: Demo) -> None:
     assert same(shown, quiet.printed), quiet.printed
 
 
-def test_the_demo_takes_less_than_a_minute(quiet: Demo) -> None:
-    assert quiet.seconds < 60
+def test_the_sums_of_the_demo_are_cents_at_least(quiet: Demo) -> None:
+    report = quiet.report
+    sums = [report["whole"]["money"], report["on_demand"]["low"]["money"], report["saved"]["low"]]
+
+    assert all(0.01 <= each < 100 for each in sums), report
 
 
 def test_spot_saves_with_wasted_work_counted(quiet: Demo) -> None:

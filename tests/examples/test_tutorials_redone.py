@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spotwright.config import load
-from spotwright.manifests.documents import parse
-from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.files.place_files import place_text, unplace_text
+from spotwright.manifests.yamltext.documents import parse
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CHARMED = EXAMPLES / "charmed"
@@ -92,14 +92,14 @@ def rehearsed(file: str, task: str, folder: Path) -> tuple[int, dict[str, object
     return done.returncode, step
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_its_training_passes_the_rehearsal(tmp_path: Path) -> None:
     code, step = rehearsed("pipeline.py", "train", tmp_path)
 
     assert (code, step["verdict"]) == (0, "safe and resumes")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_its_first_form_which_wipes_what_it_saved_fails_the_rehearsal(tmp_path: Path) -> None:
     code, step = rehearsed("first_form.py", "copy-and-train", tmp_path)
 

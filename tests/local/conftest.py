@@ -1,4 +1,4 @@
-"""Real processes for the tests of the local world."""
+"""The fixture with real processes for tests of the local world."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.local.lab import Lab, laboratory
+from tests.local.process_harness import ProcessHarness, process_harness
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    with laboratory(tmp_path) as made:
+def harness(tmp_path: Path) -> Iterator[ProcessHarness]:
+    with process_harness(tmp_path) as made:
         yield made

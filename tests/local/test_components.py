@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.local.lab import Lab, component
+from tests.local.process_harness import ProcessHarness, component
 
 ENDINGS = {
     "returns": "return 'x'",
@@ -59,83 +59,83 @@ def plain_run(folder: Path, source: str) -> tuple[int, str]:
         text=True,
         check=False,
     )
-    # the plain run logs its own last words, which fail where the component has closed its output
+    # the plain run logs a last message, which fails if the component has closed its output
     return ended.returncode, ended.stdout.partition("--- Logging error ---")[0]
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_ends_as_in_a_plain_run(lab: Lab, tmp_path: Path, ending: str) -> None:
+def test_a_component_ends_as_in_a_plain_run(harness: ProcessHarness, tmp_path: Path, ending: str) -> None:
     source = f"def work() -> str:\n    {ENDINGS[ending]}\n"
-    record = lab.play(source)
+    record = harness.play(source)
     plain = tmp_path / "plain"
     plain.mkdir()
     code, output = plain_run(plain, source)
     ours = -record.signal if record.signal is not None else record.exit_code
-    assert ours == code, lab.log()
-    assert (lab.directory() / "out" / "executor_output.json").exists() == (
+    assert ours == code, harness.log()
+    assert (harness.directory() / "out" / "executor_output.json").exists() == (
         plain / "out" / "executor_output.json"
     ).exists()
     # the last line: the message of an exception, what a handler or a thread printed
-    said = [line for line in output.splitlines() if not line.startswith(("[KFP Executor", " ", "{", "}"))]
-    assert lab.log().splitlines()[-1:] == said[-1:]
+    messages = [line for line in output.splitlines() if not line.startswith(("[KFP Executor", " ", "{", "}"))]
+    assert harness.log().splitlines()[-1:] == messages[-1:]
 
 
-def test_what_a_component_leaves_unwritten_is_written_at_its_end(lab: Lab) -> None:
-    lab.play("def work():\n    global file\n    file = open('left.txt', 'w')\n    file.write('kept')\n")
-    assert (lab.directory() / "work" / "left.txt").read_text() == "kept"
+def test_open_files_are_flushed_at_the_end(harness: ProcessHarness) -> None:
+    harness.play("def work():\n    global file\n    file = open('left.txt', 'w')\n    file.write('kept')\n")
+    assert (harness.directory() / "work" / "left.txt").read_text() == "kept"
 
 
-def test_parameters_come_in_and_the_result_goes_out(lab: Lab) -> None:
-    assert lab.play("def work(a: int, b: str) -> str:\n    return b * a\n", {"a": 3, "b": "x"}).exit_code == 0
-    assert lab.output() == "xxx"
+def test_a_component_receives_parameters_and_returns_a_result(harness: ProcessHarness) -> None:
+    assert harness.play("def work(a: int, b: str) -> str:\n    return b * a\n", {"a": 3, "b": "x"}).exit_code == 0
+    assert harness.output() == "xxx"
 
 
-def test_an_input_of_five_megabytes_passes(lab: Lab) -> None:
+def test_an_input_of_five_megabytes_reaches_the_component(harness: ProcessHarness) -> None:
     text = "äöü\n" * (5 * 2**20 // 4)
-    lab.play("def work(text: str) -> int:\n    return len(text)\n", {"text": text})
-    assert lab.output() == len(text)
+    harness.play("def work(text: str) -> int:\n    return len(text)\n", {"text": text})
+    assert harness.output() == len(text)
 
 
-def test_a_traceback_begins_with_the_executor_or_the_component(lab: Lab) -> None:
-    lab.play("def work():\n    raise RuntimeError('no')\n")
-    first = lab.log().splitlines()[1]
+def test_a_traceback_begins_with_the_executor_or_the_component(harness: ProcessHarness) -> None:
+    harness.play("def work():\n    raise RuntimeError('no')\n")
+    first = harness.log().splitlines()[1]
     assert "spotwright" not in first
     assert "kfp" in first
 
 
-def test_source_that_does_not_compile_fails_with_its_own_traceback(lab: Lab) -> None:
-    assert lab.play("def work(:\n").exit_code == 1
-    assert "SyntaxError" in lab.log()
-    assert "ephemeral_component.py" in lab.log()
+def test_source_that_does_not_compile_fails_with_its_own_traceback(harness: ProcessHarness) -> None:
+    assert harness.play("def work(:\n").exit_code == 1
+    assert "SyntaxError" in harness.log()
+    assert "ephemeral_component.py" in harness.log()
 
 
-def test_logging_looks_as_in_the_sdk(lab: Lab) -> None:
-    lab.play("import logging\ndef work():\n    logging.info('hello')\n")
-    assert lab.log().startswith("[KFP Executor ")
-    assert lab.log().endswith("INFO]: hello\n")
+def test_logging_has_the_format_of_the_sdk(harness: ProcessHarness) -> None:
+    harness.play("import logging\ndef work():\n    logging.info('hello')\n")
+    assert harness.log().startswith("[KFP Executor ")
+    assert harness.log().endswith("INFO]: hello\n")
 
 
-def test_the_input_is_not_written_into_the_log(lab: Lab) -> None:
-    lab.play("def work(secret: str):\n    pass\n", {"secret": "hunter2"})
-    assert lab.log() == ""
+def test_the_input_is_not_logged(harness: ProcessHarness) -> None:
+    harness.play("def work(secret: str):\n    pass\n", {"secret": "hunter2"})
+    assert harness.log() == ""
 
 
-def test_random_numbers_differ_between_tasks(lab: Lab) -> None:
+def test_random_numbers_differ_between_tasks(harness: ProcessHarness) -> None:
     source = "import random\ndef work() -> float:\n    return random.random()\n"
     drawn = []
     for name in ("one", "two", "three"):
-        lab.play(source, name=name)
-        drawn.append(lab.output(name))
+        harness.play(source, name=name)
+        drawn.append(harness.output(name))
     assert len(set(drawn)) == 3
 
 
-def test_nothing_that_would_repeat_random_numbers_or_hang_is_loaded_before(lab: Lab) -> None:
-    lab.play("import sys\ndef work() -> list:\n    return sorted({m.split('.')[0] for m in sys.modules})\n")
-    assert not {"numpy", "sklearn", "pandas", "google", "yaml", "multiprocessing", "random"} & set(lab.output())
+def test_no_library_with_forked_state_is_preloaded(harness: ProcessHarness) -> None:
+    harness.play("import sys\ndef work() -> list:\n    return sorted({m.split('.')[0] for m in sys.modules})\n")
+    assert not {"numpy", "sklearn", "pandas", "google", "yaml", "multiprocessing", "random"} & set(harness.output())
 
 
-def test_user_code_sees_neither_our_modules_nor_our_folder(lab: Lab) -> None:
-    lab.play(
+def test_user_code_cannot_import_the_supervisors_modules_by_short_names(harness: ProcessHarness) -> None:
+    harness.play(
         """
         import sys
         def work() -> str:
@@ -146,28 +146,30 @@ def test_user_code_sees_neither_our_modules_nor_our_folder(lab: Lab) -> None:
             return "found"
         """
     )
-    assert lab.output() == "[]"
+    assert harness.output() == "[]"
 
 
-def test_the_working_directory_is_the_attempts_own(lab: Lab) -> None:
-    lab.play("import os\ndef work() -> str:\n    return os.getcwd()\n")
-    assert lab.output() == str(lab.directory() / "work")
+def test_the_working_directory_belongs_to_the_attempt(harness: ProcessHarness) -> None:
+    harness.play("import os\ndef work() -> str:\n    return os.getcwd()\n")
+    assert harness.output() == str(harness.directory() / "work")
 
 
-def test_the_component_is_a_file_that_can_be_inspected(lab: Lab) -> None:
-    lab.play("import inspect\ndef work() -> str:\n    return inspect.getsource(work)\n")
-    assert lab.output() == "def work() -> str:\n    return inspect.getsource(work)\n"
+def test_inspect_finds_the_source_of_the_component(harness: ProcessHarness) -> None:
+    harness.play("import inspect\ndef work() -> str:\n    return inspect.getsource(work)\n")
+    assert harness.output() == "def work() -> str:\n    return inspect.getsource(work)\n"
 
 
-def test_the_command_line_is_that_of_the_executor(lab: Lab) -> None:
-    lab.play("import sys\ndef work() -> list:\n    return sys.argv[1::2] + [sys.modules['__main__'].__spec__.name]\n")
+def test_sys_argv_is_that_of_the_executor(harness: ProcessHarness) -> None:
+    harness.play(
+        "import sys\ndef work() -> list:\n    return sys.argv[1::2] + [sys.modules['__main__'].__spec__.name]\n"
+    )
     options = ["--component_module_path", "--function_to_execute", "--executor_input"]
-    assert lab.output() == [*options, "kfp.dsl.executor_main"]
+    assert harness.output() == [*options, "kfp.dsl.executor_main"]
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
-def test_multiprocessing_works(lab: Lab, method: str) -> None:
-    lab.play(
+def test_multiprocessing_works(harness: ProcessHarness, method: str) -> None:
+    harness.play(
         f"""
         import multiprocessing
         def double(x):
@@ -177,15 +179,15 @@ def test_multiprocessing_works(lab: Lab, method: str) -> None:
                 return pool.map(double, range(4))
         """
     )
-    assert lab.output() == [0, 2, 4, 6]
+    assert harness.output() == [0, 2, 4, 6]
 
 
-def test_the_log_is_live_line_by_line(lab: Lab) -> None:
-    key = lab.start(
-        "import time\ndef work():\n    print('first')\n    open('said', 'w').write('1\\n')\n    time.sleep(600)\n"
+def test_the_log_is_live_line_by_line(harness: ProcessHarness) -> None:
+    key = harness.start(
+        "import time\ndef work():\n    print('first')\n    open('printed', 'w').write('1\\n')\n    time.sleep(600)\n"
     )
-    lab.number("said")
-    assert lab.log() == "first\n"
-    lab.processes.kill(key)
-    assert lab.end(key).signal == 9
-    assert lab.log() == "first\n"
+    harness.number("printed")
+    assert harness.log() == "first\n"
+    harness.processes.kill(key)
+    assert harness.end(key).signal == 9
+    assert harness.log() == "first\n"

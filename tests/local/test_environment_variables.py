@@ -1,37 +1,37 @@
-"""The environment of an attempt: the engine's, with the task's own variables over it, also those read at start."""
+"""The environment of an attempt: the engine's, overridden by the task's variables, including those read at start."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
-from tests.local.lab import Lab
+from tests.local.process_harness import ProcessHarness
 
-from spotwright.local import identity
+from spotwright.local.supervisor import process_identity
 
 ALL = "import os\ndef work() -> dict:\n    return dict(os.environ)\n"
 
 
-def test_the_given_variables_lie_over_the_engines(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tasks_variables_override_the_engines(harness: ProcessHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_THE_ENGINE", "kept")
     monkeypatch.setenv("IN_BOTH", "engine")
-    lab.play(ALL, env={"IN_BOTH": "task", "OWN": "x=y"})
-    marks = identity.marks(lab.run, lab.folder) | {"SPOTWRIGHT_TASK": "task", "SPOTWRIGHT_ATTEMPT": "1"}
-    assert lab.output() == os.environ | marks | {"_KFP_RUNTIME": "true", "IN_BOTH": "task", "OWN": "x=y"}
+    harness.play(ALL, env={"IN_BOTH": "task", "OWN": "x=y"})
+    marks = process_identity.marks(harness.run, harness.folder) | {"SPOTWRIGHT_TASK": "task", "SPOTWRIGHT_ATTEMPT": "1"}
+    assert harness.output() == os.environ | marks | {"_KFP_RUNTIME": "true", "IN_BOTH": "task", "OWN": "x=y"}
 
 
-def test_a_task_does_not_see_the_variables_of_another(lab: Lab) -> None:
-    lab.play(ALL, name="one", env={"OWN": "x"})
-    lab.play(ALL, name="two")
-    assert "OWN" not in lab.output("two")
+def test_a_task_does_not_see_the_variables_of_another(harness: ProcessHarness) -> None:
+    harness.play(ALL, name="one", env={"OWN": "x"})
+    harness.play(ALL, name="two")
+    assert "OWN" not in harness.output("two")
 
 
-def test_programs_that_a_component_starts_inherit_them(lab: Lab) -> None:
-    lab.play(
+def test_child_programs_inherit_the_variables(harness: ProcessHarness) -> None:
+    harness.play(
         "import subprocess\ndef work() -> str:\n    return subprocess.check_output(['sh', '-c', 'echo $OWN'], text=True)\n",
         env={"OWN": "x"},
     )
-    assert lab.output() == "x\n"
+    assert harness.output() == "x\n"
 
 
 @pytest.mark.parametrize(
@@ -50,58 +50,60 @@ def test_programs_that_a_component_starts_inherit_them(lab: Lab) -> None:
         ("LC_ALL", "C", "str(b'LC_ALL=C' in start)"),
     ],
 )
-def test_what_is_read_at_start_is_there_at_start(lab: Lab, name: str, value: str, shows: str) -> None:
+def test_variables_read_at_interpreter_start_take_effect(
+    harness: ProcessHarness, name: str, value: str, shows: str
+) -> None:
     start = "start = open('/proc/self/environ', 'rb').read().split(b'\\0')"
-    lab.play(f"import subprocess, sys\n{start}\ndef work() -> str:\n    return {shows}\n", env={name: value})
-    assert lab.output() == "True"
+    harness.play(f"import subprocess, sys\n{start}\ndef work() -> str:\n    return {shows}\n", env={name: value})
+    assert harness.output() == "True"
 
 
-def test_a_fresh_interpreter_behaves_like_a_fork(lab: Lab) -> None:
-    record = lab.play(
+def test_a_fresh_interpreter_behaves_like_a_fork(harness: ProcessHarness) -> None:
+    record = harness.play(
         """
         import os, sys, multiprocessing
         def double(x):
             return 2 * x
         def work(text: str) -> list:
-            print("said")
+            print("printed")
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 return [os.getcwd(), sys.path[1], len(text), *pool.map(double, [1]), len(os.listdir("/proc/self/fd"))]
         """,
         {"text": "x" * 5_000_000},
         env={"PYTHONHASHSEED": "0"},
     )
-    work = str(lab.directory() / "work")
+    work = str(harness.directory() / "work")
     assert record.exit_code == 0
-    assert lab.output() == [work, work, 5_000_000, 2, lab.output()[-1]]
-    assert lab.log() == "said\n"
+    assert harness.output() == [work, work, 5_000_000, 2, harness.output()[-1]]
+    assert harness.log() == "printed\n"
 
 
 @pytest.mark.parametrize("env", [{}, {"PYTHONHASHSEED": "0"}], ids=["fork", "fresh interpreter"])
-def test_only_the_three_standard_descriptors_are_open(lab: Lab, env: dict[str, str]) -> None:
-    lab.play("import os\ndef work() -> list:\n    return [os.readlink(f'/proc/self/fd/{n}') for n in range(3)] + "
+def test_only_the_three_standard_descriptors_are_open(harness: ProcessHarness, env: dict[str, str]) -> None:
+    harness.play("import os\ndef work() -> list:\n    return [os.readlink(f'/proc/self/fd/{n}') for n in range(3)] + "
              "[n for n in range(3, 64) if os.path.exists(f'/proc/self/fd/{n}')]\n", env=env)  # fmt: skip
-    log = str(lab.directory() / "log.txt")
-    assert lab.output() == ["/dev/null", log, log]
+    log = str(harness.directory() / "log.txt")
+    assert harness.output() == ["/dev/null", log, log]
 
 
-def test_a_secret_input_is_on_no_command_line(lab: Lab) -> None:
-    lab.play(
+def test_a_secret_input_is_on_no_command_line(harness: ProcessHarness) -> None:
+    harness.play(
         "def work(secret: str) -> bool:\n    return secret.encode() in open('/proc/self/cmdline', 'rb').read()\n",
         {"secret": "hunter2"},
         env={"PYTHONHASHSEED": "0"},
     )
-    assert lab.output() is False
+    assert harness.output() is False
 
 
-def test_the_time_zone_counts(lab: Lab) -> None:
-    lab.play("import time\ndef work() -> int:\n    return time.localtime(0).tm_hour\n", env={"TZ": "XYZ-5"})
-    assert lab.output() == 5
+def test_the_time_zone_variable_takes_effect(harness: ProcessHarness) -> None:
+    harness.play("import time\ndef work() -> int:\n    return time.localtime(0).tm_hour\n", env={"TZ": "XYZ-5"})
+    assert harness.output() == 5
 
 
-def test_a_variable_for_a_library_is_there_when_it_is_loaded(lab: Lab) -> None:
-    lab.play(
+def test_a_library_reads_its_variable_on_import(harness: ProcessHarness) -> None:
+    harness.play(
         "import ctypes\ndef work() -> str:\n    get = ctypes.CDLL(None).getenv\n    get.restype = ctypes.c_char_p\n"
         "    return get(b'OMP_NUM_THREADS').decode()\n",
         env={"OMP_NUM_THREADS": "3"},
     )
-    assert lab.output() == "3"
+    assert harness.output() == "3"

@@ -1,4 +1,4 @@
-"""Mounts that one process sees and nobody else, with the right to mount and without."""
+"""Mounts that only one process sees, with and without the right to mount."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from spotwright.local import mounts
+from spotwright.local.supervisor.mounting import mounts
 
 SCRIPT = """
 import ctypes, json, os, sys
 from pathlib import Path
-from spotwright.local import mounts
+from spotwright.local.supervisor.mounting import mounts
 
-said = json.loads(sys.argv[1])
-if said["without_rights"]:
+request = json.loads(sys.argv[1])
+if request["without_rights"]:
     held = int(next(line for line in open("/proc/self/status") if line.startswith("CapPrm")).split()[1], 16)
     held &= ~(1 << 21)  # CAP_SYS_ADMIN: the right to mount
     low, high = held & 0xFFFFFFFF, held >> 32
     header, rights = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
     assert ctypes.CDLL(None).capset(header, rights) == 0
 before = sorted(os.listdir("/"))
-mounts.enter(said["mounts"], said["staging"])
+mounts.enter(request["mounts"], request["staging"])
 found = {"new": sorted(set(os.listdir("/")) - set(before)), "gone": sorted(set(before) - set(os.listdir("/")))}
 found["secret"] = Path("/nowhere/deep/secret/key").read_text()
 found["data"] = Path("/nowhere/data/file").read_text()
@@ -38,7 +38,7 @@ for place in ("/nowhere/deep/secret/other", "/nowhere/fixed/other"):
     except OSError as error:
         found[place] = error.strerror
 found["uid"] = os.getuid()
-found["etc"] = Path("/etc/hostname").exists() == said["hostname"] and Path("/etc/nowhere/x").read_text()
+found["etc"] = Path("/etc/hostname").exists() == request["hostname"] and Path("/etc/nowhere/x").read_text()
 print(json.dumps(found))
 """
 
@@ -50,7 +50,7 @@ def possible() -> None:
 
 
 @pytest.mark.parametrize("without_rights", [False, True])
-def test_a_process_sees_its_mounts_and_the_rest_of_the_machine_as_it_was(tmp_path: Path, without_rights: bool) -> None:
+def test_a_process_sees_its_mounts_and_an_unchanged_machine(tmp_path: Path, without_rights: bool) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "file").write_text("kept")
@@ -62,9 +62,9 @@ def test_a_process_sees_its_mounts_and_the_rest_of_the_machine_as_it_was(tmp_pat
         {"target": "/etc/nowhere", "files": {"x": "y"}},
     ]
     hostname = Path("/etc/hostname").exists()
-    said = {"mounts": given, "staging": str(tmp_path / "s"), "without_rights": without_rights, "hostname": hostname}
+    request = {"mounts": given, "staging": str(tmp_path / "s"), "without_rights": without_rights, "hostname": hostname}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(said)], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-c", SCRIPT, json.dumps(request)], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
     refused = "Read-only file system"

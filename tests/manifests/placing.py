@@ -1,4 +1,4 @@
-"""Manifests placed for tests: one small set of pools, any policy, and every placement taken out again on the way."""
+"""Place manifests in tests: a small set of pools, any policy, and every placement is also unplaced."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import yaml
 
 from spotwright import config
 from spotwright.config import Config
-from spotwright.manifests.context import Options, RoleReport
-from spotwright.manifests.documents import parse
-from spotwright.manifests.edits import value_at
-from spotwright.manifests.files import place_text, unplace_text
-from spotwright.manifests.nodes import ManifestError
-from spotwright.manifests.references import References
+from spotwright.manifests.files.place_files import place_text, unplace_text
+from spotwright.manifests.files.references import References
+from spotwright.manifests.rules.context import PlaceOptions, RoleReport
+from spotwright.manifests.yamltext.documents import ManifestError, parse
+from spotwright.manifests.yamltext.edits import value_at
 
 __all__ = [
     "FILE",
@@ -25,15 +24,15 @@ __all__ = [
     "SHARED",
     "Outcome",
     "a_config",
-    "found",
-    "given",
+    "assert_unplaces",
+    "at_path",
     "place",
     "refusal",
-    "survives",
+    "without_added",
 ]
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
-"""Upstream manifests and schemas, where they are at hand; no part of the project."""
+"""Upstream manifests and schemas, which are no part of the project and may be missing."""
 
 FILE = "work.yaml"
 PREFER = "{default: {spot: prefer}}"
@@ -51,33 +50,33 @@ pools:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A placement: the text, its documents as data, what was said, and the roles by their policy path."""
+    """A placed file: the text, its documents as data, the findings, and the roles by their policy path."""
 
     text: str
     documents: list[Any]
-    said: list[str]
+    messages: list[str]
     roles: dict[str, RoleReport]
 
     @property
     def value(self) -> Any:
         """The only document of the input."""
-        [document] = given(self.documents)
+        [document] = without_added(self.documents)
         return document
 
     @property
     def added(self) -> list[Any]:
-        """The documents that were put in front of others."""
-        return [document for document in self.documents if document not in given(self.documents)]
+        """The documents that were added in front of others."""
+        return [document for document in self.documents if document not in without_added(self.documents)]
 
-    def says(self, *parts: str) -> bool:
-        """Whether one of the findings holds all these words."""
-        return any(all(part in text for part in parts) for text in self.said)
+    def reports(self, *parts: str) -> bool:
+        """Whether one finding contains all these texts."""
+        return any(all(part in text for part in parts) for text in self.messages)
 
 
-def given(documents: Iterable[Any]) -> list[Any]:
-    """Documents without those that were added to them."""
+def without_added(documents: Iterable[Any]) -> list[Any]:
+    """The documents without those that place has added."""
     path = "metadata.annotations.spotwright@dev/placed"
-    return [one for one in documents if '"added":' not in str(found(one, path))]
+    return [one for one in documents if '"added":' not in str(at_path(one, path))]
 
 
 def a_config(policy: str, target: str = "{kubernetes: '1.33'}") -> Config:
@@ -92,22 +91,22 @@ def place(
     beside: str = "",
     target: str = "{kubernetes: '1.33'}",
 ) -> Outcome:
-    """Place a text; it must be idempotent and come out again, to the last byte and after a tool has written it anew."""
-    settings, options = a_config(policy, target), Options(replace_retries=replace_retries)
+    """Place a text; check that placing twice gives the same text, and that unplace works, also after reformatting."""
+    settings, options = a_config(policy, target), PlaceOptions(replace_retries=replace_retries)
     references = References(parse(beside, "beside.yaml"))
     placement = place_text(text, FILE, settings, references, options)
     assert place_text(placement.text, FILE, settings, references, options).text == placement.text
-    survives(text, placement.text)
+    assert_unplaces(text, placement.text)
     documents = [document for document in yaml.safe_load_all(placement.text) if document is not None]
-    said = [str(finding) for finding in placement.findings]
-    return Outcome(placement.text, documents, said, {role.policy_path: role for role in placement.roles})
+    messages = [str(finding) for finding in placement.findings]
+    return Outcome(placement.text, documents, messages, {role.policy_path: role for role in placement.roles})
 
 
-def survives(text: str, placed: str) -> None:
-    """What was placed comes out again: the same bytes, and equal documents after a tool has written them anew."""
+def assert_unplaces(text: str, placed: str) -> None:
+    """Check that unplace restores the same bytes, and equal documents after a tool has reformatted them."""
     assert unplace_text(placed, FILE).text == text
-    anew = yaml.safe_dump_all(yaml.safe_load_all(placed), width=60)
-    back = unplace_text(anew, FILE)
+    reformatted = yaml.safe_dump_all(yaml.safe_load_all(placed), width=60)
+    back = unplace_text(reformatted, FILE)
     assert list(yaml.safe_load_all(back.text)) == list(yaml.safe_load_all(text))
 
 
@@ -120,7 +119,7 @@ def refusal(text: str, policy: str = PREFER, *, beside: str = "") -> str:
     raise AssertionError("it was placed")
 
 
-def found(value: Any, path: str) -> Any:
-    """What stands at a path such as ``spec.containers.0.name`` (``@`` for a point in a key); ``None`` where nothing does."""
+def at_path(value: Any, path: str) -> Any:
+    """The value at a path such as ``spec.containers.0.name`` (``@`` for a dot in a key); ``None`` if there is none."""
     steps = (step.replace("@", ".") for step in path.split("."))
     return value_at(value, tuple(int(step) if step.isdigit() else step for step in steps))

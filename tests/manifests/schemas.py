@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition would drop: fields that its schema does not know, and values of another type."""
+"""Compare a value with a schema: fields that a CustomResourceDefinition would drop, and values of another type."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def load(path: Path, version: str) -> dict[str, Any]:
 
 
 def job_schema(jobset: Path) -> dict[str, Any]:
-    """The schema of a Kubernetes Job, which that of a JobSet holds."""
+    """The schema of a Kubernetes Job, a part of that of a JobSet."""
     spec = load(jobset, "v1alpha2")["properties"]["spec"]
     template = spec["properties"]["replicatedJobs"]["items"]["properties"]["template"]
     return {"type": "object", "properties": {"spec": template["properties"]["spec"]}}
 
 
 def strange(schema: dict[str, Any], value: Any, path: str = "") -> Iterator[str]:
-    """Paths of a value that the schema does not know, or that have another type; placeholders fit everywhere."""
+    """Paths of a value that the schema does not have, or has with another type; a placeholder fits every type."""
     if schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string") or value is None:
         return
     kind = schema.get("type")

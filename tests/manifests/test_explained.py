@@ -1,13 +1,14 @@
-"""What ``explain`` says: of work that nobody has said anything of, and of documents that others refer to."""
+"""The output of ``explain`` for work without a policy, and for documents that others refer to."""
 
 from __future__ import annotations
 
 from tests.manifests.placing import FILE, a_config
 
 from spotwright import config
-from spotwright.manifests.documents import parse
-from spotwright.manifests.files import place_text
-from spotwright.manifests.references import References
+from spotwright.manifests.files.place_files import place_text
+from spotwright.manifests.files.references import References
+from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.manifests.yamltext.documents import parse
 from spotwright.views.explanation import explanation_json, explanation_text
 
 GKE = config.parse(
@@ -18,6 +19,7 @@ pools:
   cpu: {capacity: on-demand, provider: gke, node: {cpu: 8, memory: 32Gi}}
 """
 )
+EXPLAIN = PlaceOptions(only_explain=True)
 JOB = """\
 apiVersion: batch/v1
 kind: Job
@@ -33,15 +35,15 @@ spec:
 
 
 def test_gpu_work_on_gke_fits_its_gpu_pools_as_it_is() -> None:
-    placed = place_text(JOB, FILE, GKE)
-    said = explanation_text({FILE: placed}, GKE)
+    placed = place_text(JOB, FILE, GKE, options=EXPLAIN)
+    messages = explanation_text({FILE: placed}, GKE)
 
     assert placed.text == JOB
-    assert "pools that take it as it is: gpu (on-demand)" in said
-    assert "not cpu: it asks for 1 nvidia.com/gpu" in said
+    assert "pools that take it as it is: gpu (on-demand)" in messages
+    assert "not cpu: it asks for 1 nvidia.com/gpu" in messages
 
 
-def test_what_is_said_of_a_runtime_names_its_file() -> None:
+def test_a_finding_about_a_runtime_names_its_file() -> None:
     kind = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: {}\nmetadata: {{name: {}}}\nspec:\n"
     node = "{name: node, template: {spec: {template: {spec: {containers: [{name: node}]}}}}}"
     job = kind.format("TrainJob", "a") + "  runtimeRef: {name: torch}\n"
@@ -49,9 +51,9 @@ def test_what_is_said_of_a_runtime_names_its_file() -> None:
         f"  template:\n    spec:\n      replicatedJobs:\n      - {node}\n"
     )
     settings = a_config("{default: {spot: prefer}}", "{trainer: '2.3'}")
-    placed = {FILE: place_text(job, FILE, settings, References(parse(runtime, "runtime.yaml")))}
+    placed = {FILE: place_text(job, FILE, settings, References(parse(runtime, "runtime.yaml")), EXPLAIN)}
 
-    assert "warning: runtime.yaml: line 6: maxRestarts 10" in explanation_text(placed, settings)
+    assert "note: runtime.yaml: line 6: maxRestarts 10 counts interruptions" in explanation_text(placed, settings)
     assert "runtime.yaml" in {
         finding["file"] for finding in explanation_json(placed, settings)["files"][FILE]["findings"]
     }

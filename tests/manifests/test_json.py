@@ -1,4 +1,4 @@
-"""Manifests written as JSON: what is placed is JSON again, and comes back to the same bytes."""
+"""Manifests in JSON: the placed file is JSON too, and unplace restores its bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spotwright.config import parse
-from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.files.place_files import place_text, unplace_text
 
 CONFIG = parse(
     "version: 1\npools:\n  spot: {capacity: spot, provider: aks}\n  base: {capacity: on-demand, provider: aks}\n"
@@ -35,7 +35,7 @@ def test_json_stays_json_and_comes_back_to_the_same_bytes(value: dict[str, Any],
 
 
 @pytest.mark.parametrize("value", [JOB, LIST], ids=["one object", "a list"])
-def test_json_that_was_written_anew_becomes_an_equal_document(value: dict[str, Any]) -> None:
+def test_reformatted_json_becomes_an_equal_document(value: dict[str, Any]) -> None:
     placed = place_text(json.dumps(value), "job.json", CONFIG).text
     anew = json.dumps(json.loads(placed), indent=4)
     assert json.loads(unplace_text(anew, "job.json").text) == value

@@ -1,7 +1,7 @@
-"""The rules of the patch for every kind that holds pod templates: whatever the pods say, it stays, and theirs is joined by ours.
+"""Properties of every kind with pod templates: the user's settings stay, and the additions stand beside them.
 
-Every required term gets the condition (terms are alternatives), tolerations are united, a contradiction is refused with both
-lines, placing twice is placing once, and what was placed comes out again.
+Every required term gets the condition (terms are alternatives), new tolerations stand beside the old ones, a contradiction is
+refused with both lines, placing twice is placing once, and unplace restores the file.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.manifests.placing import FILE, a_config, found, survives
-from tests.manifests.test_job_properties import PODS, Plain, kept
+from tests.manifests.jobs.test_job_properties import PODS, Plain, kept
+from tests.manifests.placing import FILE, a_config, assert_unplaces, at_path
 
-from spotwright.manifests.context import Options
-from spotwright.manifests.documents import parse
-from spotwright.manifests.files import place_text
-from spotwright.manifests.nodes import ManifestError
-from spotwright.manifests.references import References
+from spotwright.manifests.files.place_files import place_text
+from spotwright.manifests.files.references import References
+from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.manifests.yamltext.documents import ManifestError, parse
 
 SPOT = "kubernetes.azure.com/scalesetpriority"
 REQUIRED = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
@@ -74,7 +73,7 @@ def a_jobset(pods: list[Any]) -> Any:
 
 
 def of_jobset(value: Any) -> list[Any]:
-    return [found(job, "template.spec.template") for job in value["spec"]["replicatedJobs"]]
+    return [at_path(job, "template.spec.template") for job in value["spec"]["replicatedJobs"]]
 
 
 def a_tfjob(pods: list[Any]) -> Any:
@@ -105,7 +104,7 @@ def an_experiment(pods: list[Any]) -> Any:
 
 
 def of_experiment(value: Any) -> list[Any]:
-    return [found(value, "spec.trialTemplate.trialSpec.spec.template")]
+    return [at_path(value, "spec.trialTemplate.trialSpec.spec.template")]
 
 
 def a_runtime(pods: list[Any]) -> Any:
@@ -128,7 +127,27 @@ def a_cron_job(pods: list[Any]) -> Any:
 
 
 def of_cron_job(value: Any) -> list[Any]:
-    return [found(value, "spec.jobTemplate.spec.template")]
+    return [at_path(value, "spec.jobTemplate.spec.template")]
+
+
+def a_ray_cluster(pods: list[Any]) -> Any:
+    groups = [{"groupName": f"group{index}", "template": pod} for index, pod in enumerate(pods)]
+    head = {"template": {"spec": {"containers": [{"name": "head", "image": "ray"}]}}}
+    spec = {"headGroupSpec": head, "workerGroupSpecs": groups}
+    return {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "r"}, "spec": spec}
+
+
+def of_ray_cluster(value: Any) -> list[Any]:
+    return [group["template"] for group in value["spec"]["workerGroupSpecs"]]
+
+
+def a_deployment(pods: list[Any]) -> Any:
+    metadata = {"name": "d", "labels": {"spotwright.dev/role": "worker"}}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"template": pods[0]}}
+
+
+def of_deployment(value: Any) -> list[Any]:
+    return [value["spec"]["template"]]
 
 
 Kind = tuple[Callable[[list[Any]], Any], Callable[[Any], list[Any]]]
@@ -138,6 +157,8 @@ KINDS: dict[str, Kind] = {
     "Experiment": (an_experiment, of_experiment),
     "TrainingRuntime": (a_runtime, of_runtime),
     "CronJob": (a_cron_job, of_cron_job),
+    "RayCluster": (a_ray_cluster, of_ray_cluster),
+    "Deployment": (a_deployment, of_deployment),
 }
 
 
@@ -149,7 +170,7 @@ def written(value: Any, *, flow: bool, newline: str = "\n") -> str:
 
 def is_joined(before: Any, after: Any, *, required: bool) -> bool:
     """Whether the required terms are those of before, each with our condition where one is required."""
-    old, new = found(before, f"spec.{REQUIRED}") or [], found(after, f"spec.{REQUIRED}") or []
+    old, new = at_path(before, f"spec.{REQUIRED}") or [], at_path(after, f"spec.{REQUIRED}") or []
     if not old:
         return bool(new) or not required
     return len(old) == len(new) and all(
@@ -191,7 +212,7 @@ def test_what_the_pods_say_stays_and_ours_is_joined(
         )
         assert is_joined(old, new, required=policy["spot"] == "require")
     assert place_text(after, FILE, config).text == after
-    survives(text, after)
+    assert_unplaces(text, after)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -200,8 +221,8 @@ def test_what_the_pods_say_stays_and_ours_is_joined(
 def test_replaced_retries_come_back_too(kind: Kind, pods: list[Any], flow: bool) -> None:
     text = written(kind[0](pods), flow=flow)
     config = a_config("{default: {spot: require, timeout: 1h, errors: {retries: 2}}}")
-    after = place_text(text, FILE, config, options=Options(replace_retries=True)).text
-    survives(text, after)
+    after = place_text(text, FILE, config, options=PlaceOptions(replace_retries=True)).text
+    assert_unplaces(text, after)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -209,11 +230,11 @@ def test_replaced_retries_come_back_too(kind: Kind, pods: list[Any], flow: bool)
 def test_a_contradiction_is_refused_with_both_lines(kind: Kind, against: str) -> None:
     condition = {"key": SPOT, "operator": "NotIn", "values": ["spot"]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [condition]}]}
-    said = {
+    messages = {
         "nodeSelector": {SPOT: "regular"},
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
     }
-    pod = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}], against: said[against]}}
+    pod = {"spec": {"containers": [{"name": "tensorflow", "image": "i"}], against: messages[against]}}
     text = written(kind[0]([pod]), flow=False)
 
     with pytest.raises(ManifestError) as refused:
@@ -256,16 +277,16 @@ def test_a_patch_of_a_train_job_keeps_what_it_says_and_what_the_runtime_says(pod
     text = written(job, flow=flow)
     config = a_config(json.dumps({"default": policy}))
     references = References(parse(RUNTIME, "runtime.yaml"))
-    after = place_text(text, FILE, config, references, Options(may_add=False)).text
+    after = place_text(text, FILE, config, references, PlaceOptions(may_add=False)).text
 
     assert kept(yaml.safe_load(text), yaml.safe_load(after))
-    assert place_text(after, FILE, config, references, Options(may_add=False)).text == after
-    survives(text, after)
+    assert place_text(after, FILE, config, references, PlaceOptions(may_add=False)).text == after
+    assert_unplaces(text, after)
 
 
 def test_an_empty_list_of_terms_is_refused_as_the_api_server_does() -> None:
     text = written(a_jobset([{"spec": {"containers": [], "affinity": an_affinity([])}}]), flow=False)
-    with pytest.raises(ManifestError, match="refuses an empty list here: write a term, or remove the list"):
+    with pytest.raises(ManifestError, match="refuses an empty list here: add a term, or remove the list"):
         place_text(text, FILE, a_config("{default: {spot: require, timeout: 1h}}"))
 
 
@@ -275,6 +296,6 @@ def test_a_term_that_matches_no_node_does_not_begin_to() -> None:
     after = place_text(text, FILE, a_config("{default: {spot: require, timeout: 1h}}")).text
 
     [pod] = of_jobset(yaml.safe_load(after))
-    assert len(found(pod, f"spec.{REQUIRED}.0.matchExpressions")) > 1
-    assert found(pod, f"spec.{REQUIRED}")[1:] == some[1:]
-    survives(text, after)
+    assert len(at_path(pod, f"spec.{REQUIRED}.0.matchExpressions")) > 1
+    assert at_path(pod, f"spec.{REQUIRED}")[1:] == some[1:]
+    assert_unplaces(text, after)

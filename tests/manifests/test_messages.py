@@ -1,14 +1,14 @@
-"""Messages name what stands in the way: both lines of a contradiction, the right version, what has pods and is left alone."""
+"""Messages name the obstacle: both lines of a contradiction, the right version, pods that are not placed."""
 
 from __future__ import annotations
 
 import pytest
 import yaml
-from tests.manifests.compiled import one_task
+from tests.manifests.kfp.compiled import one_task
 from tests.manifests.placing import FILE, place, refusal
 
 from spotwright import config
-from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.files.place_files import place_text, unplace_text
 
 REQUIRE = "{default: {spot: require, timeout: 1h}}"
 
@@ -53,24 +53,24 @@ def test_requests_that_fit_no_pool_are_named_at_the_container() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "messages"),
     [
         ("apiVersion: batch/v2\nkind: Job", "no API server knows Job of batch/v2: write batch/v1"),
-        ("apiVersion: batch.volcano.sh/v1alpha1\nkind: Job", "what is placed is a Job of batch/v1"),
-        ("apiVersion: batch/v1\nkind: PyTorchJob", "what is placed is a PyTorchJob of kubeflow.org/v1"),
+        ("apiVersion: batch.volcano.sh/v1alpha1\nkind: Job", "a Job of batch/v1 is placed"),
+        ("apiVersion: batch/v1\nkind: PyTorchJob", "a PyTorchJob of kubeflow.org/v1 is placed"),
     ],
 )
-def test_a_kind_of_another_version_or_group_is_told_the_right_one(text: str, said: str) -> None:
+def test_a_kind_of_another_version_or_group_is_reported_with_the_right_one(text: str, messages: str) -> None:
     rest = "metadata: {name: a}\nspec: {template: {spec: {containers: [{name: main, image: python}]}}}\n"
-    assert place(f"{text}\n{rest}").says("warning", said)
+    assert place(f"{text}\n{rest}").reports("warning", messages)
 
 
 def test_a_kind_with_pods_that_is_left_alone_is_a_warning_and_others_are_a_note() -> None:
-    ray = "apiVersion: ray.io/v1\nkind: RayCluster\nspec: {headGroupSpec: {template: {spec: {containers: [{name: a}]}}}}\n"
+    dask = "apiVersion: kubernetes.dask.org/v1\nkind: DaskCluster\nspec: {worker: {spec: {containers: [{name: a}]}}}\n"
     service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n"
 
-    assert place(ray).says("warning", "RayCluster", "passes through untouched", "--pod-path")
-    assert place(service).says("note", "Service a", "passes through untouched")
+    assert place(dask).reports("warning", "DaskCluster", "stays unchanged", "--pod-path")
+    assert place(service).reports("note", "Service a", "stays unchanged")
 
 
 def test_a_training_job_without_an_end_says_so_where_the_interruption_is_explained() -> None:
@@ -81,22 +81,24 @@ def test_a_training_job_without_an_end_says_so_where_the_interruption_is_explain
     without, bounded = place(job), place(job, REQUIRE)
 
     assert without.value["spec"]["runPolicy"]["backoffLimit"] == 10
-    assert without.says("backoffLimit 10", "no pod that is made again (interruptions)", "give the policy a timeout")
-    assert "nothing counts it" in without.roles["a/worker"].after_interruption
-    assert "nothing counts it" not in bounded.roles["a/worker"].after_interruption
+    assert without.reports(
+        "backoffLimit 10", "no pods that are created again (interruptions)", "give the policy a timeout"
+    )
+    assert "nothing counts this" in without.roles["a/worker"].after_interruption
+    assert "nothing counts this" not in bounded.roles["a/worker"].after_interruption
     assert "activeDeadlineSeconds" in bounded.value["spec"]["runPolicy"]
 
 
 def test_a_value_that_was_changed_since_is_named_once_at_its_own_line() -> None:
     changed = place(a_job()).text.replace("backoffLimit: 10", "backoffLimit: 7")
-    said = [str(finding) for finding in unplace_text(changed, FILE).findings]
+    messages = [str(finding) for finding in unplace_text(changed, FILE).findings]
 
-    assert said[0] == (
+    assert messages[0] == (
         f"work.yaml:{changed[: changed.index('backoffLimit: 7')].count(chr(10)) + 1}: warning: spec.backoffLimit: was changed "
-        "since it was placed, and is left"
+        "since it was placed, so it stays"
     )
-    assert "the text is not that of before" in said[1]
-    assert len(said) == 2
+    assert "the bytes are not those of before" in messages[1]
+    assert len(messages) == 2
 
 
 def test_the_short_notice_of_the_built_in_pools_shortens_no_grace_period_of_a_cluster() -> None:

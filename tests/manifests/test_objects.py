@@ -1,4 +1,4 @@
-"""Objects in Python: what goes in comes out as the same type, placed, and comes back equal."""
+"""Python objects: the placed object has the same type, and the unplaced one is equal to the original."""
 
 from __future__ import annotations
 
@@ -72,3 +72,22 @@ def test_a_model_of_the_kubernetes_client_comes_back_as_one() -> None:
 def test_something_else_is_refused_with_what_was_expected() -> None:
     with pytest.raises(InputError, match="int: expected a dict, or a model"):
         spot.place(3, POLICY)
+
+
+def test_a_misspelt_pattern_of_the_policy_is_a_warning_with_the_nearest_name() -> None:
+    misspelt = {**POLICY, "policy": {"default": {"spot": "require"}, "tasks": {"trian": {"timeout": "1h"}}}}
+
+    with pytest.warns(UserWarning, match="'trian' matches nothing that is placed: did you mean 'train'"):
+        spot.place(a_pod(), misspelt)
+
+
+def test_a_dict_of_another_kind_is_placed_at_the_given_paths() -> None:
+    crew = {"name": "red", "template": {"spec": {"containers": [{"name": "crew", "image": "crew"}]}}}
+    fleet: dict[str, Any] = {"apiVersion": "example.com/v1", "kind": "Fleet", "spec": {"crews": [crew]}}
+    fleet["metadata"] = {"name": "f"}
+
+    with pytest.warns(UserWarning, match="only its pods are placed"):
+        placed = spot.place(fleet, POLICY, pod_paths=["spec.crews[*].template.spec"])
+
+    assert placed["spec"]["crews"][0]["template"]["spec"]["tolerations"][0]["key"] == KEY
+    assert spot.unplace(placed) == fleet

@@ -1,4 +1,4 @@
-"""Objects that are changed more than an annotation can hold: their record goes to a file that the user names."""
+"""Records that are too large for an annotation go to a file that the user names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.manifests.placing import FILE, REQUIRE, a_config
 
 import spotwright as spot
 from spotwright.cli import cli
-from spotwright.manifests.files import place_text, unplace_text
-from spotwright.manifests.nodes import ManifestError
-from spotwright.manifests.record import MAX_RECORD
+from spotwright.manifests.files.place_files import place_text, unplace_text
+from spotwright.manifests.files.record import MAX_RECORD
+from spotwright.manifests.yamltext.documents import ManifestError
 
 POLICY = "{default: {spot: require, timeout: 1h}}"
 CONFIG = f"""\
@@ -79,7 +79,7 @@ def test_a_small_record_stays_in_its_annotation() -> None:
     assert "edits" in annotation(placed)
 
 
-def test_a_document_that_was_written_anew_comes_out_equal_by_a_record_outside() -> None:
+def test_a_reformatted_document_becomes_equal_with_a_record_outside() -> None:
     outside: dict[str, str] = {}
     placed = place_text(LARGE, FILE, a_config(REQUIRE), outside=outside).text
     back = unplace_text(yaml.safe_dump(yaml.safe_load(placed)), FILE, outside)
@@ -87,13 +87,11 @@ def test_a_document_that_was_written_anew_comes_out_equal_by_a_record_outside() 
     assert yaml.safe_load(back.text) == yaml.safe_load(LARGE)
 
 
-def test_without_its_record_a_document_is_not_taken_apart() -> None:
+def test_without_its_record_a_document_is_not_unplaced() -> None:
     placed = place_text(LARGE, FILE, a_config(REQUIRE), outside={}).text
     nowhere: list[dict[str, str] | None] = [None, {}]
     for outside in nowhere:
-        with pytest.raises(
-            ManifestError, match=r"work.yaml:\d+: .*pass the one that place was given, with --record FILE"
-        ):
+        with pytest.raises(ManifestError, match=r"work.yaml:\d+: .*name the file that place wrote, with --record FILE"):
             unplace_text(placed, FILE, outside)
 
 
@@ -152,7 +150,7 @@ def test_a_difference_writes_no_records() -> None:
 @pytest.mark.usefixtures("folder")
 def test_the_record_file_cannot_be_one_of_the_manifests() -> None:
     result = spotwright("place", "large.yaml", "-o", "out.yaml", "--record", "out.yaml")
-    assert "name another file" in str(result.exception)
+    assert "name another one" in str(result.exception)
     assert not Path("out.yaml").exists()
 
 

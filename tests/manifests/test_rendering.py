@@ -1,4 +1,4 @@
-"""What is written for a value reads as that value, wherever it stands: the half of the self-check that needs no document."""
+"""A written value reads back as the same value wherever it stands: the half of the self-check that needs no document."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spotwright.manifests.documents import parse
-from spotwright.manifests.splice import block, flow, inline
+from spotwright.manifests.yamltext.documents import parse
+from spotwright.manifests.yamltext.splice import block, flow, inline
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 _LOOKALIKES = [

@@ -1,4 +1,4 @@
-"""The check against schemas would find what the API server drops."""
+"""The check against schemas notices fields that the API server would drop."""
 
 from __future__ import annotations
 

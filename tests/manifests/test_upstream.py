@@ -1,4 +1,4 @@
-"""Every upstream manifest that is at hand: placed as its schema allows, twice as once, and taken out again."""
+"""Upstream manifests: placed as their schemas allow, placed twice with the same result, and unplaced."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.manifests.placing import SHARED, found, given, survives
+from tests.manifests.placing import SHARED, assert_unplaces, at_path, without_added
 from tests.manifests.schemas import job_schema, load, strange
 
 from spotwright import config
-from spotwright.manifests.context import Options
-from spotwright.manifests.documents import parse
-from spotwright.manifests.files import place_text
-from spotwright.manifests.references import References
+from spotwright.manifests.files.place_files import place_text
+from spotwright.manifests.files.references import References
+from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.manifests.yamltext.documents import parse
 
 FILES = sorted((SHARED / "manifests").glob("*.yaml"))
 CRDS = SHARED / "crds"
@@ -26,6 +26,10 @@ SCHEMAS = {
     ("kubeflow.org/v1", "MPIJob"): "training-operator-v1.9.4/mpijob.json.gz",
     ("kubeflow.org/v2beta1", "MPIJob"): "mpi-operator-v0.8.0/mpijob.json.gz",
     ("kubeflow.org/v1beta1", "Experiment"): "katib-v0.19.0/experiment.json.gz",
+    ("ray.io/v1", "RayCluster"): "kuberay-v1.7.0/raycluster.json.gz",
+    ("ray.io/v1", "RayJob"): "kuberay-v1.7.0/rayjob.json.gz",
+    ("ray.io/v1", "RayService"): "kuberay-v1.7.0/rayservice.json.gz",
+    ("sparkoperator.k8s.io/v1beta2", "SparkApplication"): "spark-operator-v2.5.2/sparkapplication.json.gz",
 }
 POOLS = """\
 version: 1
@@ -47,7 +51,7 @@ REFERENCES = References([document for path in FILES for document in parse(path.r
 
 def placed(path: Path, text: str, policy: str, *, replace_retries: bool = False) -> str:
     """A file after it was placed, with every other file beside it."""
-    return place_text(text, path.name, CONFIGS[policy], REFERENCES, Options(replace_retries=replace_retries)).text
+    return place_text(text, path.name, CONFIGS[policy], REFERENCES, PlaceOptions(replace_retries=replace_retries)).text
 
 
 def schema_of(document: Any) -> dict[str, Any] | None:
@@ -61,7 +65,7 @@ def schema_of(document: Any) -> dict[str, Any] | None:
 
 
 def trial_of(document: Any) -> Any:
-    return found(document, "spec.trialTemplate.trialSpec")
+    return at_path(document, "spec.trialTemplate.trialSpec")
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -71,7 +75,7 @@ def test_what_is_placed_is_placed_once_and_comes_out_again(path: Path, policy: s
     after = placed(path, text, policy)
 
     assert placed(path, after, policy) == after
-    survives(text, after)
+    assert_unplaces(text, after)
 
 
 @pytest.mark.skipif(not CRDS.is_dir(), reason="the schemas are not beside this project")
@@ -81,7 +85,7 @@ def test_what_is_placed_is_placed_once_and_comes_out_again(path: Path, policy: s
 def test_what_is_placed_is_known_to_the_schema(path: Path, policy: str, replace_retries: bool) -> None:
     text = path.read_bytes().decode()
     after = placed(path, text, policy, replace_retries=replace_retries)
-    for old, new in zip(yaml.safe_load_all(text), given(yaml.safe_load_all(after)), strict=True):
+    for old, new in zip(yaml.safe_load_all(text), without_added(yaml.safe_load_all(after)), strict=True):
         for before, now in ((old, new), (trial_of(old), trial_of(new))):
             schema = schema_of(now) if isinstance(now, dict) else None
             if schema is not None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.model.placing import Constraints, Expression, Preference, Taint, Term, Toleration
+from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Taint, Term, Toleration
 
 SPOT = Taint("kubernetes.azure.com/scalesetpriority", "spot")
 GPU = Taint("sku", "gpu")
@@ -42,7 +42,7 @@ def test_a_toleration_matches_a_taint_by_key_value_and_effect(toleration: Tolera
     assert toleration.tolerates(SPOT) is tolerated
 
 
-def test_equal_is_the_operator_where_none_is_said() -> None:
+def test_equal_is_the_default_operator() -> None:
     assert Toleration("sku", value="gpu").tolerates(GPU)
     assert not Toleration("sku", value="cpu").tolerates(GPU)
 
@@ -96,7 +96,9 @@ def test_an_expression_matches_labels_by_its_operator(expression: Expression, *,
 
 @pytest.mark.parametrize("operator", ["Gt", "Lt"])
 @pytest.mark.parametrize(("label", "bound"), [("many", ("8",)), ("16", ("few",)), ("1.5", ("1",)), ("16", ())])
-def test_what_is_no_integer_is_neither_greater_nor_less(operator: str, label: str, bound: tuple[str, ...]) -> None:
+def test_a_label_that_is_no_integer_is_neither_greater_nor_less(
+    operator: str, label: str, bound: tuple[str, ...]
+) -> None:
     assert not Expression("cores", operator, bound).matches({"cores": label})
 
 
@@ -130,11 +132,11 @@ def test_a_term_with_labels_and_a_field_needs_both() -> None:
     assert not term.matches({}, "node-2")
 
 
-def test_work_that_asks_for_nothing_goes_on_any_node_without_taints() -> None:
+def test_work_without_constraints_fits_any_node_without_taints() -> None:
     assert Constraints().refusal({}, ()) == ""
 
 
-def test_a_taint_keeps_away_what_does_not_tolerate_it() -> None:
+def test_a_taint_repels_work_that_does_not_tolerate_it() -> None:
     assert Constraints().refusal({}, (GPU,)) == "it does not tolerate the taint sku=gpu:NoSchedule"
 
 
@@ -173,7 +175,7 @@ def test_a_preference_never_refuses() -> None:
     assert work.refusal({}, ()) == ""
 
 
-def test_a_toleration_lets_onto_a_node_but_does_not_lead_there() -> None:
+def test_a_toleration_admits_to_a_node_and_does_not_attract_to_it() -> None:
     work = Constraints(tolerations=(Toleration(operator="Exists"),), selector={"spot": "true"})
     assert work.refusal({}, (SPOT,)) == "its node selector asks for spot=true"
 

@@ -1,4 +1,4 @@
-"""A policy is resolved from layers, and says of every value where it was said."""
+"""A policy is resolved from layers, with the source of every value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.model.policy import BUILT_IN, FIELDS, Backoff, Deadline, Layer, Policy, Spot, meant, resolve
+from spotwright.model.policy import BUILT_IN, FIELDS, Backoff, Deadline, Layer, Policy, Spot, imply_spot, resolve
 
 DEFAULT = "spotwright.yaml:12"
 RETRY = "set_retry"
@@ -16,25 +16,25 @@ RETRY = "set_retry"
 numbers = st.integers(0, 50)
 
 
-def said(source: str, **values: Any) -> Layer:
+def layer(source: str, **values: Any) -> Layer:
     """Build a layer; a double underscore stands for the dot of a field's name."""
     return Layer(source, {key.replace("__", "."): value for key, value in values.items()})
 
 
 def with_retry(*stronger: Layer, weaker: tuple[Layer, ...] = (), **values: Any) -> Policy:
     """Resolve with KFP's own settings between weaker and stronger layers."""
-    kfp = said(RETRY, **values)
+    kfp = layer(RETRY, **values)
     return resolve([*weaker, kfp, *stronger], kfp)
 
 
-def test_with_nothing_said_the_built_in_values_hold() -> None:
+def test_without_layers_the_built_in_values_hold() -> None:
     policy = resolve([])
     assert (policy.max_interruptions, policy.retries, policy.fall_back_after) == (10, 0, 10)
     assert policy.interruption_backoff == policy.error_backoff == Backoff(1.0, 2.0, 300.0)
     assert (policy.pending_timeout, policy.grace_period) == (600.0, 30.0)
 
 
-def test_with_nothing_said_nothing_is_placed() -> None:
+def test_without_layers_nothing_is_placed() -> None:
     assert resolve([]).spot is None
 
 
@@ -45,49 +45,49 @@ def test_the_defaults_of_the_class_are_the_built_in_values() -> None:
     }
 
 
-def test_every_built_in_value_is_of_a_field_that_can_be_said() -> None:
+def test_every_built_in_value_belongs_to_a_field() -> None:
     assert set(BUILT_IN.values) <= set(FIELDS)
 
 
 def test_the_stronger_layer_wins_field_by_field() -> None:
-    policy = resolve([said("weak", spot="prefer", errors__retries=1), said("strong", errors__retries=3)])
+    policy = resolve([layer("weak", spot="prefer", errors__retries=1), layer("strong", errors__retries=3)])
     assert policy.spot is Spot.PREFER
     assert policy.retries == 3
 
 
-def test_every_value_names_the_place_where_it_was_said() -> None:
-    policy = resolve([said(DEFAULT, spot="prefer", timeout=60.0), said("--spot", spot="never")])
+def test_every_value_names_its_source() -> None:
+    policy = resolve([layer(DEFAULT, spot="prefer", timeout=60.0), layer("--spot", spot="never")])
     assert policy.sources["spot"] == "--spot"
     assert policy.sources["timeout"] == DEFAULT
     assert policy.sources["grace_period"] == "built in"
 
 
-def test_a_value_that_is_said_as_it_would_be_anyway_is_still_said() -> None:
-    policy = resolve([said(DEFAULT, pending_timeout=600.0)])
+def test_a_value_equal_to_the_default_keeps_its_source() -> None:
+    policy = resolve([layer(DEFAULT, pending_timeout=600.0)])
     assert policy.sources["pending_timeout"] == DEFAULT
 
 
 @pytest.mark.parametrize("spot", list(Spot))
-def test_spot_is_read_from_its_word(spot: Spot) -> None:
-    assert resolve([said(DEFAULT, spot=spot.value)]).spot is spot
+def test_spot_is_read_from_its_name(spot: Spot) -> None:
+    assert resolve([layer(DEFAULT, spot=spot.value)]).spot is spot
 
 
-def test_a_word_that_spot_does_not_have_is_refused() -> None:
+def test_an_unknown_value_of_spot_is_refused() -> None:
     with pytest.raises(ValueError, match="maybe"):
-        resolve([said(DEFAULT, spot="maybe")])
+        resolve([layer(DEFAULT, spot="maybe")])
 
 
 def test_an_unknown_ladder_and_an_empty_one_differ() -> None:
     assert resolve([]).ladder is None
-    assert resolve([said(DEFAULT, ladder=[])]).ladder == ()
-    assert resolve([said(DEFAULT, ladder=["a", "b"])]).ladder == ("a", "b")
+    assert resolve([layer(DEFAULT, ladder=[])]).ladder == ()
+    assert resolve([layer(DEFAULT, ladder=["a", "b"])]).ladder == ("a", "b")
 
 
-def test_everything_that_can_be_said_reaches_the_policy() -> None:
+def test_every_field_reaches_the_policy() -> None:
     deadline = Deadline(after=60.0)
     policy = resolve(
         [
-            said(
+            layer(
                 DEFAULT,
                 spot="require",
                 ladder=["a"],
@@ -129,11 +129,11 @@ def test_everything_that_can_be_said_reaches_the_policy() -> None:
     )
 
 
-def test_the_last_allowed_attempt_is_on_on_demand_unless_said_otherwise() -> None:
-    policy = resolve([said(DEFAULT, interruptions__max=4)])
+def test_the_last_allowed_attempt_is_on_demand_unless_set_otherwise() -> None:
+    policy = resolve([layer(DEFAULT, interruptions__max=4)])
     assert policy.fall_back_after == 4
     assert policy.sources["fall_back_after"] == "interruptions.max"
-    assert resolve([said(DEFAULT, interruptions__max=4, fall_back_after=0)]).fall_back_after == 0
+    assert resolve([layer(DEFAULT, interruptions__max=4, fall_back_after=0)]).fall_back_after == 0
 
 
 def test_set_retry_is_the_error_budget() -> None:
@@ -157,7 +157,7 @@ def test_set_retry_never_lowers_the_interruption_budget() -> None:
 
 @pytest.mark.parametrize("place", ["weaker", "stronger"])
 def test_set_retry_also_raises_a_budget_that_a_policy_names(place: str) -> None:
-    named = said(DEFAULT, interruptions__max=2)
+    named = layer(DEFAULT, interruptions__max=2)
     layers = {"weaker": {"weaker": (named,)}, "stronger": {}}[place]
     policy = with_retry(*([named] if place == "stronger" else []), errors__retries=5, **layers)
     assert policy.max_interruptions == 5
@@ -169,19 +169,19 @@ def test_the_backoff_of_set_retry_counts_for_interruptions_too() -> None:
     assert policy.sources["interruptions.backoff"] == RETRY
 
 
-def test_a_policy_that_names_a_wait_keeps_it_field_by_field() -> None:
-    weaker = (said(DEFAULT, interruptions__backoff=5.0),)
+def test_a_policy_that_sets_a_wait_keeps_it_field_by_field() -> None:
+    weaker = (layer(DEFAULT, interruptions__backoff=5.0),)
     policy = with_retry(weaker=weaker, errors__retries=5, errors__backoff=30.0, errors__ceiling=60.0)
     assert policy.interruption_backoff == Backoff(5.0, 2.0, 60.0)
     assert policy.error_backoff == Backoff(30.0, 2.0, 60.0)
 
 
 def test_the_backoff_of_a_plain_policy_does_not_spread() -> None:
-    assert resolve([said(DEFAULT, errors__backoff=30.0)]).interruption_backoff.first == 1.0
+    assert resolve([layer(DEFAULT, errors__backoff=30.0)]).interruption_backoff.first == 1.0
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["errors.retries", "interruptions.max", "fall_back_after"]), numbers)))
-def test_each_value_is_the_last_one_said(layers: list[dict[str, int]]) -> None:
+def test_each_value_is_that_of_the_strongest_layer(layers: list[dict[str, int]]) -> None:
     policy = resolve([Layer(str(index), values) for index, values in enumerate(layers)])
     merged: dict[str, int] = {}
     for values in layers:
@@ -193,7 +193,7 @@ def test_each_value_is_the_last_one_said(layers: list[dict[str, int]]) -> None:
 
 @given(numbers, st.none() | numbers)
 def test_with_set_retry_the_interruption_budget_is_never_below_the_retries(retries: int, named: int | None) -> None:
-    weaker = () if named is None else (said(DEFAULT, interruptions__max=named),)
+    weaker = () if named is None else (layer(DEFAULT, interruptions__max=named),)
     policy = with_retry(weaker=weaker, errors__retries=retries)
     assert policy.max_interruptions == max(retries, 10 if named is None else named)
 
@@ -230,10 +230,10 @@ def test_a_deadline_at_a_time_does_not_move() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("deadline", Deadline(after=60.0)), ("fall_back_after", 2)])
-def test_who_names_a_deadline_or_when_to_fall_back_prefers_spot(field: str, value: Any) -> None:
-    policy = meant(resolve([Layer(DEFAULT, {field: value})]))
+def test_a_deadline_or_fall_back_after_implies_prefer(field: str, value: Any) -> None:
+    policy = imply_spot(resolve([Layer(DEFAULT, {field: value})]))
     assert (policy.spot, policy.sources["spot"]) == (Spot.PREFER, DEFAULT)
 
 
-def test_who_says_nothing_of_spot_means_nothing() -> None:
-    assert meant(resolve([said(DEFAULT, timeout=60.0)])).spot is None
+def test_without_them_spot_stays_unset() -> None:
+    assert imply_spot(resolve([layer(DEFAULT, timeout=60.0)])).spot is None

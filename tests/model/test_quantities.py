@@ -1,4 +1,4 @@
-"""Quantities mean what Kubernetes and people mean by them, exactly."""
+"""Quantities have exactly the meaning that they have in Kubernetes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_binary_suffix_is_a_power_of_two(number: object, suffix: str) -> None:
     "text",
     ["", " ", "Gi", "1 Gi", "1gi", "1K", "1GB", "1e", "e3", "0x10", "1,5", "1..5", "nan", "inf", "1h", True, False],
 )
-def test_what_is_no_quantity_is_refused_with_what_was_expected(text: str | float) -> None:
+def test_a_malformed_quantity_is_refused_with_the_expected_form(text: str | float) -> None:
     with pytest.raises(ValueError, match="is not a quantity: expected a number with a suffix"):
         parse_quantity(text)
 
@@ -145,7 +145,7 @@ def test_a_duration_is_read_as_seconds(text: str | float, seconds: float) -> Non
 @pytest.mark.parametrize(
     "text", ["", "s", "5x", "5 m", "1h 30m", "1:30", "5mm", "5mins", "nan", "inf", "1e3", True, False]
 )
-def test_what_is_no_duration_is_refused_with_examples(text: str | float) -> None:
+def test_a_malformed_duration_is_refused_with_examples(text: str | float) -> None:
     with pytest.raises(ValueError, match="is not a duration: expected for example 30s, 5m, 1h30m or 2d"):
         parse_duration(text)
 
@@ -189,7 +189,7 @@ def test_a_price_is_exact_and_per_hour(text: str | float, price: Fraction | int)
 
 
 @pytest.mark.parametrize("text", ["", "/h", "$1/h", "1/d", "1/h/h", "1e3", "1 USD", "9" * 10_000, True])
-def test_what_is_no_price_is_refused_with_an_example(text: str | float) -> None:
+def test_a_malformed_price_is_refused_with_an_example(text: str | float) -> None:
     with pytest.raises(ValueError, match=r"is not a price: expected an amount per hour such as 0\.97/h"):
         parse_price(text)
 
@@ -220,7 +220,7 @@ def test_a_duration_is_written_for_people(seconds: float, text: str) -> None:
 
 
 @given(st.floats(0, 10**8))
-def test_a_written_duration_reads_back_within_what_it_leaves_out(seconds: float) -> None:
+def test_a_written_duration_reads_back_within_its_rounding(seconds: float) -> None:
     left_out = 0.05 if seconds < 10 else 0.5 if seconds < 3600 else 60
     assert math.isclose(parse_duration(format_duration(seconds)), seconds, abs_tol=left_out + 1e-9, rel_tol=0)
 
@@ -247,11 +247,27 @@ def test_written_bytes_read_back_to_four_digits(amount: int) -> None:
         (Fraction(1, 4), "0.25"),
         (Fraction(1234, 10**6), "0.0012"),
         (Fraction(-1234, 10**6), "-0.0012"),
-        (Fraction(1, 10**12), "0.00000000"),
+        (Fraction(1, 10**12), "<0.00000001"),
     ],
 )
-def test_money_shows_two_decimals_and_two_digits_that_count(amount: Fraction, text: str) -> None:
+def test_money_has_two_decimals_and_two_significant_digits(amount: Fraction, text: str) -> None:
     assert format_money(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "beside", "text"),
+    [
+        (Fraction(59, 10**8), Fraction(5), "<0.01"),
+        (Fraction(-59, 10**8), Fraction(5), ">-0.01"),
+        (Fraction(59, 10**8), Fraction(5, 100), "<0.0001"),
+        (Fraction(59, 10**8), Fraction(1, 10**6), "0.00000059"),
+        (Fraction(0), Fraction(5), "0.00"),
+        (Fraction(1, 100), Fraction(5), "0.010"),
+        (Fraction(12, 10**4), Fraction(5, 100), "0.0012"),
+    ],
+)
+def test_money_far_below_the_total_beside_it_is_a_limit(amount: Fraction, beside: Fraction, text: str) -> None:
+    assert format_money(amount, beside=beside) == text
 
 
 def test_money_names_its_currency() -> None:

@@ -1,4 +1,4 @@
-"""Servers that answer what a test says, honest or not: one thread for each connection, on loopback, gone with the test."""
+"""Test servers on loopback that answer as a test wants, right or wrong; one thread per connection, closed with the test."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
+import pytest
+
 from spotwright.notices import Notice
 
-__all__ = ["Server", "Told", "answer", "json_answer", "wait_until"]
+__all__ = ["Callback", "Server", "answer", "json_answer", "wait_until"]
 
 Reply = Callable[[str], "bytes | Iterator[bytes] | None"]
 """From the text of a request to the bytes of the answer, in pieces or at once; ``None`` says nothing and holds the line."""
@@ -55,13 +57,13 @@ class Server:
         with connection, contextlib.suppress(OSError):
             text = _request(connection)
             self.requests.append(text)
-            said = self.reply(text)
-            if said is None:
+            answer_bytes = self.reply(text)
+            if answer_bytes is None:
                 self.closed.wait(30)
-            elif isinstance(said, bytes):
-                connection.sendall(said)
+            elif isinstance(answer_bytes, bytes):
+                connection.sendall(answer_bytes)
             else:
-                for piece in said:
+                for piece in answer_bytes:
                     connection.sendall(piece)
                     if self.closed.is_set():
                         return
@@ -94,7 +96,7 @@ def json_answer(content: Any, status: int = 200, headers: Mapping[str, str] | No
     return answer(json.dumps(content), status, {"Content-Type": "application/json", **(headers or {})})
 
 
-class Told:
+class Callback:
     """What a watch called back with."""
 
     def __init__(self) -> None:
@@ -106,7 +108,13 @@ class Told:
         self.notices.append(notice)
 
 
-def wait_until(what: str, condition: Callable[[], object], seconds: float = 10.0) -> None:
+def after(began: float, seconds: float) -> Any:
+    """A moment so many seconds after ``began`` or later, but not after now; clouds write dates in whole seconds."""
+    took = time.time() - began
+    return pytest.approx(began + took / 2 + seconds, abs=took / 2 + 1)
+
+
+def wait_until(what: str, condition: Callable[[], object], seconds: float = 120.0) -> None:
     """Poll until the condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():

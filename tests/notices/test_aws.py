@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.notices.servers import Server, answer, json_answer
+from tests.notices.servers import Server, after, answer, json_answer
 
 from spotwright.notices import SourceError
-from spotwright.notices.asking import Answer, http_text
 from spotwright.notices.aws import AwsSource
+from spotwright.notices.http_client import Answer, format_http_date
 
 TTL = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds"
 
@@ -47,22 +47,23 @@ class Ec2:
         }[path]
         if isinstance(given, bytes):
             return given
-        date = {"Date": self.date or http_text(time.time())}
+        date = {"Date": self.date or format_http_date(time.time())}
         return answer("<html>404", 404) if given is None else json_answer(given, headers=date)
 
 
-def test_nothing_there_is_no_notice() -> None:
+def test_a_404_is_no_notice() -> None:
     with Server(Ec2()) as server:
         assert AwsSource(server.url).wait(0) is None
 
 
 @pytest.mark.parametrize("action", ["terminate", "stop"])
 def test_an_interruption_comes_at_its_time(action: str) -> None:
+    began = time.time()
     with Server(Ec2({"action": action, "time": in_(120)})) as server:
         notice = AwsSource(server.url).wait(0)
     assert notice is not None
     assert (notice.kind, notice.source, notice.certain) == ("interruption", "aws", True)
-    assert notice.ends_at == pytest.approx(time.time() + 120, abs=2.5)
+    assert notice.ends_at == after(began, 120)
 
 
 def test_hibernation_begins_at_once() -> None:
@@ -80,7 +81,7 @@ def test_a_rebalance_recommendation_is_no_certainty_and_has_no_end() -> None:
     assert (notice.kind, notice.certain, notice.ends_at) == ("rebalance", False, float("inf"))
 
 
-def test_an_interruption_goes_before_a_recommendation() -> None:
+def test_an_interruption_wins_over_a_recommendation() -> None:
     with Server(Ec2({"action": "terminate", "time": in_(120)}, {"noticeTime": in_(-60)})) as server:
         notice = AwsSource(server.url).wait(0)
     assert notice is not None
@@ -115,7 +116,7 @@ def test_a_token_is_replaced_before_its_life_ends() -> None:
     assert len(ec2.tokens) > 2
 
 
-def test_a_token_that_is_not_taken_any_more_is_replaced() -> None:
+def test_a_token_that_is_refused_is_replaced() -> None:
     """The service forgets tokens, after a restart of the instance for one."""
     ec2 = Ec2({"action": "terminate", "time": in_(120)})
     with Server(ec2) as server:
@@ -128,12 +129,13 @@ def test_a_token_that_is_not_taken_any_more_is_replaced() -> None:
 @pytest.mark.parametrize("ahead", [-4000.0, 4000.0])
 def test_a_clock_that_is_wrong_does_not_matter(ahead: float) -> None:
     ec2 = Ec2({"action": "terminate", "time": in_(ahead + 120)})
-    ec2.date = http_text(time.time() + ahead)
+    ec2.date = format_http_date(time.time() + ahead)
+    began = time.time()
     with Server(ec2) as server:
         notice = AwsSource(server.url).wait(0)
     assert notice is not None
     assert notice.certain
-    assert notice.ends_at == pytest.approx(time.time() + 120, abs=2.5)
+    assert notice.ends_at == after(began, 120)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_a_clock_that_is_wrong_does_not_matter(ahead: float) -> None:
         {"action": "explode", "time": in_(120)},
     ],
 )
-def test_a_notice_that_is_not_as_documented_is_told_without_certainty(action: dict[str, str]) -> None:
+def test_a_notice_that_differs_from_the_documentation_is_uncertain(action: dict[str, str]) -> None:
     with Server(Ec2(action)) as server:
         notice = AwsSource(server.url).wait(0)
     assert notice is not None
@@ -169,7 +171,7 @@ def test_a_recommendation_that_cannot_be_read_is_an_error(rebalance: bytes) -> N
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer_bytes",
     [
         answer("token", 200),
         answer("", 200, {TTL: "21600"}),
@@ -180,17 +182,20 @@ def test_a_recommendation_that_cannot_be_read_is_an_error(rebalance: bytes) -> N
         answer("", 403),
     ],
 )
-def test_what_is_no_token_is_an_error_and_is_sent_to_nobody(said: bytes) -> None:
-    with Server(lambda _: said) as server, pytest.raises(SourceError, match="no token came back"):
+def test_a_malformed_token_is_an_error_and_is_never_sent(answer_bytes: bytes) -> None:
+    with (
+        Server(lambda _: answer_bytes) as server,
+        pytest.raises(SourceError, match="the metadata service gave no token"),
+    ):
         AwsSource(server.url).wait(0)
     assert len(server.requests) == 1
 
 
-def test_a_service_that_takes_no_token_is_an_error() -> None:
+def test_a_service_that_refuses_every_token_is_an_error() -> None:
     def reply(request: str) -> bytes:
         return answer("token", 200, {TTL: "21600"}) if request.startswith("PUT") else answer("", 401)
 
-    with Server(reply) as server, pytest.raises(SourceError, match="takes no token"):
+    with Server(reply) as server, pytest.raises(SourceError, match="refuses every token"):
         AwsSource(server.url).wait(0)
 
 
@@ -206,10 +211,10 @@ def test_no_garbage_is_ever_a_certain_notice(body: bytes) -> None:
     source = AwsSource()
     source._renew_at = float("inf")
 
-    def ask(*_: Any, **__: Any) -> Answer:
+    def request(*_: Any, **__: Any) -> Answer:
         return Answer(200, {}, body)
 
-    source._server.ask = ask  # type: ignore[method-assign]
+    source._http.request = request  # type: ignore[method-assign]
     try:
         notice = source.wait(0)
     except SourceError:

@@ -1,4 +1,4 @@
-"""Azure's Scheduled Events, as Microsoft documents them: which events count, when they end, and what is never believed."""
+"""Azure's Scheduled Events as documented: the events that count, their ends, and the answers that are not believed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.notices.servers import Server, answer, json_answer
+from tests.notices.servers import Server, after, answer, json_answer
 
 from spotwright.notices import SourceError
-from spotwright.notices.asking import Answer, http_text
 from spotwright.notices.azure import AzureSource, resource_of
+from spotwright.notices.http_client import Answer, format_http_date
 
 ME = "aks-gpu-31415926-vmss_7"
 
@@ -26,7 +26,7 @@ def event(**changes: Any) -> dict[str, Any]:
         "EventType": "Preempt",
         "ResourceType": "VirtualMachine",
         "Resources": [ME],
-        "NotBefore": http_text(time.time() + 30),
+        "NotBefore": format_http_date(time.time() + 30),
         "Description": "",
         "EventSource": "Platform",
         "DurationInSeconds": -1,
@@ -39,7 +39,7 @@ class Azure:
 
     def __init__(self, *events: Any) -> None:
         self.events = list(events)
-        self.said: bytes | None = None
+        self.answer_bytes: bytes | None = None
         self.posted: list[Any] = []
 
     def __call__(self, request: str) -> bytes:
@@ -51,8 +51,8 @@ class Azure:
         if head.startswith("POST"):
             self.posted.append(json.loads(body))
             return answer()
-        return self.said or json_answer(
-            {"DocumentIncarnation": 3, "Events": self.events}, headers={"Date": http_text(time.time())}
+        return self.answer_bytes or json_answer(
+            {"DocumentIncarnation": 3, "Events": self.events}, headers={"Date": format_http_date(time.time())}
         )
 
 
@@ -62,11 +62,12 @@ def test_no_events_are_no_notice() -> None:
 
 
 def test_a_preemption_is_an_interruption_at_its_time() -> None:
+    began = time.time()
     with Server(Azure(event())) as server:
         notice = AzureSource(server.url).wait(0)
     assert notice is not None
     assert (notice.kind, notice.source, notice.certain) == ("interruption", "azure", True)
-    assert notice.ends_at == pytest.approx(time.time() + 30, abs=2.5)
+    assert notice.ends_at == after(began, 30)
 
 
 def test_the_machine_asks_for_its_own_name_once() -> None:
@@ -77,7 +78,7 @@ def test_the_machine_asks_for_its_own_name_once() -> None:
     assert sum("compute/name" in request for request in server.requests) == 1
 
 
-def test_an_event_of_another_machine_of_the_group_is_none_of_ours() -> None:
+def test_an_event_of_another_machine_of_the_group_is_ignored() -> None:
     with Server(Azure(event(Resources=["aks-gpu-31415926-vmss_8"]))) as server:
         assert AzureSource(server.url).wait(0) is None
 
@@ -123,7 +124,7 @@ def test_another_provider_id_is_refused(text: str) -> None:
         ("SomethingNew", "Platform", None),
     ],
 )
-def test_what_each_kind_of_event_is(kind: str, source: str, expected: str | None) -> None:
+def test_each_kind_of_event_gives_its_kind_of_notice(kind: str, source: str, expected: str | None) -> None:
     with Server(Azure(event(EventType=kind, EventSource=source))) as server:
         notice = AzureSource(server.url).wait(0)
     assert (notice.kind if notice is not None else None) == expected
@@ -146,7 +147,7 @@ def test_an_event_that_is_withdrawn_is_no_notice_any_more() -> None:
 
 
 def test_an_event_that_has_started_has_no_time_and_keeps_the_known_one() -> None:
-    azure = Azure(event(NotBefore=http_text(time.time() - 3)))
+    azure = Azure(event(NotBefore=format_http_date(time.time() - 3)))
     with Server(azure) as server:
         source = AzureSource(server.url)
         first = source.wait(0)
@@ -166,7 +167,7 @@ def test_an_event_that_starts_early_ends_now() -> None:
 
 
 def test_the_earlier_of_two_events_counts() -> None:
-    later = event(EventType="Redeploy", EventId="B", NotBefore=http_text(time.time() + 600))
+    later = event(EventType="Redeploy", EventId="B", NotBefore=format_http_date(time.time() + 600))
     with Server(Azure(later, event())) as server:
         notice = AzureSource(server.url).wait(0)
     assert notice is not None
@@ -178,16 +179,19 @@ def test_a_clock_that_is_wrong_does_not_matter(ahead: float) -> None:
     """What counts is the time between the answer's date and NotBefore: both are Azure's."""
     azure = Azure()
     now = time.time() + ahead
-    azure.said = json_answer({"Events": [event(NotBefore=http_text(now + 30))]}, headers={"Date": http_text(now)})
+    azure.answer_bytes = json_answer(
+        {"Events": [event(NotBefore=format_http_date(now + 30))]}, headers={"Date": format_http_date(now)}
+    )
+    began = time.time()
     with Server(azure) as server:
         notice = AzureSource(server.url).wait(0)
     assert notice is not None
     assert notice.certain
-    assert notice.ends_at == pytest.approx(time.time() + 30, abs=2.5)
+    assert notice.ends_at == after(began, 30)
 
 
 @pytest.mark.parametrize("moment", ["", "soon", None, 17, "Thu, 01 Jan 1970 00:00:00 GMT"])
-def test_a_time_that_cannot_be_is_told_without_certainty(moment: Any) -> None:
+def test_an_impossible_time_gives_an_uncertain_notice(moment: Any) -> None:
     with Server(Azure(event(NotBefore=moment))) as server:
         notice = AzureSource(server.url).wait(0)
     assert notice is not None
@@ -195,7 +199,7 @@ def test_a_time_that_cannot_be_is_told_without_certainty(moment: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer_bytes",
     [
         answer("<html>sign in here</html>"),
         answer('{"Events": {}}'),
@@ -206,14 +210,14 @@ def test_a_time_that_cannot_be_is_told_without_certainty(moment: Any) -> None:
         answer(b"\xff\xfe"),
     ],
 )
-def test_an_answer_that_is_no_list_of_events_is_an_error(said: bytes) -> None:
+def test_an_answer_that_is_no_list_of_events_is_an_error(answer_bytes: bytes) -> None:
     azure = Azure()
-    azure.said = said
+    azure.answer_bytes = answer_bytes
     with Server(azure) as server, pytest.raises(SourceError, match=r"^azure: "):
         AzureSource(server.url).wait(0)
 
 
-def test_a_name_that_is_no_name_is_an_error() -> None:
+def test_a_malformed_name_is_an_error() -> None:
     """Without its own name a machine would take another one's events for its own, or none."""
     with Server(lambda _: answer("<html>")) as server, pytest.raises(SourceError, match="--provider-id"):
         AzureSource(server.url).wait(0)
@@ -239,7 +243,7 @@ def test_no_garbage_is_ever_a_certain_notice(events: list[Any]) -> None:
 
 
 @given(st.binary(max_size=400))
-def test_no_bytes_crash_it(body: bytes) -> None:
+def test_no_bytes_raise_another_error(body: bytes) -> None:
     source = AzureSource(resource=ME)
     with_answer(source, body)
     try:
@@ -249,7 +253,7 @@ def test_no_bytes_crash_it(body: bytes) -> None:
 
 
 def with_answer(source: AzureSource, body: bytes) -> None:
-    source._server.ask = lambda *_, **__: Answer(200, {}, body)  # type: ignore[method-assign]
+    source._http.request = lambda *_, **__: Answer(200, {}, body)  # type: ignore[method-assign]
 
 
 def _is_whole(item: Any) -> bool:
@@ -261,20 +265,20 @@ def _is_whole(item: Any) -> bool:
     )
 
 
-def test_the_first_question_may_take_two_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_request_may_take_two_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """It switches the service on. The next ones are answered at once, or not at all."""
-    given_patience: list[float] = []
+    given_timeouts: list[float] = []
     source = AzureSource(resource=ME)
 
-    def ask(*_: Any, patience: float, **__: Any) -> Any:
-        given_patience.append(patience)
+    def request(*_: Any, timeout: float, **__: Any) -> Any:
+        given_timeouts.append(timeout)
         return Answer(200, {}, b'{"Events": []}')
 
-    monkeypatch.setattr(source._server, "ask", ask)
+    monkeypatch.setattr(source._http, "request", request)
     source.wait(0)
     source.wait(0)
-    assert given_patience[0] >= 120
-    assert given_patience[1] <= 5
+    assert given_timeouts[0] >= 120
+    assert given_timeouts[1] <= 5
 
 
 def test_an_approval_names_the_event() -> None:

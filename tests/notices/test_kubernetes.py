@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.notices.servers import after
 
 from spotwright.notices import Notice, SourceError
-from spotwright.notices.asking import http_text
-from spotwright.notices.kubernetes import KubernetesSource, node_in_file
+from spotwright.notices.http_client import format_http_date
+from spotwright.notices.kubernetes_node import KubernetesSource, node_in_file
 
 
 def node(
@@ -49,11 +50,12 @@ def test_no_node_yet_is_no_notice() -> None:
 
 
 def test_a_preemption_of_aks_comes_at_its_time() -> None:
-    text = f"Preempt Scheduled: {http_text(time.time() + 30)}. For more information, see the page. EventId: 1-2"
+    began = time.time()
+    text = f"Preempt Scheduled: {format_http_date(time.time() + 30)}. For more information, see the page. EventId: 1-2"
     notice = notice_of(node(conditions=(preemption(text),)))
     assert notice is not None
     assert (notice.kind, notice.source, notice.certain) == ("interruption", "kubernetes", True)
-    assert notice.ends_at == pytest.approx(time.time() + 30, abs=2.5)
+    assert notice.ends_at == after(began, 30)
 
 
 def test_a_preemption_that_has_begun_ends_now() -> None:
@@ -77,7 +79,7 @@ def test_an_advice_under_the_same_condition_is_never_certain(message: str) -> No
 
 
 @pytest.mark.parametrize("message", ["", "something else", "Preempt Scheduled: soon.", "Preempt Advisory: x."])
-def test_a_message_that_cannot_be_read_is_told_without_certainty(message: str) -> None:
+def test_a_message_that_cannot_be_read_gives_an_uncertain_notice(message: str) -> None:
     notice = notice_of(node(conditions=(preemption(message),)))
     assert notice is not None
     assert (notice.kind, notice.certain) == ("interruption", False)
@@ -87,7 +89,7 @@ def test_a_message_that_cannot_be_read_is_told_without_certainty(message: str) -
     ("event", "counts"), [("Redeploy", True), ("Terminate", True), ("Freeze", False), ("Reboot", False)]
 )
 def test_other_events_of_azure_count_where_the_machine_is_gone_after_them(event: str, counts: bool) -> None:
-    text = f"{event} Scheduled: {http_text(time.time() + 300)}. EventId: 1"
+    text = f"{event} Scheduled: {format_http_date(time.time() + 300)}. EventId: 1"
     condition = {"type": "VMEventScheduled", "status": "True", "message": text}
     assert (notice_of(node(conditions=(condition,))) is not None) is counts
 
@@ -106,11 +108,12 @@ def test_other_events_of_azure_count_where_the_machine_is_gone_after_them(event:
         ("node.cloudprovider.kubernetes.io/shutdown", "interruption", True, 0),
     ],
 )
-def test_what_each_taint_says(taint: str, kind: str, certain: bool, seconds: float) -> None:
+def test_each_taint_gives_its_kind_of_notice(taint: str, kind: str, certain: bool, seconds: float) -> None:
+    began = time.time()
     notice = notice_of(node(taints=(taint,)))
     assert notice is not None
     assert (notice.kind, notice.certain) == (kind, certain)
-    assert notice.ends_at - time.time() == pytest.approx(seconds, abs=1.5)
+    assert notice.ends_at == after(began, seconds)
 
 
 @pytest.mark.parametrize(("priority", "kind"), [("spot", "interruption"), ("regular", "disruption")])
@@ -134,7 +137,7 @@ def test_a_node_that_is_being_deleted_is_disrupted() -> None:
     assert notice.kind == "disruption"
 
 
-def test_an_interruption_goes_before_everything_else() -> None:
+def test_an_interruption_wins_over_every_other_notice() -> None:
     taints = ("ToBeDeletedByClusterAutoscaler", "aws-node-termination-handler/spot-itn")
     notice = notice_of(node(taints=taints, deletionTimestamp="2026-11-20T10:00:00Z"))
     assert notice is not None

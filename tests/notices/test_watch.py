@@ -1,4 +1,4 @@
-"""The watching thread: it tells every change once, and outlives whatever a source does."""
+"""The watching thread calls back once for each change, and outlives every failure of a source."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.notices.servers import Server, Told, answer, json_answer, wait_until
+from tests.notices.servers import Callback, Server, answer, json_answer, wait_until
 
 from spotwright.local.attempts import NOTICE, write_notice
-from spotwright.notices import Notice, Source, SourceError, Watch, from_environment
+from spotwright.notices import Notice, NoticeWatch, Source, SourceError, from_environment
 from spotwright.notices.file import FileSource
 from spotwright.notices.node_agent import PORT, NodeAgentSource
 
@@ -31,8 +31,8 @@ class Fake:
     def wait(self, timeout: float) -> Notice | None:
         assert timeout > 0
         self.asked += 1
-        said = self.says.pop(0) if len(self.says) > 1 else self.says[0]
-        return said() if callable(said) else said
+        reply = self.says.pop(0) if len(self.says) > 1 else self.says[0]
+        return reply() if callable(reply) else reply
 
 
 def fails() -> Notice | None:
@@ -40,11 +40,11 @@ def fails() -> Notice | None:
 
 
 @pytest.fixture
-def watching() -> Iterator[Callable[[Source, Told], Watch]]:
-    watches: list[Watch] = []
+def watching() -> Iterator[Callable[[Source, Callback], NoticeWatch]]:
+    watches: list[NoticeWatch] = []
 
-    def start(source: Source, told: Told) -> Watch:
-        watch = Watch(source, told)
+    def start(source: Source, callback: Callback) -> NoticeWatch:
+        watch = NoticeWatch(source, callback)
         watches.append(watch)
         watch.start()
         return watch
@@ -54,108 +54,109 @@ def watching() -> Iterator[Callable[[Source, Told], Watch]]:
         watch.stop(5)
 
 
-Watching = Callable[[Source, Told], Watch]
+Watching = Callable[[Source, Callback], NoticeWatch]
 
 
-def test_a_change_is_told_once(watching: Watching) -> None:
-    told = Told()
+def test_a_change_calls_back_once(watching: Watching) -> None:
+    callback = Callback()
     source = Fake(None, SOME, SOME, SOME, None, None)
-    watching(source, told)
-    wait_until("everything was said", lambda: source.asked > 5)
-    assert told.notices == [SOME, None]
+    watching(source, callback)
+    wait_until("everything was reply", lambda: source.asked > 5)
+    assert callback.notices == [SOME, None]
 
 
-def test_what_is_known_can_be_looked_up(watching: Watching) -> None:
-    watch = watching(Fake(SOME), Told())
+def test_the_present_notice_can_be_read(watching: Watching) -> None:
+    watch = watching(Fake(SOME), Callback())
     wait_until("the notice", lambda: watch.current is SOME)
     assert watch.answered
     assert not watch.problem
 
 
 def test_a_source_that_fails_is_asked_again(watching: Watching) -> None:
-    told = Told()
-    watch = watching(Fake(fails, fails, SOME), told)
-    wait_until("the notice", lambda: told.notices)
+    callback = Callback()
+    watch = watching(Fake(fails, fails, SOME), callback)
+    wait_until("the notice", lambda: callback.notices)
     assert watch.current is SOME
 
 
 def test_a_notice_stays_while_its_source_cannot_be_asked(watching: Watching) -> None:
     """A node that goes takes its metadata server with it."""
-    told = Told()
-    watch = watching(Fake(SOME, fails), told)
+    callback = Callback()
+    watch = watching(Fake(SOME, fails), callback)
     wait_until("the failure", lambda: watch.problem)
     assert watch.current is SOME
-    assert told.notices == [SOME]
+    assert callback.notices == [SOME]
     assert watch.problem == "fake: cannot be asked"
 
 
-def test_a_source_that_does_not_wait_keeps_no_processor_busy(watching: Watching) -> None:
+def test_a_source_that_does_not_wait_uses_little_processor_time(watching: Watching) -> None:
     source = Fake(None)
     began = time.monotonic()
-    watching(source, Told())
+    watching(source, Callback())
     wait_until("a few questions", lambda: source.asked >= 4)
     assert time.monotonic() - began > 0.5
 
 
 def test_an_error_in_the_callback_is_shown_and_the_next_notice_still_comes(capsys: pytest.CaptureFixture[str]) -> None:
-    told = Told()
+    record = Callback()
 
     def callback(notice: Notice | None) -> None:
-        told(notice)
+        record(notice)
         raise ValueError("of the user's own")
 
-    watch = Watch(Fake(SOME, None), callback)
+    watch = NoticeWatch(Fake(SOME, None), callback)
     watch.start()
-    wait_until("both", lambda: len(told.notices) == 2)
+    wait_until("both", lambda: len(record.notices) == 2)
     watch.stop(5)
     assert "ValueError: of the user's own" in capsys.readouterr().err
 
 
-def test_after_stop_nobody_is_called_any_more() -> None:
-    told, held = Told(), threading.Event()
+def test_after_stop_the_callback_is_not_called() -> None:
+    callback, held = Callback(), threading.Event()
 
     def late() -> Notice | None:
         held.wait(10)
         return SOME
 
-    watch = Watch(Fake(late), told)
+    watch = NoticeWatch(Fake(late), callback)
     watch.start()
     watch.stop()
     held.set()
     watch.stop(5)
-    assert told.notices == []
+    assert callback.notices == []
 
 
-def test_its_thread_keeps_no_program_from_ending() -> None:
-    watch = Watch(Fake(None), Told())
+def test_its_thread_does_not_keep_a_program_alive() -> None:
+    watch = NoticeWatch(Fake(None), Callback())
     watch.start()
     assert watch._thread is not None
     assert watch._thread.daemon
     watch.stop(5)
 
 
-def test_a_file_is_told_within_a_second(watching: Watching, tmp_path: Path) -> None:
-    told = Told()
-    watch = watching(FileSource(tmp_path / NOTICE), told)
+def test_a_file_calls_back_and_is_read_several_times_a_second(watching: Watching, tmp_path: Path) -> None:
+    callback = Callback()
+    source = FileSource(tmp_path / NOTICE)
+    watch = watching(source, callback)
     wait_until("the first look", lambda: watch.answered)
     at = time.time()
     write_notice(tmp_path, at, at + 30, "why")
-    wait_until("the notice", lambda: told.notices)
-    assert told.at[0] - at < 1.0
+    wait_until("the notice", lambda: callback.notices)
+    assert source.interval < 0.5
 
 
 def test_a_clock_that_is_set_while_it_watches_is_followed(watching: Watching, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time that is left is told, so that after a jump the end is another moment of the same distance."""
+    """The time that is left is callback, so that after a jump the end is another moment of the same distance."""
     left = {"format": "spotwright-notice/1", "state": "a1", "notice": notice_json(seconds_left=30.0)}
-    told = Told()
+    callback = Callback()
     with Server(lambda _: json_answer(left)) as server:
-        watching(NodeAgentSource(f"{server.url}/notice"), told)
-        wait_until("the notice", lambda: told.notices)
+        watching(NodeAgentSource(f"{server.url}/notice"), callback)
+        wait_until("the notice", lambda: callback.notices)
         real = time.time
         monkeypatch.setattr("spotwright.notices.node_agent.time.time", lambda: real() + 3600)
-        wait_until("the notice after the jump", lambda: len(told.notices) > 1)
+        wait_until("the notice after the jump", lambda: len(callback.notices) > 1)
         monkeypatch.undo()
-    first, second = told.notices[:2]
+    first, second = callback.notices[:2]
     assert first is not None
     assert second is not None
     assert second.ends_at - first.ends_at == pytest.approx(3600, abs=10)
@@ -169,30 +170,30 @@ def notice_json(**changes: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("bad", [answer("", 500), answer("<html>"), b"", b"garbage\r\n\r\n", answer("{}")])
-def test_a_server_that_fails_and_mends_is_believed_when_it_mends(watching: Watching, bad: bytes) -> None:
+def test_a_server_that_fails_for_a_while_is_believed_afterwards(watching: Watching, bad: bytes) -> None:
     good = json_answer({"format": "spotwright-notice/1", "state": "a1", "notice": notice_json()})
-    told = Told()
+    callback = Callback()
     with Server(lambda _: bad) as server:
-        watch = watching(NodeAgentSource(f"{server.url}/notice"), told)
+        watch = watching(NodeAgentSource(f"{server.url}/notice"), callback)
         wait_until("a failure", lambda: watch.problem)
-        assert told.notices == []
+        assert callback.notices == []
         server.reply = lambda _: good
-        wait_until("the notice", lambda: told.notices)
+        wait_until("the notice", lambda: callback.notices)
     assert watch.current is not None
 
 
-def test_a_server_that_hangs_and_mends_is_believed_when_it_mends(
+def test_a_server_that_hangs_for_a_while_is_believed_afterwards(
     watching: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spotwright.notices.node_agent._PATIENCE", 0.1)
-    monkeypatch.setattr("spotwright.notices.watching._TURN", 0.1)
+    monkeypatch.setattr("spotwright.notices.node_agent._TIMEOUT", 0.1)
+    monkeypatch.setattr("spotwright.notices.notice_watch._WAIT", 0.1)
     good = json_answer({"format": "spotwright-notice/1", "state": "a1", "notice": notice_json()})
-    told = Told()
+    callback = Callback()
     with Server(lambda _: None) as server:
-        watch = watching(NodeAgentSource(f"{server.url}/notice"), told)
+        watch = watching(NodeAgentSource(f"{server.url}/notice"), callback)
         wait_until("the failure", lambda: "no answer" in watch.problem)
         server.reply = lambda _: good
-        wait_until("the notice", lambda: told.notices)
+        wait_until("the notice", lambda: callback.notices)
 
 
 def test_the_environment_names_no_source() -> None:
@@ -210,7 +211,7 @@ def test_an_agent_is_asked_before_a_file(tmp_path: Path) -> None:
         assert source.name == "node-agent"
 
 
-def test_where_the_agent_cannot_be_asked_the_file_counts(tmp_path: Path) -> None:
+def test_if_the_agent_cannot_be_asked_the_file_counts(tmp_path: Path) -> None:
     environ = {"SPOTWRIGHT_NOTICE_URL": "http://127.0.0.1:1/notice", "SPOTWRIGHT_NOTICE_FILE": str(tmp_path / NOTICE)}
     source = from_environment(environ)
     assert source is not None
@@ -229,7 +230,7 @@ def test_a_file_address_is_its_path(tmp_path: Path, name: str) -> None:
     assert source.path == tmp_path / name
 
 
-def test_a_file_alone_will_do(tmp_path: Path) -> None:
+def test_a_file_alone_is_enough(tmp_path: Path) -> None:
     source = from_environment({"SPOTWRIGHT_NOTICE_FILE": str(tmp_path / "n")})
     assert isinstance(source, FileSource)
 
@@ -263,4 +264,4 @@ def test_with_the_nodes_address_alone_its_agent_is_asked_at_the_usual_port(host:
     """Kubeflow Pipelines gives pods the address, and cannot put it into another value."""
     source = from_environment({"SPOTWRIGHT_HOST": host})
     assert isinstance(source, NodeAgentSource)
-    assert (source._server._host, source._server._port, source._path) == (server, PORT, "/notice")
+    assert (source._http._host, source._http._port, source._path) == (server, PORT, "/notice")

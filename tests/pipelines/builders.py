@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.graph import build
-from spotwright.pipelines.spec import Pipeline, TaskSpec
+from spotwright.graph.tasks import TaskGraph, TaskSpec
+from spotwright.pipelines.graph.pipeline_graph import build
+from spotwright.pipelines.ir.compiled import Compiled, read_shared_json
 
 RUN_COMPONENT = (
     'program_path=$(mktemp -d)\n\nprintf "%s" "$0" > "$program_path/ephemeral_component.py"\n'
@@ -77,7 +78,17 @@ def compiled(spec: dict[str, Any], platform: dict[str, Any] | None = None) -> Co
     return Compiled(ir=spec, platform=platform or {}, source="/pipelines/built.yaml", pipeline="built")
 
 
-def graph(*args: Any, platform: dict[str, Any] | None = None, **kwargs: Any) -> Pipeline:
+def stored(pipeline: Compiled) -> str:
+    """The JSON in which a run stores a compiled pipeline."""
+    return json.dumps(pipeline.to_data())
+
+
+def restored(text: str) -> Compiled:
+    """The compiled pipeline of :func:`stored` JSON."""
+    return Compiled.from_data(read_shared_json(text))
+
+
+def graph(*args: Any, platform: dict[str, Any] | None = None, **kwargs: Any) -> TaskGraph:
     """The graph of :func:`ir` with the same arguments."""
     return build(compiled(ir(*args, **kwargs), platform))
 
@@ -87,6 +98,6 @@ def kubernetes(label: str, **settings: Any) -> dict[str, Any]:
     return {"kubernetes": {"deploymentSpec": {"executors": {label: settings}}}}
 
 
-def one(pipeline: Pipeline, name: str = "step") -> TaskSpec:
+def one(pipeline: TaskGraph, name: str = "step") -> TaskSpec:
     """A task of the root."""
     return pipeline.root.tasks[name]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spotwright.pipelines.compiled import Compiled
-from spotwright.pipelines.source import load
+from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.pipelines.sdk.loader import load
 
 TRAINING = '''
 from kfp import dsl, kubernetes

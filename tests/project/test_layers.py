@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PURE = ("errors.py", "model", "clouds", "scheduling", "supply", "engine")
+PURE = ("errors.py", "model", "clouds", "scheduling", "supply", "engine", "simulation")
 CLOCKS = {"now", "today", "utcnow"}  # of datetime and date, whose types are welcome
 OUTSIDE = {"open", "print", "input", "exec", "eval", "compile", "__import__", "breakpoint"}
 
@@ -41,8 +41,9 @@ def test_an_impure_call_would_be_found(call: str) -> None:
 
 
 def borrowed(source: str) -> set[str]:
-    """Give the names that a module imports from another one and offers as its own."""
+    """Give the names that a module imports from another one, also for type checking alone, and offers as its own."""
     body = ast.parse(source).body
+    body += [node for branch in body if isinstance(branch, ast.If) for node in branch.body]
     imported = {alias.asname or alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
     offered = [
         node.value for node in body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
@@ -58,3 +59,4 @@ def test_a_name_is_offered_by_the_module_that_defines_it_and_else_by_packages_on
 
 def test_a_borrowed_name_would_be_found() -> None:
     assert borrowed('from .a import b, c\n__all__ = ["b", "d"]\nd = c\n') == {"b"}
+    assert borrowed('if TYPE_CHECKING:\n    from .a import b, c\n__all__ = ["b"]\n') == {"b"}

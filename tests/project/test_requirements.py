@@ -20,8 +20,16 @@ GROUPS: dict[str, list[str]] = {
 }
 RUN: list[str] = PROJECT["project"]["dependencies"]
 DEMO = RUN + GROUPS["demo"]
-DEV = DEMO + GROUPS["stores"] + GROUPS["boosting"] + GROUPS["dev"]
-DECLARED = {"build": GROUPS["build"], "run": RUN, "demo": DEMO, "dev": DEV, "networks": DEV + GROUPS["networks"]}
+CLUSTER = RUN + PROJECT["project"]["optional-dependencies"]["cluster"]
+DEV = DEMO + CLUSTER + GROUPS["stores"] + GROUPS["boosting"] + GROUPS["dev"]
+DECLARED = {
+    "build": GROUPS["build"],
+    "run": RUN,
+    "cluster": CLUSTER,
+    "demo": DEMO,
+    "dev": DEV,
+    "networks": DEV + GROUPS["networks"],
+}
 
 
 def entries(path: Path) -> list[str]:
@@ -57,7 +65,10 @@ def test_no_lock_says_where_packages_come_from(path: Path) -> None:
     assert not re.search("^-", text, re.MULTILINE)  # an option of pip
 
 
-@pytest.mark.parametrize(("smaller", "larger"), [("run", "demo"), ("demo", "dev"), ("dev", "networks")])
+@pytest.mark.parametrize(
+    ("smaller", "larger"),
+    [("run", "cluster"), ("cluster", "dev"), ("run", "demo"), ("demo", "dev"), ("dev", "networks")],
+)
 def test_a_set_grows_into_the_next_without_changing_a_version(smaller: str, larger: str) -> None:
     held, grown = pinned(smaller), pinned(larger)
     assert {name: grown.get(name) for name in held} == held

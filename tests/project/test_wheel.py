@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from pathlib import Path
 
@@ -17,15 +19,24 @@ INFO = f"spotwright-{VERSION}.dist-info"
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
-    """Build the wheel from a copy, since building writes into the tree."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def build_wheel(source: Path, out: Path) -> Path:
+    """Build the project's wheel from a copy in ``source``, since building writes into the tree."""
+    source.mkdir(exist_ok=True)
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     subprocess.run([sys.executable, "-c", BUILD, str(out)], cwd=source, check=True, capture_output=True)
-    return zipfile.Path(next(out.glob("*.whl")))
+    return next(out.glob("spotwright-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def wheel_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def wheel(wheel_file: Path) -> zipfile.Path:
+    return zipfile.Path(wheel_file)
 
 
 def names(wheel: zipfile.Path) -> set[str]:
@@ -46,8 +57,44 @@ def test_nothing_but_the_package_is_installed(wheel: zipfile.Path) -> None:
 
 
 def test_the_command_is_spotwright(wheel: zipfile.Path) -> None:
-    assert "spotwright = spotwright.cli:main" in (wheel / INFO / "entry_points.txt").read_text()
+    assert "spotwright = spotwright.__main__:main" in (wheel / INFO / "entry_points.txt").read_text()
 
 
 def test_the_licence_comes_with_it(wheel: zipfile.Path) -> None:
     assert "Apache License" in (wheel / INFO / "licenses" / "LICENSE").read_text()
+
+
+@pytest.fixture(scope="module")
+def installed(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an empty environment into which the wheel was installed from its folder, without a network."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*pip, "--find-links", str(wheel_file.parent), f"spotwright=={VERSION}"], check=True)
+    return python
+
+
+@pytest.mark.slow
+def test_the_installed_wheel_has_a_checkpoint_library_that_saves_and_loads(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from spotwright.checkpoint import Checkpoint\nckpt = Checkpoint('place')\nckpt.load()\nckpt.save({'a': [1, 2.5]})\n"
+        "print(Checkpoint('place', writer=False).load(), __import__('spotwright').__file__)"
+    )
+    done = subprocess.run(
+        [installed, "-I", "-c", code], cwd=tmp_path, env={}, check=True, capture_output=True, text=True
+    )
+
+    assert done.stdout.startswith("{'a': [1, 2.5]} " + str(installed.parents[1]))
+
+
+@pytest.mark.slow
+def test_the_installed_command_runs(installed: Path, tmp_path: Path) -> None:
+    """Its dependencies are those of this environment, found after what the wheel brought."""
+    env = {"PYTHONPATH": sysconfig.get_path("purelib"), "HOME": str(tmp_path)}
+    command = [str(installed.parent / "spotwright"), "checkpoint-file"]
+    version = subprocess.run([command[0], "--version"], env=env, check=True, capture_output=True, text=True)
+    subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True)
+
+    assert version.stdout == f"spotwright {VERSION}\n"
+    assert zipfile.is_zipfile(tmp_path / "spotwright_checkpoint.pyz")

@@ -1,4 +1,4 @@
-"""What the tests of the state folder share."""
+"""Fixtures of the tests of the state folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.records.children import Foreign, in_a_child
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Foreign:
-    """Run something as a user who may only read below ``tmp_path``."""
+    """Run a function as a user who may only read below ``tmp_path``."""
 
     def run(work: Callable[[], str]) -> str:
         closed = [folder for folder in (tmp_path, *tmp_path.parents) if not folder.stat().st_mode & 0o001]

@@ -1,4 +1,4 @@
-"""The journal of a run: appends, the lease and its fence, requests, and everything that may be wrong with the file."""
+"""The journal of a run: appends, the lease and its fence, readers, and files that are damaged or cannot be written."""
 
 from __future__ import annotations
 
@@ -10,36 +10,44 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.events import an_event, data_of
 from tests.records.children import Foreign, in_a_child
 
 from spotwright.engine.events import Event
+from spotwright.engine.ports import Holder
 from spotwright.errors import Fenced, RunBusy, StateError
-from spotwright.records.journal import FORMAT, Journal, Lease
+from spotwright.records.journal import FORMAT, Journal
 
-ME: Lease = {"pid": 1, "starttime": 2, "boot_id": "b"}
-NOBODY: Lease = {"pid": 99, "starttime": 9, "boot_id": "b"}
+ME: Holder = {"pid": 1, "starttime": 2, "boot_id": "b"}
+NOBODY: Holder = {"pid": 99, "starttime": 9, "boot_id": "b"}
 
 
-def dead(_lease: Lease) -> bool:
+def dead(_lease: Holder) -> bool:
     return False
 
 
-def alive(_lease: Lease) -> bool:
+def alive(_lease: Holder) -> bool:
     return True
 
 
+def holder_of(journal: Journal) -> Holder | None:
+    lease = journal.lease()
+    return None if lease is None else lease.holder
+
+
 def note(text: str, at: float = 1.5) -> Event:
-    return Event("note", at, data={"text": text})
+    return an_event("note", at, data={"text": text})
 
 
 def texts(journal: Journal) -> list[str]:
-    return [event.data["text"] for _, event in journal.events()]
+    return [data_of(event)["text"] for _, event in journal.events()]
 
 
 @pytest.fixture(autouse=True)
@@ -75,16 +83,17 @@ def journal(path: Path) -> Journal:
 # Events
 
 
-def test_events_come_back_as_they_were(journal: Journal) -> None:
+def test_events_are_read_back_unchanged(journal: Journal) -> None:
     events = [
-        Event(
+        an_event(
             "ended",
             1_800_000_000.123456,
             "loop/train-3",
             2,
             {"signals": {"exit_code": 1}, "parameters": {"x": [1, None]}},
         ),
-        Event("node", 2.0, data={"why": "é\n\ud800 ☃", "big": 2**70, "float": 0.1}),
+        an_event("node", 2.0, data={"node": "n", "pool": "p", "state": "gone", "why": "é\n\ud800 ☃"}),
+        an_event("completed", 3.0, "t", 0, {"parameters": {"big": 2**70, "float": 0.1}}),
     ]
     journal.append(events)
     assert [event for _, event in journal.events()] == events
@@ -96,7 +105,7 @@ def test_events_come_back_as_they_were(journal: Journal) -> None:
         st.none() | st.booleans() | st.integers() | st.text(), lambda j: st.lists(j) | st.dictionaries(st.text(), j)
     )
 )
-def test_any_json_comes_back(value: object) -> None:
+def test_any_json_is_read_back_unchanged(value: object) -> None:
     journal = Journal(sqlite3.connect(":memory:", isolation_level=None), Path("memory"))
     journal._db.executescript(
         "CREATE TABLE events (seq INTEGER PRIMARY KEY, at REAL, kind TEXT, task TEXT, attempt INT, data TEXT)"
@@ -104,8 +113,8 @@ def test_any_json_comes_back(value: object) -> None:
     journal._db.executescript(
         "CREATE TABLE lease (one INTEGER, epoch INTEGER, owner TEXT); INSERT INTO lease VALUES (1, 0, '')"
     )
-    journal.append([Event("note", 0.0, data={"value": value})])
-    assert [event.data for _, event in journal.events()] == [{"value": value}]
+    journal.append([an_event("completed", 0.0, "t", 0, {"parameters": {"value": value}})])
+    assert [data_of(event) for _, event in journal.events()] == [{"parameters": {"value": value}}]
     journal.close()
 
 
@@ -115,18 +124,18 @@ def test_events_keep_their_order_over_appends(journal: Journal) -> None:
     assert texts(journal) == [f"{number}{letter}" for number in range(5) for letter in "ab"]
 
 
-def test_events_can_be_read_from_where_one_was(journal: Journal) -> None:
+def test_events_can_be_read_from_a_sequence_number_on(journal: Journal) -> None:
     journal.append([note(text) for text in "abcd"])
-    assert [(seq, event.data["text"]) for seq, event in journal.events(after=2)] == [(3, "c"), (4, "d")]
+    assert [(seq, data_of(event)["text"]) for seq, event in journal.events(after=2)] == [(3, "c"), (4, "d")]
 
 
 def test_an_append_is_all_or_nothing(journal: Journal) -> None:
     with pytest.raises(TypeError):
-        journal.append([note("a"), Event("note", 0.0, data={"text": object()})])
+        journal.append([note("a"), an_event("note", 0.0, data={"text": object()})])
     assert texts(journal) == []
 
 
-def test_events_are_there_after_closing(path: Path, journal: Journal) -> None:
+def test_events_remain_after_closing(path: Path, journal: Journal) -> None:
     journal.append([note("a")])
     journal.close()
     assert texts(Journal.read(path)) == ["a"]
@@ -144,16 +153,16 @@ def test_every_engine_has_an_epoch_of_its_own(path: Path, journal: Journal) -> N
     assert (journal.epoch, Journal.open(path).take(NOBODY, dead)) == (1, 2)
 
 
-def test_an_engine_that_lives_keeps_its_run(path: Path, journal: Journal) -> None:
+def test_a_living_engine_keeps_its_run(path: Path, journal: Journal) -> None:
     with pytest.raises(RunBusy, match=r"run run-1 is driven by another engine \(process 1\)"):
         Journal.open(path).take(NOBODY, alive)
 
 
-def test_refused_a_lease_nothing_has_changed(path: Path, journal: Journal) -> None:
+def test_a_refused_lease_changes_nothing(path: Path, journal: Journal) -> None:
     with pytest.raises(RunBusy):
         Journal.open(path).take(NOBODY, alive)
     journal.append([note("still mine")])
-    assert journal.holder() == ME
+    assert holder_of(journal) == ME
 
 
 def test_an_engine_whose_run_was_taken_writes_nothing_more(path: Path, journal: Journal) -> None:
@@ -170,18 +179,18 @@ def test_a_journal_without_a_lease_cannot_be_written(path: Path, journal: Journa
 
 def test_a_lease_that_was_given_up_is_free(path: Path, journal: Journal) -> None:
     journal.give_up()
-    assert journal.holder() is None
+    assert holder_of(journal) is None
     assert Journal.open(path).take(NOBODY, alive) == 2
 
 
 def test_an_engine_whose_run_was_taken_cannot_give_it_up(path: Path, journal: Journal) -> None:
     Journal.open(path).take(NOBODY, dead)
     journal.give_up()
-    assert journal.holder() == NOBODY
+    assert holder_of(journal) == NOBODY
 
 
-def test_of_many_engines_one_gets_the_run(path: Path, journal: Journal) -> None:
-    """Eight processes at once ask for a lease whose holder is dead; whoever holds it then lives."""
+def test_one_of_many_engines_gets_the_lease(path: Path, journal: Journal) -> None:
+    """Eight processes try to take a lease whose holder is dead; the next holder is alive."""
     journal.close()
     program = textwrap.dedent(f"""
         import os, sys
@@ -214,30 +223,16 @@ def _python(program: str) -> subprocess.Popen[str]:
     )
 
 
-# Requests of other processes
-
-
-def test_a_request_is_taken_once(path: Path, journal: Journal) -> None:
-    Journal.open(path).request("cancel", 1.0)
-    assert (journal.take_requests(), journal.take_requests()) == (["cancel"], [])
-
-
-def test_a_request_needs_no_lease_and_takes_none(path: Path, journal: Journal) -> None:
-    Journal.open(path).request("cancel", 1.0)
-    journal.append([note("still mine")])
-    assert journal.holder() == ME
-
-
 # Readers
 
 
 def test_readers_see_what_is_committed_while_the_engine_writes(path: Path, journal: Journal) -> None:
     reader = Journal.read(path)
-    seen = []
+    counts = []
     for number in range(3):
         journal.append([note(str(number))])
-        seen.append(len(texts(reader)))
-    assert seen == [1, 2, 3]
+        counts.append(len(texts(reader)))
+    assert counts == [1, 2, 3]
 
 
 def test_a_reader_in_the_middle_of_reading_does_not_stop_the_engine(path: Path, journal: Journal) -> None:
@@ -245,7 +240,7 @@ def test_a_reader_in_the_middle_of_reading_does_not_stop_the_engine(path: Path, 
     reading = Journal.read(path).events()
     next(reading)
     journal.append([note("d")])
-    assert [event.data["text"] for _, event in reading] == ["b", "c"]
+    assert [data_of(event)["text"] for _, event in reading] == ["b", "c"]
 
 
 def test_a_reader_cannot_write(path: Path, journal: Journal) -> None:
@@ -256,13 +251,13 @@ def test_a_reader_cannot_write(path: Path, journal: Journal) -> None:
 # What may be wrong with the file
 
 
-def test_a_journal_that_exists_is_not_made_again(path: Path, journal: Journal) -> None:
+def test_an_existing_journal_is_not_created_again(path: Path, journal: Journal) -> None:
     with pytest.raises(StateError, match="exists already"):
         Journal.create(path)
 
 
 @pytest.mark.parametrize("opening", [Journal.open, Journal.read])
-def test_a_journal_that_is_not_there_is_said_and_not_made(path: Path, opening: Callable[[Path], Journal]) -> None:
+def test_a_missing_journal_is_an_error_and_not_created(path: Path, opening: Callable[[Path], Journal]) -> None:
     with pytest.raises(StateError, match="there is no journal"):
         opening(path)
     assert not path.exists()
@@ -273,7 +268,7 @@ def test_a_newer_format_is_refused(path: Path, journal: Journal, opening: Callab
     journal._db.execute(f"PRAGMA user_version = {FORMAT + 1}")
     journal.close()
     with pytest.raises(
-        StateError, match=r"written by a newer version of spotwright \(format 2, this one knows 1\): upgrade"
+        StateError, match=r"written by a newer version of spotwright \(format 3, this one knows 2\): upgrade"
     ):
         opening(path)
 
@@ -286,14 +281,14 @@ def test_another_file_is_refused(path: Path, opening: Callable[[Path], Journal],
         opening(path)
 
 
-def test_a_damaged_line_is_said(path: Path, journal: Journal) -> None:
+def test_a_damaged_row_is_an_error(path: Path, journal: Journal) -> None:
     journal.append([note("a")])
     journal._db.execute("UPDATE events SET data = '{\"text\": '")
     with pytest.raises(StateError, match="is damaged"):
         texts(journal)
 
 
-def test_a_folder_with_strange_characters_is_no_matter(tmp_path: Path) -> None:
+def test_a_folder_may_have_special_characters(tmp_path: Path) -> None:
     folder = tmp_path / "a?b#c %41 é"
     folder.mkdir()
     journal = Journal.create(folder / "journal.db")
@@ -308,7 +303,7 @@ def test_a_folder_with_strange_characters_is_no_matter(tmp_path: Path) -> None:
 # A full disk
 
 
-def test_a_full_disk_is_said_and_what_was_committed_stays(path: Path, journal: Journal) -> None:
+def test_a_full_disk_is_an_error_and_committed_events_remain(path: Path, journal: Journal) -> None:
     journal.append([note("kept")])
     journal.close()
 
@@ -320,23 +315,23 @@ def test_a_full_disk_is_said_and_what_was_committed_stays(path: Path, journal: J
         while True:
             writer.append([note("x" * 1000)])
 
-    said = in_a_child(work)
-    assert said.startswith(f"StateError: {path}: the disk is full or failing")
-    assert said.endswith("free some space, then resume the run")
+    message = in_a_child(work)
+    assert message.startswith(f"StateError: {path}: the disk is full or failing")
+    assert message.endswith("free some space, then resume the run")
     kept = texts(Journal.read(path))
     assert kept[0] == "kept"
     assert len(kept) > 10
 
 
 def test_a_run_goes_on_when_there_is_space_again(path: Path, journal: Journal) -> None:
-    test_a_full_disk_is_said_and_what_was_committed_stays(path, journal)
+    test_a_full_disk_is_an_error_and_committed_events_remain(path, journal)
     again = Journal.open(path)
     again.take(ME, dead)
     again.append([note("on")])
     assert texts(again)[-1] == "on"
 
 
-def test_a_full_disk_is_said_when_a_journal_is_made(path: Path) -> None:
+def test_a_full_disk_is_an_error_when_a_journal_is_created(path: Path) -> None:
     def work() -> str:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
@@ -349,24 +344,20 @@ def test_a_full_disk_is_said_when_a_journal_is_made(path: Path) -> None:
 # A folder that cannot be written
 
 
-def test_a_closed_journal_can_be_read_where_nothing_can_be_written(
-    path: Path, journal: Journal, foreign: Foreign
-) -> None:
+def test_a_closed_journal_can_be_read_in_a_read_only_folder(path: Path, journal: Journal, foreign: Foreign) -> None:
     journal.append([note("a")])
     journal.close()
     assert foreign(lambda: ",".join(texts(Journal.read(path)))) == "a"
 
 
-def test_a_journal_in_use_can_be_read_where_nothing_can_be_written(
-    path: Path, journal: Journal, foreign: Foreign
-) -> None:
+def test_a_journal_in_use_can_be_read_in_a_read_only_folder(path: Path, journal: Journal, foreign: Foreign) -> None:
     journal.append([note("a")])
     assert foreign(lambda: ",".join(texts(Journal.read(path)))) == "a"
     journal.close()
 
 
 @pytest.mark.parametrize("left", ["-wal", "-shm"])
-def test_what_a_killed_engine_left_can_be_read_where_nothing_can_be_written(
+def test_the_journal_of_a_killed_engine_can_be_read_in_a_read_only_folder(
     path: Path, journal: Journal, tmp_path: Path, foreign: Foreign, left: str
 ) -> None:
     """The log beside the file holds events that are not in it yet, with or without the index that SQLite had made."""
@@ -379,20 +370,26 @@ def test_what_a_killed_engine_left_can_be_read_where_nothing_can_be_written(
     assert foreign(lambda: ",".join(texts(Journal.read(copy / path.name)))) == "a,b"
 
 
-def test_writing_where_nothing_can_be_written_is_refused_with_the_fix(
-    path: Path, journal: Journal, foreign: Foreign
-) -> None:
+def test_writing_in_a_read_only_folder_is_refused_with_the_fix(path: Path, journal: Journal, foreign: Foreign) -> None:
     journal.close()
 
     def work() -> str:
         Journal.open(path).take(NOBODY, dead)
         return "taken"
 
-    said = foreign(work)
-    assert said.startswith(f"StateError: {path}: cannot be written")
-    assert said.endswith("choose another folder with --state")
+    message = foreign(work)
+    assert message.startswith(f"StateError: {path}: cannot be written")
+    assert message.endswith("choose another folder with --state")
 
 
-def test_making_a_journal_where_nothing_can_be_written_is_refused_with_the_fix(path: Path, foreign: Foreign) -> None:
-    said = foreign(lambda: str(Journal.create(path)))
-    assert said.startswith(f"StateError: {path}: cannot be written")
+def test_creating_a_journal_in_a_read_only_folder_is_refused_with_the_fix(path: Path, foreign: Foreign) -> None:
+    message = foreign(lambda: str(Journal.create(path)))
+    assert message.startswith(f"StateError: {path}: cannot be written")
+
+
+def test_a_folder_whose_name_is_no_utf8_keeps_its_journal(tmp_path: Path) -> None:
+    """Also what the locale C makes of umlauts: file names that Python cannot encode as text."""
+    folder = tmp_path / "b\udcfcro"
+    folder.mkdir()
+    with closing(Journal.create(folder / "journal.db")):
+        assert list(Journal.read(folder / "journal.db").events()) == []

@@ -1,4 +1,4 @@
-"""A project for every test; after it nothing that came of the project may be alive."""
+"""A project for every test. After the test, no process of the project may be alive."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from tests.e2e.project import Project, a_project
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    """A project whose commands have left no process behind when the test has ended."""
+    """A project; after the test no process of its commands may be alive."""
     with a_project(tmp_path) as made:
         yield made

@@ -11,35 +11,38 @@ from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy
 from spotwright.scheduling.budgets import (
     MAX_MOVES,
-    Next,
-    Place,
-    Spent,
-    Then,
+    AttemptLife,
+    BudgetUse,
+    Decision,
+    FollowUp,
+    LadderPosition,
     after_attempt,
+    backoff,
+    count_stalled,
     first_rung,
     next_rung_while_pending,
 )
 
 INTERRUPTIONS = [Cause.INTERRUPTED, Cause.LOST]
 ERRORS = [Cause.FAILED, Cause.OUT_OF_MEMORY, Cause.TIMED_OUT, Cause.START_UP]
-TOP, SECOND, BOTTOM = Place(0, 0, "spot"), Place(1, 1, "spot-b"), Place(2, 2, "on-demand")
+TOP, SECOND, BOTTOM = LadderPosition(0, 0, "spot"), LadderPosition(1, 1, "spot-b"), LadderPosition(2, 2, "on-demand")
 
 
-def after(cause: Cause, spent: Spent | None = None, place: Place = TOP, **said: object) -> Next:
+def after(cause: Cause, spent: BudgetUse | None = None, position: LadderPosition = TOP, **fields: object) -> Decision:
     """The decision on the ladder spot, spot-b, on-demand."""
-    policy = a_policy(**{"spot": "prefer", **said})
-    return after_attempt(cause, spent or Spent(), place, policy, a_ladder(policy))
+    policy = a_policy(**{"spot": "prefer", **fields})
+    return after_attempt(cause, spent or BudgetUse(), position, policy, a_ladder(policy))
 
 
 # Rows 1 and 2
 
 
 def test_a_cancelled_attempt_is_the_end_of_its_task() -> None:
-    assert after(Cause.CANCELLED, errors={"retries": 5}).then is Then.CANCEL
+    assert after(Cause.CANCELLED, errors={"retries": 5}).then is FollowUp.CANCEL
 
 
 def test_a_success_is_the_end_of_its_task() -> None:
-    assert after(Cause.SUCCEEDED).then is Then.SUCCEED
+    assert after(Cause.SUCCEEDED).then is FollowUp.SUCCEED
 
 
 # Row 3
@@ -47,101 +50,103 @@ def test_a_success_is_the_end_of_its_task() -> None:
 
 @pytest.mark.parametrize("cause", INTERRUPTIONS)
 def test_an_interruption_is_followed_by_another_attempt(cause: Cause) -> None:
-    assert after(cause).then is Then.RETRY
+    assert after(cause).then is FollowUp.RETRY
 
 
 @pytest.mark.parametrize("cause", INTERRUPTIONS)
 def test_one_interruption_more_than_allowed_fails_the_task(cause: Cause) -> None:
-    assert after(cause, Spent(interruptions=2), interruptions={"max": 2}).then is Then.FAIL
+    assert after(cause, BudgetUse(interruptions=2), interruptions={"max": 2}).then is FollowUp.FAIL
 
 
-def test_the_failure_says_how_often_it_was_interrupted() -> None:
-    said = after(Cause.INTERRUPTED, Spent(interruptions=2), interruptions={"max": 2})
-    assert said.why == "interrupted 3 times, interruptions.max is 2"
+def test_the_failure_has_the_number_of_interruptions() -> None:
+    decision = after(Cause.INTERRUPTED, BudgetUse(interruptions=2), interruptions={"max": 2})
+    assert decision.why == "interrupted 3 times, interruptions.max is 2"
 
 
 def test_the_last_allowed_interruption_is_followed_by_another_attempt() -> None:
-    assert after(Cause.INTERRUPTED, Spent(interruptions=1), interruptions={"max": 2}).then is Then.RETRY
+    assert after(Cause.INTERRUPTED, BudgetUse(interruptions=1), interruptions={"max": 2}).then is FollowUp.RETRY
 
 
 def test_interruptions_on_on_demand_count_as_any_other() -> None:
-    assert after(Cause.LOST, Spent(interruptions=2), BOTTOM, interruptions={"max": 2}).then is Then.FAIL
+    assert after(Cause.LOST, BudgetUse(interruptions=2), BOTTOM, interruptions={"max": 2}).then is FollowUp.FAIL
 
 
 def test_an_interruption_moves_on_to_the_next_spot_rung() -> None:
-    assert after(Cause.INTERRUPTED, place=TOP).rung == 1
+    assert after(Cause.INTERRUPTED, position=TOP).rung == 1
 
 
 def test_after_the_last_spot_rung_the_first_one_is_next() -> None:
-    assert after(Cause.INTERRUPTED, place=SECOND).rung == 0
+    assert after(Cause.INTERRUPTED, position=SECOND).rung == 0
 
 
 def test_there_is_no_backoff_on_the_way_to_another_pool() -> None:
-    assert after(Cause.INTERRUPTED, place=TOP).wait == 0.0
+    assert after(Cause.INTERRUPTED, position=TOP).wait == 0.0
 
 
 def test_backoff_comes_before_a_return_to_the_pool_it_was_taken_from() -> None:
     policy = a_policy(spot="prefer", interruptions={"backoff": "4s"})
-    assert after_attempt(Cause.INTERRUPTED, Spent(), TOP, policy, a_ladder(policy, SPOT, ON_DEMAND)).wait == 4.0
+    assert after_attempt(Cause.INTERRUPTED, BudgetUse(), TOP, policy, a_ladder(policy, SPOT, ON_DEMAND)).wait == 4.0
 
 
 def test_backoff_grows_with_every_interruption_up_to_its_ceiling() -> None:
     policy = a_policy(spot="require", interruptions={"backoff": "4s", "factor": 3, "ceiling": "30s"})
     ladder = a_ladder(policy, SPOT)
-    waits = [after_attempt(Cause.INTERRUPTED, Spent(n), TOP, policy, ladder).wait for n in range(4)]
+    waits = [after_attempt(Cause.INTERRUPTED, BudgetUse(n), TOP, policy, ladder).wait for n in range(4)]
     assert waits == [4.0, 12.0, 30.0, 30.0]
 
 
-def test_an_attempt_that_was_lost_before_it_had_a_node_waits_for_nothing() -> None:
+def test_an_attempt_lost_before_it_had_a_node_has_no_backoff() -> None:
     policy = a_policy(spot="require")
-    assert after_attempt(Cause.LOST, Spent(), Place(0, 0, None), policy, a_ladder(policy, SPOT)).wait == 0.0
+    assert (
+        after_attempt(Cause.LOST, BudgetUse(), LadderPosition(0, 0, None), policy, a_ladder(policy, SPOT)).wait == 0.0
+    )
 
 
 # Row 4
 
 
-def test_a_move_goes_on_at_once_on_the_same_rung() -> None:
-    assert after(Cause.DISRUPTED, place=SECOND) == Next(
-        Then.RETRY, "moved (1 of 20), tried again on the same rung", rung=1, wait=0.0
+def test_a_move_retries_at_once_on_the_same_rung() -> None:
+    assert after(Cause.DISRUPTED, position=SECOND) == Decision(
+        FollowUp.RETRY, "moved (1 of 20), tried again on the same rung", rung=1, wait=0.0
     )
 
 
 def test_twenty_moves_are_survived() -> None:
-    assert after(Cause.DISRUPTED, Spent(moves=MAX_MOVES - 1)).then is Then.RETRY
+    assert after(Cause.DISRUPTED, BudgetUse(moves=MAX_MOVES - 1)).then is FollowUp.RETRY
 
 
 def test_the_move_after_the_twentieth_fails_the_task() -> None:
-    assert after(Cause.DISRUPTED, Spent(moves=MAX_MOVES)).then is Then.FAIL
+    assert after(Cause.DISRUPTED, BudgetUse(moves=MAX_MOVES)).then is FollowUp.FAIL
 
 
 # Row 5
 
 
 @pytest.mark.parametrize("cause", ERRORS)
-def test_an_error_fails_the_task_where_no_retry_was_asked_for(cause: Cause) -> None:
-    assert after(cause).then is Then.FAIL
+def test_an_error_fails_the_task_without_retries(cause: Cause) -> None:
+    assert after(cause).then is FollowUp.FAIL
 
 
 @pytest.mark.parametrize("cause", ERRORS)
 def test_an_error_is_tried_again_on_the_same_rung(cause: Cause) -> None:
-    said = after(cause, place=SECOND, errors={"retries": 1})
-    assert (said.then, said.rung) == (Then.RETRY, 1)
+    decision = after(cause, position=SECOND, errors={"retries": 1})
+    assert (decision.then, decision.rung) == (FollowUp.RETRY, 1)
 
 
 @pytest.mark.parametrize("cause", ERRORS)
 def test_one_error_more_than_the_retries_fails_the_task(cause: Cause) -> None:
-    assert after(cause, Spent(errors=1), errors={"retries": 1}).then is Then.FAIL
+    assert after(cause, BudgetUse(errors=1), errors={"retries": 1}).then is FollowUp.FAIL
 
 
 def test_every_error_is_followed_by_its_backoff() -> None:
-    said = [after(Cause.FAILED, Spent(errors=n), errors={"retries": 9, "backoff": "2s"}).wait for n in range(3)]
-    assert said == [2.0, 4.0, 8.0]
+    decision = [after(Cause.FAILED, BudgetUse(errors=n), errors={"retries": 9, "backoff": "2s"}).wait for n in range(3)]
+    assert decision == [2.0, 4.0, 8.0]
 
 
 def test_an_error_on_the_last_spot_attempt_stays_on_demand_after_the_fallback() -> None:
     policy = a_policy(spot="prefer", fall_back_after=1, errors={"retries": 3})
-    said = after_attempt(Cause.FAILED, Spent(interruptions=1), SECOND, policy, a_ladder(policy))
-    assert said.rung == 2
+    decision = after_attempt(Cause.FAILED, BudgetUse(interruptions=1), SECOND, policy, a_ladder(policy))
+    assert decision.rung == 2
 
 
 # Budgets of their own
@@ -149,62 +154,62 @@ def test_an_error_on_the_last_spot_attempt_stays_on_demand_after_the_fallback() 
 
 @pytest.mark.parametrize("cause", INTERRUPTIONS)
 def test_an_interruption_never_spends_the_error_budget(cause: Cause) -> None:
-    assert Spent(1, 1, 1).after(cause) == Spent(2, 1, 1)
+    assert BudgetUse(1, 1, 1).after(cause) == BudgetUse(2, 1, 1)
 
 
 @pytest.mark.parametrize("cause", ERRORS)
 def test_an_error_never_spends_the_interruption_budget(cause: Cause) -> None:
-    assert Spent(1, 1, 1).after(cause) == Spent(1, 2, 1)
+    assert BudgetUse(1, 1, 1).after(cause) == BudgetUse(1, 2, 1)
 
 
 def test_a_move_spends_neither_budget() -> None:
-    assert Spent(1, 1, 1).after(Cause.DISRUPTED) == Spent(1, 1, 2)
+    assert BudgetUse(1, 1, 1).after(Cause.DISRUPTED) == BudgetUse(1, 1, 2)
 
 
 @pytest.mark.parametrize("cause", [Cause.SUCCEEDED, Cause.UNSCHEDULABLE, Cause.CANCELLED])
 def test_other_endings_spend_nothing(cause: Cause) -> None:
-    assert Spent(1, 1, 1).after(cause) == Spent(1, 1, 1)
+    assert BudgetUse(1, 1, 1).after(cause) == BudgetUse(1, 1, 1)
 
 
 # Row 6
 
 
 def test_preferred_spot_falls_back_to_on_demand_after_so_many_interruptions() -> None:
-    said = [after(Cause.INTERRUPTED, Spent(n), fall_back_after=3).rung for n in range(4)]
-    assert said == [1, 1, 2, 2]
+    decision = [after(Cause.INTERRUPTED, BudgetUse(n), fall_back_after=3).rung for n in range(4)]
+    assert decision == [1, 1, 2, 2]
 
 
 def test_the_last_allowed_attempt_is_on_demand_by_default() -> None:
-    assert after(Cause.INTERRUPTED, Spent(interruptions=1), interruptions={"max": 2}).rung == 2
+    assert after(Cause.INTERRUPTED, BudgetUse(interruptions=1), interruptions={"max": 2}).rung == 2
 
 
 def test_the_fallback_needs_no_backoff() -> None:
-    assert after(Cause.INTERRUPTED, place=TOP, fall_back_after=1).wait == 0.0
+    assert after(Cause.INTERRUPTED, position=TOP, fall_back_after=1).wait == 0.0
 
 
-def test_the_fallback_is_said() -> None:
-    assert "falls back to on-demand" in after(Cause.INTERRUPTED, place=TOP, fall_back_after=1).why
+def test_the_fallback_is_explained() -> None:
+    assert "falls back to on-demand" in after(Cause.INTERRUPTED, position=TOP, fall_back_after=1).why
 
 
 def test_a_fallback_after_nothing_begins_on_demand() -> None:
     policy = a_policy(spot="prefer", fall_back_after=0)
-    assert first_rung(Spent(), policy, a_ladder(policy)) == 2
+    assert first_rung(BudgetUse(), policy, a_ladder(policy)) == 2
 
 
 def test_after_the_fallback_it_stays_on_demand() -> None:
-    assert after(Cause.LOST, Spent(interruptions=5), BOTTOM, fall_back_after=2).rung == 2
+    assert after(Cause.LOST, BudgetUse(interruptions=5), BOTTOM, fall_back_after=2).rung == 2
 
 
 def test_preferred_spot_without_on_demand_goes_on_like_required_spot() -> None:
     policy = a_policy(spot="prefer", fall_back_after=1)
-    said = after_attempt(Cause.INTERRUPTED, Spent(3), TOP, policy, a_ladder(policy, SPOT, SPOT_B))
-    assert (said.then, said.rung) == (Then.RETRY, 1)
+    decision = after_attempt(Cause.INTERRUPTED, BudgetUse(3), TOP, policy, a_ladder(policy, SPOT, SPOT_B))
+    assert (decision.then, decision.rung) == (FollowUp.RETRY, 1)
 
 
 def test_required_spot_never_leaves_spot() -> None:
     policy = a_policy(spot="require")
     ladder = a_ladder(policy)
-    rungs = {after_attempt(Cause.INTERRUPTED, Spent(n), TOP, policy, ladder).rung for n in range(10)}
+    rungs = {after_attempt(Cause.INTERRUPTED, BudgetUse(n), TOP, policy, ladder).rung for n in range(10)}
     assert all(ladder.rungs[rung].spot for rung in rungs)
 
 
@@ -214,16 +219,16 @@ def test_never_spot_never_leaves_on_demand() -> None:
     assert [rung.pools for rung in ladder.rungs] == [("on-demand",)]
 
 
-def test_a_named_ladder_falls_back_although_nothing_was_said_of_spot() -> None:
+def test_a_named_ladder_falls_back_where_no_policy_names_spot() -> None:
     policy = a_policy(ladder=["spot", "on-demand"], fall_back_after=1)
-    said = after_attempt(Cause.INTERRUPTED, Spent(), TOP, policy, a_ladder(policy))
-    assert said.rung == 1
+    decision = after_attempt(Cause.INTERRUPTED, BudgetUse(), TOP, policy, a_ladder(policy))
+    assert decision.rung == 1
 
 
 def test_without_any_policy_an_interrupted_attempt_may_go_anywhere_again_after_its_backoff() -> None:
     policy = Policy()
-    said = after_attempt(Cause.INTERRUPTED, Spent(), Place(0, 0, "spot"), policy, a_ladder(policy))
-    assert (said.then, said.rung, said.wait) == (Then.RETRY, 0, 1.0)
+    decision = after_attempt(Cause.INTERRUPTED, BudgetUse(), LadderPosition(0, 0, "spot"), policy, a_ladder(policy))
+    assert (decision.then, decision.rung, decision.wait) == (FollowUp.RETRY, 0, 1.0)
 
 
 # Row 7
@@ -232,29 +237,30 @@ def test_without_any_policy_an_interrupted_attempt_may_go_anywhere_again_after_i
 def test_pending_too_long_climbs_rung_by_rung() -> None:
     policy = a_policy(spot="prefer")
     ladder = a_ladder(policy)
-    assert [next_rung_while_pending(rung, Spent(), policy, ladder) for rung in range(3)] == [1, 2, None]
+    assert [next_rung_while_pending(rung, BudgetUse(), policy, ladder) for rung in range(3)] == [1, 2, None]
 
 
 def test_pending_after_the_fallback_does_not_climb_back_to_spot() -> None:
     policy = a_policy(spot="prefer", fall_back_after=1)
-    assert next_rung_while_pending(2, Spent(interruptions=1), policy, a_ladder(policy)) is None
+    assert next_rung_while_pending(2, BudgetUse(interruptions=1), policy, a_ladder(policy)) is None
 
 
 def test_an_attempt_that_climbed_while_pending_is_followed_by_one_at_the_top() -> None:
-    assert after(Cause.INTERRUPTED, place=Place(first=0, rung=2, pool="on-demand")).rung == 0
+    assert after(Cause.INTERRUPTED, position=LadderPosition(first=0, rung=2, pool="on-demand")).rung == 0
 
 
 def test_also_where_it_climbed_to_a_spot_rung() -> None:
     policy = a_policy(spot="prefer")
     ladder = a_ladder(policy, SPOT, SPOT_B, a_pool("spot-c"), ON_DEMAND)
-    said = [
-        after_attempt(Cause.INTERRUPTED, Spent(), Place(first, 1, "spot-b"), policy, ladder).rung for first in (0, 1)
+    decision = [
+        after_attempt(Cause.INTERRUPTED, BudgetUse(), LadderPosition(first, 1, "spot-b"), policy, ladder).rung
+        for first in (0, 1)
     ]
-    assert said == [0, 2]
+    assert decision == [0, 2]
 
 
 def test_an_unschedulable_attempt_fails_its_task() -> None:
-    assert after(Cause.UNSCHEDULABLE, errors={"retries": 5}).then is Then.FAIL
+    assert after(Cause.UNSCHEDULABLE, errors={"retries": 5}).then is FollowUp.FAIL
 
 
 # For any sequence of endings
@@ -276,19 +282,19 @@ POLICIES = st.builds(
 
 @given(POLICIES, ENDINGS)
 def test_budgets_are_bounded_whatever_happens(policy: Policy, endings: list[Cause]) -> None:
-    ladder, spent = a_ladder(policy), Spent()
+    ladder, spent = a_ladder(policy), BudgetUse()
     rung = first_rung(spent, policy, ladder)
     attempts = 0
     for cause in endings:
         attempts += 1
-        said = after_attempt(cause, spent, Place(rung, rung, ladder.rungs[rung].pools[0]), policy, ladder)
+        decision = after_attempt(cause, spent, LadderPosition(rung, rung, ladder.rungs[rung].pools[0]), policy, ladder)
         spent = spent.after(cause)
         assert spent.interruptions <= policy.max_interruptions + 1
         assert spent.errors <= policy.retries + 1
         assert spent.moves <= MAX_MOVES + 1
-        if said.then is not Then.RETRY:
+        if decision.then is not FollowUp.RETRY:
             break
-        rung = said.rung
+        rung = decision.rung
         assert rung in range(len(ladder.rungs))
     assert attempts <= policy.max_interruptions + policy.retries + MAX_MOVES + 1
 
@@ -297,8 +303,55 @@ def test_budgets_are_bounded_whatever_happens(policy: Policy, endings: list[Caus
 def test_the_rung_respects_the_fallback(most: int, spent: int, cause: Cause, first: int, rung: int) -> None:
     policy = a_policy(spot="prefer", interruptions={"max": most}, fall_back_after=most // 2, errors={"retries": 99})
     ladder = a_ladder(policy)
-    before = Spent(interruptions=spent)
-    said = after_attempt(cause, before, Place(first, rung, ladder.rungs[rung].pools[0]), policy, ladder)
+    before = BudgetUse(interruptions=spent)
+    decision = after_attempt(cause, before, LadderPosition(first, rung, ladder.rungs[rung].pools[0]), policy, ladder)
     moved = cause is Cause.DISRUPTED  # it goes back where it was
-    if said.then is Then.RETRY and not moved and before.after(cause).interruptions >= policy.fall_back_after:
-        assert ladder.rungs[said.rung].spot is False
+    if decision.then is FollowUp.RETRY and not moved and before.after(cause).interruptions >= policy.fall_back_after:
+        assert ladder.rungs[decision.rung].spot is False
+
+
+# Backoff grows only while attempts get nowhere (row 3)
+
+
+def interrupted(progress: float | None = None, lived: float = 1.0) -> AttemptLife:
+    return AttemptLife(interrupted=True, progress=progress, lived=lived)
+
+
+@pytest.mark.parametrize(
+    ("lives", "stalled"),
+    [
+        ([interrupted(), interrupted(), interrupted()], 3),
+        ([interrupted(0.2), interrupted(0.4), interrupted(0.6)], 1),
+        ([interrupted(0.2), interrupted(0.2), interrupted(0.1)], 3),
+        ([interrupted(), interrupted(), interrupted(0.1)], 1),
+        ([interrupted(0.5), interrupted(0.1), interrupted(0.5)], 3),
+        ([interrupted(), interrupted(lived=301.0)], 1),
+        ([interrupted(), interrupted(lived=300.0)], 2),
+        ([interrupted(), AttemptLife(interrupted=False, progress=0.5, lived=1.0), interrupted(0.5)], 2),
+    ],
+)
+def test_an_interruption_that_follows_progress_begins_the_count_again(lives: list[AttemptLife], stalled: int) -> None:
+    assert count_stalled(lives, 300.0) == stalled
+
+
+def test_backoff_grows_with_stalled_interruptions_only() -> None:
+    policy = a_policy(interruptions={"max": 9, "backoff": "1s", "factor": 2})
+    spent, pools = BudgetUse(interruptions=4), ["spot"]
+    waits = [backoff(spent, LadderPosition(0, 0, "spot", stalled), pools, policy) for stalled in (1, 2, 4, 9, None)]
+    assert waits == [1.0, 2.0, 8.0, 8.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    ("cause", "why"),
+    [
+        (Cause.FAILED, "no retry is left (errors.retries is 0)"),
+        (Cause.OUT_OF_MEMORY, "out of memory, and no retry is left (errors.retries is 0)"),
+        (Cause.START_UP, "start-up, and no retry is left (errors.retries is 0)"),
+    ],
+)
+def test_the_reason_of_a_failure_names_the_cause_unless_it_is_the_word_failed(cause: Cause, why: str) -> None:
+    assert after(cause).why == why
+
+
+def test_a_retry_is_counted_without_the_cause() -> None:
+    assert after(Cause.OUT_OF_MEMORY, BudgetUse(), TOP, **{"errors.retries": 2}).why == "retry 1 of 2"

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from spotwright.model.attempts import Cause, Condition, ContainerEnd, Signals
+from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.scheduling.cause import classify
 
-DRAINED = Condition("DisruptionTarget", reason="EvictionByEvictionAPI")
-ALIVE = Condition("Ready")
+DRAINED = StatusCondition("DisruptionTarget", reason="EvictionByEvictionAPI")
+ALIVE = StatusCondition("Ready")
 
 
 def cause(**signals: object) -> Cause:
@@ -21,11 +21,11 @@ def test_cancelled_stands_above_success() -> None:
     assert cause(cancelled=True, exit_code=0, outputs_complete=True) is Cause.CANCELLED
 
 
-def test_outputs_that_nobody_looked_for_are_no_success() -> None:
+def test_unchecked_outputs_are_no_success() -> None:
     assert cause(exit_code=0) is Cause.FAILED
 
 
-def test_a_missing_output_is_no_success_whatever_else_is_said() -> None:
+def test_a_missing_output_is_no_success_whatever_the_other_signals() -> None:
     assert cause(exit_code=0, outputs_complete=True, missing_outputs=("model",)) is Cause.FAILED
 
 
@@ -64,19 +64,19 @@ def test_an_eviction_through_the_api_is_an_interruption_where_the_node_is_gone()
 
 
 def test_a_preemption_by_priority_stays_one_although_the_node_is_gone_by_now() -> None:
-    preempted = Condition("DisruptionTarget", reason="PreemptionByScheduler")
+    preempted = StatusCondition("DisruptionTarget", reason="PreemptionByScheduler")
 
     assert cause(conditions=(preempted,), node_gone=True) is Cause.DISRUPTED
 
 
-def test_a_condition_that_is_no_longer_true_says_nothing() -> None:
-    withdrawn = Condition("DisruptionTarget", "False", "EvictionByEvictionAPI")
+def test_a_condition_that_is_no_longer_true_is_ignored() -> None:
+    withdrawn = StatusCondition("DisruptionTarget", "False", "EvictionByEvictionAPI")
 
     assert cause(conditions=(withdrawn,), exit_code=1) is Cause.FAILED
 
 
-def test_a_preemption_that_is_not_scheduled_any_more_says_nothing() -> None:
-    assert cause(node_conditions=(Condition("PreemptionScheduled", "False"),), exit_code=1) is Cause.FAILED
+def test_a_preemption_that_is_no_longer_scheduled_is_ignored() -> None:
+    assert cause(node_conditions=(StatusCondition("PreemptionScheduled", "False"),), exit_code=1) is Cause.FAILED
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_an_exit_code_that_came_before_the_node_fell_silent_counts() -> None:
 
 
 def test_an_eviction_for_storage_is_a_disruption_where_kubernetes_calls_it_one() -> None:
-    by_kubelet = Condition("DisruptionTarget", reason="TerminationByKubelet")
+    by_kubelet = StatusCondition("DisruptionTarget", reason="TerminationByKubelet")
     message = "Container main was using 2Gi, exceeds the local ephemeral storage limit"
 
     assert cause(reason="Evicted", message=message, conditions=(by_kubelet,)) is Cause.DISRUPTED
@@ -112,7 +112,7 @@ def test_memory_counted_by_the_kernel_does_not_outweigh_an_environment_that_was_
     assert cause(start_error="no such package", oom_kills=1) is Cause.START_UP
 
 
-def test_why_an_attempt_could_not_start_is_said_in_the_words_of_what_failed() -> None:
+def test_a_start_up_error_keeps_the_words_of_its_origin() -> None:
     assert classify(Signals(start_error="no such package")).why == "no such package"
 
 
@@ -126,8 +126,8 @@ def test_no_signal_at_all_means_lost() -> None:
     assert classify(Signals()).cause is Cause.LOST
 
 
-def test_the_sentence_names_the_signal_that_no_one_can_explain() -> None:
-    assert classify(Signals(exit_code=143)).why == "it was ended by SIGTERM, and nothing says that its node was to go"
+def test_the_sentence_names_an_unexplained_signal() -> None:
+    assert classify(Signals(exit_code=143)).why == "it was ended by SIGTERM, with no sign that its node was taken"
 
 
 def test_the_sentence_names_the_outputs_that_are_missing() -> None:
@@ -137,11 +137,39 @@ def test_the_sentence_names_the_outputs_that_are_missing() -> None:
     assert ending.evidence == {"exit_code": 0, "missing_outputs": ["model", "metrics"]}
 
 
-def test_an_unknown_exit_code_above_128_is_told_as_it_is() -> None:
+@pytest.mark.parametrize("noticed", [True, False])
+def test_the_sentence_says_where_kfp_decides_otherwise(noticed: bool) -> None:
+    ending = classify(Signals(exit_code=0, outputs_complete=False, accepted_by_kfp=True, noticed=noticed))
+
+    assert ending.cause is (Cause.INTERRUPTED if noticed else Cause.FAILED)
+    assert ending.why.endswith("; KFP would have taken this for a success")
+
+
+@pytest.mark.parametrize(("node_gone", "cause"), [(True, Cause.INTERRUPTED), (False, Cause.FAILED)])
+def test_the_sentence_says_where_a_controller_may_count_a_stopped_attempt_as_a_success(
+    node_gone: bool, cause: Cause
+) -> None:
+    ending = classify(Signals(exit_code=0, accepted_by_controller=True, node_gone=node_gone))
+
+    assert ending.cause is cause
+    assert ending.why.endswith("; it exited with 0, which its controller may count as a success")
+
+
+def test_a_node_that_comes_back_and_then_ends_the_pod_was_lost() -> None:
+    marked = StatusCondition("DisruptionTarget", reason="DeletionByTaintManager")
+    taint = "node.kubernetes.io/unreachable"
+
+    ending = classify(Signals(exit_code=143, conditions=(marked,), node_taints=(taint,)))
+
+    assert (ending.cause, ending.evidence["sign"]) == (Cause.LOST, taint)
+    assert classify(Signals(exit_code=143, conditions=(marked,))).cause is Cause.DISRUPTED
+
+
+def test_an_unknown_exit_code_above_128_stays_a_number() -> None:
     assert classify(Signals(exit_code=255)).why == "it exited with 255"
 
 
-def test_the_evidence_holds_what_decided_as_plain_data() -> None:
+def test_the_evidence_holds_the_deciding_signals_as_plain_data() -> None:
     signals = Signals(exit_code=143, node_taints=("aws-node-termination-handler/spot-itn",), spot=True)
 
     assert json.loads(json.dumps(classify(signals).evidence)) == {

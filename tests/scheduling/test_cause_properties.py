@@ -1,15 +1,14 @@
-"""What holds for any signals whatever: one cause, no verdict from an exit code or a message alone."""
+"""Properties of the cause for any signals: exactly one cause, never decided by an exit code or a message alone."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.clouds import signs
-from spotwright.model.attempts import Cause, Condition, ContainerEnd, Signals
+from spotwright.clouds import node_signs
+from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.scheduling.cause import classify
 
 MESSAGES = st.sampled_from(
@@ -30,21 +29,28 @@ DISRUPTIONS = ["PreemptionByScheduler", "DeletionByTaintManager", "EvictionByEvi
 STATUSES = st.sampled_from(["True", "False", "Unknown"])
 TAINTS = st.sampled_from(
     [
-        *sorted(signs.TAKEN_TAINTS | signs.AUTO_DRAIN_TAINTS | signs.GONE_TAINTS | signs.UNREACHABLE_TAINTS),
-        *signs.REMOVED_TAINTS,
+        *sorted(
+            node_signs.TAKEN_TAINTS
+            | node_signs.AUTO_DRAIN_TAINTS
+            | node_signs.GONE_TAINTS
+            | node_signs.UNREACHABLE_TAINTS
+        ),
+        *node_signs.REMOVED_TAINTS,
         "node.kubernetes.io/unschedulable",
     ]
 )
-EVENTS = st.sampled_from([*sorted(signs.TAKEN_EVENTS | signs.GONE_EVENTS), *signs.REMOVED_EVENTS, "NodeNotReady"])
+EVENTS = st.sampled_from(
+    [*sorted(node_signs.TAKEN_EVENTS | node_signs.GONE_EVENTS), *node_signs.REMOVED_EVENTS, "NodeNotReady"]
+)
 POD_CONDITIONS = st.builds(
-    Condition,
+    StatusCondition,
     st.sampled_from(["DisruptionTarget", "TerminationTarget", "Ready"]),
     STATUSES,
     st.sampled_from([*DISRUPTIONS, "TerminationByKubelet", ""]),
     MESSAGES,
 )
 NODE_CONDITIONS = st.builds(
-    Condition,
+    StatusCondition,
     st.sampled_from(["Ready", "PreemptionScheduled", "VMEventScheduled", "MemoryPressure"]),
     STATUSES,
     st.sampled_from(["", "KubeletNotReady", "SpotEvictionIncoming"]),
@@ -70,6 +76,8 @@ DRAWN = {
     "signal": st.none() | st.sampled_from([2, 9, 15]),
     "outputs_complete": st.none() | st.booleans(),
     "missing_outputs": few(st.sampled_from(["model", "metrics"])),
+    "accepted_by_kfp": st.booleans(),
+    "accepted_by_controller": st.booleans(),
     "noticed": st.booleans(),
     "node_gone": st.booleans(),
     "heard": st.booleans(),
@@ -85,7 +93,7 @@ DRAWN = {
     "containers": few(CONTAINERS),
     "node_conditions": few(NODE_CONDITIONS),
     "node_taints": few(TAINTS),
-    "node_events": few(st.builds(Condition, st.just("Warning"), reason=EVENTS)),
+    "node_events": few(st.builds(StatusCondition, st.just("Warning"), reason=EVENTS)),
     "pod_deleted": st.booleans(),
     "spot": st.none() | st.booleans(),
 }
@@ -94,11 +102,11 @@ NON_ZERO = st.integers(1, 255)
 
 
 def unsuccessful(signals: Signals) -> Signals:
-    return replace(signals, cancelled=False, outputs_complete=False)
+    return signals._replace(cancelled=False, outputs_complete=False)
 
 
 def test_every_signal_is_drawn() -> None:
-    assert set(DRAWN) == {field.name for field in fields(Signals)}
+    assert set(DRAWN) == set(Signals._fields)
 
 
 @given(SIGNALS)
@@ -114,17 +122,17 @@ def test_any_signals_have_exactly_one_cause_with_a_sentence_and_evidence_as_data
 
 @given(SIGNALS)
 def test_the_same_signals_have_the_same_ending(signals: Signals) -> None:
-    assert classify(signals) == classify(replace(signals))
+    assert classify(signals) == classify(Signals(*signals))
 
 
 @given(SIGNALS)
 def test_cancelled_wins_over_everything(signals: Signals) -> None:
-    assert classify(replace(signals, cancelled=True)).cause is Cause.CANCELLED
+    assert classify(signals._replace(cancelled=True)).cause is Cause.CANCELLED
 
 
 @given(SIGNALS)
 def test_without_containers_success_is_exit_0_and_every_output_and_nothing_else(signals: Signals) -> None:
-    seen = replace(signals, containers=(), cancelled=False)
+    seen = signals._replace(containers=(), cancelled=False)
     done = seen.exit_code == 0 and seen.signal is None and seen.outputs_complete is True and not seen.missing_outputs
 
     assert (classify(seen).cause is Cause.SUCCEEDED) is done
@@ -132,12 +140,12 @@ def test_without_containers_success_is_exit_0_and_every_output_and_nothing_else(
 
 @given(SIGNALS)
 def test_there_is_no_success_without_outputs(signals: Signals) -> None:
-    assert classify(replace(signals, outputs_complete=False)).cause is not Cause.SUCCEEDED
+    assert classify(signals._replace(outputs_complete=False)).cause is not Cause.SUCCEEDED
 
 
 @given(SIGNALS)
-def test_what_does_not_succeed_after_a_notice_is_an_interruption(signals: Signals) -> None:
-    assert classify(replace(unsuccessful(signals), noticed=True)).cause is Cause.INTERRUPTED
+def test_an_attempt_that_does_not_succeed_after_a_notice_is_interrupted(signals: Signals) -> None:
+    assert classify(unsuccessful(signals)._replace(noticed=True)).cause is Cause.INTERRUPTED
 
 
 @given(NON_ZERO, st.none() | st.booleans(), MESSAGES)
@@ -146,15 +154,15 @@ def test_an_exit_code_alone_is_the_works_own_failure(code: int, spot: bool | Non
 
 
 @given(SIGNALS, NON_ZERO, NON_ZERO)
-def test_which_exit_code_it_was_changes_no_cause(signals: Signals, one: int, other: int) -> None:
-    seen = replace(signals, containers=())
+def test_the_value_of_the_exit_code_changes_no_cause(signals: Signals, one: int, other: int) -> None:
+    seen = signals._replace(containers=())
 
-    assert classify(replace(seen, exit_code=one)).cause is classify(replace(seen, exit_code=other)).cause
+    assert classify(seen._replace(exit_code=one)).cause is classify(seen._replace(exit_code=other)).cause
 
 
 @given(SIGNALS, MESSAGES)
-def test_the_message_alone_makes_no_interruption_and_unmakes_none(signals: Signals, message: str) -> None:
-    before, after = classify(signals).cause, classify(replace(signals, message=message)).cause
+def test_the_message_alone_never_decides_an_interruption(signals: Signals, message: str) -> None:
+    before, after = classify(signals).cause, classify(signals._replace(message=message)).cause
 
     assert before.is_interruption == after.is_interruption
     if signals.reason != "Evicted":  # there it tells the node's shortage from the pod's own limit
@@ -165,7 +173,7 @@ def test_the_message_alone_makes_no_interruption_and_unmakes_none(signals: Signa
 def test_a_node_that_is_gone_never_costs_the_error_budget_unless_the_kubelet_had_judged_before(
     signals: Signals,
 ) -> None:
-    seen = replace(unsuccessful(signals), node_gone=True)
+    seen = unsuccessful(signals)._replace(node_gone=True)
 
     assert not classify(seen).cause.is_error or seen.reason == "Evicted"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +25,7 @@ SLACK = Outlook(
     max_interruptions=3,
     patience=60.0,
 )
-LATE = replace(SLACK, now=900.0)
+LATE = SLACK._replace(now=900.0)
 
 Room = Callable[[str], bool]
 
@@ -51,11 +50,11 @@ def test_the_last_moment_leaves_time_for_the_work_and_a_start() -> None:
 
 
 def test_saved_progress_moves_the_last_moment() -> None:
-    assert replace(SLACK, progress=0.5).last_moment == 940.0
+    assert SLACK._replace(progress=0.5).last_moment == 940.0
 
 
 def test_without_stated_work_there_is_no_safe_moment_to_wait_for() -> None:
-    assert replace(SLACK, work=None).last_moment is None
+    assert SLACK._replace(work=None).last_moment is None
 
 
 # Placing
@@ -66,20 +65,20 @@ def test_with_slack_the_first_spot_rung_with_room_is_used() -> None:
 
 
 def test_with_slack_and_no_room_it_waits_on_the_first_spot_rung() -> None:
-    said = choose(SLACK, LADDER, nowhere)
-    assert (said.rung, said.why) == (0, "waits for spot: on-demand can still finish in time later")
+    choice = choose(SLACK, LADDER, nowhere)
+    assert (choice.rung, choice.why) == (0, "waits for spot: on-demand can still finish in time later")
 
 
 def test_it_waits_on_the_only_spot_rung_until_the_last_moment() -> None:
     assert choose(SLACK, ONE_SPOT, nowhere).until == 890.0
 
 
-def test_it_waits_on_one_of_several_spot_rungs_as_long_as_its_patience() -> None:
+def test_it_waits_on_one_of_several_spot_rungs_for_its_patience() -> None:
     assert choose(SLACK, LADDER, nowhere).until == 60.0
 
 
 def test_patience_ends_at_the_last_moment() -> None:
-    assert choose(replace(SLACK, now=850.0), LADDER, nowhere).until == 890.0
+    assert choose(SLACK._replace(now=850.0), LADDER, nowhere).until == 890.0
 
 
 def test_from_the_last_moment_only_on_demand_is_used() -> None:
@@ -87,16 +86,16 @@ def test_from_the_last_moment_only_on_demand_is_used() -> None:
 
 
 def test_the_moment_before_the_last_one_spot_is_still_used() -> None:
-    assert choose(replace(SLACK, now=889.9), LADDER, everywhere).rung == 0
+    assert choose(SLACK._replace(now=889.9), LADDER, everywhere).rung == 0
 
 
 def test_with_the_interruption_budget_spent_only_on_demand_is_used() -> None:
-    assert choose(replace(SLACK, interruptions=3), LADDER, everywhere).rung == 2
+    assert choose(SLACK._replace(interruptions=3), LADDER, everywhere).rung == 2
 
 
 def test_without_stated_work_only_on_demand_is_used() -> None:
-    said = choose(replace(SLACK, work=None), LADDER, everywhere)
-    assert (said.rung, "without a stated 'work'" in said.why) == (2, True)
+    choice = choose(SLACK._replace(work=None), LADDER, everywhere)
+    assert (choice.rung, "without a stated 'work'" in choice.why) == (2, True)
 
 
 def test_without_an_on_demand_rung_it_waits_for_spot_until_the_deadline() -> None:
@@ -104,12 +103,12 @@ def test_without_an_on_demand_rung_it_waits_for_spot_until_the_deadline() -> Non
 
 
 def test_after_the_deadline_it_still_waits_its_patience() -> None:
-    assert choose(replace(SLACK, now=2000.0), a_ladder(a_policy(spot="require"), SPOT), nowhere).until == 2060.0
+    assert choose(SLACK._replace(now=2000.0), a_ladder(a_policy(spot="require"), SPOT), nowhere).until == 2060.0
 
 
 def test_without_a_spot_rung_on_demand_is_used_at_once() -> None:
-    said = choose(SLACK, a_ladder(a_policy(spot="never")), everywhere)
-    assert (said.rung, said.why) == (0, "on-demand: there is no spot rung")
+    choice = choose(SLACK, a_ladder(a_policy(spot="never")), everywhere)
+    assert (choice.rung, choice.why) == (0, "on-demand: there is no spot rung")
 
 
 def test_on_demand_is_waited_for_no_longer_than_its_patience() -> None:
@@ -128,7 +127,9 @@ def test_an_attempt_that_failed_leaves_spot_at_the_last_moment() -> None:
 
 
 def test_an_attempt_that_failed_on_demand_stays_there() -> None:
-    assert choose(SLACK, LADDER, everywhere, stay=2) == Choice(2, "the same rung: there is slack to the deadline", 60.0)
+    assert choose(SLACK, LADDER, everywhere, stay=2) == Choice(
+        2, "the same rung: there is slack before the deadline", 60.0
+    )
 
 
 # Pending
@@ -140,21 +141,21 @@ def test_while_there_is_slack_it_waits_on_one_spot_rung_after_another() -> None:
 
 
 def test_while_it_waits_a_spot_rung_with_room_comes_first() -> None:
-    said = choose_while_pending(SLACK, LADDER, only("spot"), 0)
-    assert said is not None
-    assert said.rung == 0
+    choice = choose_while_pending(SLACK, LADDER, only("spot"), 0)
+    assert choice is not None
+    assert choice.rung == 0
 
 
 def test_at_the_last_moment_a_pending_attempt_goes_to_on_demand() -> None:
-    said = choose_while_pending(LATE, LADDER, everywhere, 0)
-    assert said is not None
-    assert said.rung == 2
+    choice = choose_while_pending(LATE, LADDER, everywhere, 0)
+    assert choice is not None
+    assert choice.rung == 2
 
 
 def test_pending_on_demand_goes_on_to_the_next_on_demand_rung() -> None:
-    said = choose_while_pending(LATE, TWO_ON_DEMAND, everywhere, 1)
-    assert said is not None
-    assert said.rung == 2
+    choice = choose_while_pending(LATE, TWO_ON_DEMAND, everywhere, 1)
+    assert choice is not None
+    assert choice.rung == 2
 
 
 def test_after_the_last_on_demand_rung_nothing_is_left() -> None:
@@ -162,13 +163,13 @@ def test_after_the_last_on_demand_rung_nothing_is_left() -> None:
 
 
 def test_pending_on_demand_with_slack_left_goes_back_to_spot() -> None:
-    said = choose_while_pending(SLACK, LADDER, everywhere, 2)
-    assert said is not None
-    assert said.rung == 0
+    choice = choose_while_pending(SLACK, LADDER, everywhere, 2)
+    assert choice is not None
+    assert choice.rung == 0
 
 
 def test_spot_alone_is_given_up_only_after_the_deadline() -> None:
-    late = replace(SLACK, now=1001.0)
+    late = SLACK._replace(now=1001.0)
     assert [choose_while_pending(outlook, SPOT_ONLY, nowhere, 1) is None for outlook in (LATE, late)] == [False, True]
 
 
@@ -203,7 +204,7 @@ def test_nothing_waits_for_ever(outlook: Outlook, ladder: Ladder, room: Room) ->
     while choice is not None:
         assert choice.until is not None
         assert choice.until > outlook.now
-        outlook = replace(outlook, now=choice.until)
+        outlook = outlook._replace(now=choice.until)
         choice = choose_while_pending(outlook, ladder, room, choice.rung)
         waits += 1
         assert waits < 5000

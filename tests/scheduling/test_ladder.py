@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, SPOT, SPOT_B, a_policy, a_pool
 
-from spotwright.model.placing import Constraints, Expression, Taint, Term, Toleration
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool, Provider, Resources
+from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term, Toleration
 from spotwright.scheduling.ladder import Ladder, Work, build, too_large
 
 GPU = {"cpu": 4000, "nvidia.com/gpu": 1}
@@ -26,8 +26,8 @@ def order(made: Ladder) -> list[str]:
     return [pool for rung in made.rungs for pool in rung.pools]
 
 
-def priced(name: str, price: float | None, *, spot: bool = True, **said: Any) -> Pool:
-    return a_pool(name, spot=spot, price=None if price is None else Fraction(str(price)), **said)
+def priced(name: str, price: float | None, *, spot: bool = True, **fields: Any) -> Pool:
+    return a_pool(name, spot=spot, price=None if price is None else Fraction(str(price)), **fields)
 
 
 # Order
@@ -51,7 +51,7 @@ def test_a_named_ladder_keeps_its_order_spot_first() -> None:
     assert order(ladder(SPOT, SPOT_B, ON_DEMAND, policy=policy)) == ["spot-b", "spot", "on-demand"]
 
 
-def test_a_named_ladder_without_a_word_on_spot_is_taken_as_it_stands() -> None:
+def test_a_named_ladder_without_spot_keeps_its_order() -> None:
     policy = a_policy(ladder=["on-demand", "spot"])
     assert order(ladder(SPOT, ON_DEMAND, policy=policy)) == ["on-demand", "spot"]
 
@@ -59,25 +59,25 @@ def test_a_named_ladder_without_a_word_on_spot_is_taken_as_it_stands() -> None:
 # What the policy wants
 
 
-def test_required_spot_refuses_on_demand_and_says_so() -> None:
+def test_required_spot_refuses_on_demand_with_a_reason() -> None:
     made = ladder(SPOT, ON_DEMAND, policy=a_policy(spot="require"))
     assert (order(made), made.refusals) == (["spot"], {"on-demand": "the policy requires spot"})
 
 
-def test_never_spot_refuses_spot_and_says_so() -> None:
+def test_never_spot_refuses_spot_with_a_reason() -> None:
     made = ladder(SPOT, ON_DEMAND, policy=a_policy(spot="never"))
     assert (order(made), made.refusals) == (["on-demand"], {"spot": "the policy says never spot"})
 
 
-def test_preferred_spot_without_an_on_demand_pool_is_said() -> None:
+def test_preferred_spot_without_an_on_demand_pool_has_a_note() -> None:
     assert "nothing to fall back to" in ladder(SPOT).note
 
 
-def test_preferred_spot_without_a_spot_pool_is_said() -> None:
+def test_preferred_spot_without_a_spot_pool_has_a_note() -> None:
     assert "no spot pool fits" in ladder(ON_DEMAND).note
 
 
-def test_a_price_above_the_most_that_may_be_paid_is_refused() -> None:
+def test_a_price_above_max_price_is_refused() -> None:
     made = ladder(priced("dear", 2, max_price=Fraction(1)), SPOT)
     assert made.refusals == {"dear": "its price is above max_price (2/h > 1/h)"}
 
@@ -91,18 +91,18 @@ def test_the_taint_of_a_spot_pool_is_tolerated_by_a_spot_policy() -> None:
     assert any(t.key == "kubernetes.azure.com/scalesetpriority" for t in added)
 
 
-def test_a_taint_that_says_something_else_is_not_tolerated_by_a_spot_policy() -> None:
+def test_another_taint_is_not_tolerated_by_a_spot_policy() -> None:
     pool = a_pool("team", spot=False, taints=(Taint("team", "data"),))
     assert "does not tolerate the taint team=data" in ladder(pool, SPOT).refusals["team"]
 
 
-def test_a_pool_that_the_ladder_names_is_wanted_with_all_its_taints() -> None:
+def test_all_taints_of_a_pool_that_the_ladder_names_are_tolerated() -> None:
     pool = a_pool("team", spot=False, taints=(Taint("team", "data"),))
     made = ladder(pool, policy=a_policy(spot="never", ladder=["team"]))
     assert made.rungs[0].tolerations == (Toleration("team", "Equal", "data", "NoSchedule"),)
 
 
-def test_what_the_task_tolerates_itself_is_not_added_again() -> None:
+def test_a_toleration_of_the_task_is_not_added_again() -> None:
     work = Work(constraints=Constraints(tolerations=(Toleration(operator="Exists"),)))
     made = ladder(a_pool("tainted", taints=(Taint("spot", "true"),)), work=work)
     assert made.rungs[0].tolerations == ()
@@ -113,7 +113,7 @@ def test_the_taint_of_a_gpu_pool_is_tolerated_for_work_that_asks_for_gpus() -> N
     assert order(ladder(pool, work=Work({"nvidia.com/gpu": 1}))) == ["gpu"]
 
 
-def test_the_taint_of_a_gpu_pool_keeps_other_work_away() -> None:
+def test_the_taint_of_a_gpu_pool_repels_other_work() -> None:
     pool = a_pool("gpu", spot=False, node=GPU, taints=(Taint("sku", "gpu"),))
     assert order(ladder(pool, SPOT)) == ["spot"]
 
@@ -149,15 +149,15 @@ def test_a_node_of_unknown_size_is_never_too_small() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ({"memory": 2**34}, "it asks for 16Gi memory, a node has 8Gi memory"),
         ({"nvidia.com/gpu": 2}, "it asks for 2 nvidia.com/gpu, a node has 0 nvidia.com/gpu"),
         ({"cpu": 500}, ""),
     ],
 )
-def test_sizes_are_said_in_their_own_units(asked: Resources, said: str) -> None:
-    assert too_large(asked, {"cpu": 1000, "memory": 2**33}) == said
+def test_sizes_are_written_in_their_own_units(asked: Resources, message: str) -> None:
+    assert too_large(asked, {"cpu": 1000, "memory": 2**33}) == message
 
 
 # GPUs that would stand idle
@@ -168,7 +168,7 @@ def test_work_without_gpus_is_kept_off_gpu_pools_under_a_policy() -> None:
     assert made.refusals == {"gpu": "its GPUs would stand idle: the task asks for none"}
 
 
-def test_work_without_gpus_goes_to_gpu_pools_where_there_is_nothing_else() -> None:
+def test_work_without_gpus_goes_to_gpu_pools_if_no_other_pool_fits() -> None:
     assert order(ladder(a_pool("gpu", node=GPU))) == ["gpu"]
 
 
@@ -190,7 +190,7 @@ def test_without_a_policy_no_toleration_is_added() -> None:
     assert order(made) == ["on-demand"]
 
 
-def test_without_a_policy_a_gpu_pool_is_no_rung_less_but_the_last_to_grow() -> None:
+def test_without_a_policy_a_gpu_pool_is_the_last_to_grow() -> None:
     assert order(ladder(a_pool("gpu", node=GPU), SPOT, policy=Policy())) == ["spot", "gpu"]
 
 
@@ -237,7 +237,7 @@ def test_gke_keeps_work_without_gpus_away_from_tainted_gpus() -> None:
     assert "nvidia.com/gpu" in ladder(_GKE, work=Work({"cpu": 1000}), policy=Policy()).refusals["gke"]
 
 
-def test_no_other_provider_is_taken_to_add_tolerations() -> None:
+def test_no_other_provider_adds_tolerations() -> None:
     taint = Taint("nvidia.com/gpu", "present")
     pool = a_pool("aks", spot=False, provider=Provider.AKS, node={"cpu": 8000, "nvidia.com/gpu": 1}, taints=(taint,))
     assert "nvidia.com/gpu" in ladder(pool, work=Work(GPU), policy=Policy()).refusals["aks"]

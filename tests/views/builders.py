@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from tests.events import an_event
+
 from spotwright.config import Config, parse
-from spotwright.engine.decide import decide
-from spotwright.engine.events import Event
+from spotwright.engine.decisions.decide import decide
+from spotwright.engine.decisions.snapshot import Snapshot
+from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
+from spotwright.engine.events import CacheAsked, CacheMissed, Event, TaskCached
 from spotwright.engine.fold import fold
 from spotwright.engine.loop import Observer
 from spotwright.engine.plan import Plan
-from spotwright.engine.snapshot import Snapshot, StillSnapshot
-from spotwright.engine.state import RunState, TaskState
+from spotwright.engine.state import RunState
+from spotwright.graph.sources import Constant, TaskOutput
+from spotwright.graph.tasks import Dag, TaskGraph, TaskSpec
 from spotwright.model.policy import Layer
-from spotwright.pipelines.spec import Constant, Dag, Executor, Pipeline, TaskOutput, TaskSpec
+from spotwright.pipelines.graph.kfp_executors import PythonComponent
 
 START = 1_785_153_600.0  # 2026-07-27 12:00:00 UTC
 POOLS = """\
@@ -32,11 +38,13 @@ CPU, GIB = 1000, 2**30
 
 
 def a_config(text: str = POOLS) -> Config:
-    return parse(text)
+    """The configuration of a run on simulated pools."""
+    config = parse(text)
+    return replace(config, pools={name: pool.simulated for name, pool in config.pools.items()})
 
 
-def a_task(name: str, *after: str, **said: Any) -> TaskSpec:
-    executor = Executor("def f(): ...", "f")
+def a_task(name: str, *after: str, packages: tuple[str, ...] = (), **said: Any) -> TaskSpec:
+    executor = PythonComponent("def f(): ...", "f", packages)
     return TaskSpec(name, name, executor=executor, after=tuple(after), **said)
 
 
@@ -44,22 +52,23 @@ def a_plan(*tasks: TaskSpec, config: Config | None = None, policy: dict[str, Any
     """A straight pipeline of these tasks; ``policy`` is what the pipeline says for all of them."""
     dag = Dag("root", tasks={task.name: task for task in tasks}, **root)
     layer = Layer("the pipeline", policy) if policy else None
-    return Plan(Pipeline("iris", dag, {"root": dag}, layer), config or a_config())
+    return Plan(TaskGraph("iris", dag, {"root": dag}, layer), config or a_config())
 
 
 class Story:
-    """A run that is told fact by fact; after every fact the engine decides. ``now`` is seconds since the start."""
+    """A run that is told fact by fact; after every fact the engine decides. ``now`` is seconds since the start.
 
-    def __init__(
-        self, plan: Plan, observers: Sequence[Observer] = (), snapshot: Snapshot | None = None, **meta: Any
-    ) -> None:
+    Environments of tasks with packages are built until :meth:`builds` tells the end.
+    """
+
+    def __init__(self, plan: Plan, observers: Sequence[Observer] = (), cached: Sequence[str] = (), **meta: Any) -> None:
         self.state = RunState([plan])
         self.events: list[Event] = []
         self.now = 0.0
         self.observers = list(observers)
-        self.snapshot = snapshot or StillSnapshot()
+        self.cached = cached  # the tasks of which an earlier run has a result
         said = {
-            "pipeline": plan.pipeline.name,
+            "pipeline": plan.graph.name,
             "run": "iris-x7k2p",
             "arguments": {},
             "seed": 7,
@@ -67,8 +76,8 @@ class Story:
             **meta,
         }
         self.tell(
-            Event("created", self.at, data=said),
-            Event("engine", self.at, data={"epoch": 1, "pid": 42}),
+            an_event("created", self.at, data=said),
+            an_event("engine", self.at, data={"epoch": 1, "pid": 42, "caching": bool(cached), "environments": True}),
         )
 
     @property
@@ -80,14 +89,32 @@ class Story:
         batch = list(facts)
         for fact in facts:
             fold(self.state, fact)
-        while decisions := decide(self.state, self.snapshot, self.at):
-            for decision in decisions:
-                fold(self.state, decision)
-            batch += decisions
+        while decisions := decide(self.state, Snapshot(), self.at):
+            answers = [self._look_up(decision) for decision in decisions if isinstance(decision, CacheAsked)]
+            answers += [self._building(decision) for decision in decisions if isinstance(decision, EnvironmentAsked)]
+            for event in (*decisions, *answers):
+                fold(self.state, event)
+            batch += [*decisions, *answers]
         self.events += batch
         for observe in self.observers:
             observe(self.state, batch)
         return self
+
+    def _look_up(self, asked: CacheAsked) -> Event:
+        if asked.task not in self.cached:
+            return CacheMissed(self.at, asked.task)
+        return TaskCached(self.at, asked.task, run="iris-before", of_task=asked.task, parameters={"rows": 150})
+
+    def _building(self, asked: EnvironmentAsked) -> Event:
+        executor = self.state.tasks[asked.task].plan.spec.executor
+        assert isinstance(executor, PythonComponent)
+        log = f"{'-'.join(executor.packages)}.log"
+        return EnvironmentChanged(self.at, asked.task, state="building", packages=executor.packages, log=log)
+
+    def builds(self, *tasks: str, why: str = "", last_lines: Sequence[str] = ()) -> Story:
+        """The environments of these tasks are ready, or could not be built."""
+        ended = {"state": "failed", "why": why, "last_lines": list(last_lines)} if why else {"state": "ready"}
+        return self.tell(*(an_event("environment", self.at, task, data=ended) for task in tasks))
 
     def after(self, seconds: float) -> Story:
         """Let time pass; timers that are due are decided."""
@@ -95,11 +122,11 @@ class Story:
         return self.tell()
 
     def fact(self, kind: str, task: str = "", attempt: int = 0, **data: Any) -> Story:
-        return self.tell(Event(kind, self.at, task, attempt, data))
+        return self.tell(an_event(kind, self.at, task, attempt, data))
 
     def node(self, name: str, state: str, why: str = "") -> Story:
         said = {"node": name, "pool": name.rpartition("-")[0], "state": state, **({"why": why} if why else {})}
-        return self.tell(Event("node", self.at, data=said))
+        return self.tell(an_event("node", self.at, data=said))
 
     def boots(self, name: str, seconds: float = 2.0) -> Story:
         """A node boots and is ready."""
@@ -144,23 +171,6 @@ def tutorial_plan() -> Plan:
         parameter_outputs={"accuracy": TaskOutput("train", "accuracy")},
         artifact_outputs={"model": TaskOutput("train", "model")},
     )
-
-
-class EarlierResults:
-    """A world that has an earlier result of the tasks that are named."""
-
-    def __init__(self, *tasks: str) -> None:
-        self.tasks = tasks
-
-    def cached(self, task: TaskState) -> Mapping[str, Any] | None:
-        found = {"parameters": {"rows": 150}, "artifacts": {}, "run": "iris-before", "task": task.path}
-        return found if task.path in self.tasks else None
-
-    def why_pending(self, task: TaskState) -> str:
-        return "no node"
-
-    def has_room(self, pool: str) -> bool:
-        return True
 
 
 def tutorial(observers: Sequence[Observer] = (), **meta: Any) -> Story:

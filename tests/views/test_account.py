@@ -8,15 +8,15 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.views.builders import CPU, POOLS, START, EarlierResults, Story, a_config, a_plan, a_task, tutorial
+from tests.views.builders import CPU, POOLS, START, Story, a_config, a_plan, a_task, tutorial
 
-from spotwright.config import built_in
+from spotwright.config import parse
 from spotwright.errors import StateError
 from spotwright.model.policy import Spot
 from spotwright.model.pools import Pool
-from spotwright.views.account import account
-from spotwright.views.amounts import Amount, total
-from spotwright.views.lines import Account, Spent
+from spotwright.views.account.account_model import Account, SpentOn
+from spotwright.views.account.amounts import Amount, total
+from spotwright.views.account.compute import account
 
 HOUR = 3600
 
@@ -56,7 +56,7 @@ def test_the_lines_of_the_tutorial_add_up_to_node_time_times_price() -> None:
 
 def test_waste_is_exact_where_the_code_reports_progress() -> None:
     counted = account(tutorial().state)
-    wasted = counted.spent[Spent.INTERRUPTIONS]
+    wasted = counted.spent[SpentOn.INTERRUPTIONS]
     assert wasted.is_exact
     assert wasted.low.seconds == Fraction(6, 4)  # from 0 to 0.4 in 6 seconds, taken up again at 0.3
 
@@ -65,17 +65,17 @@ def test_waste_is_a_range_where_the_code_reports_nothing() -> None:
     story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1").after(8).taken("cpu-spot-1", "train")
     story.after(1).boots("cpu-spot-2").binds("train", "cpu-spot-2").after(10).ends("train").gives_back("cpu-spot-2")
     counted = account(story.state)
-    wasted = counted.spent[Spent.INTERRUPTIONS]
+    wasted = counted.spent[SpentOn.INTERRUPTIONS]
     assert [wasted.low.seconds, wasted.high.seconds] == [0, 4]
     assert [counted.useful.low.seconds, counted.useful.high.seconds] == [5, 9]
     assert lines_of(counted, useful_is_low=True) == lines_of(counted, useful_is_low=False) == counted.whole
 
 
-def test_time_spent_on_errors_is_not_said_to_be_wasted_by_interruptions() -> None:
+def test_time_spent_on_errors_does_not_count_as_wasted_by_interruptions() -> None:
     story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1").after(8).ends("train", exit_code=1)
     counted = account(story.gives_back("cpu-spot-1").state)
-    assert counted.spent.keys() == {Spent.ERRORS}
-    assert counted.spent[Spent.ERRORS].low.seconds == counted.spent[Spent.ERRORS].high.seconds == 4
+    assert counted.spent.keys() == {SpentOn.ERRORS}
+    assert counted.spent[SpentOn.ERRORS].low.seconds == counted.spent[SpentOn.ERRORS].high.seconds == 4
 
 
 def test_a_failed_tasks_time_is_never_useful() -> None:
@@ -94,7 +94,7 @@ def test_the_counterfactual_is_the_useful_work_on_the_pool_of_the_fallback() -> 
     assert dict(counted.on_demand_pools) == {"cpu": Fraction("0.72"), "gpu": Fraction("3.6")}
 
 
-def test_the_counterfactual_counts_the_share_the_work_would_have_on_that_node() -> None:
+def test_the_counterfactual_uses_the_share_of_the_on_demand_node() -> None:
     story = one_task(
         POOLS.replace("machine: D4, node: {cpu: 4, memory: 16Gi}, price: 0.72/h", "node: {cpu: 16}, price: 0.72/h")
     )
@@ -104,7 +104,7 @@ def test_the_counterfactual_counts_the_share_the_work_would_have_on_that_node() 
     assert on_demand.low == Amount(Fraction(HOUR, 8), Fraction("0.09"))  # half of a spot node is an eighth of that one
 
 
-def test_saved_is_the_counterfactual_less_what_the_attempts_cost() -> None:
+def test_savings_are_the_counterfactual_minus_the_cost_of_the_attempts() -> None:
     counted = account(tutorial().state)
     assert counted.on_demand is not None
     assert counted.on_demand.low.money is not None
@@ -139,7 +139,7 @@ def test_required_spot_is_compared_with_on_demand_of_the_same_machine() -> None:
     assert dict(counted.on_demand_pools) == {"cpu": Fraction("0.72")}
 
 
-def test_without_a_pool_that_has_room_there_is_no_comparison_and_the_reason_is_said() -> None:
+def test_without_a_pool_with_room_there_is_a_reason_instead_of_a_comparison() -> None:
     without = "\n".join(line for line in POOLS.splitlines() if "on-demand" not in line)
     story = one_task(without).boots("cpu-spot-1").binds("train", "cpu-spot-1").after(5).ends("train")
     assert (
@@ -149,7 +149,7 @@ def test_without_a_pool_that_has_room_there_is_no_comparison_and_the_reason_is_s
 
 
 def test_without_prices_there_are_node_hours_and_no_money() -> None:
-    plan = a_plan(a_task("train"), config=built_in())
+    plan = a_plan(a_task("train"), config=parse("version: 1\npools: {spot: {capacity: spot}}\n"))
     story = Story(plan).boots("spot-1").binds("train", "spot-1").after(HOUR).ends("train").gives_back("spot-1")
     counted = account(story.state)
     assert counted.unpriced == ("spot",)
@@ -161,7 +161,7 @@ def test_a_live_run_is_counted_until_now() -> None:
     story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1")
     counted = account(story.state, START + 2 + 10)
     assert counted.under_way
-    assert [counted.whole.seconds, counted.spent[Spent.UNDER_WAY].low.seconds, counted.useful.high.seconds] == [
+    assert [counted.whole.seconds, counted.spent[SpentOn.UNDER_WAY].low.seconds, counted.useful.high.seconds] == [
         12,
         5,
         0,
@@ -184,12 +184,12 @@ def test_a_run_without_attempts_costs_nothing() -> None:
 
 
 def test_a_task_that_used_an_earlier_result_cost_nothing_and_is_named() -> None:
-    counted = account(Story(a_plan(a_task("train")), snapshot=EarlierResults("train")).state)
+    counted = account(Story(a_plan(a_task("train")), cached=["train"]).state)
     assert counted.cached == (("train", "iris-before", "train"),)
     assert not counted.whole
 
 
-def test_attempts_of_earlier_tries_and_of_tasks_left_behind_count_too() -> None:
+def test_attempts_before_a_reset_and_of_retired_tasks_count_too() -> None:
     story = Story(a_plan(a_task("old"), a_task("train")))
     story.boots("cpu-spot-1").binds("old", "cpu-spot-1").after(4).ends("old", exit_code=1).ends(
         "train", cancelled=True
@@ -203,7 +203,7 @@ def test_attempts_of_earlier_tries_and_of_tasks_left_behind_count_too() -> None:
     assert lines_of(counted, useful_is_low=True) == counted.whole
 
 
-def test_an_attempt_whose_end_was_found_late_pays_until_its_exit_record() -> None:
+def test_an_attempt_whose_end_was_noticed_late_pays_until_its_exit_record() -> None:
     story = one_task().boots("cpu-spot-1").binds("train", "cpu-spot-1").after(100)
     signals = {"exit_code": 0, "outputs_complete": True}
     story.fact("ended", "train", 1, signals=signals, ended_at=START + 2 + 8)
@@ -211,7 +211,7 @@ def test_an_attempt_whose_end_was_found_late_pays_until_its_exit_record() -> Non
     assert cost.seconds == 8
 
 
-def test_a_pool_that_no_version_knows_is_an_error_with_its_name() -> None:
+def test_a_pool_that_no_version_of_the_plan_has_is_an_error_with_its_name() -> None:
     story = one_task()
     story.state.plans[0].config = a_config(POOLS.replace("cpu-spot:", "other:"))
     with pytest.raises(StateError, match="'cpu-spot'"):
@@ -230,7 +230,7 @@ requests = st.fixed_dictionaries({}, optional={"cpu": st.integers(0, 4000), "mem
 
 
 @given(steps=steps, asked=st.lists(requests, min_size=1, max_size=5), price=st.fractions(0, 50, max_denominator=1000))
-def test_whatever_happens_the_lines_add_up_to_node_time_times_price(
+def test_the_lines_of_any_run_add_up_to_node_time_times_price(
     steps: list[tuple[str, float, float, bool]], asked: list[dict[str, int]], price: Fraction
 ) -> None:
     story = any_story(steps, asked, price)
@@ -293,7 +293,7 @@ def do(story: Story, what: str, task: str, progress: float) -> None:
             story.ends(path, signal=9, node_gone=True, spot=True)
 
 
-def test_a_node_keeps_the_price_of_the_time_it_was_asked_for() -> None:
+def test_a_node_keeps_the_price_of_the_moment_when_it_was_requested() -> None:
     story = Story(a_plan(a_task("train"))).boots("cpu-spot-1").binds("train", "cpu-spot-1")
     story.after(HOUR).ends("train", exit_code=1).gives_back("cpu-spot-1")
     dearer = a_plan(a_task("train"), config=a_config(POOLS.replace("0.18/h", "0.36/h")))

@@ -10,7 +10,7 @@ from spotwright.config import Config
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool, Resources
 from spotwright.scheduling.ladder import Ladder, Work, build
-from spotwright.views.counterfactual import OnDemand, on_demand_for
+from spotwright.views.account.counterfactual import OnDemand, on_demand_for
 
 CONFIG = """\
 version: 1
@@ -30,7 +30,7 @@ def alternative(
     return on_demand_for(pools[ran_on], requests, ladder, pools)
 
 
-def test_it_is_the_pool_that_the_ladder_falls_back_to_at_the_share_the_work_has_there() -> None:
+def test_the_alternative_is_the_fallback_pool_of_the_ladder_at_the_share_on_its_node() -> None:
     found = alternative(Spot.PREFER, {"cpu": 1 * CPU})
     assert isinstance(found, OnDemand)
     assert (found.pool.name, found.share, found.price) == ("small", Fraction(1, 2), Fraction("0.3"))
@@ -42,13 +42,13 @@ def test_required_spot_is_compared_with_the_same_machine() -> None:
     assert (found.pool.name, found.share) == ("large", Fraction(1, 4))
 
 
-def test_where_the_scheduler_chooses_the_same_machine_stands_for_on_demand() -> None:
+def test_on_a_rung_with_both_kinds_the_same_machine_is_the_alternative() -> None:
     found = alternative(None, {"cpu": 1 * CPU})
     assert isinstance(found, OnDemand)
     assert found.pool.name == "large"
 
 
-def test_without_the_same_machine_the_cheapest_for_this_work_counts() -> None:
+def test_without_the_same_machine_the_cheapest_pool_is_the_alternative() -> None:
     config = a_config(
         CONFIG.replace("machine: D4, node: {cpu: 4}, price: 0.8/h", "machine: E4, node: {cpu: 4}, price: 0.5/h")
     )

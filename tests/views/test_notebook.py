@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 from tests.views.builders import Story, a_plan, a_task, tutorial
 
-from spotwright.views.account import account
-from spotwright.views.facts import run_view
+from spotwright.views.account.compute import account
 from spotwright.views.notebook import Report, TaskTable, account_html, run_html, tasks_html
+from spotwright.views.run_json import run_view
 
 EVIL = "<script>alert('x')</script>"
 
@@ -38,7 +38,7 @@ def fragments() -> list[str]:
 
 
 @pytest.mark.parametrize("html", fragments())
-def test_fragments_are_balanced_and_need_nothing_beside_themselves(html: str) -> None:
+def test_fragments_are_balanced_and_load_nothing(html: str) -> None:
     parser = Balanced()
     parser.feed(html)
     assert parser.open == []
@@ -47,7 +47,7 @@ def test_fragments_are_balanced_and_need_nothing_beside_themselves(html: str) ->
 
 
 @pytest.mark.parametrize("html", fragments())
-def test_fragments_set_no_colour_but_that_of_their_dots(html: str) -> None:
+def test_only_the_dots_of_fragments_have_a_colour(html: str) -> None:
     outside_dots = re.sub(r"<span[^>]*>", "", html)
     assert not re.search(r"#[0-9a-f]{3,6}\b|color:(?!inherit)", outside_dots)
     assert set(re.findall(r"background:([^;']*)", html)) == {"none"}
@@ -61,7 +61,7 @@ def test_everything_is_escaped() -> None:
     assert html.count("&lt;script&gt;") >= 2
 
 
-def test_a_run_tells_its_attempts_its_interruptions_its_outputs_and_its_cost() -> None:
+def test_a_run_shows_its_attempts_interruptions_outputs_and_cost() -> None:
     html = fragments()[0]
     for text in (
         "iris-x7k2p succeeded after 28s",

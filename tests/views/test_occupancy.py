@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.views.occupancy import Stay, occupy, share_of
+from spotwright.views.account.occupancy import Stay, occupy, share_of
 
 HALF = Fraction(1, 2)
 NODE = {"cpu": 4000, "memory": 16 * 2**30, "nvidia.com/gpu": 2}
@@ -20,7 +20,7 @@ def test_the_largest_of_the_shares_counts() -> None:
     assert share_of({"cpu": 100, "nvidia.com/gpu": 1}, NODE) == HALF
 
 
-def test_work_that_asks_for_nothing_has_the_whole_node() -> None:
+def test_work_without_requests_has_the_whole_node() -> None:
     assert share_of({}, NODE) == share_of({"cpu": 0}, NODE) == 1
 
 
@@ -36,7 +36,7 @@ def test_storage_does_not_decide_the_share() -> None:
     assert share_of({"cpu": 1000, "ephemeral-storage": 90}, {**NODE, "ephemeral-storage": 100}) == Fraction(1, 4)
 
 
-def test_a_node_boots_then_stands_idle_then_is_filled_in_part() -> None:
+def test_a_node_boots_then_is_idle_then_is_filled_in_part() -> None:
     use = occupy(10.0, 13.0, 30.0, [Stay("a", HALF, 15.0, 25.0)])
     assert [use.whole, use.boot, use.idle, use.unfilled, use.used["a"]] == [20, 3, 7, 5, 5]
 
@@ -52,7 +52,7 @@ def test_shares_above_one_node_pay_their_part_of_one() -> None:
     assert float(use.used["memory"]) == pytest.approx(3, abs=1e-9)
 
 
-def test_two_that_ask_for_nothing_pay_half_each_while_both_are_there() -> None:
+def test_two_attempts_without_requests_pay_half_each_while_both_run() -> None:
     use = occupy(0.0, 0.0, 10.0, [Stay("a", Fraction(1), 0.0, 10.0), Stay("b", Fraction(1), 6.0, 10.0)])
     assert use.used == {"a": 8, "b": 2}
 
@@ -62,7 +62,7 @@ def test_a_node_that_was_never_ready_only_booted() -> None:
     assert use.whole == use.boot == 4
 
 
-def test_an_attempt_pays_only_while_its_node_is_there() -> None:
+def test_an_attempt_pays_only_until_its_node_is_gone() -> None:
     use = occupy(0.0, 1.0, 5.0, [Stay("a", Fraction(1), 2.0, 5.4)])
     assert use.used == {"a": 3}
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
-from tests.views.builders import POOLS, EarlierResults, Story, a_config, a_plan, a_task, tutorial
+from tests.views.builders import POOLS, Story, a_config, a_plan, a_task, tutorial
 
-from spotwright.config import built_in
-from spotwright.views.account import account
-from spotwright.views.report import report_json, report_text
+from spotwright.config import built_in, parse
+from spotwright.model.pools import PriceSource
+from spotwright.views.account.compute import account
+from spotwright.views.account_report import report_json, report_text
+from spotwright.views.phrasing import cost_heading
+
+
+def test_amounts_far_below_the_total_are_limits() -> None:
+    story = Story(a_plan(a_task("train", requests={"nvidia.com/gpu": 1})))
+    story.boots("gpu-spot-1", 0.002).binds("train", "gpu-spot-1").after(5 * 3600).ends("train").gives_back("gpu-spot-1")
+    text = report_text(account(story.state))
+    assert "  spent   4.50 USD: 4.50 on attempts, <0.01 boot" in text
+    assert "0.0000" not in text
 
 
 def test_the_account_of_the_tutorial() -> None:
@@ -37,8 +48,31 @@ Cost (prices are simulated)
     )
 
 
-def test_without_prices_the_report_is_in_node_hours() -> None:
+def test_the_prices_of_the_built_in_pools_are_called_examples() -> None:
     story = Story(a_plan(a_task("train"), config=built_in()))
+    story.boots("spot-1").binds("train", "spot-1").after(3600).ends("train").gives_back("spot-1")
+    text = report_text(account(story.state))
+    assert "(prices are examples)" in text
+    assert "Example USD" in text
+    assert "saved   0.70 USD (70%) against 1.00 USD" in text
+    assert "imulated" not in text
+
+
+@pytest.mark.parametrize(
+    ("sources", "heading"),
+    [
+        (["example"], "Example cost"),
+        (["simulated", "simulated"], "Simulated cost"),
+        (["simulated", "example"], "Example or simulated cost"),
+        (["example", "configured"], "Cost"),
+    ],
+)
+def test_the_list_of_runs_says_whether_costs_are_examples(sources: list[str], heading: str) -> None:
+    assert cost_heading(sources) == heading
+
+
+def test_without_prices_the_report_is_in_node_hours() -> None:
+    story = Story(a_plan(a_task("train"), config=parse("version: 1\npools: {spot: {capacity: spot}}\n")))
     story.boots("spot-1").binds("train", "spot-1").after(3600).ends("train").gives_back("spot-1")
     text = report_text(account(story.state))
     assert "figures are node-hours: spot has no price" in text
@@ -61,7 +95,7 @@ def test_a_range_is_shown_as_one_and_explained() -> None:
     assert "0s to 8s" in next(line for line in text.splitlines() if line.startswith("wasted by interruptions"))
 
 
-def test_spot_that_did_not_pay_is_said_so() -> None:
+def test_a_report_admits_that_spot_did_not_pay() -> None:
     plan = a_plan(a_task("train"), config=a_config(POOLS.replace("0.18/h", "0.71/h")))
     story = Story(plan).boots("cpu-spot-1").binds("train", "cpu-spot-1").reports("train", 0.0).after(60)
     story.reports("train", 0.5).taken("cpu-spot-1", "train").after(1).boots("cpu-spot-2").binds("train", "cpu-spot-2")
@@ -69,7 +103,7 @@ def test_spot_that_did_not_pay_is_said_so() -> None:
     assert "saved   nothing: spot did not pay here, its attempts cost 0.012 USD more than 0.012 USD for" in text
 
 
-def test_a_run_that_goes_on_has_saved_so_far() -> None:
+def test_the_savings_of_a_running_run_are_so_far() -> None:
     story = Story(a_plan(a_task("merge"), a_task("train"))).boots("cpu-spot-1").binds("merge", "cpu-spot-1").after(8)
     story.ends("merge").binds("train", "cpu-spot-1").after(2)
     text = report_text(account(story.state, story.at))
@@ -77,13 +111,13 @@ def test_a_run_that_goes_on_has_saved_so_far() -> None:
     assert "under way" in text
 
 
-def test_a_cached_task_is_said_to_cost_nothing() -> None:
-    text = report_text(account(Story(a_plan(a_task("train")), snapshot=EarlierResults("train")).state))
+def test_a_cached_task_costs_nothing() -> None:
+    text = report_text(account(Story(a_plan(a_task("train")), cached=["train"]).state))
     assert "no node was used" in text
     assert "train cost nothing: its result is that of train in run iris-before" in text
 
 
-def test_the_json_report_says_the_same_in_numbers() -> None:
+def test_the_json_report_has_the_same_numbers() -> None:
     counted = account(tutorial(time_scale=60).state)
     said = json.loads(json.dumps(report_json(counted, "iris-x7k2p")))
     assert (said["run"], said["currency"], said["prices"], said["time_scale"]) == ("iris-x7k2p", "USD", "simulated", 60)
@@ -101,3 +135,32 @@ def test_the_json_report_says_the_same_in_numbers() -> None:
         ("train", 2, "succeeded"),
     ]
     assert said["attempts_by_start"][2]["kept"] == {"low": 0.75, "high": 0.75}
+
+
+def priced_by(**sources: PriceSource) -> str:
+    """The report of a run on ``cpu-spot`` and ``cpu``, with where the price of each comes from."""
+    config = a_config()
+    pools = {
+        name: replace(pool, price_source=sources.get(name.replace("-", "_"), pool.price_source))
+        for name, pool in config.pools.items()
+    }
+    plan = a_plan(a_task("merge"), a_task("train"), config=replace(config, pools=pools))
+    story = Story(plan).boots("cpu-spot-1").boots("cpu-1").binds("merge", "cpu-spot-1").binds("train", "cpu-1").after(8)
+    return report_text(account(story.ends("merge").ends("train").state))
+
+
+def test_prices_of_real_nodes_are_not_called_simulated() -> None:
+    text = priced_by(cpu_spot=PriceSource.CONFIGURED, cpu=PriceSource.CONFIGURED)
+    assert "(prices are those of the configuration)" in text
+    assert "imulated" not in text
+
+
+def test_a_run_on_simulated_and_on_real_nodes_says_which_prices_are_simulated() -> None:
+    text = priced_by(cpu=PriceSource.CONFIGURED)
+    assert "(prices of cpu-spot are simulated, the others are those of the configuration)" in text
+    assert "USD, partly simulated" in text
+
+
+def test_pools_of_a_run_on_this_machine_are_simulated_and_those_of_the_configuration_are_not() -> None:
+    pool = parse(POOLS).pools["cpu"]
+    assert (pool.price_source, pool.simulated.price_source) == (PriceSource.CONFIGURED, PriceSource.SIMULATED)

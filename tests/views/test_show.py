@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.views.builders import EarlierResults, Story, a_model, a_plan, a_task, tutorial, tutorial_plan
+from tests.views.builders import Story, a_model, a_plan, a_task, tutorial, tutorial_plan
 
-from spotwright.views.facts import run_view, summary
-from spotwright.views.show import runs_text, show_text, summary_text
+from spotwright.views.run_json import run_view, summary
+from spotwright.views.run_text import runs_text, show_text, summary_text
 
 NAME = "iris-x7k2p"
 
@@ -93,11 +94,11 @@ iris-q8m4t  running    2026-07-27 12:00    2s    0/3         1              0   
     )
 
 
-def test_no_runs_are_said_in_words() -> None:
+def test_an_empty_list_of_runs_is_a_sentence() -> None:
     assert runs_text([]) == "no runs yet"
 
 
-def test_a_run_that_goes_on_says_what_every_task_waits_for() -> None:
+def test_a_running_run_shows_why_every_task_waits() -> None:
     story = (
         Story(tutorial_plan())
         .boots("cpu-spot-1")
@@ -116,13 +117,13 @@ What waits
     )
 
 
-def test_an_attempt_that_waits_for_a_node_says_of_which_pools() -> None:
+def test_an_attempt_without_a_node_shows_its_pools() -> None:
     story = Story(tutorial_plan()).node("cpu-spot-1", "booting")
     text = shown(story, story.at)
     assert "download waits for a node of cpu-spot (1 node booting), until +10m00s" in text
 
 
-def test_a_failed_run_says_why_where_the_log_is_and_how_to_go_on() -> None:
+def test_a_failed_run_shows_the_reason_the_log_and_the_command_to_resume() -> None:
     story = (
         Story(tutorial_plan())
         .boots("cpu-spot-1")
@@ -131,12 +132,21 @@ def test_a_failed_run_says_why_where_the_log_is_and_how_to_go_on() -> None:
         .ends("download", exit_code=1)
     )
     text = shown(story.gives_back("cpu-spot-1"))
-    assert text.startswith("Run iris-x7k2p failed after 3s: task download failed: failed, and errors.retries is 0\n")
+    title = "Run iris-x7k2p failed after 3s: task download failed: no retry is left (errors.retries is 0)"
+    assert text.startswith(f"{title}\n")
     assert "  go on     spotwright resume iris-x7k2p\n" in text
     assert "download attempt 1 on cpu-spot-1 failed: it exited with 1" in text
     assert "    log   spotwright logs iris-x7k2p download 1" in text
     assert "merge     not started" in text
     assert "spotwright logs iris-x7k2p download 1" in summary_text(story.state, NAME)
+
+
+def test_the_cause_of_a_failed_attempt_stands_once() -> None:
+    story = Story(tutorial_plan()).boots("cpu-spot-1").binds("download", "cpu-spot-1").after(1)
+    story.ends("download", exit_code=137, oom_kills=1)
+    text = shown(story)
+    assert "download failed: out of memory, and no retry is left (errors.retries is 0)" in text
+    assert "    then  no retry is left (errors.retries is 0)\n" in text
 
 
 def test_the_last_line_of_a_failed_attempts_log_is_shown() -> None:
@@ -153,7 +163,7 @@ def test_a_run_whose_engine_is_gone_is_not_called_running() -> None:
     assert "spotwright resume iris-x7k2p" in text
 
 
-def test_a_cancelled_run_says_so() -> None:
+def test_a_cancelled_run_is_called_cancelled() -> None:
     story = Story(tutorial_plan()).boots("cpu-spot-1").binds("download", "cpu-spot-1").fact("cancel")
     text = shown(story.ends("download", cancelled=True).gives_back("cpu-spot-1"))
     assert text.startswith("Run iris-x7k2p was cancelled after 2s: the run was cancelled\n")
@@ -166,8 +176,8 @@ def test_a_run_that_has_just_begun_can_be_shown() -> None:
     assert summary_text(story.state, NAME, story.at).endswith("Run iris-x7k2p has been running for 0s")
 
 
-def test_a_task_that_used_an_earlier_result_says_which() -> None:
-    story = Story(tutorial_plan(), snapshot=EarlierResults("download"))
+def test_a_task_with_a_cached_result_names_the_run_of_that_result() -> None:
+    story = Story(tutorial_plan(), cached=["download"])
     assert "download  result of iris-before" in shown(story, story.at)
 
 
@@ -188,7 +198,7 @@ def test_long_values_are_cut_in_text_and_whole_in_json() -> None:
     assert view["outputs"]["train.text"]["value"] == long
 
 
-def test_a_time_scale_is_said_beside_the_figures() -> None:
+def test_a_time_scale_stands_beside_the_figures() -> None:
     text = summary_text(tutorial(time_scale=60).state, NAME)
     assert "Cost (prices are simulated; waits passed 60 times faster; seconds are real)" in text
 
@@ -203,3 +213,12 @@ def test_artifacts_are_shown_by_their_address() -> None:
     outputs: dict[str, Any] = {"artifacts": {"model": a_model("s3://models/7")}}
     story = Story(a_plan(a_task("train"))).boots("cpu-spot-1").binds("train", "cpu-spot-1").ends("train", outputs)
     assert "  train.model  s3://models/7" in shown(story)
+
+
+def test_the_summary_has_no_column_for_the_status_of_few_tasks() -> None:
+    story = Story(tutorial_plan()).boots("cpu-spot-1").binds("download", "cpu-spot-1").after(1)
+    text = summary_text(story.ends("download", exit_code=1).state, NAME)
+
+    assert "Status" not in text
+    assert re.search(r"^merge +not started$", text, re.MULTILINE)
+    assert re.search(r"^download +1 +cpu-spot +cpu-spot-1 +failed ", text, re.MULTILINE)

@@ -8,9 +8,9 @@ import pytest
 
 from spotwright.engine.state import AttemptState
 from spotwright.model.attempts import Cause
-from spotwright.views.waste import Kept, kept_of
+from spotwright.views.account.waste import KeptWork, kept_of
 
-ALL, NONE, UNKNOWN = Kept(Fraction(1), Fraction(1)), Kept(), Kept(Fraction(0), Fraction(1))
+ALL, NONE, UNKNOWN = KeptWork(Fraction(1), Fraction(1)), KeptWork(), KeptWork(Fraction(0), Fraction(1))
 
 
 def tries(*said: tuple[Cause | None, float | None, float | None]) -> list[AttemptState]:
@@ -30,9 +30,9 @@ def test_a_succeeded_attempt_is_kept_whole() -> None:
     assert kept_of(tries((DONE, None, None)), may_succeed=False) == [ALL]
 
 
-def test_what_the_successor_did_not_do_again_is_kept() -> None:
+def test_work_that_the_successor_did_not_repeat_is_kept() -> None:
     kept = kept_of(tries((INTERRUPTED, 0.1, 0.5), (DONE, 0.4, 1.0)), may_succeed=False)
-    assert kept == [Kept(Fraction(3, 4), Fraction(3, 4)), ALL]
+    assert kept == [KeptWork(Fraction(3, 4), Fraction(3, 4)), ALL]
 
 
 def test_a_successor_that_begins_afresh_keeps_nothing() -> None:
@@ -51,19 +51,17 @@ def test_a_success_that_reports_nothing_leaves_a_range() -> None:
     assert kept_of(tries((INTERRUPTED, 0.0, 0.5), (DONE, None, None)), may_succeed=False)[0] == UNKNOWN
 
 
-def test_a_success_that_reports_nothing_may_have_kept_what_the_one_before_it_took_up() -> None:
+def test_a_success_without_reports_may_have_kept_the_work_that_its_predecessor_resumed() -> None:
     kept = kept_of(tries((INTERRUPTED, 0.0, 0.5), (INTERRUPTED, 0.4, 0.6), (DONE, None, None)), may_succeed=False)
-    assert kept[0] == Kept(Fraction(0), Fraction(4, 5))
+    assert kept[0] == KeptWork(Fraction(0), Fraction(4, 5))
 
 
 def test_the_lowest_beginning_of_all_successors_counts() -> None:
     kept = kept_of(tries((INTERRUPTED, 0.0, 0.4), (INTERRUPTED, 0.4, 0.8), (DONE, 0.2, 1.0)), may_succeed=False)
-    assert kept == [Kept(Fraction(1, 2), Fraction(1, 2)), NONE, ALL]
+    assert kept == [KeptWork(Fraction(1, 2), Fraction(1, 2)), NONE, ALL]
 
 
-def test_an_attempt_that_died_before_its_first_report_added_nothing_where_the_next_begins_where_the_last_had_come() -> (
-    None
-):
+def test_an_attempt_that_died_before_its_first_report_kept_nothing_if_the_next_begins_no_further() -> None:
     kept = kept_of(tries((INTERRUPTED, 0.0, 0.4), (INTERRUPTED, None, None), (DONE, 0.4, 1.0)), may_succeed=False)
     assert kept == [ALL, NONE, ALL]
 
@@ -74,10 +72,10 @@ def test_a_task_that_can_no_longer_succeed_keeps_nothing(may_succeed: bool) -> N
     assert kept == ([ALL, UNKNOWN] if may_succeed else [NONE, NONE])
 
 
-def test_work_before_a_success_has_nothing_to_do_with_what_comes_after() -> None:
+def test_attempts_after_a_success_are_counted_afresh() -> None:
     """A run that was resumed with mended code runs a task again that had succeeded."""
     kept = kept_of(tries((DONE, 0.0, 1.0), (INTERRUPTED, 0.0, 0.5), (DONE, 0.25, 1.0)), may_succeed=False)
-    assert kept == [ALL, Kept(Fraction(1, 2), Fraction(1, 2)), ALL]
+    assert kept == [ALL, KeptWork(Fraction(1, 2), Fraction(1, 2)), ALL]
 
 
 def test_a_live_attempt_has_kept_nothing_yet() -> None:

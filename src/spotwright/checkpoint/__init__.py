@@ -1,22 +1,25 @@
-"""Checkpoints that survive the loss of a node: whole or absent, never an older attempt's over a newer one's.
+"""Checkpoints that survive the loss of a node: each is whole or absent, and an older attempt never overwrites a newer one's.
 
-Training code imports this anywhere, so it needs the standard library only; NumPy, fsspec and whatever else is imported where a
-state or a place asks for it.
+Training code imports this package anywhere, so it needs the standard library only. NumPy, fsspec and other packages are imported
+when a state or a place needs them.
 
 ::
 
     from spotwright.checkpoint import Checkpoint
 
-    ckpt = Checkpoint()                                  # SPOTWRIGHT_CHECKPOINT, or Checkpoint("folder")
+    ckpt = Checkpoint()                                  # at SPOTWRIGHT_CHECKPOINT, else in the working directory
     state = ckpt.load(default={"total": 0})
-    for step in ckpt.steps(100):                         # goes on after the loaded one
+    for step in ckpt.steps(100):                         # goes on after the loaded step
         state["total"] += step
-        ckpt.step_done(state)                            # saves when that pays, or a notice came
+        ckpt.step_done(state)                            # saves when that pays, or after a notice
+
+Code that saves by itself calls :func:`progress` and :func:`notice`, which do nothing if no variable names a file or source.
 """
 
 from __future__ import annotations
 
-from spotwright.checkpoint.api import Checkpoint
+from spotwright.checkpoint.checkpoint import Checkpoint
+from spotwright.checkpoint.current_notice import notice
 from spotwright.checkpoint.errors import (
     BrokenCheckpoint,
     CheckpointError,
@@ -27,7 +30,8 @@ from spotwright.checkpoint.errors import (
     StaleWriter,
     UnstorableState,
 )
-from spotwright.checkpoint.files import Directory, File
+from spotwright.checkpoint.progress_report import progress
+from spotwright.checkpoint.state.files import Directory, File
 
 __all__ = [
     "BrokenCheckpoint",
@@ -41,4 +45,6 @@ __all__ = [
     "SaveFailed",
     "StaleWriter",
     "UnstorableState",
+    "notice",
+    "progress",
 ]

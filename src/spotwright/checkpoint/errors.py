@@ -1,16 +1,16 @@
-"""What can go wrong with a checkpoint, by what the caller should do.
+"""Errors of checkpoints, ordered by what the caller should do.
 
 ::
 
     SpotwrightError
     └── CheckpointError           base of all below
-        ├── PlaceError            the place cannot be used: unwritable, no credentials, a package missing; the message says which
-        ├── SaveFailed            this save did not happen (a full disk, a network); the checkpoint before it is untouched
-        ├── StaleWriter           another attempt has begun: stop at once and save nothing more
+        ├── PlaceError            the place cannot be used: not writable, no credentials, a package missing
+        ├── SaveFailed            this save failed (a full disk, a network); the checkpoint before it is untouched: try again
+        ├── StaleWriter           another attempt has taken over: stop at once and save nothing more
         ├── UnstorableState       the state holds a value that cannot be stored; the message gives its path in the state
-        ├── OtherProgram          the place holds another program's checkpoint, or that of a newer Spotwright
-        ├── BrokenCheckpoint      something was saved here, and nothing of it is whole
-        └── NotLoaded             the order of calls would lose work: load() was never called, or a step was never ended
+        ├── OtherProgram          the place holds a checkpoint of another program, or of a newer Spotwright: name another place
+        ├── BrokenCheckpoint      the place holds saves, and none of them is whole
+        └── NotLoaded             the order of calls would lose work: call load() first, and step_done() for each step
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class PlaceError(CheckpointError):
 
 
 class SaveFailed(CheckpointError):
-    """A save did not happen: a full disk, a network that is down. The checkpoint before it is untouched."""
+    """A save failed: a full disk, a network that is down. The checkpoint before it is untouched."""
 
 
 class StaleWriter(CheckpointError):
-    """Another attempt has taken over: what this one still saves will never count, so it should stop at once."""
+    """Another attempt has taken over. Later saves of this attempt would never count, so it should stop at once."""
 
 
 class UnstorableState(CheckpointError):
@@ -50,12 +50,12 @@ class UnstorableState(CheckpointError):
 
 
 class OtherProgram(CheckpointError):
-    """The place holds the checkpoint of another program or version, or one that a newer Spotwright wrote."""
+    """The place holds a checkpoint of another program or version, or of a newer Spotwright."""
 
 
 class BrokenCheckpoint(CheckpointError):
-    """Checkpoints were saved here and none of them is whole; or one is, and a value in it is not what it should be."""
+    """The place holds checkpoints and none of them is whole, or a value in a whole one is malformed."""
 
 
 class NotLoaded(CheckpointError):
-    """Going on like this would lose work: ``load()`` was never called, or a step was never ended with ``step_done()``."""
+    """The order of calls would lose work: ``load()`` was not called, or a step was not ended with ``step_done()``."""

@@ -1,7 +1,7 @@
-"""Keras 3 with checkpoints, whatever its backend: ``fit()`` that goes on after the epoch which was saved.
+"""Checkpoints for Keras 3 with any backend: ``fit()`` continues after the saved epoch.
 
 The state is every variable of the model and of its optimizer, in Keras' order. Seeds of layers such as dropout are variables of
-the model too, so they go on as well; the order in which ``fit`` shuffles is not, and begins anew.
+the model too, so they continue; the order in which ``fit`` shuffles is no variable, and begins anew.
 """
 
 from __future__ import annotations
@@ -10,38 +10,36 @@ from typing import Any
 
 import keras
 
-from spotwright.checkpoint.api import Checkpoint
+from spotwright.checkpoint.checkpoint import Checkpoint
 from spotwright.checkpoint.errors import OtherProgram
 
 __all__ = ["SaveEpochs", "fit", "restore", "state_of"]
 
 
 def state_of(model: Any) -> dict[str, Any]:
-    """The variables of a compiled model and of its optimizer, as arrays."""
+    """Return the variables of a compiled model and of its optimizer, as arrays."""
     return {
         name: [keras.ops.convert_to_numpy(each) for each in variables] for name, variables in _variables(model).items()
     }
 
 
 def restore(model: Any, state: dict[str, Any] | None) -> None:
-    """Give a compiled model what :func:`state_of` took from one that is built the same; nothing for ``None``.
+    """Set the variables of a compiled model from :func:`state_of` of an equal model; ``None`` changes nothing.
 
-    Raises :class:`OtherProgram` where the variables are other ones.
+    Raises :class:`OtherProgram` if the variables differ.
     """
     if state is None:
         return
     for name, variables in _variables(model).items():
-        found = [array.shape for array in state[name]]
-        if found != [tuple(each.shape) for each in variables]:
-            raise OtherProgram(
-                f"the checkpoint's {name} variables have other shapes than this model's: it is another model"
-            )
+        shapes = [array.shape for array in state[name]]
+        if shapes != [tuple(each.shape) for each in variables]:
+            raise OtherProgram(f"the checkpoint's {name} variables have other shapes than those of this model")
         for variable, array in zip(variables, state[name], strict=True):
             variable.assign(array)
 
 
 class SaveEpochs(keras.callbacks.Callback):
-    """Ends a step of a checkpoint after each epoch. For your own calls of ``model.fit``."""
+    """Callback that ends a step of a checkpoint after each epoch. For your own calls of ``model.fit``."""
 
     def __init__(self, ckpt: Checkpoint) -> None:
         super().__init__()
@@ -53,12 +51,12 @@ class SaveEpochs(keras.callbacks.Callback):
 
 
 def fit(ckpt: Checkpoint, model: Any, *data: Any, epochs: int, **options: Any) -> Any:
-    """``model.fit(*data, epochs=epochs, **options)`` for the epochs that are left; gives what it gives.
+    """``model.fit(*data, epochs=epochs, **options)`` for the epochs that are left; returns its result.
 
-    The model must be compiled, and built: it knows the shape of its input.
+    The model must be compiled and built, so that it has the shape of its input.
     """
     restore(model, ckpt.load())
-    ckpt.steps(epochs)  # how many there are; Keras counts them
+    ckpt.steps(epochs)  # sets the total; Keras counts
     callbacks = [*(options.pop("callbacks", None) or ()), SaveEpochs(ckpt)]
     return model.fit(*data, initial_epoch=ckpt.step, epochs=epochs, callbacks=callbacks, **options)
 

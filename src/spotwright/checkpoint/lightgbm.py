@@ -1,7 +1,7 @@
-"""LightGBM with checkpoints: ``train()`` as in lightgbm, that goes on after the trees which were saved.
+"""Checkpoints for LightGBM: ``train()`` as in lightgbm continues after the saved trees.
 
-The state is the model in LightGBM's own text format. LightGBM goes on from the predictions of that model, so the trees after an
-interruption are close to what they would have been, and not the same to the last bit; where parts of the data are drawn at
+The state is the model in LightGBM's own text format. LightGBM continues from the predictions of that model, so the trees after an
+interruption are close to those without one, and not equal to the last bit. Where parts of the data are drawn at
 random (``bagging_fraction``, ``feature_fraction``), the draws begin anew.
 """
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import lightgbm
 
-from spotwright.checkpoint.api import Checkpoint
+from spotwright.checkpoint.checkpoint import Checkpoint
 
 __all__ = ["save_trees", "train"]
 
 
 def save_trees(ckpt: Checkpoint) -> Any:
-    """Ends a step of a checkpoint after each round of boosting: a callback for your own calls of ``lightgbm.train``."""
+    """Return a callback that ends a step of a checkpoint after each boosting round. For your own calls of ``lightgbm.train``."""
 
     def after(env: Any) -> None:
         ckpt.step_done(lambda: {"booster": env.model.model_to_string(num_iteration=-1)})
@@ -33,13 +33,13 @@ def train(
     num_boost_round: int,
     **options: Any,
 ) -> lightgbm.Booster:
-    """Boost up to ``num_boost_round`` rounds in all, those before an interruption counted.
+    """Boost up to ``num_boost_round`` rounds, including those before an interruption.
 
-    ``options`` are those of ``lightgbm.train``. What its callbacks remember, such as the best round of early stopping, begins
+    ``options`` are those of ``lightgbm.train``. The memory of its callbacks, such as the best round of early stopping, begins
     anew with each attempt.
     """
     state = ckpt.load()
-    ckpt.steps(num_boost_round)  # how many there are; LightGBM counts them
+    ckpt.steps(num_boost_round)  # sets the total; LightGBM counts
     booster = lightgbm.Booster(model_str=state["booster"]) if state is not None else None
     if booster is not None and ckpt.step >= num_boost_round:
         return booster

@@ -1,14 +1,14 @@
-"""Models of scikit-learn as states without pickle: what they have learned, as arrays and plain data.
+"""Checkpoints for scikit-learn: fitted models as arrays and plain data, without pickle.
 
 A fitted model is an object with attributes, some of which are objects of scikit-learn again, down to trees and losses written in
-Cython. Their attributes are stored, and their classes by name. Loading makes objects of classes of scikit-learn only, and needs
-the model to be there already: built by the program, of the same class, under the same version of scikit-learn, whose insides
-change from version to version.
+Cython. Their attributes are stored, and their classes by name. Loading makes objects of classes of scikit-learn only. The
+program must build the model first, of the same class and under the same version of scikit-learn, whose internals change from
+version to version.
 
 ::
 
     model = SGDClassifier(random_state=0)
-    restore(model, ckpt.load())  # nothing where nothing was saved yet
+    restore(model, ckpt.load())  # changes nothing before the first save
     for step in ckpt.steps(20):
         model.partial_fit(*batch(step), classes=range(10))
         ckpt.step_done(lambda: state_of(model))
@@ -36,7 +36,7 @@ _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
 
 def state_of(model: Any) -> dict[str, Any]:
-    """What a model has learned and how it was set, to be saved as it is or as a part of a state.
+    """Return the fitted attributes and settings of a model, to be saved alone or as a part of a state.
 
     Raises :class:`UnstorableState` for a model whose parts point to each other, such as ``Birch``.
     """
@@ -47,9 +47,9 @@ def state_of(model: Any) -> dict[str, Any]:
 
 
 def restore(model: Any, state: dict[str, Any] | None) -> None:
-    """Give a model what :func:`state_of` took from one of its class; nothing for ``None``.
+    """Set the attributes of a model from :func:`state_of` of a model of its class; ``None`` changes nothing.
 
-    Raises :class:`OtherProgram` where the class or the version of scikit-learn is another one.
+    Raises :class:`OtherProgram` if the class or the version of scikit-learn differs.
     """
     if state is None:
         return
@@ -58,7 +58,7 @@ def restore(model: Any, state: dict[str, Any] | None) -> None:
     if ours != theirs:
         raise OtherProgram(
             f"the checkpoint is of {theirs[0]} under scikit-learn {theirs[1]}, and this is {ours[0]} under {ours[1]}: "
-            "train again, or use what it was saved with"
+            "train again, or use the class and version that it was saved with"
         )
     attributes = _Unpacker().unpack(state["attributes"])
     vars(model).clear()
@@ -66,9 +66,9 @@ def restore(model: Any, state: dict[str, Any] | None) -> None:
 
 
 class _Packer:
-    """Turns every object of scikit-learn in a value into a dict; what cannot be stored is left for the save to refuse.
+    """Turns every object of scikit-learn in a value into a dict. Other objects stay, and the save refuses them.
 
-    An object that is met again is the same one: parts of a model share a random generator, for example.
+    An object at two paths stays one object: parts of a model may share a random generator.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class _Packer:
         return packed
 
     def _object(self, value: Any) -> Any:
-        """An object by what it would tell pickle, which is data: its class, its arguments, its attributes."""
+        """Return an object as data, from its reduction for pickle: its class, its arguments, its attributes."""
         if isinstance(value, RandomState):
             return {_MARK: "RandomState", "state": value.get_state(legacy=False)}
         if isinstance(value, Generator):
@@ -119,7 +119,7 @@ class _Packer:
 
 
 class _Unpacker:
-    """The other way."""
+    """The inverse of :class:`_Packer`."""
 
     def __init__(self) -> None:
         self._made: dict[int, Any] = {}
@@ -191,11 +191,11 @@ def _name(kind: type) -> str:
 
 
 def _class(name: str) -> type:
-    """A class of scikit-learn by its name. Nothing else can be named, so a checkpoint cannot choose what is run."""
-    module, _, found = name.partition(":")
-    if module.partition(".")[0] != "sklearn" or "." in found:
+    """Return a class of scikit-learn by its name. No other class is accepted, so a checkpoint cannot choose code to run."""
+    module, _, qualified_name = name.partition(":")
+    if module.partition(".")[0] != "sklearn" or "." in qualified_name:
         raise OtherProgram(f"the checkpoint names {name!r}, which is no class of scikit-learn")
-    kind = getattr(sys.modules.get(module) or import_module(module), found, None)
+    kind = getattr(sys.modules.get(module) or import_module(module), qualified_name, None)
     if not isinstance(kind, type) or kind.__module__ != module:
         raise OtherProgram(f"the checkpoint names {name!r}, which this scikit-learn does not have")
     return kind

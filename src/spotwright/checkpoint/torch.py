@@ -1,13 +1,13 @@
-"""PyTorch with checkpoints: the ``state_dict`` of everything that has one, and the random generators, without pickle.
+"""Checkpoints for PyTorch: the ``state_dict`` of models and optimizers, and the random generators, without pickle.
 
-Tensors are stored as arrays, copied to the CPU where they are elsewhere; what comes back are tensors again, which
-``load_state_dict`` puts on the device of the model. Types that NumPy does not have (``bfloat16`` and the 8-bit floats) keep
-their bits. A module of ``DistributedDataParallel`` is saved by rank 0 and loaded by all; shards of ``FSDP`` have to be gathered
+Tensors are copied to the CPU and stored as arrays; they are loaded as tensors, which
+``load_state_dict`` moves to the device of the model. Types that NumPy does not have (``bfloat16`` and the 8-bit floats) keep
+their bits. A module of ``DistributedDataParallel`` is saved by rank 0 and loaded by all; shards of ``FSDP`` must be gathered
 first (``torch.distributed.checkpoint.state_dict.get_model_state_dict`` with ``full_state_dict``).
 
 ::
 
-    restore(ckpt.load(), model=model, optimizer=optimizer)  # nothing where nothing was saved yet
+    restore(ckpt.load(), model=model, optimizer=optimizer)  # changes nothing before the first save
     for epoch in ckpt.steps(10):
         train_one_epoch(model, optimizer)
         ckpt.step_done(lambda: state_of(model=model, optimizer=optimizer))
@@ -29,7 +29,7 @@ _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
 def state_of(**parts: Any) -> dict[str, Any]:
-    """The ``state_dict`` of each part, by its name, with the states of PyTorch's random generators."""
+    """Return the ``state_dict`` of each part by its name, with the states of PyTorch's random generators."""
     random: dict[str, Any] = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         random["cuda"] = torch.cuda.get_rng_state_all()
@@ -37,15 +37,15 @@ def state_of(**parts: Any) -> dict[str, Any]:
 
 
 def restore(state: Mapping[str, Any] | None, **parts: Any) -> None:
-    """Give each part what :func:`state_of` took under its name; nothing for ``None``.
+    """Load each part from :func:`state_of` by its name; ``None`` changes nothing.
 
-    Raises :class:`OtherProgram` where the names are other ones. A part that does not fit is refused by its own
+    Raises :class:`OtherProgram` if the names differ. A part that does not fit is refused by its own
     ``load_state_dict``.
     """
     if state is None:
         return
     if state["parts"].keys() != parts.keys():
-        raise OtherProgram(f"the checkpoint holds {sorted(state['parts'])}, and this asks for {sorted(parts)}")
+        raise OtherProgram(f"the checkpoint holds {sorted(state['parts'])}, and this program asks for {sorted(parts)}")
     for name, part in parts.items():
         part.load_state_dict(_unpack(state["parts"][name]))
     random = _unpack(state["random"])
@@ -67,7 +67,7 @@ def _pack(value: Any) -> Any:
 def _array(value: torch.Tensor) -> Any:
     try:
         return value.numpy()
-    except TypeError:  # a type that NumPy does not have: its bits
+    except TypeError:  # NumPy does not have the type: store its bits
         return value.contiguous().view(_SAME_SIZE[value.element_size()]).numpy()
 
 

@@ -1,9 +1,9 @@
-"""XGBoost with checkpoints: ``train()`` as in xgboost, that goes on after the trees which were saved.
+"""Checkpoints for XGBoost: ``train()`` as in xgboost continues after the saved trees.
 
-The state is the booster in XGBoost's own format (``save_raw``), with everything that boosting goes on from. The trees are the
-same as without an interruption, to the last bit, where nothing is drawn at random. Where rows or columns are (``subsample``, the
-``colsample`` family), XGBoost starts its draws anew with each call, so :func:`train` gives each attempt a seed of its own: the
-trees are other ones, and no draw is made twice.
+The state is the booster in XGBoost's own format (``save_raw``), with everything that boosting continues from. Without random
+draws the trees equal those of a run without interruption, to the last bit. Draws of rows or columns (``subsample``, the
+``colsample`` family) begin anew with each call of XGBoost, so :func:`train` gives each attempt another seed: the trees differ,
+and no draw is repeated.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 import xgboost
 
-from spotwright.checkpoint.api import Checkpoint
+from spotwright.checkpoint.checkpoint import Checkpoint
 
 __all__ = ["SaveTrees", "train"]
 
 
 class SaveTrees(xgboost.callback.TrainingCallback):
-    """Ends a step of a checkpoint after each round of boosting. For your own calls of ``xgboost.train``."""
+    """Callback that ends a step of a checkpoint after each boosting round. For your own calls of ``xgboost.train``."""
 
     def __init__(self, ckpt: Checkpoint) -> None:
         super().__init__()
@@ -37,13 +37,13 @@ def train(
     num_boost_round: int,
     **options: Any,
 ) -> xgboost.Booster:
-    """Boost up to ``num_boost_round`` rounds in all, those before an interruption counted.
+    """Boost up to ``num_boost_round`` rounds, including those before an interruption.
 
-    ``options`` are those of ``xgboost.train``. What its callbacks remember, such as the best round of early stopping, begins
+    ``options`` are those of ``xgboost.train``. The memory of its callbacks, such as the best round of early stopping, begins
     anew with each attempt.
     """
     state = ckpt.load()
-    ckpt.steps(num_boost_round)  # how many there are; XGBoost counts them
+    ckpt.steps(num_boost_round)  # sets the total; XGBoost counts
     booster = None
     if state is not None:
         booster = xgboost.Booster(params, model_file=bytearray(state["booster"]))

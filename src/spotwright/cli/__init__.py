@@ -1,12 +1,14 @@
 """The ``spotwright`` command: a thin layer that reads options, calls :mod:`spotwright.runs` and prints views.
 
-Commands are imported when they are used, so ``spotwright --help`` reads a table and nothing else. Exit codes: 0 succeeded,
-1 the run failed, 2 wrong usage or input, 130 stopped by the user.
+A command's module is imported when the command is used, so ``spotwright --help`` needs only the table below. Exit codes:
+0 succeeded, 1 the run failed, 2 wrong usage or input, 130 stopped by the user.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,30 +17,36 @@ from importlib import import_module
 import click
 
 from spotwright.errors import SpotwrightError
+from spotwright.interrupts import forget_handled_interrupt, lost_interrupts_repeated
 
 __all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "importing", "main"]
 
 SUCCEEDED, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 
 _COMMANDS = {
-    "run": ("spotwright.cli.running", "Run a pipeline on spot pools, on this machine."),
-    "resume": ("spotwright.cli.running", "Go on with a run that stopped or failed."),
-    "rehearse": ("spotwright.cli.rehearsing", "Interrupt a task or command on purpose: is it safe, does it go on?"),
-    "runs": ("spotwright.cli.looking", "List the runs."),
-    "show": ("spotwright.cli.looking", "Show a run: every task and attempt, and why each ended."),
-    "logs": ("spotwright.cli.looking", "Print the logs of a run, a task or one attempt."),
-    "report": ("spotwright.cli.looking", "Say what a run cost, what was wasted and what spot saved."),
-    "cancel": ("spotwright.cli.looking", "Cancel a run."),
-    "place": ("spotwright.cli.placing", "Put what the policy asks for into manifests."),
-    "unplace": ("spotwright.cli.placing", "Take out of manifests what place put in."),
-    "compile": ("spotwright.cli.compiling", "Compile a pipeline to KFP YAML, placed on the pools."),
-    "explain": ("spotwright.cli.placing", "Say where each role of a manifest goes, and why."),
-    "node-agent": ("spotwright.cli.agent", "Read this node's notice and pass it on to what runs there."),
+    "run": ("spotwright.cli.run", "Run a pipeline on spot pools, on this machine."),
+    "resume": ("spotwright.cli.run", "Continue a run that was stopped or failed."),
+    "rehearse": ("spotwright.cli.rehearse", "Test how a task or a command survives interruptions."),
+    "runs": ("spotwright.cli.inspect", "List the runs of the state folder."),
+    "show": ("spotwright.cli.inspect", "Show the tasks and attempts of a run, and why each ended."),
+    "logs": ("spotwright.cli.inspect", "Print the logs of a run, a task or an attempt."),
+    "report": ("spotwright.cli.inspect", "Report what a run cost, what was wasted and what spot saved."),
+    "cancel": ("spotwright.cli.inspect", "Cancel a run."),
+    "prune": ("spotwright.cli.prune", "Delete runs and caches that nobody needs."),
+    "pin": ("spotwright.cli.prune", "Protect a run against prune."),
+    "unpin": ("spotwright.cli.prune", "Let prune delete a run again."),
+    "place": ("spotwright.cli.place", "Place manifests on the pools, as the policy says."),
+    "unplace": ("spotwright.cli.place", "Remove from manifests what place has added."),
+    "compile": ("spotwright.cli.compile", "Compile a pipeline to KFP YAML, placed on the pools."),
+    "explain": ("spotwright.cli.place", "Explain where each role of a manifest may run, and why."),
+    "pools": ("spotwright.cli.pools", "Show the pools, and print Kueue's objects for them."),
+    "checkpoint-file": ("spotwright.cli.checkpoint_file", "Write the checkpoint library as one file, for any image."),
+    "node-agent": ("spotwright.cli.node_agent", "Pass this node's interruption notice on to its pods."),
 }
 
 
 class _LazyGroup(click.Group):
-    """A group that knows its commands' names and one line each, and imports a command when it is called."""
+    """A group with the names and summaries of its commands, which imports a command when it is called."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -73,7 +81,7 @@ def cli() -> None:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Keep the garbage collector away from what the block imports, now and later: all of it stays."""
+    """Exempt everything the block imports from garbage collection, during the imports and later: it all stays in use."""
     gc.disable()
     try:
         yield
@@ -83,10 +91,30 @@ def importing() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line and exit with the code that the outcome has."""
-    code = _outcome()
-    gc.freeze()  # an interpreter that ends looks for garbage in everything there is: 20 ms
+    """Run the command line and exit with the code of its outcome."""
+    _write_utf8()
+    try:
+        with lost_interrupts_repeated():
+            code = _outcome()
+    except KeyboardInterrupt:  # while the outcome of the command is printed
+        code = STOPPED
+    except (
+        RuntimeError
+    ) as error:  # Python 3.11 wraps an exception that is raised in __set_name__, while a class is made
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        code = STOPPED
+    forget_handled_interrupt()
+    gc.freeze()  # otherwise the interpreter collects garbage among all objects at exit: 20 ms
     sys.exit(code)
+
+
+def _write_utf8() -> None:
+    """Write UTF-8 with the line ends of Linux on Windows too, so that logs and manifests are the same bytes everywhere."""
+    if sys.platform == "win32":
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="utf-8", newline="\n")
 
 
 def _outcome() -> int:
@@ -103,9 +131,26 @@ def _outcome() -> int:
     except (click.Abort, KeyboardInterrupt):
         return STOPPED
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output went away: nothing to say, and nobody to say it to
+        sys.stderr.close()  # the reader of our output is gone, so no message can reach it
+        return FAILED
+    except OSError as error:
+        if not _is_output_lost(error):
+            raise
+        click.echo(f"spotwright: the output cannot be written ({error.strerror})", err=True)
         return FAILED
     except SpotwrightError as error:
         click.echo(f"spotwright: {error}", err=True)
-        return FAILED if error.begun else WRONG
+        return FAILED if error.after_start else WRONG
     return code if isinstance(code, int) else SUCCEEDED
+
+
+def _is_output_lost(error: OSError) -> bool:
+    """Whether standard output takes no more, as on a full disk. What it has not taken is dropped, so that Python can exit."""
+    lost = error.errno == errno.ENOSPC and getattr(sys.stdout, "write_through", False)  # nothing is left to flush
+    try:
+        sys.stdout.flush()
+    except OSError:
+        lost = True
+    if lost:
+        sys.stdout = None
+    return lost

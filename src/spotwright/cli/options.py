@@ -1,26 +1,26 @@
-"""Options that several commands share, and how their texts become values."""
+"""Options that several commands share, and the conversion of their texts to values."""
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import yaml
 
 from spotwright.model.quantities import parse_duration
-from spotwright.runs.options import CONTAINER_MODES, DEFAULT_STATE
+from spotwright.runs.run_options import CONTAINER_MODES, DEFAULT_STATE
 
 __all__ = [
     "Duration",
-    "arguments_of",
-    "arguments_option",
+    "PipelineOptions",
     "config_option",
-    "containers_option",
     "json_option",
     "pipeline_option",
+    "pipeline_options",
     "policy_of",
     "state_option",
 ]
@@ -35,12 +35,12 @@ else:
 
 
 class Duration(_FloatType):
-    """A duration such as ``20s`` or ``5m``, as seconds."""
+    """Converts a duration such as ``20s`` or ``5m`` to seconds."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read the text, or say what is expected."""
+        """Parse the text, or fail with the expected format."""
         try:
             return parse_duration(value)
         except ValueError as error:
@@ -51,71 +51,127 @@ def state_option(command: _Command) -> _Command:
     """``--state FOLDER``."""
     return click.option(
         "--state", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_STATE, show_default=True,
-        envvar="SPOTWRIGHT_STATE", metavar="FOLDER", help="Where runs are kept.",
+        envvar="SPOTWRIGHT_STATE", metavar="FOLDER", help="The state folder, which keeps all runs.",
     )(command)  # fmt: skip
 
 
 def json_option(command: _Command) -> _Command:
     """``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="The same facts as JSON on standard output.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(command)
 
 
 def pipeline_option(command: _Command) -> _Command:
-    """``--pipeline NAME``, of a file that may hold several."""
+    """``--pipeline NAME``, for a file with several pipelines."""
     return click.option(
-        "--pipeline", "pipeline_name", metavar="NAME", help="Which pipeline; else the one that uses the others."
-    )(command)
+        "--pipeline", "pipeline_name", metavar="NAME",
+        help="The pipeline, if the file has several.  [default: the one that uses the others]",
+    )(command)  # fmt: skip
 
 
-def arguments_option(help_text: str) -> Callable[[_Command], _Command]:
-    """``--arg NAME=VALUE``, as often as there are; :func:`arguments_of` reads them."""
-    return click.option("--arg", "texts", metavar="NAME=VALUE", multiple=True, help=help_text)
+def _arguments_option(command: _Command) -> _Command:
+    """``--arg NAME=VALUE``, repeatable; :func:`_parse_arguments` parses the texts."""
+    return click.option(
+        "--arg", "argument_texts", metavar="NAME=VALUE", multiple=True,
+        help="A pipeline argument; for an artifact its path or URI. @env:VAR and @file:PATH keep the value out of all records.",
+    )(command)  # fmt: skip
 
 
 def config_option(beside: str) -> Callable[[_Command], _Command]:
-    """``--config FILE``; without it the configuration lies beside what is named here."""
-    help_text = f"Instead of spotwright.yaml beside {beside}."
+    """``--config FILE``; by default ``spotwright.yaml`` beside the file that ``beside`` describes, or above it."""
+    help_text = f"The configuration.  [default: spotwright.yaml beside {beside}, or above it in its repository]"
     return click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help=help_text)
 
 
-def containers_option(help_text: str) -> Callable[[_Command], _Command]:
+def _containers_option(command: _Command) -> _Command:
     """``--containers MODE``."""
     return click.option(
-        "--containers", type=click.Choice(CONTAINER_MODES), default="auto", show_default=True, help=help_text
+        "--containers", type=click.Choice(CONTAINER_MODES), default="auto", show_default=True,
+        help="The runtime of container components. auto: podman, else docker; host: processes of this machine.",
+    )(command)  # fmt: skip
+
+
+def _seed_option(command: _Command) -> _Command:
+    """``--seed NUMBER``."""
+    return click.option("--seed", type=int, help="Makes all random choices repeatable.  [default: drawn and printed]")(
+        command
     )
 
 
+class PipelineOptions(NamedTuple):
+    """The values of the options of every command that executes a pipeline. ``config``: None for the default file."""
+
+    pipeline_name: str | None
+    arguments: Mapping[str, str]
+    config: Path | None
+    containers: str
+    seed: int | None
+    state: Path
+    as_json: bool
+
+
+def pipeline_options(*own_options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Declare the options of :class:`PipelineOptions` around a command's own options.
+
+    The command receives the values of the shared options as its first positional argument, its own ones by name.
+    """
+
+    def decorate(command: _Command) -> _Command:
+        @functools.wraps(command)
+        def with_shared(
+            *,
+            pipeline_name: str | None,
+            argument_texts: tuple[str, ...],
+            config: Path | None,
+            containers: str,
+            seed: int | None,
+            state: Path,
+            as_json: bool,
+            **own: Any,
+        ) -> Any:
+            arguments = _parse_arguments(argument_texts)
+            shared = PipelineOptions(pipeline_name, arguments, config, containers, seed, state, as_json)
+            return command(shared, **own)
+
+        first = (pipeline_option, _arguments_option, config_option("the pipeline"), _containers_option, _seed_option)
+        decorated: _Command = with_shared
+        for option in reversed((*first, *own_options, state_option, json_option)):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
 def policy_of(texts: tuple[str, ...]) -> dict[str, Any]:
-    """``FIELD=VALUE`` texts as a policy in the shape of ``spotwright.yaml``: ``interruptions.max=3`` stands one level down."""
+    """A policy in the shape of ``spotwright.yaml`` from ``FIELD=VALUE`` texts; ``interruptions.max=3`` sets a nested field."""
     policy: dict[str, Any] = {}
     for text in texts:
         field, equals, value = text.partition("=")
         if not equals or not field:
             raise click.BadParameter(f"{text!r}: expected FIELD=VALUE, for example spot=never", param_hint="--policy")
         try:
-            read = yaml.safe_load(value)
+            parsed = yaml.safe_load(value)
         except yaml.YAMLError as error:
             raise click.BadParameter(f"{text!r}: the value is not YAML", param_hint="--policy") from error
         group, dot, name = field.partition(".")
         if dot and not isinstance(policy.setdefault(group, {}), dict):
-            raise click.BadParameter(f"{group!r} is given as a whole and by its fields", param_hint="--policy")
+            raise click.BadParameter(f"{group!r} is given both as a whole and by its fields", param_hint="--policy")
         if dot:
-            policy[group][name] = read
+            policy[group][name] = parsed
         else:
-            policy[field] = read
+            policy[field] = parsed
     return policy
 
 
 def _in_utf8(text: str) -> str:
-    """The text that was typed, whatever encoding this Python took it to be in: that depends on the shell's language."""
+    """The typed text decoded as UTF-8; Python decodes arguments by the locale, which may have another encoding."""
     try:
         return os.fsencode(text).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise click.BadParameter(f"{text!r}: is no text in UTF-8", param_hint="--arg") from error
+        raise click.BadParameter(f"{text!r}: is not UTF-8 text", param_hint="--arg") from error
 
 
-def arguments_of(texts: tuple[str, ...]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a mapping. Refuses a text without a name, one that is no UTF-8, and a name given twice."""
+def _parse_arguments(texts: tuple[str, ...]) -> dict[str, str]:
+    """A mapping from ``NAME=VALUE`` texts. Refuses a text without a name, one that is not UTF-8, and a repeated name."""
     arguments: dict[str, str] = {}
     for text in texts:
         name, equals, value = _in_utf8(text).partition("=")

@@ -1,18 +1,18 @@
-"""What AKS, GKE, EKS and Karpenter say about spot nodes: labels, taints and notices. Facts only, no IO.
+"""Facts about AKS, GKE, EKS and Karpenter: the labels, taints and notices of their nodes. No IO.
 
-The layers above ask here and nowhere else, so that no other module knows a provider's names. A pool of the configuration
-carries what the user said; these functions add what the provider sets by itself.
+Only this package knows the names that providers use. A pool holds the labels and taints of the user's configuration; these
+functions add those that the provider sets by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from spotwright.clouds import aks, eks, generic, gke, karpenter
 from spotwright.clouds.builtin import built_in_pools
 from spotwright.clouds.provider import INSTANCE_TYPE, NVIDIA_GPU, ZONE, Facts
-from spotwright.model.placing import Taint
 from spotwright.model.pools import Pool, Provider
+from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
     "GPU_TAINT_KEYS",
@@ -20,8 +20,9 @@ __all__ = [
     "built_in_pools",
     "default_notice",
     "is_gpu_taint",
+    "is_spot_node",
     "is_spot_taint",
-    "is_tolerated_by_itself",
+    "is_tolerated_by_cluster",
     "labels",
     "taints",
 ]
@@ -34,17 +35,20 @@ _FACTS: Mapping[Provider, Facts] = {
     Provider.GENERIC: generic.FACTS,
 }
 
+_SPOT_LABELS = {pair for facts in _FACTS.values() for pair in facts.spot_labels.items()} | {(gke.PREEMPTIBLE, "true")}
+_ON_DEMAND_LABELS = {pair for facts in _FACTS.values() for pair in facts.on_demand_labels.items()}
+
 SPOT_TAINT_KEYS: frozenset[str] = frozenset().union(*(facts.spot_taint_keys for facts in _FACTS.values()))
-"""Keys of taints that are known to mean spot, of every provider: clusters are mixed, and habits travel."""
+"""Keys of taints that mean spot, of all providers together: clusters are mixed, and people copy taints between them."""
 
 GPU_TAINT_KEYS: frozenset[str] = frozenset({NVIDIA_GPU, "amd.com/gpu"})
-"""Keys of taints that keep work without GPUs away: the device plugins' resource names. ``sku=gpu`` (AKS) means the same."""
+"""Keys of taints that repel work without GPUs: the resource names of device plugins. ``sku=gpu`` (AKS) means the same."""
 
 
 def labels(pool: Pool) -> Mapping[str, str]:
-    """The labels of a node of this pool: the provider's, overlaid by the pool's own.
+    """Return the labels of a node of this pool: those of the provider, overridden by the pool's own.
 
-    The zone is among them where the pool has exactly one; nodes of a pool with several differ.
+    They include the zone only if the pool has exactly one, because nodes of several zones differ.
     """
     facts = _FACTS[pool.provider]
     set_by_provider = {
@@ -58,34 +62,44 @@ def labels(pool: Pool) -> Mapping[str, str]:
 
 
 def taints(pool: Pool) -> tuple[Taint, ...]:
-    """The taints of a node of this pool: its own, then those the provider sets by itself, none twice.
+    """Return the taints of a node of this pool: its own, then those that the provider sets by itself, none twice.
 
-    Kubernetes allows one taint of a key and effect; where the user said one with another value, theirs stays.
+    Kubernetes allows one taint of a key and effect: the user's taint takes the place of the provider's.
     """
     facts = _FACTS[pool.provider]
-    by_itself = (*(facts.spot_taints if pool.is_spot else ()), *(facts.gpu_taints if _offers_gpu(pool) else ()))
-    said = {(taint.key, taint.effect) for taint in pool.taints}
-    added = (taint for taint in by_itself if (taint.key, taint.effect) not in said)
+    by_provider = (*(facts.spot_taints if pool.is_spot else ()), *(facts.gpu_taints if _offers_gpu(pool) else ()))
+    own = {(taint.key, taint.effect) for taint in pool.taints}
+    added = (taint for taint in by_provider if (taint.key, taint.effect) not in own)
     return (*dict.fromkeys(pool.taints), *added)
 
 
 def is_spot_taint(pool: Pool, taint: Taint) -> bool:
-    """Whether this taint of this pool only says that its nodes are spot, so that a spot policy answers it.
+    """True if this taint of this pool only marks spot nodes, so that a spot policy tolerates it.
 
-    Known keys count everywhere. A generic spot pool has no provider to ask: there any taint counts that is not a GPU's.
+    Known keys mean spot everywhere. In a generic spot pool, which has no provider, every taint but a GPU taint means spot.
     """
     if taint.key in SPOT_TAINT_KEYS:
         return True
     return pool.provider is Provider.GENERIC and pool.is_spot and not is_gpu_taint(taint)
 
 
+def is_spot_node(node_labels: Mapping[str, str], taint_keys: Collection[str]) -> bool | None:
+    """True if a node has a label or taint of any provider's spot nodes, False for a label of on-demand nodes, else None.
+
+    None is common: AKS labels no on-demand nodes, and a generic pool is known by the user's configuration alone.
+    """
+    if _SPOT_LABELS & node_labels.items() or not SPOT_TAINT_KEYS.isdisjoint(taint_keys):
+        return True
+    return False if _ON_DEMAND_LABELS & node_labels.items() else None
+
+
 def is_gpu_taint(taint: Taint) -> bool:
-    """Whether this taint keeps work without GPUs away."""
+    """True if this taint repels work without GPUs."""
     return taint.key in GPU_TAINT_KEYS or (taint.key, taint.value) == ("sku", "gpu")
 
 
-def is_tolerated_by_itself(pool: Pool, taint: Taint, requests: Mapping[str, int]) -> bool:
-    """Whether the cluster lets every pod with these requests tolerate the taint, without a word of it in the pod."""
+def is_tolerated_by_cluster(pool: Pool, taint: Taint, requests: Mapping[str, int]) -> bool:
+    """True if the cluster itself adds a toleration of the taint to every pod with these requests."""
     return (
         _FACTS[pool.provider].tolerates_requests
         and taint.effect == "NoSchedule"
@@ -95,7 +109,7 @@ def is_tolerated_by_itself(pool: Pool, taint: Taint, requests: Mapping[str, int]
 
 
 def default_notice(provider: Provider) -> float:
-    """How long before it takes a spot node the provider says so, seconds; a best effort with all of them."""
+    """Seconds between the provider's notice and the end of a spot node. No provider guarantees it."""
     return _FACTS[provider].notice
 
 

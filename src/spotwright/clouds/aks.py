@@ -7,7 +7,7 @@ AKS cluster" (``agentpool``), "Scheduled Events" (a Preempt event comes at least
 from __future__ import annotations
 
 from spotwright.clouds.provider import Facts
-from spotwright.model.placing import Taint
+from spotwright.model.scheduling_terms import Taint
 
 __all__ = ["FACTS"]
 
@@ -16,11 +16,11 @@ _PRIORITY = "kubernetes.azure.com/scalesetpriority"
 FACTS = Facts(
     notice=30.0,
     pool_label="kubernetes.azure.com/agentpool",
-    # Sources disagree whether regular nodes carry "regular": Microsoft's table has the value, pools made by hand were seen
-    # without the label, and pipelines keep off spot with DoesNotExist. So on-demand pools get nothing.
+    # On-demand pools get no label here: Microsoft's table has the value "regular", but pools made by hand were seen without the
+    # label, and pipelines keep off spot with DoesNotExist.
     spot_labels={_PRIORITY: "spot"},
     gpu_labels={"kubernetes.azure.com/accelerator": "nvidia"},
     spot_taints=(Taint(_PRIORITY, "spot"),),
     spot_taint_keys=frozenset({_PRIORITY}),
 )
-"""AKS: 30 s; label and taint of spot pools by itself; GPU pools get a label, no taint."""
+"""AKS: 30 s notice; sets label and taint of spot pools, and a label of GPU pools, but no GPU taint."""

@@ -20,4 +20,4 @@ FACTS = Facts(
     # "spot" and "spotInstance" are the taints in Amazon's own guides and examples
     spot_taint_keys=frozenset({_CAPACITY, "spot", "spotInstance"}),
 )
-"""EKS: 120 s, labels by itself, no taint."""
+"""EKS: 120 s notice; sets labels, no taint."""

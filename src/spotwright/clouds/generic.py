@@ -1,6 +1,6 @@
-"""Any other cluster: nothing is assumed but what the configuration says.
+"""Any other cluster: nothing is assumed beyond the configuration.
 
-The notice is the shortest that one of the three clouds gives, so that nobody plans with time that may not be there.
+The notice is the shortest one of the three clouds, so that no plan relies on time that may be missing.
 """
 
 from __future__ import annotations
@@ -10,4 +10,4 @@ from spotwright.clouds.provider import Facts
 __all__ = ["FACTS"]
 
 FACTS = Facts(notice=30.0)
-"""No label or taint but the user's own."""
+"""Generic: 30 s notice; sets neither labels nor taints."""

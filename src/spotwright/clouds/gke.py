@@ -2,14 +2,14 @@
 
 Sources: Google Cloud, "Spot VMs in GKE" (30 s notice, of which pods have the first 15; labels), "Run GPUs in GKE Standard
 node pools" (the GPU taint is set when the pool is made; the admission controller ExtendedResourceToleration lets pods that
-ask for GPUs tolerate it). The spot taint is set by itself only on pools of node auto-provisioning and Autopilot: on a pool
-made by hand it is there if ``--node-taints`` said so, and then it stands in the configuration.
+ask for GPUs tolerate it). GKE sets the spot taint only on pools of node auto-provisioning and Autopilot. A pool made by
+hand has it if it was made with ``--node-taints``, and then the configuration has it too.
 """
 
 from __future__ import annotations
 
 from spotwright.clouds.provider import NVIDIA_GPU, Facts
-from spotwright.model.placing import Taint
+from spotwright.model.scheduling_terms import Taint
 
 __all__ = ["FACTS", "PREEMPTIBLE"]
 
@@ -17,16 +17,16 @@ _SPOT = "cloud.google.com/gke-spot"
 _PROVISIONING = "cloud.google.com/gke-provisioning"
 
 PREEMPTIBLE = "cloud.google.com/gke-preemptible"
-"""The label (``true``) of nodes that are preemptible VMs, which the older guides select by."""
+"""Label (``true``) of preemptible VMs, which older guides select by."""
 
 FACTS = Facts(
     notice=30.0,
     pool_label="cloud.google.com/gke-nodepool",
     spot_labels={_SPOT: "true", _PROVISIONING: "spot"},
-    on_demand_labels={_PROVISIONING: "standard"},  # gke-spot is not there at all
+    on_demand_labels={_PROVISIONING: "standard"},  # without gke-spot
     gpu_taints=(Taint(NVIDIA_GPU, "present"),),
     tolerates_requests=True,
     # "preemptible" is the taint in Google's own guide to preemptible pools with Kubeflow Pipelines
     spot_taint_keys=frozenset({_SPOT, PREEMPTIBLE, _PROVISIONING, "preemptible"}),
 )
-"""GKE: 30 s (pods have 15 of them), the GPU taint by itself, the spot taint not."""
+"""GKE: 30 s notice, of which pods have 15; sets labels and the GPU taint, no spot taint."""

@@ -1,8 +1,8 @@
-"""Karpenter, and what is built on it (EKS Auto Mode): a pool is a NodePool, the capacity type is decided node by node.
+"""Karpenter and products built on it (EKS Auto Mode): a pool is a NodePool, and each node has its own capacity type.
 
-Here a pool has one capacity type, so a NodePool that allows both is two pools of the configuration. Sources: Karpenter,
+A pool of the configuration has one capacity type, so a NodePool that allows both is two pools there. Sources: Karpenter,
 "NodePools" and "Scheduling" (labels), "Disruption" (the two minutes of EC2; needs an interruption queue). On Azure the notice
-is AKS's 30 s: say so with ``notice``.
+is AKS's 30 s: set ``notice`` there.
 """
 
 from __future__ import annotations
@@ -20,4 +20,4 @@ FACTS = Facts(
     on_demand_labels={_CAPACITY: "on-demand"},
     spot_taint_keys=frozenset({_CAPACITY}),
 )
-"""Karpenter on AWS: 120 s, labels by itself, no taint."""
+"""Karpenter on AWS: 120 s notice; sets labels, no taint."""

@@ -1,7 +1,7 @@
-"""The one shape in which each provider says its facts, and the names that all of them share.
+"""The form in which the facts about each provider are kept, and the names that all providers share.
 
-A provider is data: how long its notice is, and which labels and taints it sets on the nodes of a pool by itself. Everything
-else a pool has was said by the user.
+A provider is data: the length of its notice, and the labels and taints that it sets on the nodes of a pool by itself. All other
+labels and taints of a pool come from the configuration.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spotwright.model.placing import Taint
+from spotwright.model.scheduling_terms import Taint
 
 __all__ = ["INSTANCE_TYPE", "NVIDIA_GPU", "ZONE", "Facts"]
 
@@ -20,21 +20,21 @@ ZONE = "topology.kubernetes.io/zone"
 """Set by every cloud provider. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
 
 NVIDIA_GPU = "nvidia.com/gpu"
-"""The resource of NVIDIA's device plugin, and the key of the taint that GKE sets beside it."""
+"""Resource of NVIDIA's device plugin, and key of the taint that GKE sets on nodes with GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What one provider does by itself. ``notice`` is in seconds, and a best effort everywhere."""
+    """What one provider sets on nodes by itself. ``notice`` is in seconds; no provider guarantees it."""
 
     notice: float
-    pool_label: str = ""  # the label whose value is the pool's name
+    pool_label: str = ""  # label whose value is the name of the pool
     spot_labels: Mapping[str, str] = field(default_factory=dict)
     on_demand_labels: Mapping[str, str] = field(default_factory=dict)
     gpu_labels: Mapping[str, str] = field(default_factory=dict)
     spot_taints: tuple[Taint, ...] = ()
     gpu_taints: tuple[Taint, ...] = ()
     tolerates_requests: bool = (
-        False  # its API server gives a pod the toleration of each extended resource that it asks for
+        False  # its API server adds to a pod a toleration of each extended resource in its requests
     )
-    spot_taint_keys: frozenset[str] = frozenset()  # keys that mean spot there, whoever set the taint
+    spot_taint_keys: frozenset[str] = frozenset()  # keys that mean spot there, also of taints set by people

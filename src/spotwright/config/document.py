@@ -1,30 +1,26 @@
-"""YAML text to one document of nodes, or to the line where it stops being one.
+"""Reads YAML text into one document of nodes, or refuses it with the line of its first error.
 
-PyYAML's loader takes the last of two equal keys in silence, follows aliases without a bound and recurses with the document.
-So only libyaml's events are used here: equal keys are refused with both lines, depth and size are bounded (an aliased value
-counts as often as it is used), and custom types are refused. Anchors, aliases and merge keys (``<<``) mean what they mean
-in YAML 1.1.
+:mod:`spotwright.yaml_composer` reads the text and limits its depth and its size with aliases unfolded. This module refuses equal
+keys, with both lines, and custom types. Anchors, aliases and merge keys (``<<``) mean what they mean in YAML 1.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 import yaml
 
-from spotwright.config.nodes import Entry, Items, Node, Scalar, Table, kind_of
-from spotwright.config.problems import Place, Problems, describe
+from spotwright import yaml_composer as composer
+from spotwright.config.problems import Location, Problems, describe
+from spotwright.config.yaml_nodes import Entry, Items, Node, Scalar, Table, kind_of
 
 __all__ = ["read"]
 
 MAX_BYTES = 1_000_000  # a thousand pools are 200 kB
-MAX_DEPTH = 20  # the deepest field is 5
-MAX_NODES = 50_000
+MAX_UNFOLDED = 50_000  # values, those of aliases counted at each use: all of them are read and checked
 
-_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _QUOTE_STAR = "a pattern that begins with * needs quotes"
-_HINTS = (  # what libyaml says, what helps
+_HINTS = (  # words in libyaml's message, advice
     ("alias", _QUOTE_STAR),
     (
         "mapping values are not allowed",
@@ -41,7 +37,7 @@ def read(text: str, problems: Problems) -> Table:
     """Read the one mapping that the text must be.
 
     Equal keys and types are noted in ``problems`` and reading goes on. Raises :class:`ConfigError` where it cannot: broken YAML,
-    no document or several, something else than a mapping, too deep, or too large.
+    no document or several, something other than a mapping, too deep, or too large.
     """
     try:
         size = len(text.encode())
@@ -50,15 +46,15 @@ def read(text: str, problems: Problems) -> Table:
     if size > MAX_BYTES:
         raise problems.stop(0, "", f"expected at most {MAX_BYTES} bytes, found {size}")
     text = text.removeprefix("\ufeff")
-    builder = _Builder(problems)
     try:
-        builder.feed(yaml.parse(text, Loader=_LOADER))
+        root = _root(text, problems)
+    except composer.ComposeError as error:
+        raise problems.stop(error.line, "", str(error)) from None
     except yaml.MarkedYAMLError as error:
         raise problems.stop(*_broken(error, text)) from None
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1
         raise problems.stop(line, "", f"not valid YAML: {error.reason} (character {error.character!r})") from None
-    root = builder.root
     if root is None or (isinstance(root, Scalar) and root.kind == "null"):
         raise problems.stop(1, "", "expected a configuration (version: 1, pools, policy), found an empty file")
     if not isinstance(root, Table):
@@ -66,140 +62,102 @@ def read(text: str, problems: Problems) -> Table:
     return root
 
 
+def _root(text: str, problems: Problems) -> Node | None:
+    """The only document of a text; ``None`` where it has none."""
+    documents = composer.compose(text, lenient=True, max_unfolded=MAX_UNFOLDED)
+    first = next(documents, None)
+    if first is None:
+        return None
+    second = next(documents, None)
+    if second is not None:
+        raise problems.stop(second.line, "", "expected one document, found a second one after '---'")
+    return _Converter(problems).convert(first.root)
+
+
 def _broken(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str, str]:
-    """The line, field and text of a problem that libyaml found, with what helps where that is known."""
+    """Line, field and text of an error of libyaml, with advice where there is some."""
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 0
-    said = str(error.problem or error.context)
+    message = str(error.problem or error.context)
     if error.context and error.context_mark and error.context_mark.line + 1 < line:
-        said += f" {error.context}, which began on line {error.context_mark.line + 1}"
-    return line, "", f"not valid YAML: {said}{_hint(f'{error.context} {error.problem}', text, mark)}"
+        message += f" {error.context}, which began on line {error.context_mark.line + 1}"
+    return line, "", f"not valid YAML: {message}{_hint(f'{error.context} {error.problem}', text, mark)}"
 
 
-def _hint(said: str, text: str, mark: yaml.Mark | None) -> str:
-    if "cannot start any token" in said and mark is not None:
+def _hint(message: str, text: str, mark: yaml.Mark | None) -> str:
+    if "cannot start any token" in message and mark is not None:
         lines = text.splitlines()
-        found = lines[mark.line][mark.column : mark.column + 1] if mark.line < len(lines) else ""
+        character = lines[mark.line][mark.column : mark.column + 1] if mark.line < len(lines) else ""
         return (
-            "; it is a tab: indent with spaces" if found == "\t" else f"; a value that begins with {found} needs quotes"
+            "; it is a tab: indent with spaces"
+            if character == "\t"
+            else f"; a value that begins with {character} needs quotes"
         )
-    return next((f"; {helps}" for words, helps in _HINTS if words in said), "")
+    return next((f"; {advice}" for words, advice in _HINTS if words in message), "")
 
 
-@dataclass(slots=True)
-class _Open:
-    """A list or mapping whose end has not come yet."""
-
-    line: int
-    is_table: bool
-    anchor: str | None
-    parts: list[Node] = field(default_factory=list)  # of a mapping: key, value, key, value
-    size: int = 1
-
-
-class _Builder:
-    """Builds the tree from events without recursion; the size of a node counts what its aliases stand for."""
+class _Converter:
+    """Makes configuration nodes of composed ones; reports equal keys and YAML types with their field."""
 
     def __init__(self, problems: Problems) -> None:
-        self.problems = problems
-        self.root: Node | None = None
-        self._documents = 0
-        self._stack: list[_Open] = []
-        self._anchors: dict[str, tuple[Node, int]] = {}
+        self._known: dict[int, Node] = {}  # so that the value of an alias is converted once
+        self._root = Location(problems)
 
-    def feed(self, events: Iterable[yaml.Event]) -> None:
-        for event in events:
-            line = event.start_mark.line + 1 if event.start_mark else 0
-            if isinstance(event, yaml.ScalarEvent):
-                self._tag(event, line)
-                kind = kind_of(event.value) if event.implicit[0] else "str"
-                self._put(Scalar(self._line_of_value(line, kind), event.value, kind), 1, event.anchor)
-            elif isinstance(event, yaml.CollectionStartEvent):
-                self._tag(event, line)
-                self._open(line, event)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                self._close()
-            elif isinstance(event, yaml.AliasEvent):
-                self._alias(line, str(event.anchor))
-            elif isinstance(event, yaml.DocumentStartEvent):
-                self._documents += 1
-                if self._documents > 1:
-                    raise self.problems.stop(line, "", "expected one document, found a second one after '---'")
+    def convert(self, node: composer.Node, location: Location | None = None, key: int | None = None) -> Node:
+        """Return the node of a value; ``key`` is the line of its key."""
+        known = self._known.get(id(node))
+        if known is None:
+            known = self._known[id(node)] = self._converted(node, self._root if location is None else location, key)
+        return known
 
-    def _line_of_value(self, line: int, kind: str) -> int:
-        """The line of a value: libyaml places a value that is not there where the next word stands; its key's line is better."""
-        above = self._stack[-1] if self._stack else None
-        if kind == "null" and above is not None and above.is_table and len(above.parts) % 2:
-            return above.parts[-1].line
-        return line
+    def _converted(self, node: composer.Node, location: Location, key: int | None) -> Node:
+        line = _line(node)
+        if isinstance(node, composer.MappingNode):
+            _refuse_tag(node.start.tag, line, location)
+            return Table(line, self._entries(node, location))
+        if isinstance(node, composer.SequenceNode):
+            _refuse_tag(node.start.tag, line, location)
+            return Items(line, tuple(self.convert(item, location.item(index)) for index, item in enumerate(node.value)))
+        _refuse_tag(None if node.tag == "!" else node.tag, line, location)
+        kind = kind_of(node.value) if node.implicit[0] else "str"
+        # libyaml gives an absent value the line of the next token; the line of its key is better
+        return Scalar(key if kind == "null" and key is not None else line, node.value, kind)
 
-    def _open(self, line: int, event: yaml.CollectionStartEvent) -> None:
-        if len(self._stack) >= MAX_DEPTH:
-            raise self.problems.stop(line, "", f"expected at most {MAX_DEPTH} levels, found more")
-        self._stack.append(_Open(line, isinstance(event, yaml.MappingStartEvent), event.anchor))
-
-    def _close(self) -> None:
-        done = self._stack.pop()
-        parts = done.parts
-        node = Table(done.line, self._entries(parts)) if done.is_table else Items(done.line, tuple(parts))
-        self._put(node, done.size, done.anchor)
-
-    def _alias(self, line: int, name: str) -> None:
-        if name not in self._anchors:
-            raise self.problems.stop(line, "", f"the alias *{name} names no anchor that ended before it; {_QUOTE_STAR}")
-        node, size = self._anchors[name]
-        self._put(node, size, None)
-
-    def _put(self, node: Node, size: int, anchor: str | None) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = (node, size)
-        if not self._stack:
-            self.root = node
-            return
-        above = self._stack[-1]
-        above.parts.append(node)
-        above.size += size
-        if above.size > MAX_NODES:
-            raise self.problems.stop(
-                node.line, "", f"expected at most {MAX_NODES} values, aliases unfolded; found more"
-            )
-
-    def _entries(self, parts: list[Node]) -> dict[str, Entry]:
+    def _entries(self, node: composer.MappingNode, location: Location) -> dict[str, Entry]:
         entries: dict[str, Entry] = {}
-        merged: list[tuple[Scalar, Node]] = []
-        for key, node in zip(parts[::2], parts[1::2], strict=True):
-            if not isinstance(key, Scalar):
-                self._place().wrong(key.line, f"expected a name as key, found {describe(key)}")
-            elif key.text == "<<":
-                merged.append((key, node))
-            elif key.text in entries:
-                first = entries[key.text].line
-                self._place().key(key.text).wrong(key.line, f"said twice, first on line {first}: remove one")
+        merged: list[tuple[int, composer.Node]] = []
+        for key, value in node.value:
+            line = _line(key)
+            if not isinstance(key, composer.ScalarNode):
+                location.wrong(line, f"expected a name as key, found {describe(self.convert(key, location))}")
+                continue
+            _refuse_tag(None if key.tag == "!" else key.tag, line, location)
+            field = location.key(key.value)
+            if key.value == "<<":
+                merged.append((line, value))
+            elif key.value in entries:
+                field.wrong(line, f"given twice, first on line {entries[key.value].line}: remove one")
             else:
-                entries[key.text] = Entry(key.line, node)
-        for key, node in merged:
-            for table in self._merge_sources(key, node):
+                entries[key.value] = Entry(line, self.convert(value, field, line))
+        for line, value in merged:
+            for table in self._merge_sources(line, value, location):
                 for name, entry in table.entries.items():
                     entries.setdefault(name, entry)
         return entries
 
-    def _merge_sources(self, key: Scalar, node: Node) -> Iterator[Table]:
-        for source in node.nodes if isinstance(node, Items) else (node,):
+    def _merge_sources(self, line: int, node: composer.Node, location: Location) -> Iterator[Table]:
+        converted = self.convert(node, location.key("<<"), line)
+        for source in converted.nodes if isinstance(converted, Items) else (converted,):
             if isinstance(source, Table):
                 yield source
             else:
-                self._place().key("<<").wrong(key.line, f"expected a mapping to merge, found {describe(source)}")
+                location.key("<<").wrong(line, f"expected a mapping to merge, found {describe(source)}")
 
-    def _place(self) -> Place:
-        """The field of the mapping that ends now, from the keys it stands under."""
-        place = Place(self.problems)
-        for above in self._stack:
-            if not above.is_table:
-                place = place.item(len(above.parts))
-            elif len(above.parts) % 2 and isinstance(above.parts[-1], Scalar):
-                place = place.key(above.parts[-1].text)
-        return place
 
-    def _tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, line: int) -> None:
-        if event.tag is not None and not (isinstance(event, yaml.ScalarEvent) and event.tag == "!"):
-            self._place().wrong(line, f"expected a value without a YAML type, found {event.tag}: remove it")
+def _refuse_tag(tag: str | None, line: int, location: Location) -> None:
+    if tag is not None:
+        location.wrong(line, f"expected a value without a YAML type, found {tag}: remove it")
+
+
+def _line(node: composer.Node) -> int:
+    return int(node.start_mark.line) + 1

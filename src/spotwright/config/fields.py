@@ -1,21 +1,20 @@
-"""Every field of ``spotwright.yaml``, once: its name, what it expects, its default, its meaning, and the reader that checks it.
+"""Tables of all fields of ``spotwright.yaml``: name, expected value, default, meaning, and the reader that checks the value.
 
-Reading, the error messages and the reference page (``docs/reference/configuration.md``) are all made from these tables. The
-policy's fields are the model's (:data:`spotwright.model.policy.FIELDS`), because they are written in other places too.
+Reading, error messages and the reference page (``docs/reference/configuration.md``) are made from these tables. The policy's
+fields are in :data:`spotwright.model.policy.FIELDS`, because policies are written in other places too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from spotwright.clouds import default_notice
-from spotwright.config import keyed, readers
-from spotwright.config.nodes import Table
-from spotwright.config.problems import Place
+from spotwright.config import readers, secret_refs
+from spotwright.config.problems import Location
 from spotwright.config.readers import Reader
-from spotwright.model.pools import Capacity, Drain, Provider, Simulate
+from spotwright.config.yaml_nodes import Table
+from spotwright.model.pools import EXPECTED_BOOT, Capacity, Drain, Provider, Simulate
 from spotwright.model.quantities import format_duration
 
 __all__ = [
@@ -36,12 +35,11 @@ VERSION = 1
 """The version of the file format that this Spotwright reads."""
 
 REQUIRED = object()
-"""The default of a field that must be there."""
+"""Default of a required field."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One key of a mapping. ``shown`` is its default as the reference page says it."""
+class Field(NamedTuple):
+    """One key of a mapping. ``shown`` is its default in the words of the reference page."""
 
     name: str
     expects: str
@@ -51,29 +49,29 @@ class Field:
     meaning: str
 
 
-def read_fields(node: Table, place: Place, fields: tuple[Field, ...]) -> dict[str, Any]:
-    """Read a mapping by its table of fields: a value for every field, its default where the file says nothing.
+def read_fields(node: Table, location: Location, fields: tuple[Field, ...]) -> dict[str, Any]:
+    """Read a mapping by its table of fields. Returns a value for every field: its default if the file does not set it.
 
-    What is wrong is noted at ``place``; a value that is wrong is ``None``.
+    Problems are reported at ``location``; a wrong value is ``None``.
     """
     values = {}
     for field in fields:
         entry = node.entries.get(field.name)
         if entry is not None:
-            values[field.name] = field.read(entry.node, place.key(field.name), field.expects)
+            values[field.name] = field.read(entry.node, location.key(field.name), field.expects)
         elif field.default is REQUIRED:
-            place.key(field.name).wrong(node.line, f"expected {field.expects}, found nothing: it is required")
+            location.key(field.name).wrong(node.line, f"expected {field.expects}, found nothing: it is required")
         else:
             values[field.name] = field.default
     known = [field.name for field in fields]
     for key, entry in node.entries.items():
         if key not in known:
-            place.unknown(entry.line, key, known)
+            location.unknown(entry.line, key, known)
     return values
 
 
 def duration_text(seconds: float) -> str:
-    """A duration as the reference page and the file write it: ``5m``, not ``5m00s``."""
+    """Write a duration as in the reference page and the file: ``5m``, not ``5m00s``."""
     return format_duration(seconds).replace("m00s", "m")
 
 
@@ -93,45 +91,89 @@ TOP = (
         "required",
         "The version of this format.",
     ),
-    Field("currency", "a currency code such as USD", readers.currency, "USD", "USD", "What prices are in."),
-    Field("target", "a mapping", readers.table, None, "nothing", "The cluster the work is meant for; see below."),
+    Field("currency", "a currency code such as USD", readers.currency, "USD", "USD", "Currency of all prices."),
+    Field("target", "a mapping", readers.table, None, "nothing", "The cluster that work is placed for; see below."),
     Field("pools", "a mapping of pools by name", readers.table, None, "the built-in pair", "The pools; see below."),
-    Field("policy", "a mapping with default and tasks", readers.table, None, "nothing", "What is wanted; see below."),
+    Field(
+        "policy", "a mapping with default and tasks", readers.table, None, "nothing", "The policy of tasks; see below."
+    ),
     Field(
         "secrets",
         'a mapping such as {db: {password: "@env:DB_PASSWORD"}}',
-        keyed.secrets,
+        secret_refs.secrets,
         {},
         "none",
-        "What stands on this machine for the cluster's secrets, by name and key: `@env:VARIABLE` or `@file:PATH`; "
-        "`@folder:PATH` in the place of the keys is a folder with a file for each. Paths are relative to this file.",
+        "Sources on this machine of the values of the cluster's secrets, by name and key: `@env:VARIABLE` or `@file:PATH`; "
+        "`@folder:PATH` instead of the keys is a folder with a file for each key. Paths are relative to this file.",
     ),
     Field(
         "config_maps",
         "a mapping such as {settings: {mode: fast}}",
-        keyed.config_maps,
+        secret_refs.config_maps,
         {},
         "none",
-        "The same for its config maps, whose values may also be texts.",
+        "The same for config maps, whose values may also be texts.",
     ),
 )
 """The keys of the file."""
 
 TARGET = (
-    Field("kubernetes", "a version such as 1.33", readers.release, None, "detected", "Version of the cluster."),
-    Field("kfp", "a version such as 2.17", readers.release, None, "detected", "Version of Kubeflow Pipelines."),
-    Field("trainer", "a version such as 2.2", readers.release, None, "detected", "Version of Kubeflow Trainer."),
-    Field("argo", "a version such as 4.0", readers.release, None, "detected", "Version of Argo Workflows."),
+    Field("kubernetes", "a version such as 1.33", readers.release, None, "the newest", "Version of the cluster."),
+    Field(
+        "kfp",
+        "a version such as 2.17",
+        readers.release,
+        None,
+        "the newest known, 2.17",
+        "Version of Kubeflow Pipelines. Messages name the version where it is assumed.",
+    ),
+    Field(
+        "kfp_retries",
+        "stock or always",
+        readers.one_of("stock", "always"),
+        None,
+        "stock",
+        "Which endings KFP 2.17 and later retry. `stock`: those of its manifests, which are neither errors of the code nor "
+        "drained pods. `always`: every ending, after its admin has set what `place` prints.",
+    ),
+    Field(
+        "trainer",
+        "a version such as 2.2",
+        readers.release,
+        None,
+        "that of the manifest's fields, else the newest",
+        "Version of Kubeflow Trainer.",
+    ),
+    Field(
+        "argo",
+        "a version such as 4.0 or 3.7.14",
+        readers.release,
+        None,
+        "the newest",
+        "Version of Argo Workflows. Its last number matters for inline templates: without it they get no retries on 3.7 and 4.0.",
+    ),
+    Field("kueue", "a version such as 0.19", readers.release, None, "the newest", "Version of Kueue."),
     Field(
         "autoscaler",
         "cluster-autoscaler or karpenter",
         readers.one_of("cluster-autoscaler", "karpenter"),
         None,
-        "detected",
-        "What adds nodes to the cluster.",
+        "cluster-autoscaler",
+        "The autoscaler that adds nodes to the cluster.",
+    ),
+    Field(
+        "package",
+        "embedded, image, a version such as 0.1.0, a URL or a path in the image",
+        readers.package,
+        None,
+        "embedded in KFP components, image elsewhere",
+        "How pods get `spotwright.checkpoint`. `embedded`: as one file, in the command of KFP components that import it and in a "
+        "ConfigMap for other pods. `image`: the images have it. A version or a URL: pip installs it at the start of KFP "
+        "components. A path (a wheel, the file of `spotwright checkpoint-file`, a folder with the package): it goes into "
+        "PYTHONPATH.",
     ),
 )
-"""The keys of ``target``. What is not said is detected where a cluster is at hand."""
+"""The keys of ``target``, which ``place`` and ``explain`` read. No cluster is asked: a key that is not set has its default."""
 
 POOL = (
     Field(
@@ -148,7 +190,7 @@ POOL = (
         readers.choice(Provider),
         Provider.GENERIC,
         "generic",
-        "Whose labels, taints and notice the nodes carry beside those said here; generic: none.",
+        "Provider whose labels, taints and notice the nodes have beside those set here; generic: none.",
     ),
     Field(
         "machine",
@@ -165,18 +207,18 @@ POOL = (
         readers.resources,
         None,
         "that of a pool with the same machine",
-        "What one node offers. Where no pool with the same machine says it either, a node takes one attempt at a time, "
-        "whatever it asks for.",
+        "Resources of one node. Where no pool with the same machine has them either, a node runs one attempt at a time, "
+        "whatever the attempt requests.",
     ),
-    Field("min_nodes", "a whole number, 0 or more", readers.whole, 0, "0", "Nodes that are always there."),
-    Field("max_nodes", "a whole number, 0 or more", readers.whole, 10, "10", "Nodes there may be at most."),
+    Field("min_nodes", "a whole number, 0 or more", readers.whole, 0, "0", "Number of nodes that always exist."),
+    Field("max_nodes", "a whole number, 0 or more", readers.whole, 10, "10", "Maximum number of nodes."),
     Field(
         "labels",
         'a mapping of texts such as {gpu: "true"}',
         readers.labels,
         {},
         "none",
-        "Labels of the nodes beside those the provider sets.",
+        "Labels of the nodes beside those that the provider sets.",
     ),
     Field(
         "taints",
@@ -184,7 +226,7 @@ POOL = (
         readers.taints,
         (),
         "none",
-        "Taints of the nodes beside those the provider sets: `key=value:Effect` or `key:Effect`.",
+        "Taints of the nodes beside those that the provider sets: `key=value:Effect` or `key:Effect`.",
     ),
     Field(
         "price",
@@ -200,7 +242,8 @@ POOL = (
         readers.price,
         None,
         "nothing",
-        "Spot pools only: the highest price that is paid.",
+        "Spot pools only: the maximum price of a node. A pool whose `price` is higher is on no ladder; while the prices in its "
+        "`trace` are higher, its nodes are taken and none is available.",
     ),
     Field(
         "notice",
@@ -208,7 +251,7 @@ POOL = (
         readers.duration,
         None,
         _notices(),
-        "How long before it takes a node the provider says so; `0s`: it takes them without a word.",
+        "Time between the provider's notice and the end of a node; `0s`: nodes are taken without a notice.",
     ),
     Field(
         "lifetime",
@@ -216,7 +259,16 @@ POOL = (
         readers.positive_duration,
         None,
         "no limit",
-        "How old a node gets at most; it is then taken like any other.",
+        "Maximum age of a node, at which the provider takes it.",
+    ),
+    Field(
+        "boot",
+        "a duration such as 90s",
+        readers.duration,
+        EXPECTED_BOOT,
+        duration_text(EXPECTED_BOOT),
+        "Expected time until a new node is ready. Deadlines leave room for it until a run has seen a node of the pool boot; a "
+        "local run has it from `simulate`.",
     ),
     Field(
         "simulate",
@@ -224,7 +276,7 @@ POOL = (
         readers.table,
         None,
         "see below",
-        "Read by the local and simulated worlds only.",
+        "Settings of the local and simulated worlds; a cluster ignores them.",
     ),
 )
 """The keys of a pool."""
@@ -237,7 +289,7 @@ SIMULATE = (
         readers.duration,
         _SIMULATE.boot,
         duration_text(_SIMULATE.boot),
-        "How long a new node takes to be ready.",
+        "Time until a new node is ready.",
     ),
     Field(
         "taken_every",
@@ -253,7 +305,7 @@ SIMULATE = (
         readers.positive_duration,
         None,
         "taken_every",
-        "Beside `taken_every`: how long a whole attempt that reports its progress is taken to be, so that an interruption "
+        "Beside `taken_every`: assumed duration of a whole attempt that reports its progress, so that an interruption "
         "comes at a share of its work.",
     ),
     Field(
@@ -263,7 +315,8 @@ SIMULATE = (
         None,
         "none",
         "Spot pools only, instead of `taken_every`: a recording, its path relative to this file; "
-        '`{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3]}` says how many nodes could be had every 300 seconds.',
+        '`{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3]}` gives the number of available nodes for each 300 '
+        "seconds. `prices`, beside `data`, may give the price of a node for each number.",
     ),
     Field(
         "start",
@@ -271,7 +324,7 @@ SIMULATE = (
         readers.duration,
         _SIMULATE.start,
         "0s",
-        "Beside `trace`: where in the recording a run begins.",
+        "Beside `trace`: time in the recording at which a run begins.",
     ),
     Field(
         "drain",
@@ -279,43 +332,43 @@ SIMULATE = (
         readers.choice(Drain),
         _SIMULATE.drain,
         str(_SIMULATE.drain),
-        "When SIGTERM comes: at the notice, or at the end of the notice minus the grace period.",
+        "Time of SIGTERM: at the notice, or at the end of the notice minus the grace period.",
     ),
 )
-"""The keys of ``simulate`` of a pool. Its durations are of the simulated world."""
+"""The keys of ``simulate`` of a pool. Durations are in the time of the simulated world."""
 
 POLICY = (
-    Field("default", "a mapping of policy fields", readers.table, None, "nothing", "What holds for every task."),
+    Field("default", "a mapping of policy fields", readers.table, None, "nothing", "The policy of every task."),
     Field(
         "tasks",
         "a mapping of policies by pattern",
         readers.table,
         None,
         "nothing",
-        "What holds for the tasks whose path matches the pattern; the later line wins, key by key.",
+        "The policy of tasks whose path matches the pattern; a later pattern wins over an earlier one, key by key.",
     ),
 )
 """The keys of ``policy``."""
 
 POLICY_MEANINGS: Mapping[str, str] = {
-    "spot": "Spot only, spot first, or on-demand only. Where nobody says it, nothing is added: the task goes where its own "
+    "spot": "Spot only, spot first, or on-demand only. Where it is not set, nothing is added: the task goes where its own "
     "settings let it.",
     "ladder": "The pools an attempt may use, in this order.",
-    "interruptions.max": "How often a task may be interrupted. An interruption never counts as an error.",
-    "interruptions.backoff": "The wait before an attempt that returns to the pool it was taken from.",
-    "interruptions.factor": "How much longer each further wait is.",
-    "interruptions.ceiling": "The longest wait.",
-    "errors.retries": "How often a task may fail and be tried again. An error never counts as an interruption.",
-    "errors.backoff": "The wait after an error.",
-    "errors.factor": "How much longer each further wait is.",
-    "errors.ceiling": "The longest wait.",
-    "fall_back_after": "After so many interruptions the task goes to on-demand and stays there. Only with `spot: prefer`.",
-    "pending_timeout": "How long an attempt waits for a node of one pool before the next pool is tried.",
-    "deadline": "When the work must be done. It then decides which pool, instead of `fall_back_after` and `pending_timeout`.",
-    "work": "How long the task takes; a deadline is planned with it.",
-    "grace_period": "How long the code has between SIGTERM and SIGKILL.",
-    "timeout": "How long one attempt may take.",
-    "checkpoint": "Where the code keeps its checkpoints; it finds it in the environment variable SPOTWRIGHT_CHECKPOINT.",
-    "image_pull_secrets": "Secrets that the cluster pulls the image with.",
+    "interruptions.max": "Number of interruptions that a task survives. An interruption never counts as an error.",
+    "interruptions.backoff": "Wait before an attempt that returns to the pool that it was taken from.",
+    "interruptions.factor": "Factor by which each further wait is longer.",
+    "interruptions.ceiling": "Maximum wait.",
+    "errors.retries": "Number of errors after which a task is tried again. An error never counts as an interruption.",
+    "errors.backoff": "Wait after an error.",
+    "errors.factor": "Factor by which each further wait is longer.",
+    "errors.ceiling": "Maximum wait.",
+    "fall_back_after": "Number of interruptions from which on the task stays on on-demand. Only with `spot: prefer`.",
+    "pending_timeout": "Time for which an attempt waits for a node of one pool before it tries the next pool.",
+    "deadline": "Time by which the work must be done. It decides the pool, in place of `fall_back_after` and `pending_timeout`.",
+    "work": "Duration of the task, for a deadline to plan with.",
+    "grace_period": "Time of the code between SIGTERM and SIGKILL.",
+    "timeout": "Maximum duration of one attempt.",
+    "checkpoint": "Place of the code's checkpoints, which the code reads from the environment variable SPOTWRIGHT_CHECKPOINT.",
+    "image_pull_secrets": "Secrets with which the cluster pulls the image.",
 }
-"""What each policy field means."""
+"""The meaning of each policy field."""

@@ -1,4 +1,4 @@
-"""From a file, a text or nothing to a :class:`Config`: the doors of this package."""
+"""Makes a :class:`Config` from a file, from a text, or without either."""
 
 from __future__ import annotations
 
@@ -7,70 +7,92 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from spotwright.clouds import built_in_pools
+from spotwright.config.configuration import BUILT_IN_NAME, MAPPING_NAME, Config
 from spotwright.config.document import MAX_BYTES, read
 from spotwright.config.fields import TARGET, TOP, VERSION, read_fields
-from spotwright.config.files import read_text
-from spotwright.config.nodes import Scalar, Table
 from spotwright.config.policies import Policies, check_policies, read_policies
 from spotwright.config.pools import read_pools
-from spotwright.config.problems import Place, Problems
-from spotwright.config.settings import BUILT_IN_NAME, Config
+from spotwright.config.problems import Location, Problems
+from spotwright.config.text_files import read_text
+from spotwright.config.yaml_nodes import Scalar, Table
 from spotwright.errors import ConfigError
-from spotwright.model.pools import Pool
+from spotwright.model.pools import Pool, PriceSource
 from spotwright.model.quantities import format_bytes
 
-__all__ = ["FILE_NAME", "built_in", "find", "load", "parse"]
+__all__ = ["FILE_NAME", "built_in", "find", "from_mapping", "load", "parse"]
 
 FILE_NAME = "spotwright.yaml"
 
 
 def find(pipeline_path: str | Path, explicit: str | Path | None = None) -> Config:
-    """The configuration of a pipeline: the one that was named, else ``spotwright.yaml`` beside the pipeline, else the built-in.
+    """Return the configuration of a pipeline: the named file, else the nearest ``spotwright.yaml``, else the built-in one.
 
-    ``pipeline_path`` may be a folder (a notebook's). Raises :class:`ConfigError`; a file that is there is never passed over.
+    The nearest file is the one beside the pipeline, or in a folder above it up to the root of the repository (the folder that
+    holds ``.git``). Without a repository only the pipeline's own folder counts: a file in a home folder or in ``/tmp`` was not
+    meant for the pipeline. ``pipeline_path`` may be a folder (a notebook's).
+
+    Raises :class:`ConfigError`; an existing file is never ignored.
     """
     if explicit is not None:
         return load(explicit)
     path = Path(pipeline_path)
-    folder = path if path.is_dir() else path.parent
-    if os.path.lexists(folder / FILE_NAME):
-        return load(folder / FILE_NAME)
-    misnamed = folder / "spotwright.yml"
-    if os.path.lexists(misnamed):
-        raise ConfigError(f"{misnamed}: this name is not read: rename it to {FILE_NAME}, or name it with --config")
+    beside = path if path.is_dir() else path.parent
+    for folder in (beside, *_folders_above(beside)):
+        if os.path.lexists(folder / FILE_NAME):
+            config = load(folder / FILE_NAME)
+            return config if folder is beside else replace(config, found_above=_found_above(config, beside))
+        misnamed = folder / "spotwright.yml"
+        if os.path.lexists(misnamed):
+            raise ConfigError(f"{misnamed}: this name is not read: rename it to {FILE_NAME}, or name it with --config")
     return built_in()
 
 
+def from_mapping(data: Mapping[str, Any], name: str | Path = MAPPING_NAME) -> Config:
+    """The configuration that a mapping in the shape of ``spotwright.yaml`` describes; ``version`` may be left out.
+
+    ``name`` is how messages call it; relative paths in it count from the name's folder, by default the current one. Raises
+    :class:`ConfigError` as :func:`load` does, also for values that YAML does not have.
+    """
+    try:
+        text = json.dumps({"version": VERSION, **data})
+    except TypeError as error:
+        raise ConfigError(f"{name}: {error}; expected texts, numbers, booleans, lists and mappings") from error
+    return parse(text, name)
+
+
 def load(path: str | Path) -> Config:
-    """Read and check a configuration file. Raises :class:`ConfigError` with everything that is wrong in it."""
+    """Read and check a configuration file. Raises :class:`ConfigError` with all its problems."""
     return parse(read_text(path, MAX_BYTES), str(path))
 
 
 def built_in() -> Config:
-    """The configuration where there is no file: the built-in pools, used with ``spot: prefer``; its ``note`` says so."""
+    """Return the configuration without a file: the built-in pools and ``spot: prefer``, with a ``note`` for the user."""
     config = parse(_built_in_text(built_in_pools()), BUILT_IN_NAME)
     return replace(config, note=f"no {FILE_NAME}: using the built-in pools {_listed(config.pools)}, spot preferred")
 
 
 def parse(text: str, name: str | Path = FILE_NAME, *, traces_exist: bool = True) -> Config:
-    """Read and check the text of a configuration; ``name`` is how messages call it, and traces are looked for beside it.
+    """Read and check the text of a configuration. ``name`` is its name in messages; paths of traces are relative to it.
 
-    A run that stored its traces reads its stored text with ``traces_exist=False``: the files may be gone by then.
+    A run that stored its traces reads its stored text with ``traces_exist=False``, because the files may be gone by then.
 
     Raises :class:`ConfigError`: a line for each problem, ``file:line: field: what was expected, what was found``, at most ten.
     """
     problems = Problems(str(name))
-    root, place = read(text, problems), Place(problems)
-    _refuse_newer(root, place)
-    values = read_fields(root, place, TOP)
+    root, location = read(text, problems), Location(problems)
+    _refuse_newer(root, location)
+    values = read_fields(root, location, TOP)
     path = BUILT_IN_NAME if str(name) == BUILT_IN_NAME else str(Path(name).absolute())
-    target = read_fields(values["target"], place.key("target"), TARGET) if values["target"] else {}
-    pools, note = _pools(values["pools"], place.key("pools"), Path(path).parent, traces_exist=traces_exist)
-    policies = read_policies(values["policy"], place.key("policy")) if values["policy"] else Policies()
+    target = read_fields(values["target"], location.key("target"), TARGET) if values["target"] else {}
+    pools, note = _pools(values["pools"], location.key("pools"), Path(path).parent, traces_exist=traces_exist)
+    if path == BUILT_IN_NAME:  # as a run stored it
+        pools = {key: replace(pool, price_source=PriceSource.EXAMPLE) for key, pool in pools.items()}
+    policies = read_policies(values["policy"], location.key("policy")) if values["policy"] else Policies()
     problems.raise_any()
-    check_policies(policies, values["policy"], pools, place.key("policy"))
+    check_policies(policies, values["policy"], pools, location.key("policy"))
     problems.raise_any()
     if note and policies.default is None:
         policies = policies._replace(default=built_in().policy_default)
@@ -89,8 +111,22 @@ def parse(text: str, name: str | Path = FILE_NAME, *, traces_exist: bool = True)
     )
 
 
-def _refuse_newer(root: Table, place: Place) -> None:
-    """A file of a newer format gets this message alone: whatever else looks wrong in it may be right there."""
+def _folders_above(folder: Path) -> list[Path]:
+    """The folders above this one up to the root of its repository, nearest first; none where there is no repository.
+
+    ``.git`` is a file in worktrees and submodules. Source: "gitrepository-layout" in Git's documentation.
+    """
+    folders = [folder.absolute(), *folder.absolute().parents]
+    root = next((number for number, each in enumerate(folders) if os.path.lexists(each / ".git")), 0)
+    return folders[1 : root + 1]
+
+
+def _found_above(config: Config, folder: Path) -> str:
+    return f"using {config.path}: there is no {FILE_NAME} in {folder.absolute()}"
+
+
+def _refuse_newer(root: Table, location: Location) -> None:
+    """Refuse a file of a newer format with this problem alone: its other problems may be right in that format."""
     entry = root.entries.get("version")
     if (
         entry is not None
@@ -101,15 +137,17 @@ def _refuse_newer(root: Table, place: Place) -> None:
         text = (
             f"the format is of version {entry.node.text}, this Spotwright reads version {VERSION}: upgrade Spotwright"
         )
-        raise place.problems.stop(entry.line, "version", text)
+        raise location.problems.stop(entry.line, "version", text)
 
 
-def _pools(node: Table | None, place: Place, folder: Path, *, traces_exist: bool) -> tuple[Mapping[str, Pool], str]:
-    """The pools of the file, or the built-in ones with a note."""
+def _pools(
+    node: Table | None, location: Location, folder: Path, *, traces_exist: bool
+) -> tuple[Mapping[str, Pool], str]:
+    """The pools of the file, or the built-in pools with a note for the user."""
     if node is not None:
-        return read_pools(node, place, folder, traces_exist=traces_exist), ""
+        return read_pools(node, location, folder, traces_exist=traces_exist), ""
     pools = built_in_pools()
-    return pools, f"{place.problems.name} names no pools: using the built-in ones, {_listed(pools)}"
+    return pools, f"{location.problems.name} names no pools: using the built-in ones, {_listed(pools)}"
 
 
 def _listed(pools: Mapping[str, Pool]) -> str:
@@ -117,7 +155,7 @@ def _listed(pools: Mapping[str, Pool]) -> str:
 
 
 def _built_in_text(pools: Mapping[str, Pool]) -> str:
-    """The built-in pools as a file: what a run stores, so that it can be resumed by a Spotwright with other built-in pools."""
+    """The built-in pools as a file, which a run stores: a Spotwright with other built-in pools can then resume it."""
     return "\n".join(
         ["version: 1", "pools:", *(line for pool in pools.values() for line in _pool_lines(pool)), *_PREFER, ""]
     )
@@ -134,6 +172,8 @@ def _pool_lines(pool: Pool) -> Iterator[str]:
     yield "    labels:"
     for key, value in pool.labels.items():
         yield f"      {key}: {json.dumps(value)}"
+    if pool.price is not None:
+        yield f"    price: {float(pool.price):g}/h"
     yield f"    notice: {pool.notice:g}s"
     yield f"    simulate: {{boot: {pool.simulate.boot:g}s}}"
 

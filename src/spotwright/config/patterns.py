@@ -1,9 +1,9 @@
-"""Patterns of task paths: ``*`` stays within a segment, ``**`` does not.
+"""Matches patterns of task paths: ``*`` stays within a segment, ``**`` does not.
 
-A task's path names it in its run: ``train``, ``loop/train-3``. ``**/`` also stands for no folder at all, so that ``**/train*``
-matches ``train`` at the top level too. Every other character means itself.
+A task's path names it in its run: ``train``, ``loop/train-3``. ``**/`` also matches nothing, so that ``**/train*`` matches
+``train`` at the top level too. Every other character means itself.
 
-No regular expression is made of a pattern: one with many stars could be tried against a path for minutes.
+A pattern is not turned into a regular expression, because one with many stars could take minutes to match.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterator
 
 __all__ = ["matches", "refusal"]
 
-_PARTS = re.compile(r"(?:(?<=/)|^)\*{2,}/|\*{2,}|\*|[^*]+")  # more stars than two are two
+_PARTS = re.compile(r"(?:(?<=/)|^)\*{2,}/|\*{2,}|\*|[^*]+")  # more than two stars mean two
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a task's path matches the whole pattern."""
-    reached = {0}  # how much of the path the parts up to here may stand for
+    """True if the whole path of a task matches the pattern."""
+    reached = {0}  # positions in the path that the parts so far may end at
     for part in _parts(pattern):
         reached = set(_ends(part, path, reached))
         if not reached:
@@ -28,7 +28,7 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def refusal(pattern: str) -> str:
-    """Why a text cannot be a pattern of task paths; empty when it can."""
+    """Return the reason for which a text is no pattern of task paths; empty if it is one."""
     if not pattern or not pattern.isprintable() or len(pattern) > 500:
         return "expected a task's path or a pattern such as '**/train*'"
     if "" in pattern.split("/"):
@@ -37,7 +37,7 @@ def refusal(pattern: str) -> str:
 
 
 def _ends(part: str, path: str, starts: set[int]) -> Iterator[int]:
-    """Where a part may end that begins at one of these places."""
+    """Positions at which a part may end that begins at one of ``starts``."""
     if part.startswith("**") and part.endswith("/"):
         yield from starts
         yield from (index + 1 for index in range(min(starts), len(path)) if path[index] == "/")

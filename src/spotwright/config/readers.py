@@ -1,7 +1,7 @@
-"""From a node of the document to the value of a field. Each reader notes what is wrong and returns ``None`` then.
+"""Readers of field values: each turns a node of the document into a value, or reports a problem and returns ``None``.
 
-The readers are named by the field tables (:mod:`spotwright.config.fields`); the text of what is expected comes from there too, so
-that the reference page and the error messages cannot differ.
+The tables of fields (:mod:`spotwright.config.fields`) name the readers. The description of the expected value comes from the
+tables too, so that the reference page and the error messages agree.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from spotwright.config.nodes import Entry, Items, Node, Scalar, Table
-from spotwright.config.problems import Place
-from spotwright.model.placing import Taint
+from spotwright.config.problems import Location
+from spotwright.config.yaml_nodes import Entry, Items, Node, Scalar, Table
 from spotwright.model.quantities import parse_duration, parse_price, parse_quantity, parse_resource
+from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
     "Reader",
@@ -24,6 +24,7 @@ __all__ = [
     "exactly",
     "labels",
     "one_of",
+    "package",
     "positive_duration",
     "price",
     "release",
@@ -35,34 +36,34 @@ __all__ = [
     "words",
 ]
 
-Reader: TypeAlias = Callable[[Node, Place, str], Any]
-"""Reads a node at a place; the text says what the field expects."""
+Reader: TypeAlias = Callable[[Node, Location, str], Any]
+"""Reads a node at a location; the text describes the expected value."""
 
-MOST = 1_000_000  # nodes of a pool; and no price or number in a message grows past reading
-_LARGEST = 2**63 - 1  # the largest amount the Kubernetes API can hold
+MOST = 1_000_000  # nodes of a pool, at most
+_LARGEST = 2**63 - 1  # the largest amount in the Kubernetes API
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _PREFIX = r"(?=.{1,253}/)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*/"
 _KEY = re.compile(rf"(?:{_PREFIX})?{_NAME}")  # Kubernetes: "Labels and Selectors", syntax
 _VALUE = re.compile(rf"(?:{_NAME})?")
 _EXTENDED = re.compile(rf"{_PREFIX}{_NAME}")
 _TAINT = re.compile(r"([^=:]+)(?:=([^=:]*))?:(NoSchedule|PreferNoSchedule|NoExecute)")
-_COUNTED = frozenset({"pods"})  # beside everything with a prefix
+_COUNTED = frozenset({"pods"})  # also every resource with a prefix
 _MEASURED = frozenset({"cpu", "memory", "ephemeral-storage"})
-_LEAST_MEMORY = 2**20  # less is a unit forgotten: "16" is 16 bytes
+_LEAST_MEMORY = 2**20  # a smaller amount lacks its unit: "16" is 16 bytes
 _NUMBERS = ("int", "float")
 
 
 def _scalar(convert: Callable[[Scalar], Any]) -> Reader:
-    """A reader of a single value; ``convert`` raises ``ValueError`` where it is not what the field expects."""
+    """Return a reader of a single value; ``convert`` raises ``ValueError`` for a wrong one."""
 
-    def read(node: Node, place: Place, expects: str) -> Any:
+    def read(node: Node, location: Location, expects: str) -> Any:
         if isinstance(node, Scalar) and node.kind not in ("null", "bool"):
             try:
                 return convert(node)
             except ValueError:
-                place.expected(node, expects)
+                location.expected(node, expects)
                 return None
-        place.expected(node, expects)
+        location.expected(node, expects)
         return None
 
     return read
@@ -94,6 +95,12 @@ def _release(node: Scalar) -> str:
     return node.text
 
 
+def _package(node: Scalar) -> str:
+    if not re.fullmatch(r"embedded|image|[0-9]+(\.[0-9]+)+[\w.+!-]*|(https?|file)://[!-~]+|/[!-~]+", node.text):
+        raise ValueError("no package")
+    return node.text
+
+
 def _currency(node: Scalar) -> str:
     if not re.fullmatch(r"[A-Z]{3}", node.text):
         raise ValueError("no currency")
@@ -112,12 +119,14 @@ price = _scalar(lambda node: parse_price(node.text))
 """An exact amount per node hour."""
 release = _scalar(_release)
 """A release such as 1.30, as text: as a number it would lose its last digit."""
+package = _scalar(_package)
+"""How pods get the checkpoint library."""
 currency = _scalar(_currency)
 """Three capital letters, as in ISO 4217."""
 
 
 def exactly(number: int) -> Reader:
-    """That number and nothing else."""
+    """Return a reader of this number alone."""
 
     def convert(node: Scalar) -> int:
         if node.kind != "int" or int(node.text) != number:
@@ -128,12 +137,12 @@ def exactly(number: int) -> Reader:
 
 
 def choice(kind: type[StrEnum]) -> Reader:
-    """One of the values of a closed enumeration."""
+    """Return a reader of a value of an enumeration."""
     return _scalar(lambda node: kind(node.text))
 
 
 def one_of(*names: str) -> Reader:
-    """One of some words."""
+    """Return a reader of one of these words."""
 
     def convert(node: Scalar) -> str:
         if node.text not in names:
@@ -143,29 +152,29 @@ def one_of(*names: str) -> Reader:
     return _scalar(convert)
 
 
-def table(node: Node, place: Place, expects: str) -> Table | None:
-    """A mapping that another table of fields describes."""
+def table(node: Node, location: Location, expects: str) -> Table | None:
+    """Read a mapping whose fields another table describes."""
     if not isinstance(node, Table):
-        place.expected(node, expects)
+        location.expected(node, expects)
         return None
     return node
 
 
-def texts(node: Node, place: Place, expects: str) -> tuple[str, ...]:
-    """A list of texts, none twice."""
-    found: dict[str, None] = {}
-    for item, where in _items(node, place, expects):
+def texts(node: Node, location: Location, expects: str) -> tuple[str, ...]:
+    """Read a list of different texts."""
+    values: dict[str, None] = {}
+    for item, where in _items(node, location, expects):
         text = words(item, where, "text")
-        if text in found:
-            where.wrong(item.line, f"{text!r} is said twice: remove one")
-        found[text] = None
-    return tuple(found)
+        if text in values:
+            where.wrong(item.line, f"{text!r} is given twice: remove one")
+        values[text] = None
+    return tuple(values)
 
 
-def labels(node: Node, place: Place, expects: str) -> Mapping[str, str]:
-    """Kubernetes labels: keys with an optional prefix, values that are text."""
-    found: dict[str, str] = {}
-    for key, entry, where in _entries(node, place, expects):
+def labels(node: Node, location: Location, expects: str) -> Mapping[str, str]:
+    """Read Kubernetes labels: keys with an optional prefix, values that are text."""
+    values: dict[str, str] = {}
+    for key, entry, where in _entries(node, location, expects):
         if not _KEY.fullmatch(key):
             where.wrong(
                 entry.line, "expected a label key: letters, digits, - _ . and an optional prefix such as example.com/"
@@ -182,36 +191,38 @@ def labels(node: Node, place: Place, expects: str) -> Mapping[str, str]:
                 value, "a label value of at most 63 letters, digits, - _ . that begins and ends with a letter or digit"
             )
         else:
-            found[key] = value.text
-    return found
+            values[key] = value.text
+    return values
 
 
-def taints(node: Node, place: Place, expects: str) -> tuple[Taint, ...]:
-    """Kubernetes taints as text: ``key=value:Effect`` or ``key:Effect``; a node has one of a key and effect."""
-    found: dict[tuple[str, str], Taint] = {}
-    for item, where in _items(node, place, expects):
+def taints(node: Node, location: Location, expects: str) -> tuple[Taint, ...]:
+    """Read Kubernetes taints: ``key=value:Effect`` or ``key:Effect``; a node has one taint of a key and effect."""
+    by_key: dict[tuple[str, str], Taint] = {}
+    for item, where in _items(node, location, expects):
         match = _TAINT.fullmatch(item.text) if isinstance(item, Scalar) else None
         if match is None or not _KEY.fullmatch(match[1]) or not _VALUE.fullmatch(match[2] or ""):
             where.expected(item, 'text such as "sku=gpu:NoSchedule" (or PreferNoSchedule, NoExecute)')
             continue
         taint = Taint(match[1], match[2] or "", match[3])
-        if (taint.key, taint.effect) in found:
-            where.wrong(item.line, f"{taint.key}:{taint.effect} is said twice, and a node has one: remove one")
-        found[taint.key, taint.effect] = taint
-    return tuple(found.values())
+        if (taint.key, taint.effect) in by_key:
+            where.wrong(
+                item.line, f"{taint.key}:{taint.effect} is given twice, and a node has one such taint: remove one"
+            )
+        by_key[taint.key, taint.effect] = taint
+    return tuple(by_key.values())
 
 
-def resources(node: Node, place: Place, expects: str) -> Mapping[str, int]:
-    """What a node offers, by resource name."""
-    found: dict[str, int] = {}
-    for name, entry, where in _entries(node, place, expects):
+def resources(node: Node, location: Location, expects: str) -> Mapping[str, int]:
+    """Read the resources of a node by name."""
+    amounts: dict[str, int] = {}
+    for name, entry, where in _entries(node, location, expects):
         amount = _amount(name, entry, where)
         if amount is not None:
-            found[name] = amount
-    return found
+            amounts[name] = amount
+    return amounts
 
 
-def _amount(name: str, entry: Entry, where: Place) -> int | None:
+def _amount(name: str, entry: Entry, where: Location) -> int | None:
     counted = name in _COUNTED or _EXTENDED.fullmatch(name) is not None
     if not counted and name not in _MEASURED and not name.startswith("hugepages-"):
         known = "cpu, memory, ephemeral-storage or a device such as nvidia.com/gpu"
@@ -235,15 +246,15 @@ def _expected_amount(name: str, *, counted: bool) -> str:
     return "cores such as 6 or 500m" if name == "cpu" else "an amount with its unit such as 112Gi"
 
 
-def _items(node: Node, place: Place, expects: str) -> list[tuple[Node, Place]]:
+def _items(node: Node, location: Location, expects: str) -> list[tuple[Node, Location]]:
     if not isinstance(node, Items):
-        place.expected(node, expects)
+        location.expected(node, expects)
         return []
-    return [(item, place.item(index)) for index, item in enumerate(node.nodes)]
+    return [(item, location.item(index)) for index, item in enumerate(node.nodes)]
 
 
-def _entries(node: Node, place: Place, expects: str) -> list[tuple[str, Entry, Place]]:
+def _entries(node: Node, location: Location, expects: str) -> list[tuple[str, Entry, Location]]:
     if not isinstance(node, Table):
-        place.expected(node, expects)
+        location.expected(node, expects)
         return []
-    return [(key, entry, place.key(key)) for key, entry in node.entries.items()]
+    return [(key, entry, location.key(key)) for key, entry in node.entries.items()]

@@ -1,8 +1,8 @@
-"""From events to state: one function that applies one event, incrementally, so that a decision never scans all tasks.
+"""Fold events into the state: one function applies one event and updates the indexes, so no decision scans all tasks.
 
-:func:`fold` is total: an event that does not fit what came before it (an unknown kind, an attempt that nobody placed) raises
-:class:`StateError` instead of being guessed at. Nothing here reads a clock or does IO; what only the graph and the
-configuration know comes from the :class:`~spotwright.engine.plan.Plan` that the state was made with.
+:func:`fold` guesses nothing: an event that does not fit the state (such as the end of an attempt that was never placed) raises
+:class:`StateError`. Nothing here reads a clock or does IO; facts about the graph and the configuration come from the
+:class:`~spotwright.engine.plan.Plan` of the state.
 """
 
 from __future__ import annotations
@@ -11,22 +11,40 @@ import gc
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
+from spotwright.engine import events as ev
+from spotwright.engine.dag_transitions import (
+    add_tasks,
+    close_if_done,
+    fail,
+    make_ready,
+    open_dag,
+    set_active,
+    skip,
+    succeed,
+)
+from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
+from spotwright.engine.environment_transitions import ask_again, environment_asked, environment_changed
 from spotwright.engine.events import Event
 from spotwright.engine.plan import Plan
-from spotwright.engine.state import AttemptState, NodeState, RunState, RunStatus, ScopeState, TaskState, TaskStatus
-from spotwright.engine.tasks import add_tasks, fail, make_ready, open_pipeline, set_active, settle, skip, succeed
+from spotwright.engine.state import AttemptState, NodeState, RunState, ScopeState, TaskState
+from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.engine.workload.events import AttemptAdopted, PlanExtended
+from spotwright.engine.workload.transitions import attempt_adopted, plan_extended
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
+from spotwright.scheduling.budgets import FollowUp
 
-__all__ = ["fold", "rare_collections", "replay"]
+__all__ = ["HANDLED", "fold", "rare_collections", "replay"]
 
 
 def replay(plans: Sequence[Plan], events: Iterable[Event]) -> RunState:
     """Fold a whole journal from the start. ``plans`` are the versions of the run's plan, oldest first."""
     state = RunState(plans)
     collecting = gc.isenabled()
-    gc.disable()  # all that is made here stays: looking for garbage in it would double the time
+    gc.disable()  # all objects made here stay: searching them for garbage would double the time
     try:
         for event in events:
             fold(state, event)
@@ -38,9 +56,9 @@ def replay(plans: Sequence[Plan], events: Iterable[Event]) -> RunState:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the garbage collector look less often while a state grows.
+    """Let the garbage collector run less often while a state grows.
 
-    It keeps nearly everything, and going through all of it again and again is a third of the engine's time at 10,000 tasks.
+    Nearly all objects stay, and searching them again and again is a third of the engine's time at 10,000 tasks.
     """
     before = gc.get_threshold()
     gc.set_threshold(50_000, 20, 20)
@@ -51,18 +69,13 @@ def rare_collections() -> Iterator[None]:
 
 
 def fold(state: RunState, event: Event) -> None:
-    """Apply one event to the state. Raises :class:`StateError` for one that does not fit."""
-    handler = _HANDLERS.get(event.kind)
-    if handler is None:
-        raise StateError(
-            f"the journal holds an event of the unknown kind {event.kind!r}: it was written by a newer version"
-        )
+    """Apply one event to the state. Raises :class:`StateError` for an event that does not fit the state."""
     try:
-        handler(state, event)
+        _HANDLERS[type(event)](state, event)
     except (KeyError, IndexError, ValueError) as error:
         about = f"{event.kind} of {event.task or 'the run'}" + (f", attempt {event.attempt}" if event.attempt else "")
         raise StateError(
-            f"event {state.events + 1} of the journal ({about}) does not fit what came before it: {error!r}"
+            f"event {state.events + 1} of the journal ({about}) does not fit the events before it: {error!r}"
         ) from error
     state.events += 1
     state.last_at = event.at
@@ -76,15 +89,16 @@ def _attempt(state: RunState, event: Event) -> tuple[TaskState, AttemptState]:
 # The run
 
 
-def _created(state: RunState, event: Event) -> None:
-    state.meta = event.data
+def _created(state: RunState, event: ev.RunCreated) -> None:
+    state.meta = event.meta
     state.started_at = state.begun_at = event.at
 
 
-def _engine(state: RunState, event: Event) -> None:
-    """An engine takes the run. What waits for a node is as patient as before: nobody looked for one in the meantime."""
+def _engine(state: RunState, event: ev.EngineStarted) -> None:
+    """An engine takes the run. The time without an engine does not count as waiting for a node."""
     gap = max(0.0, event.at - state.last_at) if state.epoch else 0.0
-    state.epoch = event.data["epoch"]
+    state.epoch, state.caching, state.prepares, state.detached = event.epoch, event.caching, event.environments, False
+    ask_again(state)
     state.begun_at += gap
     state.status, state.finished_at, state.stopping = RunStatus.RUNNING, None, ""
     for path in state.under_way:
@@ -95,45 +109,46 @@ def _engine(state: RunState, event: Event) -> None:
             _wait_until(state, task, task.last.until + gap)
 
 
-def _cancel(state: RunState, _event: Event) -> None:
+def _cancel(state: RunState, _event: ev.CancelRequested) -> None:
     state.cancelling = True
 
 
-def _stop(state: RunState, event: Event) -> None:
-    state.stopping = event.data["why"]
+def _stop(state: RunState, event: ev.StopRequested) -> None:
+    state.stopping = event.why
 
 
-def _expired(state: RunState, event: Event) -> None:
-    state.expired = event.data["why"]
+def _expired(state: RunState, event: ev.RunExpired) -> None:
+    state.expired = event.why
     for task in state.tasks.values():
-        if task.status is TaskStatus.BACKOFF and state.is_over(task):
-            state.todo[task.path] = None  # it fails at once
+        if task.status in (TaskStatus.BACKOFF, TaskStatus.PREPARING) and state.is_over(task):
+            state.todo[task.path] = None  # to fail at once
 
 
-def _finished(state: RunState, event: Event) -> None:
-    state.status, state.why, state.finished_at = RunStatus(event.data["status"]), event.data.get("why", ""), event.at
+def _finished(state: RunState, event: ev.RunFinished) -> None:
+    state.status, state.why, state.finished_at = event.status, event.why, event.at
 
 
-def _reset(state: RunState, event: Event) -> None:
-    """Start again what did not succeed, with fresh budgets; ``again`` names what succeeded and must run again all the same.
+def _reset(state: RunState, event: ev.RunReset) -> None:
+    """Let tasks that did not succeed, and those that the event names, run again with fresh budgets, on the event's plan.
 
-    ``version`` is the plan from now on: the tasks are those of the new graph. Attempts must have been settled and closed
-    before; one that only waited for a node is withdrawn.
+    Attempts with a node must have been settled and closed before; an attempt without a node is withdrawn.
     """
     for path in (*state.under_way, *state.todo):
         _close_for_reset(state.tasks[path], event.at)
-    state.version = event.data.get("version", state.version)
-    said = {key: event.data[key] for key in ("time_scale", "arguments") if key in event.data}
-    state.meta = {**state.meta, **said}
-    again = frozenset(event.data.get("again", ()))
-    counting = {path: task for path, task in state.tasks.items() if path not in again}
+    state.version = event.version or state.version
+    if event.time_scale is not None:
+        state.meta = replace(state.meta, time_scale=event.time_scale)
+    if event.arguments is not None:
+        state.meta = replace(state.meta, arguments=event.arguments)
+    again = frozenset(event.again)
+    earlier = {path: task for path, task in state.tasks.items() if path not in again}
     state.retired.update(state.tasks)
     state.tasks, state.todo, state.under_way, state.timers, state.failed = {}, {}, {}, [], []
-    state.holding, state.freed = {}, {}
+    state.preparing, state.holding, state.freed = {}, {}, {}
     state.cancelling, state.status, state.finished_at, state.why = False, RunStatus.RUNNING, None, ""
     state.begun_at, state.expired = event.at, ""
     if state.unfolded:
-        _open_root(state, counting)
+        _open_root(state, earlier)
 
 
 def _close_for_reset(task: TaskState, at: float) -> None:
@@ -141,74 +156,91 @@ def _close_for_reset(task: TaskState, at: float) -> None:
         raise ValueError(f"attempt {task.last.number} of {task.path} has not been closed")
     if task.attempts and task.last.is_live:
         task.last.ended_at, task.last.cause = at, Cause.CANCELLED
-        task.last.cause_why = "it was withdrawn before it had a node: the run began afresh"
+        task.last.cause_why = "it was withdrawn before it had a node, because the run was reset"
 
 
-def _note(state: RunState, event: Event) -> None:
-    state.notes.append(event.data["text"])
+def _note(state: RunState, event: ev.NoteAdded) -> None:
+    state.notes.append(event.text)
+
+
+def _detached(state: RunState, _event: ev.EngineDetached) -> None:
+    state.detached = True
+
+
+def _snapshot(_state: RunState, _event: ev.SnapshotTaken) -> None:
+    """The snapshot of decisions changes no state; a replay passes it to them again."""
 
 
 # The graph
 
 
-def _unfolded(state: RunState, event: Event) -> None:
+def _unfolded(state: RunState, event: ev.TasksUnfolded) -> None:
     if not event.task:
         _open_root(state, {})
         return
     state.todo.pop(event.task, None)
-    open_pipeline(state, state.tasks[event.task], event.data.get("items"), {})
+    open_dag(state, state.tasks[event.task], event.items, {})
 
 
-def _open_root(state: RunState, counting: Mapping[str, TaskState]) -> None:
+def _open_root(state: RunState, earlier: Mapping[str, TaskState]) -> None:
     state.root = ScopeState(state.plan.root)
-    add_tasks(state, state.root, counting)
+    add_tasks(state, state.root, earlier)
 
 
-def _skipped(state: RunState, event: Event) -> None:
-    skip(state, state.tasks[event.task], event.data["why"])
+def _skipped(state: RunState, event: ev.TaskSkipped) -> None:
+    skip(state, state.tasks[event.task], event.why)
 
 
-def _cached(state: RunState, event: Event) -> None:
+def _cached(state: RunState, event: ev.TaskCached) -> None:
     task = state.tasks[event.task]
-    task.cached_from = (event.data["run"], event.data["task"])
-    succeed(state, task, event.data)
+    task.cached_from = (event.run, event.of_task)
+    succeed(state, task, event)
 
 
-def _completed(state: RunState, event: Event) -> None:
-    succeed(state, state.tasks[event.task], event.data)
+def _cache_asked(state: RunState, event: ev.CacheAsked) -> None:
+    task = state.tasks[event.task]
+    task.cache_asked = True
+    state.todo.pop(task.path, None)
 
 
-def _failed(state: RunState, event: Event) -> None:
-    fail(state, state.tasks[event.task], event.data["why"])
+def _cache_missed(state: RunState, event: ev.CacheMissed) -> None:
+    make_ready(state, state.tasks[event.task])
+
+
+def _completed(state: RunState, event: ev.TaskCompleted) -> None:
+    succeed(state, state.tasks[event.task], event)
+
+
+def _failed(state: RunState, event: ev.TaskFailed) -> None:
+    fail(state, state.tasks[event.task], event.why)
 
 
 # Attempts
 
 
-def _placed(state: RunState, event: Event) -> None:
-    task, data = state.tasks[event.task], event.data
+def _placed(state: RunState, event: ev.AttemptPlaced) -> None:
+    task = state.tasks[event.task]
     if event.attempt != len(task.attempts) + 1 or (task.attempts and task.last.is_live):
         raise ValueError(f"{task.path} has {len(task.attempts)} attempts, the last of which may live")
-    attempt = AttemptState(event.attempt, data["rung"], data["rung"], tuple(data["pools"]), event.at, event.at)
-    attempt.why = data.get("why", "")
+    attempt = AttemptState(event.attempt, event.rung, event.rung, tuple(event.pools), event.at, event.at)
+    attempt.why = event.why
     task.attempts.append(attempt)
     task.status = TaskStatus.PENDING
     task.due = None
     state.under_way[task.path] = None
     set_active(task, active=True)
     state.todo.pop(task.path, None)
-    _wait_until(state, task, data["until"])
+    _wait_until(state, task, event.until)
 
 
-def _moved(state: RunState, event: Event) -> None:
+def _moved(state: RunState, event: ev.AttemptMoved) -> None:
     task, attempt = _attempt(state, event)
-    rung = event.data["rung"]
-    if rung > attempt.rung:
-        attempt.tried.append(event.data["why"])
-    else:  # it begins at the top again
+    if event.rung > attempt.rung:
+        attempt.tried.append(event.why)
+    else:  # back to the first rung
         attempt.tried.clear()
-    attempt.rung, attempt.pools, attempt.rung_at = rung, tuple(event.data["pools"]), event.at
-    _wait_until(state, task, event.data["until"])
+    attempt.rung, attempt.pools, attempt.rung_at = event.rung, tuple(event.pools), event.at
+    _wait_until(state, task, event.until)
 
 
 def _wait_until(state: RunState, task: TaskState, until: float | None) -> None:
@@ -217,79 +249,83 @@ def _wait_until(state: RunState, task: TaskState, until: float | None) -> None:
         heapq.heappush(state.timers, (until, task.path))
 
 
-def _bound(state: RunState, event: Event) -> None:
+def _bound(state: RunState, event: ev.AttemptBound) -> None:
     task, attempt = _attempt(state, event)
-    attempt.node, attempt.pool, attempt.bound_at = event.data["node"], event.data["pool"], event.at
-    state.holding[event.data["pool"]] = state.holding.get(event.data["pool"], 0) + 1
+    attempt.node, attempt.pool, attempt.bound_at = event.node, event.pool, event.at
+    state.holding[event.pool] = state.holding.get(event.pool, 0) + 1
     task.status = TaskStatus.RUNNING
 
 
-def _progress(state: RunState, event: Event) -> None:
+def _progress(state: RunState, event: ev.ProgressReported) -> None:
     _, attempt = _attempt(state, event)
-    attempt.progress = event.data["value"]
+    attempt.progress = event.value
     if attempt.first_progress is None:
         attempt.first_progress = attempt.progress
 
 
-def _notice(state: RunState, event: Event) -> None:
-    node = state.nodes[event.data["node"]]
+def _notice(state: RunState, event: ev.NoticeGiven) -> None:
+    node = state.nodes[event.node]
     node.noticed_at = event.at
-    for path, number in event.data["attempts"]:
+    for path, number in event.attempts:
         attempt = state.tasks[path].attempts[number - 1]
         if attempt.is_live:
-            attempt.noticed_at, attempt.goes_at = event.at, event.data["goes_at"]
+            attempt.noticed_at, attempt.goes_at = event.at, event.goes_at
 
 
-def _node(state: RunState, event: Event) -> None:
-    data = event.data
-    node = state.nodes.get(data["node"])
+def _node(state: RunState, event: ev.NodeChanged) -> None:
+    node = state.nodes.get(event.node)
     if node is None:
-        node = state.nodes[data["node"]] = NodeState(data["node"], data["pool"], "booting", event.at, state.version)
-    node.state = data["state"]
-    node.why = data.get("why", "")
+        node = state.nodes[event.node] = NodeState(event.node, event.pool, "booting", event.at, state.version)
+    node.state, node.why = event.state, event.why
     if node.state == "ready":
         node.ready_at = event.at
+        if event.at > node.booted_at:  # not of a node that was ready when it was first seen
+            state.slowest_boot[node.pool] = max(state.slowest_boot.get(node.pool, 0.0), event.at - node.booted_at)
     elif node.state == "gone":
         node.gone_at = event.at
 
 
-def _ended(state: RunState, event: Event) -> None:
+def _ended(state: RunState, event: ev.AttemptEnded) -> None:
     task, attempt = _attempt(state, event)
     if not attempt.is_live:
-        raise ValueError("it has ended before")
-    attempt.ended_at, attempt.ended = event.at, event.data
-    attempt.progress = event.data.get("progress", attempt.progress)
+        raise ValueError("the attempt has ended already")
+    attempt.ended_at, attempt.ended = event.at, event
+    if event.progress is not None:
+        attempt.progress = event.progress
     if attempt.first_progress is None:
-        attempt.first_progress = event.data.get("first_progress", attempt.progress)
+        attempt.first_progress = attempt.progress if event.first_progress is None else event.first_progress
     if attempt.pool is not None:
         state.holding[attempt.pool] -= 1
         state.freed[attempt.pool] = event.at
-    state.under_way.pop(task.path, None)
-    state.todo[task.path] = None
+    if attempt is task.last:  # an orchestrator may have made the next one already
+        state.under_way.pop(task.path, None)
+        state.todo[task.path] = None
 
 
-def _decided(state: RunState, event: Event) -> None:
+def _decided(state: RunState, event: ev.AttemptDecided) -> None:
     task, attempt = _attempt(state, event)
-    data = event.data
-    if attempt.is_live:  # it never had a node: nothing ended but the waiting
+    if attempt.is_live:  # it never had a node
         attempt.ended_at = event.at
         state.under_way.pop(task.path, None)
-    attempt.cause, attempt.cause_why = Cause(data["cause"]), data["why"]
-    attempt.then, attempt.next_why = data["then"], data["next"]
+    attempt.cause, attempt.cause_why, attempt.following = event.cause, event.why, event.following
     task.spent = task.spent.after(attempt.cause)
-    set_active(task, active=data["then"] == "retry")
+    if attempt is not task.last:
+        return  # the next attempt, which is there already, decides what becomes of the task
+    set_active(task, active=event.then is FollowUp.RETRY)
     state.todo.pop(task.path, None)
-    _FOLLOW[data["then"]](state, task, event)
-    settle(state, task.scope)
+    _FOLLOW[event.then](state, task, event)
+    close_if_done(state, task.scope)
 
 
-def _follow_succeed(state: RunState, task: TaskState, _event: Event) -> None:
-    succeed(state, task, task.last.ended or {})
+def _follow_succeed(state: RunState, task: TaskState, _event: ev.AttemptDecided) -> None:
+    if task.last.ended is None:
+        raise ValueError("the attempt has not ended")
+    succeed(state, task, task.last.ended)
 
 
-def _follow_retry(state: RunState, task: TaskState, event: Event) -> None:
-    task.next_rung = event.data["rung"]
-    task.due = event.data.get("due")
+def _follow_retry(state: RunState, task: TaskState, event: ev.AttemptDecided) -> None:
+    task.next_rung = event.rung
+    task.due = event.due
     if task.due is None or state.is_over(task):
         make_ready(state, task)
         return
@@ -297,53 +333,64 @@ def _follow_retry(state: RunState, task: TaskState, event: Event) -> None:
     heapq.heappush(state.timers, (task.due, task.path))
 
 
-def _follow_fail(state: RunState, task: TaskState, event: Event) -> None:
-    fail(state, task, event.data["next"])
+def _follow_fail(state: RunState, task: TaskState, event: ev.AttemptDecided) -> None:
+    fail(state, task, event.following)
 
 
-def _follow_cancel(state: RunState, task: TaskState, event: Event) -> None:
+def _follow_cancel(state: RunState, task: TaskState, event: ev.AttemptDecided) -> None:
     if state.cancelling:
         task.status = TaskStatus.CANCELLED
-        task.why = event.data["next"]
+        task.why = event.following
     elif state.is_over(task):
         fail(state, task, state.expired)
-    else:  # the engine was told to stop, or another task failed: this one starts again when the run is resumed
+    else:  # the engine stops, or another task failed: a resume starts this task again
         make_ready(state, task)
 
 
-def _halt(state: RunState, event: Event) -> None:
+def _halt(state: RunState, event: ev.AttemptHalted) -> None:
     task, attempt = _attempt(state, event)
     attempt.halted = True
     state.todo.pop(task.path, None)
 
 
-_FOLLOW: Mapping[str, Callable[[RunState, TaskState, Event], None]] = {
-    "succeed": _follow_succeed,
-    "retry": _follow_retry,
-    "fail": _follow_fail,
-    "cancel": _follow_cancel,
+_FOLLOW: Mapping[FollowUp, Callable[[RunState, TaskState, ev.AttemptDecided], None]] = {
+    FollowUp.SUCCEED: _follow_succeed,
+    FollowUp.RETRY: _follow_retry,
+    FollowUp.FAIL: _follow_fail,
+    FollowUp.CANCEL: _follow_cancel,
 }
-_HANDLERS: Mapping[str, Callable[[RunState, Event], None]] = {
-    "created": _created,
-    "engine": _engine,
-    "unfolded": _unfolded,
-    "skipped": _skipped,
-    "cached": _cached,
-    "placed": _placed,
-    "moved": _moved,
-    "bound": _bound,
-    "progress": _progress,
-    "notice": _notice,
-    "node": _node,
-    "ended": _ended,
-    "decided": _decided,
-    "failed": _failed,
-    "halt": _halt,
-    "completed": _completed,
-    "cancel": _cancel,
-    "stop": _stop,
-    "expired": _expired,
-    "finished": _finished,
-    "reset": _reset,
-    "note": _note,
+_HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {  # each handler takes the event of its key
+    ev.EngineDetached: _detached,
+    ev.CacheAsked: _cache_asked,
+    ev.CacheMissed: _cache_missed,
+    EnvironmentAsked: environment_asked,
+    EnvironmentChanged: environment_changed,
+    AttemptAdopted: attempt_adopted,
+    PlanExtended: plan_extended,
+    ev.SnapshotTaken: _snapshot,
+    ev.RunCreated: _created,
+    ev.EngineStarted: _engine,
+    ev.TasksUnfolded: _unfolded,
+    ev.TaskSkipped: _skipped,
+    ev.TaskCached: _cached,
+    ev.AttemptPlaced: _placed,
+    ev.AttemptMoved: _moved,
+    ev.AttemptBound: _bound,
+    ev.ProgressReported: _progress,
+    ev.NoticeGiven: _notice,
+    ev.NodeChanged: _node,
+    ev.AttemptEnded: _ended,
+    ev.AttemptDecided: _decided,
+    ev.TaskFailed: _failed,
+    ev.AttemptHalted: _halt,
+    ev.TaskCompleted: _completed,
+    ev.CancelRequested: _cancel,
+    ev.StopRequested: _stop,
+    ev.RunExpired: _expired,
+    ev.RunFinished: _finished,
+    ev.RunReset: _reset,
+    ev.NoteAdded: _note,
 }
+
+HANDLED = frozenset(_HANDLERS)
+"""The kinds of event that :func:`fold` handles: all of them, as a test holds."""

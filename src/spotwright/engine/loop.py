@@ -1,126 +1,262 @@
-"""The one loop that performs: facts in, decisions out, one durable commit, then the deeds.
+"""The loop of the engine: take facts, decide, commit both in one transaction, then let the world act.
 
-A turn takes the facts that the world has, folds them, asks :func:`~spotwright.engine.decide.decide` until it has nothing
-more to say, appends everything to the journal in one transaction, and only then lets the world act. So a process is never
-started, stopped or forgotten without the journal saying so first; after ``kill -9`` at any point the journal is never behind
-what was done by more than deeds that the next engine finds and settles.
+A turn folds the facts of the world into the state, asks :mod:`spotwright.engine.decisions` until no further decision follows,
+appends everything to the journal in one transaction, and only then performs the *deeds*: what the committed events ask of the
+world (start, halt, conclude, complete). So no process is started or stopped before the journal says so. After ``kill -9`` at any
+point at most the deeds of the last commit are missing, and the next engine finds and settles those.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
 
-from spotwright.engine.decide import decide
-from spotwright.engine.events import Event
+from spotwright.engine.decisions.decide import decide
+from spotwright.engine.decisions.snapshot import Snapshot
+from spotwright.engine.decisions.timers import next_moment
+from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
+from spotwright.engine.events import (
+    AttemptBound,
+    AttemptDecided,
+    AttemptEnded,
+    AttemptHalted,
+    Event,
+    NoteAdded,
+    TaskCompleted,
+)
 from spotwright.engine.fold import fold, rare_collections
-from spotwright.engine.snapshot import Snapshot
-from spotwright.engine.state import RunState, RunStatus
-from spotwright.engine.timers import next_moment
-from spotwright.errors import SpotwrightError
+from spotwright.engine.ports import Clock, EventLog, LeaseKeeper, Outcome, Refused, TryAgain, World
+from spotwright.engine.state import RunState
+from spotwright.engine.status import RunStatus
+from spotwright.errors import Fenced, SpotwrightError
+from spotwright.model.attempts import Signals
 
-__all__ = ["Clock", "Journal", "Observer", "World", "drive"]
-
-Clock = Callable[[], float]
-"""Unix time in seconds that never goes back while an engine runs."""
+__all__ = ["Engine", "Observer", "drive"]
 
 Observer = Callable[[RunState, Sequence[Event]], None]
-"""Told about every batch of events after it is committed and folded."""
+"""Called with the state and every batch of events, after the batch is folded and committed."""
+
+_PATIENCE = 600.0
+"""How long a deed is tried again before it counts as refused, seconds."""
+
+_SHORTEST_DELAY = 0.05
+"""The least number of seconds before a deed is tried again: a body that asks for none would keep the engine busy."""
 
 
-class Journal(Protocol):
-    """Where the events go."""
+@dataclass(order=True, slots=True)
+class _Retry:
+    """A deed that the world could not do yet. ``number`` keeps the order of deeds that are due at the same moment."""
 
-    def append(self, events: Sequence[Event]) -> None:
-        """Append events in one durable transaction."""
+    due: float
+    number: int
+    event: Event = field(compare=False)
+    give_up_at: float = field(compare=False)
 
 
-class World(Protocol):
-    """A body of the engine: this machine, a simulation, a cluster."""
+@dataclass(slots=True)
+class Engine:
+    """The loop of one run, turn by turn, for a caller that waits on behalf of several runs at once.
 
-    def observe(self) -> Snapshot:
-        """What decisions may know of the world now."""
+    :func:`drive` is the same loop for a caller that has one run and lets its world block.
+    """
 
-    def arrange(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
-        """Take note of decisions that are not committed yet, with no effect outside; the facts that follow from them at once."""
+    state: RunState
+    journal: EventLog
+    world: World
+    clock: Clock
+    observers: Sequence[Observer] = ()
+    lease: LeaseKeeper | None = None
+    _retries: list[_Retry] = field(default_factory=list)  # a heap
+    _retry_count: int = 0
+    _facts: list[Event] = field(default_factory=list)  # of deeds that were refused
 
-    def perform(self, state: RunState, event: Event) -> None:
-        """Do what a committed event asks for; events that ask for nothing are ignored."""
+    @property
+    def ended(self) -> bool:
+        """Whether the run has ended or the engine leaves it to the next one: no further turn follows, only :meth:`close`."""
+        return self.state.status is not RunStatus.RUNNING or self.state.detached
 
-    def wait(self, until: float | None) -> list[Event]:
-        """Facts since the last call. Blocks, without using the CPU, until there is one or ``until`` (Unix seconds) has come."""
+    def turn(self, facts: Sequence[Event]) -> float | None:
+        """Renew the lease, fold the facts, decide, commit and perform.
 
-    def close(self) -> list[Event]:
-        """End everything the run still has in the world; the last facts (nodes given back)."""
+        Returns the moment (Unix seconds) at which the next turn is due even without facts; ``None``: the engine waits for facts
+        only. Raises :class:`~spotwright.errors.Fenced` after another engine took the run: nothing is performed then.
+        """
+        renewal = self.lease.renew(self.clock()) if self.lease is not None else None
+        batch = [*facts, *self._facts]
+        self._facts = []
+        self._decide(batch)
+        if batch:
+            self._commit(batch)
+            for event in batch:
+                self._perform(event)
+        if self.ended:
+            return None
+        self._try_again()
+        if self._facts:
+            return self.clock()
+        moments = [next_moment(self.state), renewal, self._retries[0].due if self._retries else None]
+        moment = min((each for each in moments if each is not None), default=None)
+        if moment is None and not (self.state.under_way or self.state.todo or self.state.preparing):
+            raise SpotwrightError(
+                "the run can neither go on nor end: this is a defect of spotwright; report it with the journal"
+            )
+        return moment
+
+    def close(self) -> None:
+        """End everything that the run still has in the world; after a detach leave it running. Commit the last facts.
+
+        Work after an end that the world could not do yet is tried a last time. Where it fails there is a note: no later engine
+        tries it.
+        """
+        self._try_last_time()
+        last, self._facts = self._facts, []
+        if self.state.detached and self.state.status is RunStatus.RUNNING:
+            self.world.detach()
+        else:
+            last += self.world.close()
+        if last:
+            for event in last:
+                fold(self.state, event)
+            self._commit(last)
+
+    def _decide(self, batch: list[Event]) -> None:
+        """Fold the facts in ``batch`` and append what follows: decisions, and the facts with which the world answers them."""
+        facts: Sequence[Event] = tuple(batch)
+        while True:
+            for event in facts:
+                fold(self.state, event)
+            decided = self._decide_all()
+            batch += decided
+            facts = self.world.arrange(self.state, decided) if decided else ()
+            if not facts:
+                return
+            batch += facts
+
+    def _decide_all(self) -> list[Event]:
+        decided: list[Event] = []
+        while True:
+            snapshot, now = Snapshot(self.world), self.clock()
+            decisions = decide(self.state, snapshot, now)
+            if not decisions:
+                return decided
+            taken = snapshot.as_event(now)
+            round_of_decisions = decisions if taken is None else [taken, *decisions]
+            for event in round_of_decisions:
+                fold(self.state, event)
+            decided += round_of_decisions
+
+    def _commit(self, events: list[Event]) -> None:
+        self.journal.append(events)
+        for observe in self.observers:
+            observe(self.state, events)
+
+    # -- deeds
+
+    def _perform(self, event: Event) -> None:
+        """Do what a committed event asks of the world; most events ask nothing."""
+        outcome = self._deed(event)
+        if outcome is not None:
+            now = self.clock()
+            self._retry_count += 1
+            self._retry_later(_Retry(now, self._retry_count, event, now + _PATIENCE), outcome)
+
+    def _deed(self, event: Event) -> Outcome:
+        """Let the world do what the event asks for."""
+        match event:
+            case AttemptBound():
+                return self.world.start(self.state, event)
+            case AttemptHalted():
+                return self.world.halt(self.state, event)
+            case AttemptDecided():
+                return self.world.conclude(self.state, event)
+            case TaskCompleted():
+                return self.world.complete(self.state, event)
+            case EnvironmentAsked():
+                return self.world.prepare(self.state, event)
+        return None
+
+    def _retry_later(self, retry: _Retry, outcome: Outcome) -> None:
+        """Note when to try a deed again; a deed that is refused, or was tried for too long, becomes a fact."""
+        now = self.clock()
+        due = now + max(outcome.after, _SHORTEST_DELAY) if isinstance(outcome, TryAgain) else None
+        if due is not None and due < retry.give_up_at:
+            retry.due = due
+            heapq.heappush(self._retries, retry)
+        elif outcome is not None:
+            why = outcome.why if isinstance(outcome, Refused) else f"{outcome.why} (for {_PATIENCE:g}s)"
+            self._facts.append(_consequence(retry.event, why, now))
+
+    def _try_again(self) -> None:
+        """Try the deeds again that are due, unless their attempt has ended meanwhile."""
+        now = self.clock()
+        while self._retries and self._retries[0].due <= now:
+            retry = heapq.heappop(self._retries)
+            if self._is_wanted(retry.event):
+                self._retry_later(retry, self._deed(retry.event))
+
+    def _try_last_time(self) -> None:
+        """Try what is left to tidy up. Starts and halts are not tried: the next engine recovers their attempts."""
+        for retry in sorted(self._retries):
+            if isinstance(retry.event, AttemptDecided | TaskCompleted):
+                outcome = self._deed(retry.event)
+                if outcome is not None:
+                    self._facts.append(_consequence(retry.event, outcome.why, self.clock()))
+        self._retries.clear()
+
+    def _is_wanted(self, event: Event) -> bool:
+        """Whether a deed still has a purpose: starting or halting an attempt only while that attempt is live."""
+        task = self.state.tasks.get(event.task)
+        if isinstance(event, EnvironmentAsked):
+            return event.task in self.state.preparing
+        if not isinstance(event, AttemptBound | AttemptHalted):
+            return task is not None
+        return task is not None and len(task.attempts) == event.attempt and task.last.is_live
+
+
+def _consequence(event: Event, why: str, now: float) -> Event:
+    """The fact that follows from a deed that cannot be done: what cannot be started has ended or failed, else a note."""
+    if isinstance(event, AttemptBound):
+        return AttemptEnded(now, event.task, event.attempt, signals=Signals(start_error=why))
+    if isinstance(event, EnvironmentAsked):
+        return EnvironmentChanged(now, event.task, state="failed", why=why)
+    about = f"attempt {event.attempt} of {event.task}" if event.attempt else event.task
+    return NoteAdded(now, text=f"{about}: {_FAILED_DEEDS[type(event)]}: {why}")
+
+
+_FAILED_DEEDS = {
+    AttemptHalted: "it could not be asked to end",
+    AttemptDecided: "what it left could not be tidied up",
+    TaskCompleted: "its work could not be done",
+}
 
 
 def drive(
     state: RunState,
-    journal: Journal,
+    journal: EventLog,
     world: World,
     clock: Clock,
     *,
     facts: Sequence[Event] = (),
     observers: Sequence[Observer] = (),
+    lease: LeaseKeeper | None = None,
 ) -> RunState:
-    """Drive a run to its end. ``facts`` is what is known at the start (created, engine, settled attempts)."""
+    """Drive a run to its end. ``facts`` are those of the first turn: how the run was created, which engine drives it.
+
+    After an error the world is closed and nothing more is committed, because the error may have come from the journal. An engine
+    that lost its lease ends nothing: what runs belongs to the engine that took the run.
+    """
+    engine = Engine(state, journal, world, clock, observers, lease)
     try:
         with rare_collections():
-            _until_ended(state, journal, world, clock, list(facts), observers)
-    finally:
-        last = world.close()
-    if last:
-        _commit(state, journal, last, observers)
+            until = engine.turn(facts)
+            while not engine.ended:
+                until = engine.turn(world.wait(until))
+    except Fenced:
+        world.detach()
+        raise
+    except BaseException:
+        world.close()
+        raise
+    engine.close()
     return state
-
-
-def _until_ended(
-    state: RunState, journal: Journal, world: World, clock: Clock, batch: list[Event], observers: Sequence[Observer]
-) -> None:
-    while True:
-        _turn(state, journal, world, clock, batch, observers)
-        if state.status is not RunStatus.RUNNING:
-            return
-        moment = next_moment(state)
-        if moment is None and not state.under_way and not state.todo:
-            raise SpotwrightError("the run can neither go on nor end: this is a defect; the journal tells how it came")
-        batch = world.wait(moment)
-
-
-def _turn(
-    state: RunState, journal: Journal, world: World, clock: Clock, batch: list[Event], observers: Sequence[Observer]
-) -> None:
-    facts: Sequence[Event] = batch
-    while True:
-        for event in facts:
-            fold(state, event)
-        decided = _decide(state, world, clock)
-        batch += decided
-        facts = world.arrange(state, decided) if decided else ()
-        if not facts:
-            break
-        batch += facts
-    if not batch:
-        return
-    journal.append(batch)
-    for observe in observers:
-        observe(state, batch)
-    for event in batch:
-        world.perform(state, event)
-
-
-def _decide(state: RunState, world: World, clock: Clock) -> list[Event]:
-    decided: list[Event] = []
-    while decisions := decide(state, world.observe(), clock()):
-        for event in decisions:
-            fold(state, event)
-        decided += decisions
-    return decided
-
-
-def _commit(state: RunState, journal: Journal, events: list[Event], observers: Sequence[Observer]) -> None:
-    for event in events:
-        fold(state, event)
-    journal.append(events)
-    for observe in observers:
-        observe(state, events)

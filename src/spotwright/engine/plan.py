@@ -1,77 +1,76 @@
-"""What a run is made of before anything happens: the pipeline's graph, the pools, and the policy of every task.
+"""The plan of a run: a task graph on pools, with the policy, the needs and the ladder of every task.
 
-The journal holds what happened; the plan holds what could. Both together are enough to fold a state and to decide, so a run
-stores its compiled pipeline and its configuration beside the journal and never reads the user's files again while it runs.
-A run that is resumed with mended code has a second version of its plan; earlier events are folded with the earlier one.
+The state of a run follows from its journal and its plan alone. So a run stores the source of its graph and its configuration
+beside the journal, and does not read the user's files again while it runs. A run that is resumed with changed code has a second
+version of its plan; earlier events are folded with the earlier version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
-from spotwright.model.kfp_settings import inherit_retry
-from spotwright.model.policy import Layer, Policy, Spot, meant, resolve
+from spotwright.graph.executors import RunsNowhere
+from spotwright.graph.tasks import Dag, TaskGraph, TaskSpec, inherit_retry
+from spotwright.model.policy import Layer, Policy, Spot, imply_spot, resolve
 from spotwright.model.policy_values import check
-from spotwright.pipelines.spec import RUNS_NOWHERE, Dag, Pipeline, TaskSpec
+from spotwright.model.pools import DEFAULT_CPU
 from spotwright.scheduling.ladder import Ladder, Work, build
 
-__all__ = ["Plan", "Planned", "Scope"]
+__all__ = ["Plan", "PlannedTask", "Scope"]
 
 _NO_WORK, _NO_LADDER = Work(), Ladder(())
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A pipeline in the place where it unfolds: the root, a task that is a pipeline, or one iteration of a loop.
+class Scope(NamedTuple):
+    """One unfolding of a DAG: the root, a task that is a DAG, or one iteration of a loop.
 
-    ``path`` is that of its task, empty for the root. Iterations count from zero, and their number stands behind the names of
-    their tasks: ``loop/train-3``. ``retry`` is what its tasks inherit, ``beyond`` the seconds of stated work after it, and
-    ``written`` its path in the compiled pipeline, which knows no iterations.
+    ``path`` is that of its task, empty for the root. Iterations count from zero, and their number is appended to the names of
+    their tasks: ``loop/train-3``. ``retry`` is the layer that its tasks inherit, ``work_after`` the seconds of stated work that
+    follow the scope, and ``spec_path`` its path in the graph, which has no iterations.
     """
 
     dag: Dag
     path: str = ""
     iteration: int | None = None
     retry: Layer | None = None
-    beyond: float = 0.0
-    written: str = ""
+    work_after: float = 0.0
+    spec_path: str = ""
 
     def child(self, name: str) -> str:
         """The path of one of its tasks."""
         path = f"{self.path}/{name}" if self.path else name
         return path if self.iteration is None else f"{path}-{self.iteration}"
 
-    def child_written(self, name: str) -> str:
-        """The path of one of its tasks in the compiled pipeline."""
-        return f"{self.written}/{name}" if self.written else name
+    def child_spec_path(self, name: str) -> str:
+        """The path of one of its tasks in the graph."""
+        return f"{self.spec_path}/{name}" if self.spec_path else name
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """One task of the run with everything that is known of it before it starts."""
+class PlannedTask(NamedTuple):
+    """One task of the run with its policy, its needs and its ladder."""
 
     path: str
     spec: TaskSpec
     policy: Policy
     work: Work
     ladder: Ladder
-    downstream: float = 0.0  # seconds of stated work on the longest path after it: what a deadline must leave room for
-    written: str = ""  # its path in the compiled pipeline: without the numbers of iterations
+    downstream: float = 0.0  # seconds of stated work on the longest path after it; a deadline leaves room for them
+    spec_path: str = ""  # its path in the graph: without the numbers of iterations
 
 
 @dataclass(slots=True)
 class Plan:
-    """A pipeline on pools under a policy. ``flags`` is the strongest layer: what the command line said."""
+    """A graph on pools under a policy. ``flags`` is the strongest layer: the command line's."""
 
-    pipeline: Pipeline
+    graph: TaskGraph
     config: Config
     flags: Layer | None = None
-    _settled: dict[str, Planned] = field(default_factory=dict)
-    _unfolded: dict[str, list[Planned]] = field(default_factory=dict)
+    _complete: dict[str, PlannedTask] = field(default_factory=dict)
+    _unfolded: dict[str, list[PlannedTask]] = field(default_factory=dict)
     _inherited: dict[tuple[int, int], tuple[Layer, list[TaskSpec]]] = field(default_factory=dict)
     _after: dict[str, Mapping[str, float]] = field(default_factory=dict)
     _policies: dict[tuple[int, ...], tuple[Policy, list[Layer]]] = field(default_factory=dict)
@@ -79,99 +78,116 @@ class Plan:
 
     @property
     def root(self) -> Scope:
-        """The pipeline itself."""
-        return Scope(self.pipeline.root)
+        """The scope of the root DAG."""
+        return Scope(self.graph.root)
 
-    def inside(self, planned: Planned, iteration: int | None = None) -> Scope:
-        """The pipeline that a task is, or one iteration of the loop that it is."""
+    def inside(self, planned: PlannedTask, iteration: int | None = None) -> Scope:
+        """The scope of a task that is a DAG, or of one iteration of a loop."""
         spec = planned.spec
         return Scope(
-            self.pipeline.dags[str(spec.dag)], planned.path, iteration, spec.retry, planned.downstream, planned.written
+            self.graph.dags[str(spec.dag)], planned.path, iteration, spec.retry, planned.downstream, planned.spec_path
         )
 
-    def unfold(self, scope: Scope | str = "") -> list[Planned]:
-        """The tasks of a pipeline, upstream before downstream, each with its policy; of a task's path its first iteration.
+    def unfold(self, scope: Scope | str = "") -> list[PlannedTask]:
+        """The tasks of a scope in topological order. The path of a loop stands for its first iteration.
 
         Raises :class:`PipelineError` for a task that can run on no pool.
         """
         if isinstance(scope, str):
             scope = self._scope_of(scope)
-        if scope.iteration is not None or scope.path != scope.written:
-            return self._tasks(scope)  # there may be any number of iterations: none is kept here
+        if scope.iteration is not None or scope.path != scope.spec_path:
+            return self._tasks(scope)  # not cached: a loop may have any number of iterations
         if scope.path not in self._unfolded:
             self._unfolded[scope.path] = self._tasks(scope)
         return self._unfolded[scope.path]
 
     def check(self) -> tuple[str, ...]:
-        """Plan every task of every pipeline once, so that what cannot run is refused before anything does.
+        """Plan every task of every DAG once, so that a task without a pool is refused before the run begins.
 
-        Returns what is to be said to the user once (a fallback that is missing, settings that mean nothing here).
+        Returns notes for the user: a missing fallback, settings that have no effect on one machine.
         """
         notes: dict[str, list[str]] = {}
+        without_requests: list[str] = []
         for planned in self._walk(self.root):
             if planned.ladder.note:
-                notes.setdefault(planned.ladder.note, []).append(planned.written)
-        said = [f"{note} (task {_some(paths)})" for note, paths in notes.items()]
-        if self.pipeline.ignored:
-            said.append(f"settings without a meaning on one machine, left out: {', '.join(self.pipeline.ignored)}")
-        return (*said, *self.pipeline.notes)
+                notes.setdefault(planned.ladder.note, []).append(planned.spec_path)
+            if planned.ladder.rungs and not planned.spec.deferred and not any(planned.work.requests.values()):
+                without_requests.append(planned.spec_path)
+        lines = [f"{note} (task {_some(paths)})" for note, paths in notes.items()]
+        if without_requests and (len(without_requests) > 1 or self._has_loop):  # alone on its node it shares nothing
+            lines.append(_default_share_note(without_requests))
+        if self.graph.ignored:
+            lines.append(
+                f"settings that have no effect on one machine and are ignored: {', '.join(self.graph.ignored)}"
+            )
+        return (*lines, *self.graph.notes)
 
-    def settle(self, planned: Planned, values: Mapping[str, Any]) -> Planned:
-        """The same task once its inputs are known, where its resources or placement depend on them."""
+    def read_deferred(self, planned: PlannedTask, values: Mapping[str, Any]) -> PlannedTask:
+        """The task with its deferred settings, read from the values of its inputs. Raises :class:`PipelineError`."""
         if not planned.spec.deferred:
             return planned
-        known = self._settled.get(planned.path)
-        if known is None:
-            from spotwright.pipelines.settings import settled
+        complete = self._complete.get(planned.path)
+        if complete is None:
+            spec = self.graph.dialect.read_deferred(planned.spec, values)
+            complete = self._plan(planned.path, planned.spec_path, spec)._replace(downstream=planned.downstream)
+            self._complete[planned.path] = complete
+        return complete
 
-            known = self._plan(planned.path, planned.written, settled(planned.spec, values))
-            known = self._settled[planned.path] = replace(known, downstream=planned.downstream)
-        return known
+    def instance(self, template: str, path: str) -> PlannedTask:
+        """A task of a workload that was made from a task of the root DAG. Raises :class:`KeyError` for one that is not there.
 
-    def _scope_of(self, path: str) -> Scope:
+        Its policy is that of its own path and of the template's.
+        """
+        return self._plan(path, template, self.graph.root.tasks[template])
+
+    @property
+    def _has_loop(self) -> bool:
+        return any(spec.loop is not None for dag in self.graph.dags.values() for spec in dag.tasks.values())
+
+    def _scope_of(self, path_of_task: str) -> Scope:
         scope = self.root
-        for name in path.split("/") if path else ():
-            here = f"{scope.path}/{name}" if scope.path else name
-            scope = self._first_inside(next(each for each in self.unfold(scope) if each.path == here))
+        for name in path_of_task.split("/") if path_of_task else ():
+            path = f"{scope.path}/{name}" if scope.path else name
+            scope = self._first_inside(next(task for task in self.unfold(scope) if task.path == path))
         return scope
 
-    def _first_inside(self, planned: Planned) -> Scope:
+    def _first_inside(self, planned: PlannedTask) -> Scope:
         return self.inside(planned, None if planned.spec.loop is None else 0)
 
-    def _walk(self, scope: Scope) -> Iterator[Planned]:
+    def _walk(self, scope: Scope) -> Iterator[PlannedTask]:
         for planned in self.unfold(scope):
             yield planned
             if planned.spec.dag is not None:
                 yield from self._walk(self._first_inside(planned))
 
-    def _tasks(self, scope: Scope) -> list[Planned]:
+    def _tasks(self, scope: Scope) -> list[PlannedTask]:
         planned = self._bare_tasks(scope)
         after = self._work_after(scope, planned)
-        if not scope.beyond and not any(after.values()):
+        if not scope.work_after and not any(after.values()):
             return planned
-        return [replace(each, downstream=after.get(each.spec.name, 0.0) + scope.beyond) for each in planned]
+        return [each._replace(downstream=after.get(each.spec.name, 0.0) + scope.work_after) for each in planned]
 
-    def _bare_tasks(self, scope: Scope) -> list[Planned]:
-        return [self._plan(scope.child(s.name), scope.child_written(s.name), s) for s in self._specs(scope)]
+    def _bare_tasks(self, scope: Scope) -> list[PlannedTask]:
+        return [self._plan(scope.child(s.name), scope.child_spec_path(s.name), s) for s in self._specs(scope)]
 
     def _specs(self, scope: Scope) -> Iterable[TaskSpec]:
-        """The tasks of a scope, with what they inherit from it; the same objects for every iteration."""
+        """The tasks of a scope, with the retry settings that they inherit; the same objects for every iteration."""
         if scope.retry is None:
             return scope.dag.tasks.values()
         key = (id(scope.dag), id(scope.retry))
         if key not in self._inherited:
             specs = [replace(s, retry=inherit_retry(s.retry, scope.retry)) for s in scope.dag.tasks.values()]
-            self._inherited[key] = scope.retry, specs  # it stays alive with the key
+            self._inherited[key] = scope.retry, specs  # keeps alive the objects of the key
         return self._inherited[key][1]
 
-    def _work_after(self, scope: Scope, tasks: list[Planned]) -> Mapping[str, float]:
-        """The longest stated work that follows each task of a pipeline, by name; every iteration has that of the first."""
-        if scope.written not in self._after:
-            self._after[scope.written] = _after_each(tasks, self._stated_work)
-        return self._after[scope.written]
+    def _work_after(self, scope: Scope, tasks: list[PlannedTask]) -> Mapping[str, float]:
+        """The longest stated work that follows each task of a scope, by name; all iterations share that of the first."""
+        if scope.spec_path not in self._after:
+            self._after[scope.spec_path] = _after_each(tasks, self._stated_work)
+        return self._after[scope.spec_path]
 
-    def _stated_work(self, planned: Planned) -> float:
-        """How long a task takes as far as was said; of a pipeline the longest path through it, of a loop one iteration."""
+    def _stated_work(self, planned: PlannedTask) -> float:
+        """The stated work of a task in seconds; of a DAG the longest path through it, of a loop one iteration."""
         if planned.spec.dag is None:
             return planned.policy.work or 0.0
         scope = self._first_inside(planned)
@@ -179,47 +195,49 @@ class Plan:
         after = self._work_after(scope, inside)
         return max((self._stated_work(each) + after.get(each.spec.name, 0.0) for each in inside), default=0.0)
 
-    def _plan(self, path: str, written: str, spec: TaskSpec) -> Planned:
-        policy = self._policy(path, written, spec)
-        if spec.dag is not None or isinstance(spec.executor, RUNS_NOWHERE):
-            return Planned(path, spec, policy, _NO_WORK, _NO_LADDER, written=written)
+    def _plan(self, path: str, spec_path: str, spec: TaskSpec) -> PlannedTask:
+        policy = self._policy(path, spec_path, spec)
+        if spec.dag is not None or isinstance(spec.executor, RunsNowhere):
+            return PlannedTask(path, spec, policy, _NO_WORK, _NO_LADDER, spec_path=spec_path)
         work, ladder = self._ladder(spec, policy)
         if not ladder.rungs and not spec.deferred:
             error = PipelineError(_cannot_run(path, policy, ladder, self.config))
-            error.task = written
+            error.task = spec_path
             raise error
-        return Planned(path, spec, policy, work, ladder, written=written)
+        return PlannedTask(path, spec, policy, work, ladder, spec_path=spec_path)
 
     def _ladder(self, spec: TaskSpec, policy: Policy) -> tuple[Work, Ladder]:
-        """The ladder of a task; equal tasks share what was read of them, and so their ladder."""
+        """The needs and the ladder of a task. Equal tasks share their requests and constraints, and so their ladder."""
         key = (id(policy), id(spec.requests), id(spec.constraints))
         if key not in self._ladders:
-            work = Work(spec.requests, spec.constraints)  # keeps alive what the key names; _policies keeps the policy
+            work = Work(
+                spec.requests, spec.constraints
+            )  # keeps alive the objects of the key; _policies keeps the policy
             self._ladders[key] = work, build(work, policy, self.config.pools)
         return self._ladders[key]
 
-    def _policy(self, path: str, written: str, spec: TaskSpec) -> Policy:
+    def _policy(self, path: str, spec_path: str, spec: TaskSpec) -> Policy:
         """The policy of a task; tasks with the same layers share it."""
-        layers = self._layers(path, written, spec)
+        layers = self._layers(path, spec_path, spec)
         key = tuple(map(id, layers))
         if key not in self._policies:
-            self._policies[key] = self._resolved(path, spec, layers), layers  # they stay alive with the key
+            self._policies[key] = self._resolved(path, spec, layers), layers  # keeps alive the objects of the key
         return self._policies[key][0]
 
-    def _layers(self, path: str, written: str, spec: TaskSpec) -> list[Layer]:
-        """Precedence of the design: flags > policy.tasks > the pipeline > KFP's own settings > policy.default > built in."""
-        default, tasks = self.config.layers_for(*dict.fromkeys((path, written)))
+    def _layers(self, path: str, spec_path: str, spec: TaskSpec) -> list[Layer]:
+        """Precedence of the design: flags > policy.tasks > the graph > its source's own settings > policy.default > built in."""
+        default, tasks = self.config.layers_for(*dict.fromkeys((path, spec_path)))
         layers = [*default]
-        layers += [layer for layer in (spec.retry, self.pipeline.policy, spec.policy) if layer is not None]
+        layers += [layer for layer in (spec.retry, self.graph.policy, spec.policy) if layer is not None]
         layers += tasks
-        if self.config.is_built_in and written in self.pipeline.placed:
-            layers.append(self.pipeline.placed[written])
+        if self.config.is_built_in and spec_path in self.graph.placed:
+            layers.append(self.graph.placed[spec_path])
         if self.flags is not None:
             layers.append(self.flags)
         return layers
 
     def _resolved(self, path: str, spec: TaskSpec, layers: list[Layer]) -> Policy:
-        policy = meant(resolve(layers, spec.retry))
+        policy = imply_spot(resolve(layers, spec.retry))
         problems = check(policy, layers)
         if problems:
             raise ConfigError(f"policy of task {path}: {problems[0]}")
@@ -232,8 +250,8 @@ class Plan:
         return policy
 
 
-def _after_each(tasks: list[Planned], work: Callable[[Planned], float]) -> dict[str, float]:
-    """The longest work that follows each task of one pipeline, by name."""
+def _after_each(tasks: list[PlannedTask], work: Callable[[PlannedTask], float]) -> dict[str, float]:
+    """The longest work that follows each task of one DAG, by name."""
     after: dict[str, float] = {}
     for planned in reversed(tasks):
         tail = after.get(planned.spec.name, 0.0) + work(planned)
@@ -247,6 +265,13 @@ def _cannot_run(path: str, policy: Policy, ladder: Ladder, config: Config) -> st
     if policy.spot is Spot.REQUIRE and not any(pool.is_spot for pool in config.pools.values()):
         return f"task {path} requires spot ({policy.sources['spot']}), and no spot pool is configured: add one or say prefer"
     return f"task {path} fits no pool: {reasons}"
+
+
+def _default_share_note(paths: list[str]) -> str:
+    return (
+        f"tasks without resource requests take {DEFAULT_CPU / 1000:g} cpu each of a simulated node ({_some(paths)}); "
+        "set_cpu_request and set_memory_request in the pipeline change that"
+    )
 
 
 def _some(paths: list[str]) -> str:

@@ -1,83 +1,49 @@
-"""The state of a run: what its events add up to (:mod:`spotwright.engine.fold` does the adding).
+"""The state of a run: the sum of its events, computed by :mod:`spotwright.engine.fold`.
 
-Every view and every decision reads it. Four indexes make decisions cheap, so that none ever scans all tasks: ``todo`` (tasks
-that need a decision), ``timers`` (a heap of moments at which one will), ``under_way`` with ``holding`` (who waits for a node
-or has one), and ``missing`` on every task (how many of its upstream tasks have not succeeded). What a pipeline, an iteration
-or the whole run still waits for is counted in its :class:`ScopeState`.
+Every view and every decision reads it. Four indexes make decisions cheap, so that none scans all tasks: ``todo`` (tasks that need
+a decision), ``timers`` (a heap of the moments at which a task will need one), ``under_way`` with ``holding`` (attempts that wait
+for a node or have one), and ``missing`` of every task (how many of its upstream tasks have not succeeded). A
+:class:`ScopeState` counts the tasks that a pipeline, an iteration or the whole run still waits for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
-from spotwright.engine.plan import Plan, Planned, Scope
+from spotwright.engine.events import AttemptEnded
+from spotwright.engine.plan import Plan, PlannedTask, Scope
+from spotwright.engine.run_meta import RunMeta
+from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.model.attempts import Cause
-from spotwright.scheduling.budgets import Place, Spent
+from spotwright.scheduling.budgets import BudgetUse, LadderPosition
 
 __all__ = [
     "AttemptState",
+    "EnvironmentState",
     "LoopState",
     "NodeState",
     "RunState",
-    "RunStatus",
     "ScopeState",
     "TaskState",
-    "TaskStatus",
 ]
 
 
-_NOTHING_SPENT = Spent()
-
-
-class TaskStatus(Enum):
-    """Where a task stands."""
-
-    WAITING = "waiting"  # upstream tasks have not succeeded yet
-    READY = "ready"  # may start; a decision is due
-    PENDING = "pending"  # its attempt waits for a node
-    RUNNING = "running"  # its attempt has a node
-    BACKOFF = "backoff"  # waits before its next attempt
-    OPEN = "open"  # a pipeline whose tasks are under way
-    SUCCEEDED = "succeeded"
-    SKIPPED = "skipped"  # its condition did not hold, or it follows a task that was skipped
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-    @property
-    def is_final(self) -> bool:
-        """Whether nothing more happens to it in this run, short of a resume."""
-        return self.is_good or self in (TaskStatus.FAILED, TaskStatus.CANCELLED)
-
-    @property
-    def is_good(self) -> bool:
-        """Whether it has come to an end that lets its pipeline succeed."""
-        return self in (TaskStatus.SUCCEEDED, TaskStatus.SKIPPED)
-
-
-class RunStatus(Enum):
-    """Where a run stands. ``STOPPED`` is unfinished: ``resume`` goes on."""
-
-    RUNNING = "running"
-    STOPPED = "stopped"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
+_NOTHING_SPENT = BudgetUse()
 
 
 @dataclass(slots=True)
 class AttemptState:
-    """One try of a task. Moments are Unix seconds; ``None`` until they happen."""
+    """One try of a task. Moments are Unix seconds, ``None`` before they happen."""
 
     number: int
     first: int  # the rung it was first placed on
     rung: int
     pools: tuple[str, ...]
     placed_at: float
-    rung_at: float  # since when it waits on this rung
-    until: float | None = None  # until when it may wait there
+    rung_at: float  # when it began to wait on this rung
+    until: float | None = None  # when it leaves the rung if it has no node
     why: str = ""
     tried: list[str] = field(default_factory=list)  # why it left the rungs above
     node: str | None = None
@@ -89,11 +55,11 @@ class AttemptState:
     first_progress: float | None = None
     halted: bool = False
     ended_at: float | None = None
-    ended: Mapping[str, Any] | None = None  # the data of its ``ended`` event
+    ended: AttemptEnded | None = None
     cause: Cause | None = None
     cause_why: str = ""
-    then: str = ""  # what the decision after it was: "retry", ...
-    next_why: str = ""
+    following: str = ""  # the decision after its end, in words
+    key: str = ""  # of an attempt that an orchestrator made
 
     @property
     def is_live(self) -> bool:
@@ -101,56 +67,70 @@ class AttemptState:
         return self.ended_at is None
 
     @property
-    def place(self) -> Place:
-        """Where it ran, as the budgets see it. Where the engine went, no pool has taken it: there is nothing to wait for."""
-        went = self.ended is not None and self.ended.get("settled", False) and self.noticed_at is None
-        return Place(self.first, self.rung, None if went else self.pool)
+    def position(self) -> LadderPosition:
+        """Its place on the ladder. Without a pool where its engine ended: no pool took it, so no backoff on a pool follows."""
+        lost_engine = self.ended is not None and self.ended.settled and self.noticed_at is None
+        return LadderPosition(self.first, self.rung, None if lost_engine else self.pool)
 
 
 @dataclass(slots=True)
 class ScopeState:
-    """An unfolded pipeline: the root, what a task is, or one iteration of a loop. ``owner`` is that task."""
+    """An unfolded DAG: the root, the DAG of a task, or one iteration of a loop. ``owner`` is that task, None for the root."""
 
     place: Scope
     owner: TaskState | None = field(default=None, compare=False, repr=False)
     unfinished: int = 0  # its tasks that have neither succeeded nor been skipped
-    active: int = 0  # its tasks that have begun and not ended, pipelines among them
-    failed: str = ""  # the first of its tasks that has failed: nothing new starts in it, but exit handlers
+    active: int = 0  # its tasks that have begun and not ended, DAGs included
+    failed: str = ""  # the first of its tasks that failed: only exit handlers start after that
     ended: bool = False
 
 
 @dataclass(slots=True)
 class LoopState:
-    """A task that is a loop, unfolded. Its iterations open in order, as many at a time as its limit allows."""
+    """An unfolded loop. Its iterations open in order, as many at a time as its limit allows."""
 
     items: Sequence[Any]
     scopes: list[ScopeState] = field(default_factory=list)  # those that have been opened, by index
     open: int = 0  # how many of them have not ended
-    failed: str = ""  # the first task of an iteration that failed: no further one opens
-    counting: Mapping[str, TaskState] = field(default_factory=dict, compare=False, repr=False)
+    failed: str = ""  # the first failed task of an iteration: no further iteration opens
+    earlier: Mapping[str, TaskState] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(slots=True)
+class EnvironmentState:
+    """The Python environment of a task. Moments are Unix seconds; one without ``began_at`` is there without a build."""
+
+    began_at: float | None = None
+    ended_at: float | None = None
+    packages: tuple[str, ...] = ()
+    log: str = ""  # the name of the build's log in the run's folder
+    why: str = ""  # why it cannot be built
+    last_lines: tuple[str, ...] = ()  # of the log of a build that failed
 
 
 @dataclass(slots=True)
 class TaskState:
-    """One task of the run with everything that happened to it."""
+    """One task of the run with its history."""
 
     path: str
     scope: ScopeState
-    plan: Planned
+    plan: PlannedTask
     missing: int
     status: TaskStatus = TaskStatus.WAITING
     attempts: list[AttemptState] = field(default_factory=list)
-    spent: Spent = field(default_factory=Spent)
+    spent: BudgetUse = field(default_factory=BudgetUse)
     next_rung: int | None = None
     due: float | None = None  # end of the backoff
-    why: str = ""  # why it failed or was cancelled, or what it waits for
+    why: str = ""  # why it failed, was skipped or was cancelled
     parameters: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Mapping[str, Any] = field(default_factory=dict)
     cached_from: tuple[str, str] | None = None  # run and task whose result was used
+    cache_asked: bool = False  # the world was asked for an earlier result
+    environment: EnvironmentState | None = None  # once the world was asked to prepare it
     consumers: list[TaskState] = field(default_factory=list)
     active: bool = False  # counted in its scope: begun, and neither ended nor withdrawn
-    skipped: str = ""  # an upstream task that was skipped: so will this one be
-    inside: ScopeState | None = None  # of a pipeline that is open or has ended
+    skipped: str = ""  # an upstream task that was skipped: this task is skipped too
+    inside: ScopeState | None = None  # of a DAG that is open or has ended
     loop: LoopState | None = None  # of a loop that is open or has ended
 
     @property
@@ -160,23 +140,23 @@ class TaskState:
 
     @property
     def may_start(self) -> bool:
-        """Whether it may begin or go on: where another task of its pipeline has failed only an exit handler may begin."""
+        """Whether it may start or go on: after a failure in its DAG only exit handlers may start."""
         return not self.scope.failed or self.active or self.plan.spec.after_all
 
     @property
     def is_of_exit(self) -> bool:
-        """Whether it, or a pipeline around it, runs whatever becomes of what it comes after."""
+        """Whether it is an exit-handler task, or inside one."""
         owner = self.scope.owner
         return self.plan.spec.after_all or (owner is not None and owner.is_of_exit)
 
     @property
     def has_begun(self) -> bool:
-        """Whether an attempt of this try of the run has had a node."""
+        """Whether one of its attempts has had a node since the last reset of the run."""
         return self.status is TaskStatus.RUNNING or self.spent != _NOTHING_SPENT
 
     @property
     def is_unjudged(self) -> bool:
-        """Whether the newest attempt has ended and no decision has said why yet."""
+        """Whether the newest attempt has ended and its cause is not decided yet."""
         return bool(self.attempts) and self.last.ended is not None and self.last.cause is None
 
 
@@ -188,7 +168,7 @@ class NodeState:
     pool: str
     state: str  # booting | ready | gone
     booted_at: float
-    version: int = 1  # of the plan when it was asked for: its pool's price is the one of then
+    version: int = 1  # of the plan when it was requested: its price is that version's
     ready_at: float | None = None
     gone_at: float | None = None
     noticed_at: float | None = None
@@ -201,29 +181,35 @@ class RunState:
 
     plans: Sequence[Plan]
     version: int = 1  # of the plan, from one
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: RunMeta = field(default_factory=RunMeta)
     status: RunStatus = RunStatus.RUNNING
     why: str = ""
     started_at: float = 0.0
-    begun_at: float = 0.0  # the start, or when it last began afresh; later by the time in which no engine was there
+    begun_at: float = 0.0  # the start or the last reset, plus all time without an engine
     finished_at: float | None = None
     last_at: float = 0.0
     epoch: int = 0
+    caching: bool = False  # the current engine may look up earlier results
+    prepares: bool = False  # the body of the current engine prepares Python environments
+    environments: set[Hashable] = field(default_factory=set)  # those that are ready under the current engine, by key
+    detached: bool = False  # the last engine left the attempts running for the next one
     tasks: dict[str, TaskState] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
     todo: dict[str, None] = field(default_factory=dict)
     timers: list[tuple[float, str]] = field(default_factory=list)
+    preparing: dict[str, None] = field(default_factory=dict)  # tasks whose environment is being built
     under_way: dict[str, None] = field(default_factory=dict)  # tasks whose attempt waits for a node or runs
     holding: dict[str, int] = field(default_factory=dict)  # attempts that have a node now, by pool
     freed: dict[str, float] = field(default_factory=dict)  # when an attempt last gave room back, by pool
+    slowest_boot: dict[str, float] = field(default_factory=dict)  # seconds from request to ready, by pool
     failed: list[str] = field(default_factory=list)  # tasks in the order in which they failed
     root: ScopeState | None = None  # None until the pipeline is unfolded
     cancelling: bool = False
     stopping: str = ""
-    expired: str = ""  # that its time is over, in words
+    expired: str = ""  # why its time is over, in words; empty: it is not
     notes: list[str] = field(default_factory=list)
     events: int = 0
-    retired: dict[str, TaskState] = field(default_factory=dict)  # what an earlier version or try of the run left behind
+    retired: dict[str, TaskState] = field(default_factory=dict)  # tasks of before the last reset
 
     @property
     def plan(self) -> Plan:
@@ -237,23 +223,28 @@ class RunState:
 
     @property
     def time_scale(self) -> float:
-        """How many times faster the waits of the simulated world pass."""
-        return float(self.meta.get("time_scale", 1.0))
+        """How many times faster the waits of simulated pools pass."""
+        return self.meta.time_scale
 
     @property
     def ends_by(self) -> float | None:
         """When the time of the whole run is over (Unix seconds); ``None`` where the pipeline sets no limit.
 
-        It is not scaled: how long work takes is not, as with the timeout of a task.
+        The time scale does not shorten it, because work takes its real time; the same holds for the timeout of a task.
         """
-        seconds = self.plan.pipeline.active_deadline
+        seconds = self.plan.graph.active_deadline
         return None if seconds is None or self.expired else self.begun_at + seconds
 
+    def expected_boot(self, pool: str) -> float:
+        """The boot time of a new node in real seconds: the slowest boot of this run, else the pool's estimate."""
+        measured = self.slowest_boot.get(pool)
+        return self.plan.config.pools[pool].boot / self.time_scale if measured is None else measured
+
     def is_over(self, task: TaskState) -> bool:
-        """Whether the time of the run is over for a task: for all but exit tasks and what is inside them, as under Argo."""
+        """Whether the time of the run is over for a task. Exit tasks and tasks inside them go on, as under Argo."""
         return bool(self.expired) and not task.is_of_exit
 
     @property
     def halting(self) -> bool:
-        """Whether everything that runs is to be stopped."""
+        """Whether all attempts are to be stopped."""
         return self.cancelling or bool(self.stopping)

@@ -1,1 +1,1 @@
-"""The local world: pools of simulated nodes and real processes on this machine."""
+"""The local world: simulated nodes, and attempts as real processes on this machine."""

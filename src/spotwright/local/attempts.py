@@ -1,183 +1,210 @@
-"""One attempt on this machine: where it finds things, and what its process is given. Its end: :mod:`.endings`.
+"""Build the start order of an attempt on this machine, with its folders and environment. Its end: :mod:`.exit_evidence`.
 
-Everything an attempt has lives below its own folder, so that attempts never see each other's half-written files. The place
-for checkpoints is the one thing that is handed from attempt to attempt.
+All files of an attempt are below its own folder, so that attempts never see each other's half-written files. Only the checkpoint
+folder is passed from attempt to attempt.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from spotwright.engine.choosing import effective
+from spotwright.engine.decisions.rung_selection import effective_plan
+from spotwright.engine.io_resolution import context_of, inputs_of
 from spotwright.engine.state import RunState, TaskState
-from spotwright.engine.values import context_of, inputs_of
 from spotwright.errors import StateError
-from spotwright.local.around import Volumes, around, make_folder
-from spotwright.local.clients import Engine
-from spotwright.local.contained import Ground, as_process
-from spotwright.local.orders import OUT, PROGRESS, WORK, Environment, StartOrder
-from spotwright.local.remote import remote_inputs
+from spotwright.graph.dialect import TaskContext
+from spotwright.graph.executors import Container, PodTemplate
+from spotwright.graph.tasks import TaskSpec
+from spotwright.local.artifact_inputs import remote_inputs
+from spotwright.local.pod_environment import make_folder, pod_environment
+from spotwright.local.processes.protocol import OUT, PROGRESS, WORK, StartOrder
+from spotwright.local.pvc_volumes import Volumes
+from spotwright.local.python_envs.task_environments import environment_of
+from spotwright.local.visible_paths import private_folder_settings
 from spotwright.model.pools import Pool
-from spotwright.pipelines.executor import executor_input
-from spotwright.pipelines.expansion import expand_environment
-from spotwright.pipelines.objects import Objects
-from spotwright.pipelines.placeholders import Context
-from spotwright.pipelines.secrets import Secrets
-from spotwright.pipelines.spec import RUNS_NOWHERE, Container, Executor, TaskSpec
+from spotwright.pipelines.graph.kfp_executors import PythonComponent
+from spotwright.pipelines.launcher.executor_input import executor_input
+from spotwright.pipelines.values.expansion import expand_environment
+from spotwright.pipelines.values.secret_lookup import ClusterObjects
+from spotwright.pipelines.values.secrets import Secrets
 
-__all__ = ["NOTICE", "Places", "attempt_key", "start_order", "write_notice"]
+if TYPE_CHECKING:
+    from spotwright.local.supervisor.containers.container_runtimes import ContainerRuntime
+
+__all__ = ["NOTICE", "AttemptPaths", "attempt_key", "start_order", "write_notice"]
 
 WORKSPACE = "workspace"
-"""The folder below a run's that all of its tasks share: ``dsl.WORKSPACE_PATH_PLACEHOLDER``."""
+"""The folder of a run that all its tasks share: ``dsl.WORKSPACE_PATH_PLACEHOLDER``."""
 
 NOTICE = "notice.json"
-"""The file of an attempt that appears when its node is about to go: ``SPOTWRIGHT_NOTICE_FILE``."""
+"""The file of an attempt that appears with the notice of its node: ``SPOTWRIGHT_NOTICE_FILE``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the attempts of a run find things. ``volume`` gives the folder that stands for a persistent volume claim."""
+class AttemptPaths:
+    """The paths, secrets and container runtime of a run's attempts. ``volume`` maps a claim to its folder."""
 
     run: str
     epoch: int
-    root: str  # the folder of all runs: where artifacts may lie
+    root: str  # the folder of all runs; artifacts may lie below it
     attempt: Callable[[str, int], Path]
     checkpoint: Callable[[str], Path]
     volume: Callable[[str], Path]
     secrets: Secrets
-    containers: Engine | None = None  # None: a container component is a process of this machine
-    objects: Objects = field(default_factory=Objects)
+    containers: ContainerRuntime | None = None  # None: container components are processes of this machine
+    objects: ClusterObjects = field(default_factory=ClusterObjects)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run, absolute."""
+        return Path(self.root, self.run)
 
     @property
     def volumes(self) -> Volumes:
-        """Where the folders of claims are."""
-        return Volumes(Path(self.root, self.run, "volumes"), self.volume)
+        """The folders of claims."""
+        return Volumes(f"{self.root}/{self.run}/volumes", self.volume)
 
 
 def attempt_key(task: str, number: int) -> str:
-    """The name of an attempt towards the processes."""
+    """The key of an attempt's start order."""
     return f"{task}#{number}"
 
 
 def start_order(
     state: RunState,
     task: TaskState,
-    places: Places,
+    paths: AttemptPaths,
     pool: Pool,
     scale: float = 1.0,
-    told: Mapping[str, str] | None = None,
+    node_env: Mapping[str, str] | None = None,
 ) -> StartOrder:
-    """What the process of a task's newest attempt is started with, on a node of ``pool``; makes its folders.
+    """The start order of a task's newest attempt on a node of ``pool``; makes the attempt's folders.
 
-    ``scale`` is the run's time scale. ``told`` are variables that its node adds or replaces. Raises :class:`StateError` where
-    the folders cannot be made.
+    ``scale`` is the run's time scale. ``node_env`` are variables that the node adds or replaces. Raises :class:`StateError`
+    if a folder cannot be made.
     """
-    planned, number = effective(state, task), task.last.number
+    planned, number = effective_plan(state, task), task.last.number
     spec, policy = planned.spec, planned.policy
-    if spec.executor is None or isinstance(spec.executor, RUNS_NOWHERE):
-        raise StateError(f"task {task.path} has nothing to run")
-    folder = places.attempt(task.path, number)
-    checkpoint = _checkpoint(policy.checkpoint, task.path, places)
-    for each in (folder, folder / OUT, folder / WORK, *([Path(checkpoint)] if checkpoint.startswith("/") else [])):
+    executor = spec.executor.only_container() if isinstance(spec.executor, PodTemplate) else spec.executor
+    if not isinstance(executor, PythonComponent | Container):
+        raise StateError(f"task {task.path} has no executor that this machine can start")
+    folder = str(paths.attempt(task.path, number))
+    checkpoint = _checkpoint(policy.checkpoint, task.path, paths)
+    for each in (f"{folder}/{OUT}", f"{folder}/{WORK}", *([checkpoint] if checkpoint.startswith("/") else [])):
         make_folder(each)
-    context = replace(context_of(state, task), workspace=f"{places.root}/{places.run}/{WORKSPACE}")
-    given = _given(state, task, spec, places, folder, context)
-    remote = remote_inputs(given, Path(places.root, places.run, "remote"))
-    surrounded = around(state, task, spec, str(folder), places.volumes, places.objects)
-    told = {
-        **surrounded.env,
-        **_environment(folder, checkpoint, places.run, task.path, number),
+    context = context_of(state, task, f"{paths.root}/{paths.run}/{WORKSPACE}")
+    inputs = _executor_input(state, task, spec, paths, folder, context)
+    remote = remote_inputs(inputs, f"{paths.root}/{paths.run}/remote")
+    pod = pod_environment(state, task, spec, folder, paths.volumes, paths.objects)
+    env = {
+        **pod.env,
+        **_environment(folder, checkpoint, paths.run, task.path, number),
         **_expectations(pool, policy.grace_period, scale),
-        **(told or {}),
+        **(node_env or {}),
     }
-    order = StartOrder(
+    mounts = (*pod.mounts, *remote.mounts)
+    # An order is made in one step: each copy of it would cost as much as deciding on the attempt.
+    order = partial(
+        StartOrder,
         key=attempt_key(task.path, number),
-        directory=str(folder),
-        run=places.run,
+        directory=folder,
+        run=paths.run,
         task=task.path,
         attempt=number,
-        epoch=places.epoch,
-        executor_input=given,
+        epoch=paths.epoch,
+        executor_input=inputs,
         timeout=policy.timeout,
         grace=policy.grace_period,
         memory_limit=spec.limits.get("memory"),
-        mask=tuple(places.secrets.patterns()),
+        secrets=tuple(paths.secrets.patterns()),
         fetches=remote.fetches,
     )
-    mounts = (*surrounded.mounts, *remote.mounts)
-    if isinstance(spec.executor, Container):
-        ground = Ground(places.containers, f"{places.root}/{places.run}", checkpoint, mounts, context.workspace)
-        return as_process(order, spec, spec.executor, context, told, ground)
-    return _as_function(replace(order, mounts=mounts), spec.executor, told)
+    if isinstance(executor, PythonComponent):
+        env = {**expand_environment(executor.env), **env}
+        return order(
+            module=executor.module,
+            function=executor.function,
+            environment=environment_of(executor),
+            env=env,
+            mounts=mounts,
+            private=private_folder_settings(paths.root, checkpoint, inputs, _without(env, node_env)),
+        )
+    from spotwright.local.container_attempt import ContainerSettings, container_order
 
-
-def _given(
-    state: RunState, task: TaskState, spec: TaskSpec, places: Places, folder: Path, context: Context
-) -> dict[str, Any]:
-    """The executor input, with secrets in the place of their references; makes the run's workspace where it is asked for."""
-    inputs = inputs_of(state, task)
-    revealed = places.secrets.reveal(inputs.parameters)
-    given = executor_input(spec, revealed, inputs.artifacts, str(folder / OUT), context)
-    if any(context.workspace in str(value) for value in given["inputs"]["parameterValues"].values()):
-        make_folder(Path(context.workspace))
-    return given
-
-
-def _as_function(order: StartOrder, executor: Executor, told: Mapping[str, str]) -> StartOrder:
-    """The order of a Python component: its source, and the environment that has its packages."""
+    settings = ContainerSettings(paths.containers, f"{paths.root}/{paths.run}", checkpoint, mounts, context.workspace)
+    client_order = container_order(order(), spec, executor, context, env, settings)
+    if client_order.container is not None:  # its client sees the machine as it is, and the container nothing of it
+        return client_order
+    own = _without(client_order.env, node_env)
     return replace(
-        order,
-        module=executor.module,
-        function=executor.function,
-        environment=Environment(executor.packages, executor.index_urls, executor.trusted_hosts),
-        env={**expand_environment(executor.env), **told},
+        client_order, private=private_folder_settings(paths.root, checkpoint, inputs, own, client_order.command)
     )
 
 
-def _environment(folder: Path, checkpoint: str, run: str, task: str, number: int) -> dict[str, str]:
-    """The environment of the design, the same names in every body."""
-    notice = folder / NOTICE
+def _executor_input(
+    state: RunState, task: TaskState, spec: TaskSpec, paths: AttemptPaths, folder: str, context: TaskContext
+) -> dict[str, Any]:
+    """KFP's executor input with revealed secrets; makes the run's workspace if an input refers to it."""
+    inputs = inputs_of(state, task)
+    revealed = paths.secrets.reveal(inputs.parameters)
+    result = executor_input(spec, revealed, inputs.artifacts, f"{folder}/{OUT}", context)
+    if any(context.workspace in str(value) for value in result["inputs"]["parameterValues"].values()):
+        make_folder(context.workspace)
+    return result
+
+
+def _without(env: Mapping[str, str], node_env: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The variables that do not come from the node."""
+    return {name: value for name, value in env.items() if name not in node_env} if node_env else env
+
+
+def _environment(folder: str, checkpoint: str, run: str, task: str, number: int) -> dict[str, str]:
+    """The variables of every attempt, with the same names in every world."""
+    notice = f"{folder}/{NOTICE}"
     return {
         "SPOTWRIGHT_RUN": run,
         "SPOTWRIGHT_TASK": task,
         "SPOTWRIGHT_ATTEMPT": str(number),
         "SPOTWRIGHT_CHECKPOINT": checkpoint,
-        "SPOTWRIGHT_NOTICE_FILE": str(notice),
-        "SPOTWRIGHT_NOTICE_URL": notice.as_uri(),
-        "SPOTWRIGHT_PROGRESS_FILE": str(folder / PROGRESS),
+        "SPOTWRIGHT_NOTICE_FILE": notice,
+        "SPOTWRIGHT_NOTICE_URL": f"file://{quote(os.fsencode(notice))}",
+        "SPOTWRIGHT_PROGRESS_FILE": f"{folder}/{PROGRESS}",
     }
 
 
 def _expectations(pool: Pool, grace: float, scale: float) -> dict[str, str]:
-    """What the node's end will be like, in real seconds. How long a node lives under an attempt is not scaled."""
-    found = {"SPOTWRIGHT_NOTICE": f"{pool.notice / scale:g}", "SPOTWRIGHT_GRACE": f"{grace / scale:g}"}
+    """Variables on the expected end of the node, in real seconds. The mean time between interruptions is not scaled."""
+    env = {"SPOTWRIGHT_NOTICE": f"{pool.notice / scale:g}", "SPOTWRIGHT_GRACE": f"{grace / scale:g}"}
     simulate = pool.simulate
     if simulate.taken_every is not None:
-        found["SPOTWRIGHT_TAKEN_EVERY"] = f"{simulate.taken_every:g}"
+        env["SPOTWRIGHT_TAKEN_EVERY"] = f"{simulate.taken_every:g}"
     elif simulate.trace is None and pool.lifetime is None:
-        found["SPOTWRIGHT_TAKEN_EVERY"] = "inf"
-    return found
+        env["SPOTWRIGHT_TAKEN_EVERY"] = "inf"
+    return env
 
 
-def _checkpoint(place: str | None, task: str, places: Places) -> str:
-    """The folder or URL of a task's checkpoints: kept apart by run and task below the place that the policy names."""
-    if place is None:
-        return str(places.checkpoint(task))
-    if place.startswith("pvc://"):
-        name, _, below = place.removeprefix("pvc://").partition("/")
-        return str(places.volume(name) / below / places.run / places.checkpoint(task).name)
-    if "://" in place:
-        return f"{place.rstrip('/')}/{places.run}/{task}"
-    return str(Path(place).absolute() / places.run / places.checkpoint(task).name)
+def _checkpoint(location: str | None, task: str, paths: AttemptPaths) -> str:
+    """The folder or URL of a task's checkpoints: separate for each run and task below the policy's location."""
+    if location is None:
+        return str(paths.checkpoint(task))
+    if location.startswith("pvc://"):
+        name, _, below = location.removeprefix("pvc://").partition("/")
+        return str(paths.volume(name) / below / paths.run / paths.checkpoint(task).name)
+    if "://" in location:
+        return f"{location.rstrip('/')}/{paths.run}/{task}"
+    return str(Path(location).absolute() / paths.run / paths.checkpoint(task).name)
 
 
 def write_notice(folder: Path, noticed_at: float, goes_at: float, why: str) -> None:
-    """Tell an attempt when its node goes. Moments are Unix seconds; the file is whole or absent."""
+    """Write an attempt's notice file atomically. Times are Unix seconds."""
     content = {"noticed_at": noticed_at, "goes_at": goes_at, "seconds": goes_at - noticed_at, "why": why}
-    beside = folder / f".{NOTICE}.tmp"
-    beside.write_text(json.dumps(content))
-    beside.replace(folder / NOTICE)
+    temporary = folder / f".{NOTICE}.tmp"
+    temporary.write_text(json.dumps(content))
+    temporary.replace(folder / NOTICE)

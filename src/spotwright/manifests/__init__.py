@@ -1,1 +1,1 @@
-"""Workloads as YAML: what the policy asks for is put into them, and can be taken out again. No cluster, no IO."""
+"""Place policies in Kubernetes manifests, and remove them again. No cluster, no IO."""

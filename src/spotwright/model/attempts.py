@@ -1,7 +1,7 @@
-"""Attempts: why one ended, and every signal that was seen of its end.
+"""Attempts: the causes of an ending, and the signals that were observed of it.
 
-The vocabulary of causes is closed. :class:`Signals` is what any body (this machine, a simulation, a cluster) can observe of
-an ended attempt; :mod:`spotwright.scheduling.cause` turns it into exactly one :class:`Cause`.
+The set of causes is closed. :class:`Signals` holds what a body (this machine, a simulation, a cluster) can observe of an ended
+attempt; :mod:`spotwright.scheduling.cause` turns it into exactly one :class:`Cause`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Cause", "Condition", "ContainerEnd", "Ending", "Signals"]
+__all__ = ["Cause", "ContainerEnd", "Ending", "Signals", "StatusCondition"]
 
 
 class Cause(StrEnum):
-    """Why an attempt ended. Which budget it spends is decided by the design's table."""
+    """Why an attempt ended. The design's table says which budget each cause spends."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # the user's code
@@ -30,18 +30,17 @@ class Cause(StrEnum):
 
     @property
     def is_interruption(self) -> bool:
-        """Whether it spends the interruption budget (row 3 of the table)."""
+        """True if the ending spends the interruption budget (row 3 of the table)."""
         return self in (Cause.INTERRUPTED, Cause.LOST)
 
     @property
     def is_error(self) -> bool:
-        """Whether it spends the error budget (row 5 of the table)."""
+        """True if the ending spends the error budget (row 5 of the table)."""
         return self in (Cause.FAILED, Cause.OUT_OF_MEMORY, Cause.TIMED_OUT, Cause.START_UP)
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A Kubernetes condition of a pod or node, or a taint or event told in the same shape."""
+class StatusCondition(NamedTuple):
+    """A Kubernetes condition of a pod or node, or an event about a node in the same shape."""
 
     type: str
     status: str = "True"
@@ -49,9 +48,8 @@ class Condition:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerEnd:
-    """How one container ended, or why it never began. ``waiting`` is the reason of a container that never ran."""
+class ContainerEnd(NamedTuple):
+    """How one container ended. ``waiting`` is the reason for which a container never started."""
 
     name: str = "main"
     exit_code: int | None = None
@@ -61,42 +59,43 @@ class ContainerEnd:
     waiting: str = ""  # ErrImagePull | ImagePullBackOff | CreateContainerConfigError | ...
 
 
-@dataclass(frozen=True, slots=True)
-class Signals:
-    """Everything seen of one ended attempt. A field that could not be observed keeps its default.
+class Signals(NamedTuple):
+    """All observations of one ended attempt. A field that could not be observed keeps its default.
 
     Local runs fill the first block; clusters fill the second as well.
     """
 
-    exit_code: int | None = None  # of the user's process; None when a signal ended it or nothing is known
+    exit_code: int | None = None  # of the user's process; None: a signal ended it, or it is unknown
     signal: int | None = None
-    outputs_complete: bool | None = None  # every declared output is there; None: not looked at
+    outputs_complete: bool | None = None  # True: every declared output exists; None: not checked
     missing_outputs: tuple[str, ...] = ()
+    accepted_by_kfp: bool = False  # it exited with 0 without its outputs, which the KFP backend takes for a success
     noticed: bool = False  # a notice for its node came before it ended
-    node_gone: bool = False  # its node was taken away or is not to be found
-    heard: bool = True  # False: no exit record, no status; nothing is heard of it
-    timed_out: bool = False  # its own time limit passed
+    node_gone: bool = False  # its node was taken away or cannot be found
+    heard: bool = True  # False: neither an exit record nor a status
+    timed_out: bool = False  # its own time limit has passed
     oom_kills: int = 0  # out-of-memory kills in its cgroup, or on the machine where only that can be read
     cancelled: bool = False  # the user cancelled the run or the task
     moved: str = ""  # we or Kubernetes moved it: "drained", "consolidated", ...
-    start_error: str = ""  # it could not be started: the environment, the image
+    start_error: str = ""  # why it could not be started: the environment, the image
 
     phase: str = ""  # the pod's: Succeeded | Failed | Unknown
     reason: str = ""  # the pod's status.reason: Evicted | NodeShutdown | Terminated | DeadlineExceeded | ...
     message: str = ""  # the pod's status.message, or Argo's node message ("pod deleted")
-    conditions: tuple[Condition, ...] = ()  # of the pod: DisruptionTarget, ...
+    conditions: tuple[StatusCondition, ...] = ()  # of the pod: DisruptionTarget, ...
     containers: tuple[ContainerEnd, ...] = ()
-    node_conditions: tuple[Condition, ...] = ()  # of the node: Ready, PreemptionScheduled, VMEventScheduled
+    node_conditions: tuple[StatusCondition, ...] = ()  # of the node: Ready, PreemptionScheduled, VMEventScheduled
     node_taints: tuple[str, ...] = ()  # keys of taints seen on the node near the end
-    node_events: tuple[Condition, ...] = ()  # events about the node: PreemptScheduled, DeletingNode, ...
-    pod_deleted: bool = False  # the pod object vanished while it ran
-    spot: bool | None = None  # whether the node belongs to a spot pool; None: not known
+    node_events: tuple[StatusCondition, ...] = ()  # events about the node: PreemptScheduled, DeletingNode, ...
+    accepted_by_controller: bool = False  # it exited with 0 when it was told to stop, which a Job takes for a success
+    pod_deleted: bool = False  # the pod object was deleted while it ran
+    spot: bool | None = None  # True: the node belongs to a spot pool; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The one cause of an attempt's end, with the evidence as data and a sentence for people."""
+    """The one cause of an attempt's ending, with its evidence as data and a sentence for people."""
 
     cause: Cause
-    why: str  # one sentence, no trailing stop: "its node was taken 0.0s after the notice"
+    why: str  # one sentence without a full stop: "its node was taken 0.0s after the notice"
     evidence: Mapping[str, Any] = field(default_factory=dict)  # the signals that decided it

@@ -1,8 +1,8 @@
-"""Policy: what the user wants for a piece of work, resolved from layers with the source of every value.
+"""The policy of a piece of work, resolved from layers, with the source of every value.
 
-A layer is a flat mapping from field name (``interruptions.max``) to value, with the name of where it was said. Layers are
-given from weakest to strongest; the strongest that names a field wins. KFP's ``set_retry`` is the one exception that the
-design makes: it also *raises* ``interruptions.max`` (see :func:`resolve`).
+A layer is a flat mapping from field names (``interruptions.max``) to values, with the name of its source. Layers are ordered from
+weakest to strongest, and the strongest layer that sets a field wins. KFP's ``set_retry`` is the one exception of the design: it
+also *raises* ``interruptions.max`` (see :func:`resolve`).
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["BUILT_IN", "FIELDS", "Backoff", "Deadline", "Layer", "Policy", "Spot", "meant", "resolve"]
+__all__ = ["BUILT_IN", "FIELDS", "Backoff", "Deadline", "Layer", "Policy", "Spot", "imply_spot", "resolve"]
 
 
 class Spot(StrEnum):
-    """What the policy says about spot capacity."""
+    """Use of spot capacity."""
 
     REQUIRE = "require"  # spot only
     PREFER = "prefer"  # spot, then on-demand
     NEVER = "never"  # on-demand only
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(NamedTuple):
     """Waits between attempts, seconds: ``first * factor ** n``, never above ``ceiling``."""
 
     first: float = 1.0
@@ -32,29 +31,27 @@ class Backoff:
     ceiling: float = 300.0
 
     def wait(self, ended: int) -> float:
-        """The wait after the ``ended``-th ending of its kind, counted from one."""
+        """Seconds to wait after the ``ended``-th ending of its kind, counted from one."""
         try:
             return min(self.ceiling, self.first * self.factor ** max(0, ended - 1))
         except OverflowError:
             return self.ceiling
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """When the work must be done. Exactly one of ``after`` (seconds from the run's start) and ``at`` (Unix time) is set."""
+class Deadline(NamedTuple):
+    """Time by which the work must be done: either ``after``, in seconds from the run's start, or ``at``, in Unix time, is set."""
 
     after: float | None = None
     at: float | None = None
-    best_effort: bool = False  # may be missed: allowed beside ``spot: require``
+    best_effort: bool = False  # it may be missed, and so is allowed with ``spot: require``
 
     def moment(self, run_started: float) -> float:
         """The deadline as Unix time."""
         return self.at if self.at is not None else run_started + (self.after or 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """Values said in one place. ``source`` names the place for people: ``spotwright.yaml:12``, ``set_retry``."""
+class Layer(NamedTuple):
+    """Values from one source. ``source`` is its name for people: ``spotwright.yaml:12``, ``set_retry``."""
 
     source: str
     values: Mapping[str, Any]
@@ -62,10 +59,10 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The resolved policy of one task. Durations in seconds; ``sources`` tells where each field's value was said.
+    """The resolved policy of one task. Durations are in seconds; ``sources`` gives the source of each field's value.
 
-    ``spot`` is ``None`` where nobody said anything: Spotwright then adds no placement, and the task lands where its own
-    tolerations, selectors and affinity put it, as it would on a cluster.
+    ``spot`` is ``None`` where no source sets it. Spotwright then adds no placement, and the task goes where its own tolerations,
+    selectors and affinity let it, as on a cluster.
     """
 
     spot: Spot | None = None
@@ -105,10 +102,10 @@ FIELDS: Mapping[str, str] = {
     "work": "a duration: how long the task takes on a node that is never taken",
     "grace_period": "a duration such as 20s",
     "timeout": "a duration such as 1h",
-    "checkpoint": "a folder, a URL or pvc://NAME",
+    "checkpoint": "a folder, a URL or pvc://NAME, without placeholders: each task of each run has a folder of its own there",
     "image_pull_secrets": "a list of secret names",
 }
-"""Every policy field with what its value must be; the reference page and the error messages are made from it."""
+"""Every policy field with the form of its value. The reference page and the error messages are made from this table."""
 
 BUILT_IN = Layer(
     "built in",
@@ -135,9 +132,9 @@ _RETRY_TO_INTERRUPTIONS = {
 def resolve(layers: Iterable[Layer], kfp: Layer | None = None) -> Policy:
     """Resolve layers, weakest first, over the built-in values.
 
-    ``kfp`` is the layer of KFP's own settings (``set_retry``, ``set_timeout``) and must also be among ``layers`` at its
-    place. Its retries raise ``interruptions.max`` to at least as many, and its backoff counts for interruptions in each
-    field that no layer names. ``fall_back_after`` defaults to ``interruptions.max``.
+    ``kfp`` is the layer of KFP's own settings (``set_retry``, ``set_timeout``) and must also be in ``layers``, in its order. Its
+    retries raise ``interruptions.max`` to at least their number, and its backoff holds for interruptions in each field that no
+    layer sets. ``fall_back_after`` defaults to ``interruptions.max``.
     """
     values: dict[str, Any] = dict(BUILT_IN.values)
     sources: dict[str, str] = dict.fromkeys(values, BUILT_IN.source)
@@ -145,7 +142,7 @@ def resolve(layers: Iterable[Layer], kfp: Layer | None = None) -> Policy:
         for key, value in layer.values.items():
             values[key], sources[key] = value, layer.source
     if kfp is not None:
-        _spread_set_retry(kfp, values, sources)
+        _apply_set_retry(kfp, values, sources)
     if "fall_back_after" not in values:
         values["fall_back_after"], sources["fall_back_after"] = values["interruptions.max"], "interruptions.max"
     return Policy(
@@ -167,21 +164,21 @@ def resolve(layers: Iterable[Layer], kfp: Layer | None = None) -> Policy:
     )
 
 
-def meant(policy: Policy) -> Policy:
-    """The policy with ``spot: prefer`` where somebody set a deadline or ``fall_back_after`` and said nothing else of spot."""
-    not_said = (None, BUILT_IN.source, "interruptions.max")
-    said = [name for name in ("deadline", "fall_back_after") if policy.sources.get(name) not in not_said]
-    if policy.spot is not None or not said:
+def imply_spot(policy: Policy) -> Policy:
+    """Return the policy with ``spot: prefer`` if the user set a deadline or ``fall_back_after`` and no ``spot``."""
+    defaults = (None, BUILT_IN.source, "interruptions.max")
+    implying = [name for name in ("deadline", "fall_back_after") if policy.sources.get(name) not in defaults]
+    if policy.spot is not None or not implying:
         return policy
-    return replace(policy, spot=Spot.PREFER, sources={**policy.sources, "spot": policy.sources[said[0]]})
+    return replace(policy, spot=Spot.PREFER, sources={**policy.sources, "spot": policy.sources[implying[0]]})
 
 
 def _backoff(kind: str, values: Mapping[str, Any]) -> Backoff:
     return Backoff(values[f"{kind}.backoff"], values[f"{kind}.factor"], values[f"{kind}.ceiling"])
 
 
-def _spread_set_retry(kfp: Layer, values: dict[str, Any], sources: dict[str, str]) -> None:
-    """Apply the design's rule for ``set_retry``: it is the error budget, and the tutorials use it for evictions."""
+def _apply_set_retry(kfp: Layer, values: dict[str, Any], sources: dict[str, str]) -> None:
+    """Apply the design's rule: ``set_retry`` sets the error budget, and the interruption budget too, as tutorials use it."""
     retries = kfp.values.get("errors.retries")
     if retries is not None and values["interruptions.max"] < retries:
         values["interruptions.max"], sources["interruptions.max"] = retries, kfp.source

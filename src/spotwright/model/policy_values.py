@@ -1,13 +1,12 @@
-"""Policy values as users write them, read into layers; and the combinations that are refused.
+"""Reads policy values as users write them into layers, and refuses contradictory combinations.
 
-``spotwright.yaml``, the command line and the policy inside a compiled pipeline all use one shape: a mapping with nested
-``interruptions`` and ``errors``. It is read here, once, so that a value means the same wherever it was written.
-:func:`check` looks at the merged policy, because a contradiction may come from two places.
+``spotwright.yaml``, the command line and the policy inside a compiled pipeline use one shape: a mapping with nested
+``interruptions`` and ``errors``. This module reads it for all of them, so that a value means the same wherever it is written.
+:func:`check` examines the merged policy, because a contradiction may have two sources.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,7 +22,7 @@ _BEST_EFFORT = "best-effort"
 
 
 class PolicyValueError(ValueError):
-    """A policy value is wrong: ``field`` is its dotted name, ``expected`` says what the value must be."""
+    """A policy value is wrong. ``field`` is its dotted name, ``expected`` describes a right value, ``given`` is the wrong one."""
 
     def __init__(self, field: str, expected: str, given: Any = None, *, unknown: bool = False) -> None:
         self.field = field
@@ -34,10 +33,10 @@ class PolicyValueError(ValueError):
 
 
 def parse_policy(mapping: Mapping[str, Any], source: str) -> Layer:
-    """Read one policy in the shape of ``spotwright.yaml`` as a layer that names ``source`` for each of its values.
+    """Read one policy in the shape of ``spotwright.yaml`` as a layer of this ``source``.
 
     Durations become seconds, ``spot`` a :class:`Spot`, ``deadline`` a :class:`Deadline`, lists become tuples.
-    Raises :class:`PolicyValueError` at the first value that is wrong or field that is not known.
+    Raises :class:`PolicyValueError` for the first wrong value or unknown field.
     """
     values: dict[str, Any] = {}
     for key, value in mapping.items():
@@ -49,12 +48,12 @@ def parse_policy(mapping: Mapping[str, Any], source: str) -> Layer:
 
 
 def policy_mapping(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a layer in the shape of ``spotwright.yaml``, as JSON data: what :func:`parse_policy` reads back to them."""
+    """The values of a layer in the shape of ``spotwright.yaml``, as JSON data: the inverse of :func:`parse_policy`."""
     mapping: dict[str, Any] = {}
     for name, value in values.items():
         group, dot, field = name.rpartition(".")
-        place = mapping.setdefault(group, {}) if dot else mapping
-        place[field] = _plain(value)
+        target = mapping.setdefault(group, {}) if dot else mapping
+        target[field] = _plain(value)
     return mapping
 
 
@@ -69,8 +68,8 @@ def _plain(value: Any) -> Any:
 
 def _group(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        inside = ", ".join(field.partition(".")[2] for field in FIELDS if field.startswith(f"{name}."))
-        raise PolicyValueError(name, f"a mapping with {inside}", value)
+        fields = ", ".join(field.partition(".")[2] for field in FIELDS if field.startswith(f"{name}."))
+        raise PolicyValueError(name, f"a mapping with {fields}", value)
     return {f"{name}.{key}": _read(f"{name}.{key}", item) for key, item in value.items()}
 
 
@@ -85,6 +84,8 @@ def _read(field: str, value: Any) -> Any:
 
 
 def _suggestion(field: str) -> str:
+    import difflib
+
     close = difflib.get_close_matches(field, FIELDS, n=1) or [f for f in FIELDS if f.endswith(f".{field}")][:1]
     return close[0] if close else f"one of {', '.join(FIELDS)}"
 
@@ -110,7 +111,7 @@ def _duration(value: Any) -> float:
 def _positive_duration(value: Any) -> float:
     seconds = _duration(value)
     if seconds == 0:
-        raise ValueError("it must be more than nothing")
+        raise ValueError("it must be more than 0")
     return seconds
 
 
@@ -127,8 +128,15 @@ def _text(value: Any) -> str:
     return value.strip()
 
 
+def _checkpoint(value: Any) -> str:
+    place = _text(value)
+    if "{" in place or "}" in place:
+        raise ValueError(f"{place!r} has a placeholder, which nothing fills in")
+    return place
+
+
 def _deadline(value: Any) -> Deadline:
-    """YAML readers turn an ISO time into ``datetime`` themselves; text comes from everywhere else."""
+    """Read a deadline. A YAML reader may have made a ``datetime`` of an ISO time; every other source gives text."""
     if isinstance(value, datetime):
         return Deadline(at=_moment(value))
     if not isinstance(value, str):
@@ -164,28 +172,28 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "work": _positive_duration,
     "grace_period": _duration,
     "timeout": _positive_duration,
-    "checkpoint": _text,
+    "checkpoint": _checkpoint,
     "image_pull_secrets": _names,
 }
 
 
 def check(policy: Policy, layers: Sequence[Layer] = ()) -> list[str]:
-    """Find what contradicts itself in a merged policy: one sentence each, with the places; empty when nothing does.
+    """Find contradictions in a merged policy: one sentence each, with the sources of the values; empty if there are none.
 
-    ``layers`` are those it was resolved from, weakest first. A weaker layer's value that a stronger one makes pointless
-    (a ``fall_back_after`` for every task, beside ``spot: never`` for one) is no contradiction; without ``layers`` only
-    values that were said in the same place are compared in this way.
+    ``layers`` are the layers that the policy was resolved from, weakest first. A value of a weaker layer that a stronger layer
+    makes pointless (``fall_back_after`` for every task, ``spot: never`` for one) is no contradiction. Without ``layers`` only
+    values of the same source are compared in this way.
     """
     problems = []
-    if policy.spot in (Spot.REQUIRE, Spot.NEVER) and _defies("fall_back_after", "spot", policy, layers):
+    if policy.spot in (Spot.REQUIRE, Spot.NEVER) and _contradicts("fall_back_after", "spot", policy, layers):
         problems.append(
-            f"fall_back_after {_place('fall_back_after', policy)} has no meaning beside spot: {policy.spot} "
-            f"{_place('spot', policy)}; remove it, or say spot: prefer"
+            f"fall_back_after {_source('fall_back_after', policy)} has no meaning beside spot: {policy.spot} "
+            f"{_source('spot', policy)}; remove it, or say spot: prefer"
         )
     elif policy.spot not in (Spot.REQUIRE, Spot.NEVER) and policy.fall_back_after > policy.max_interruptions:
         problems.append(
-            f"fall_back_after is {policy.fall_back_after} {_place('fall_back_after', policy)} but interruptions.max is "
-            f"{policy.max_interruptions} {_place('interruptions.max', policy)}: on-demand would never be reached; "
+            f"fall_back_after is {policy.fall_back_after} {_source('fall_back_after', policy)} but interruptions.max is "
+            f"{policy.max_interruptions} {_source('interruptions.max', policy)}: on-demand would never be reached; "
             "lower the first"
         )
     if policy.deadline is not None:
@@ -197,31 +205,31 @@ def _check_deadline(deadline: Deadline, policy: Policy, layers: Sequence[Layer])
     problems = []
     if policy.spot is Spot.REQUIRE and not deadline.best_effort:
         problems.append(
-            f"deadline {_place('deadline', policy)} cannot be kept beside spot: require {_place('spot', policy)}; "
+            f"deadline {_source('deadline', policy)} cannot be kept beside spot: require {_source('spot', policy)}; "
             "say spot: prefer, or add 'best-effort' to the deadline"
         )
     problems += [
-        f"{field} {_place(field, policy)} has no meaning beside a deadline {_place('deadline', policy)}, "
+        f"{field} {_source(field, policy)} has no meaning beside a deadline {_source('deadline', policy)}, "
         "which decides by itself when to leave spot; remove one of them"
         for field in ("fall_back_after", "pending_timeout")
-        if _defies(field, "deadline", policy, layers)
+        if _contradicts(field, "deadline", policy, layers)
     ]
     return problems
 
 
-def _defies(field: str, other: str, policy: Policy, layers: Sequence[Layer]) -> bool:
-    """Whether ``field`` was said by a user at least as specifically as ``other``."""
+def _contradicts(field: str, other: str, policy: Policy, layers: Sequence[Layer]) -> bool:
+    """True if a user set ``field`` in the same layer as ``other``, or in a stronger one."""
     sources = policy.sources
     if field not in sources or sources[field] in (BUILT_IN.source, "interruptions.max"):
         return False
     if not layers:
         return sources[field] == sources.get(other)
-    return _strength(field, layers) >= _strength(other, layers)
+    return _rank(field, layers) >= _rank(other, layers)
 
 
-def _strength(field: str, layers: Sequence[Layer]) -> int:
+def _rank(field: str, layers: Sequence[Layer]) -> int:
     return max((index for index, layer in enumerate(layers) if field in layer.values), default=-1)
 
 
-def _place(field: str, policy: Policy) -> str:
+def _source(field: str, policy: Policy) -> str:
     return f"({policy.sources.get(field, BUILT_IN.source)})"

@@ -1,51 +1,80 @@
-"""Pools: nodes of one kind, what they cost, how they announce their end, and how the local worlds simulate them."""
+"""Pools: nodes of one kind, with their capacity type, price, notice and lifetime, and with settings for simulated worlds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
+from typing import NamedTuple
 
-from spotwright.model.placing import Taint
+from spotwright.model.scheduling_terms import Taint
 
-__all__ = ["Capacity", "Drain", "Pool", "Provider", "Resources", "Simulate"]
+__all__ = [
+    "DEFAULT_CPU",
+    "EXPECTED_BOOT",
+    "Capacity",
+    "Drain",
+    "Pool",
+    "PriceSource",
+    "Provider",
+    "Resources",
+    "Simulate",
+]
 
 Resources = Mapping[str, int]
 """Amounts by resource name: ``cpu`` in millicores, ``memory`` in bytes, everything else (``nvidia.com/gpu``) as a count."""
 
+DEFAULT_CPU = 1000
+"""Millicores of a simulated node that an attempt without resource requests takes: one CPU, as one Python process can use.
+
+kube-scheduler counts 100m CPU and 200Mi memory for such a container when it scores nodes (``DefaultMilliCPURequest``,
+``DefaultMemoryRequest`` in ``pkg/scheduler/util/pod_resources.go``), and nothing when it filters them. 100m would put 40 of them
+on a node of 4 CPUs.
+"""
+
+EXPECTED_BOOT = 180.0
+"""Seconds from the request for a cloud's virtual machine until its node is ready: an assumption, for pools that say nothing."""
+
 
 class Capacity(StrEnum):
-    """How the provider sells the nodes of a pool."""
+    """Capacity type of a pool: how the provider sells its nodes."""
 
     SPOT = "spot"  # cheaper, can be taken away
     ON_DEMAND = "on-demand"
 
 
 class Provider(StrEnum):
-    """Whose labels, taints and notices the pool carries."""
+    """Provider whose labels, taints and notices the nodes carry."""
 
     AKS = "aks"
     GKE = "gke"
     EKS = "eks"
     KARPENTER = "karpenter"
-    GENERIC = "generic"  # nothing is assumed but what the configuration says
+    GENERIC = "generic"  # nothing is assumed beyond the configuration
+
+
+class PriceSource(StrEnum):
+    """Source of the price of a pool's nodes, so that no computed figure looks like a bill."""
+
+    CONFIGURED = "configured"  # real nodes, at the price that the configuration names
+    EXAMPLE = "example"  # the nodes are simulated, and the price is a round number of the built-in pools, no offer
+    SIMULATED = "simulated"  # the nodes are simulated, and there is no bill for them
 
 
 class Drain(StrEnum):
-    """When SIGTERM comes after a notice."""
+    """Time of SIGTERM after a notice."""
 
     BEFORE_END = "before-end"  # at the end of the notice minus the grace period
-    AT_NOTICE = "at-notice"  # at once, for providers that drain as soon as they know
+    AT_NOTICE = "at-notice"  # at once, for providers that drain the node with the notice
 
 
-@dataclass(frozen=True, slots=True)
-class Simulate:
-    """How the local and simulated worlds play this pool; the cluster ignores it. Durations in seconds of the simulated world.
+class Simulate(NamedTuple):
+    """Settings of the pool in the local and simulated worlds; a cluster ignores them. Durations are seconds of that world.
 
-    ``taken_every`` is the mean time between interruptions and needs no trace; with neither, nodes are never taken.
-    ``work`` is how long a whole attempt that reports its progress is taken to be when ``taken_every`` is turned into a
-    share of its work (see :mod:`spotwright.supply.market`); default: ``taken_every`` itself.
+    ``taken_every`` is the mean time between interruptions of a node, without a trace. With neither, nodes are never taken.
+    ``work`` is the assumed duration of a whole attempt that reports its progress: it turns ``taken_every`` into a share of the
+    attempt's work (see :mod:`spotwright.supply.interruption_model`). Default: ``taken_every``.
     """
 
     boot: float = 2.0
@@ -60,9 +89,11 @@ class Simulate:
 class Pool:
     """Nodes of one kind. ``price`` and ``max_price`` are per node hour; durations are seconds.
 
-    ``node`` is what one node offers; ``None`` where the configuration does not say and no other pool of the same machine
-    does: such a node takes one attempt at a time, whatever it asks for.
-    ``labels`` and ``taints`` are those of the configuration; :mod:`spotwright.clouds` adds what the provider sets.
+    ``node`` holds the resources of one node. It is ``None`` where neither the configuration of this pool nor that of another pool
+    with the same machine type gives them: such a node runs one attempt at a time, whatever the attempt requests.
+    ``labels`` and ``taints`` are those of the configuration; :mod:`spotwright.clouds` adds those that the provider sets.
+    ``boot`` is the expected time until a new node is ready. Deadlines leave room for it until the run has seen a node of the pool
+    boot.
     """
 
     name: str
@@ -77,11 +108,20 @@ class Pool:
     taints: tuple[Taint, ...] = ()
     price: Fraction | None = None
     max_price: Fraction | None = None
+    price_source: PriceSource = PriceSource.CONFIGURED
     notice: float = 30.0
     lifetime: float | None = None
+    boot: float = EXPECTED_BOOT
     simulate: Simulate = field(default_factory=Simulate)
 
     @property
+    def simulated(self) -> Pool:
+        """The pool in a simulated world, where a boot takes as long as ``simulate`` says and no node is paid for."""
+        is_example = self.price_source is PriceSource.EXAMPLE
+        source = PriceSource.EXAMPLE if is_example else PriceSource.SIMULATED
+        return replace(self, boot=self.simulate.boot, price_source=source)
+
+    @property
     def is_spot(self) -> bool:
-        """Whether the provider may take these nodes away."""
+        """True if the provider may take the nodes away."""
         return self.capacity is Capacity.SPOT

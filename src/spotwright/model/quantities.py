@@ -1,8 +1,8 @@
-"""Exact quantities: CPU, memory, durations and money, read from text and written back.
+"""Reads and writes exact quantities: CPU, memory, durations and money.
 
-Every number a user writes is parsed without binary floating point, so that ``0.1`` means one tenth. CPU becomes whole
-millicores, memory whole bytes (fractions are rounded up, as the Kubernetes API does), money and prices become
-:class:`fractions.Fraction`. Durations become seconds as ``float``, because every clock they are compared with is one.
+Numbers are parsed without binary floating point, so that ``0.1`` means one tenth. CPU becomes whole millicores, memory whole
+bytes (fractions are rounded up, as the Kubernetes API does), money and prices become :class:`fractions.Fraction`. Durations
+become seconds as ``float``, like the clocks that they are compared with.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ __all__ = [
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
 _QUANTITY = re.compile(rf"^({_NUMBER})(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d{{1,2}}))?$")
 _DURATION_PART = re.compile(rf"({_NUMBER})(ms|s|m|h|d|w)")
-_LONGEST = 64  # characters of a quantity; a limit, so that no text can make these expressions or numbers costly
+_LONGEST = 64  # characters of a quantity; limits the cost of the regular expressions and numbers
+_MOST_DECIMALS = 8  # of money
 _LONGEST_DURATION = 100 * 365 * 86400  # seconds; clocks and timers overflow far above it
 _SUFFIX = {
     "": Fraction(1),
@@ -63,7 +64,7 @@ _SECONDS = {
 def parse_quantity(value: str | float) -> Fraction:
     """Read a Kubernetes quantity (``500m``, ``2``, ``1.5Gi``, ``100k``, ``1e3``) as an exact number.
 
-    Raises ``ValueError`` that says what was expected. Source of the grammar: the Kubernetes API reference, ``Quantity``.
+    Raises ``ValueError`` with the expected form. Source of the grammar: the Kubernetes API reference, ``Quantity``.
     """
     text = str(value).strip()
     match = _QUANTITY.match(text) if len(text) <= _LONGEST else None
@@ -93,7 +94,7 @@ def canonical_quantity(text: str) -> str:
 
 
 def _largest(amount: Fraction, units: Mapping[str, int], base: int) -> str:
-    """The amount with the largest unit of which it is a whole number."""
+    """Write the amount in the largest unit that leaves it a whole number."""
     whole = {power: suffix for suffix, power in units.items() if (amount / Fraction(base) ** power).denominator == 1}
     power = max(whole)
     return f"{amount / Fraction(base) ** power}{whole[power]}"
@@ -119,7 +120,7 @@ def parse_resource(name: str, value: str | float) -> int:
 def parse_duration(value: str | float) -> float:
     """Read a duration as seconds: ``30s``, ``1h30m``, ``500ms``, ``2d``; a bare number is seconds.
 
-    Raises ``ValueError`` that says what was expected.
+    Raises ``ValueError`` with the expected form.
     """
     text = str(value).strip()
     if isinstance(value, bool) or not text or len(text) > _LONGEST:
@@ -141,7 +142,7 @@ def parse_duration(value: str | float) -> float:
 def parse_price(value: str | float) -> Fraction:
     """Read a price per node hour: ``0.97/h``; a bare number is per hour too.
 
-    Raises ``ValueError`` that says what was expected.
+    Raises ``ValueError`` with the expected form.
     """
     text = str(value).strip().removesuffix("/h").strip()
     if isinstance(value, bool) or len(text) > _LONGEST or not re.fullmatch(_NUMBER, text):
@@ -174,8 +175,22 @@ def format_bytes(amount: int) -> str:
     return str(amount)
 
 
-def format_money(amount: Fraction, currency: str = "") -> str:
-    """Write money with as many digits as a small run needs: at least two decimals, at least two significant digits."""
+def format_money(amount: Fraction, currency: str = "", *, beside: Fraction = Fraction(0)) -> str:
+    """Write money with at least two decimals and at least two significant digits, so that a small amount is not 0.00.
+
+    ``beside`` is the total that the reader sees with the amount. An amount below its third digit, and below a cent, is written
+    as a limit: ``<0.01`` beside 5.20, ``<0.0001`` beside 0.052. No amount has more than 8 decimals.
+    """
     value = float(amount)
-    digits = 2 if value == 0 or abs(value) >= 1 else min(8, max(2, 1 - math.floor(math.log10(abs(value)))))
-    return f"{value:.{digits}f} {currency}".rstrip()
+    finest = _decimals(float(beside), 3) if beside else _MOST_DECIMALS
+    if value and abs(amount) < Fraction(1, 10**finest):
+        limit = f"{10.0**-finest:.{finest}f}"
+        return f"{f'<{limit}' if value > 0 else f'>-{limit}'} {currency}".rstrip()
+    return f"{value:.{_decimals(value, 2)}f} {currency}".rstrip()
+
+
+def _decimals(value: float, digits: int) -> int:
+    """The decimals that show so many significant digits: 2 at least, 8 at most."""
+    if not value:
+        return 2
+    return min(_MOST_DECIMALS, max(2, digits - 1 - math.floor(math.log10(abs(value)))))

@@ -1,17 +1,16 @@
-"""Recorded traces: how many nodes could be had at each moment of a recording. Read from files by :mod:`spotwright.config`."""
+"""Recorded traces of spot capacity: the number of available nodes over time. :mod:`spotwright.config` reads them from files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Trace"]
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """A recording of spot supply: ``counts[i]`` nodes could be had from ``i * gap`` seconds after its start to the next count.
+class Trace(NamedTuple):
+    """A recording of spot capacity: ``counts[i]`` nodes were available from ``i * gap`` seconds after its start on.
 
-    ``gap`` is in seconds and more than 0; there is at least one count, and none is negative.
+    ``gap`` is more than 0; there is at least one count, and none is negative.
     """
 
     gap: float
@@ -19,5 +18,5 @@ class Trace:
 
     @property
     def length(self) -> float:
-        """Seconds that the recording covers."""
+        """Duration of the recording in seconds."""
         return self.gap * len(self.counts)

@@ -1,22 +1,22 @@
-"""When this node goes: one interface over everything that says so, from a file to the clouds' metadata servers.
+"""Notices: one interface to every source that announces the end of this node, from a file to the clouds' metadata servers.
 
-Every provider tells it in its own words, and all of them at a bad moment: the answers come late, come twice, are taken back, or
-do not come at all. Training code and the node agent both read them through this package, so it is the standard library only,
-costs little to import, and never takes a strange answer for a notice.
+Each provider has its own format, and answers may come late or twice, be withdrawn, or not come at all. Training code and the node
+agent both read notices through this package. So it needs the standard library only, costs little to import, and never takes a
+malformed answer for a notice.
 
 ::
 
-    from spotwright.notices import Watch, from_environment
+    from spotwright.notices import NoticeWatch, from_environment
 
     source = from_environment(os.environ)
     if source is not None:
-        Watch(source, lambda notice: print("this node goes:", notice)).start()
+        NoticeWatch(source, lambda notice: print("this node goes:", notice)).start()
 """
 
 from __future__ import annotations
 
+from spotwright.notices.from_env import from_environment
 from spotwright.notices.notice import KINDS, Notice, Source, SourceError
-from spotwright.notices.surroundings import from_environment
-from spotwright.notices.watching import Watch
+from spotwright.notices.notice_watch import NoticeWatch
 
-__all__ = ["KINDS", "Notice", "Source", "SourceError", "Watch", "from_environment"]
+__all__ = ["KINDS", "Notice", "NoticeWatch", "Source", "SourceError", "from_environment"]

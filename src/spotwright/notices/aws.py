@@ -1,4 +1,4 @@
-"""EC2's instance metadata: whether this spot instance is interrupted, or might be soon.
+"""Reads interruption notices and rebalance recommendations of this spot instance from EC2's instance metadata.
 
 Sources: Amazon EC2 user guide, "Spot Instance interruption notices" (``spot/instance-action``: 404, or an action and a time,
 two minutes ahead, best effort, hibernation at once; look every five seconds), "EC2 instance rebalance recommendations"
@@ -13,8 +13,8 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from spotwright.notices.asking import Answer, Server, http_date
-from spotwright.notices.notice import Notice, Polling, SourceError
+from spotwright.notices.http_client import Answer, HttpClient, parse_http_date
+from spotwright.notices.notice import Notice, PollingSource, SourceError
 
 __all__ = ["AwsSource"]
 
@@ -25,73 +25,73 @@ REBALANCE = "/latest/meta-data/events/recommendations/rebalance"
 TOKEN_HEADER = "X-aws-ec2-metadata-token"  # noqa: S105  # the name of a header
 TTL_HEADER = "X-aws-ec2-metadata-token-ttl-seconds"
 
-_LIFE = 21600  # seconds of a token: the most that can be asked for
-_RENEW = 0.8  # of its life, after which a token is replaced
+_TOKEN_LIFE = 21600  # seconds: the longest that can be requested
+_RENEW = 0.8  # share of its life after which a token is replaced
 _LONGEST_TOKEN = 1024
-_PATIENCE = 5.0
-_LONG_AGO = 600.0  # an interruption that should have come so many seconds ago is doubtful
+_TIMEOUT = 5.0
+_LONG_AGO = 600.0  # an interruption that is so many seconds overdue is doubtful
 
 _ACTIONS = {"terminate": "ends", "stop": "stops", "hibernate": "hibernates"}
 
 
-class AwsSource(Polling):
+class AwsSource(PollingSource):
     """Interruption notice and rebalance recommendation of the instance this runs on."""
 
     name = "aws"
     interval = 5.0
 
     def __init__(self, url: str = METADATA) -> None:
-        self._server = Server(self.name, url)
+        self._http = HttpClient(self.name, url)
         self._token, self._renew_at = "", 0.0
 
-    def ask(self, patience: float) -> Notice | None:
-        """Ask once for either. Raises :class:`SourceError`."""
-        patience = min(patience, _PATIENCE)
-        answer = self._get(ACTION, patience)
+    def poll(self, timeout: float) -> Notice | None:
+        """Ask for the notice, then for the recommendation. Raises :class:`SourceError`."""
+        timeout = min(timeout, _TIMEOUT)
+        answer = self._get(ACTION, timeout)
         if answer.status == 200:
             return _action(answer)
         if answer.status != 404:
             raise SourceError(f"{self.name}: the metadata service answered {answer.status}")
-        return _rebalance(self._get(REBALANCE, patience))
+        return _rebalance(self._get(REBALANCE, timeout))
 
-    def _get(self, path: str, patience: float) -> Answer:
-        """Ask with a token; with a new one where the service does not take the old one any more."""
+    def _get(self, path: str, timeout: float) -> Answer:
+        """Send a request with a token; with a new one where the service refuses the old one."""
         for renewed in (False, True):
             if renewed or time.monotonic() >= self._renew_at:
-                self._new_token(patience)
-            answer = self._server.ask(path, headers={TOKEN_HEADER: self._token}, patience=patience)
+                self._new_token(timeout)
+            answer = self._http.request(path, headers={TOKEN_HEADER: self._token}, timeout=timeout)
             if answer.status != 401:
                 return answer
             self._renew_at = 0.0
-        raise SourceError(f"{self.name}: the metadata service takes no token, not even a new one")
+        raise SourceError(f"{self.name}: the metadata service refuses every token, also a new one")
 
-    def _new_token(self, patience: float) -> None:
-        asked = time.monotonic()
-        answer = self._server.ask(TOKEN, method="PUT", headers={TTL_HEADER: str(_LIFE)}, patience=patience)
+    def _new_token(self, timeout: float) -> None:
+        requested = time.monotonic()
+        answer = self._http.request(TOKEN, method="PUT", headers={TTL_HEADER: str(_TOKEN_LIFE)}, timeout=timeout)
         token = answer.body.decode("ascii", "replace").strip()
         life = answer.headers.get(TTL_HEADER.lower(), "")
         good = token.isprintable() and token.isascii() and " " not in token and 0 < len(token) <= _LONGEST_TOKEN
         if answer.status != 200 or not good or not (life.isascii() and life.isdecimal() and len(life) < 10):
             raise SourceError(
-                f"{self.name}: no token came back (status {answer.status}); in a pod, is the hop limit of the metadata "
-                "service 1? Run with hostNetwork"
+                f"{self.name}: the metadata service gave no token (status {answer.status}); in a pod this happens where its hop "
+                "limit is 1: run with hostNetwork"
             )
-        self._token, self._renew_at = token, asked + _RENEW * int(life)
+        self._token, self._renew_at = token, requested + _RENEW * int(life)
 
 
 def _action(answer: Answer) -> Notice:
-    """An interruption notice. What is there but not as documented is told, without certainty."""
+    """The interruption notice in an answer; not certain where the answer differs from the documentation."""
     given = _object(answer)
     action, now = given.get("action"), time.time()
-    moment = _moment(given.get("time"))
+    ends_at = _moment(given.get("time"))
     what = _ACTIONS.get(action) if isinstance(action, str) else None
-    if what is None and moment is None:
+    if what is None and ends_at is None:
         raise SourceError("aws: 'spot/instance-action' holds neither an action nor a time")
-    # both moments are the service's, so a clock here that is wrong, or was just set, does not matter
-    left = moment - (http_date(answer.headers.get("date", "")) or now) if moment is not None else 0.0
+    # both times are the service's, so a wrong clock on this machine does not matter
+    left = ends_at - (parse_http_date(answer.headers.get("date", "")) or now) if ends_at is not None else 0.0
     if action == "hibernate":
-        left = min(left, 0.0)  # it begins at once
-    certain = what is not None and moment is not None and left > -_LONG_AGO
+        left = min(left, 0.0)  # hibernation begins at once
+    certain = what is not None and ends_at is not None and left > -_LONG_AGO
     return Notice(now + left, "interruption", "aws", certain, f"EC2 {what or 'interrupts'} this instance")
 
 
@@ -110,12 +110,12 @@ def _object(answer: Answer) -> dict[str, Any]:
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise SourceError("aws: the metadata service answered with something else than JSON")
+        raise SourceError("aws: the metadata service answered with something other than JSON")
     return given
 
 
 def _moment(text: Any) -> float | None:
-    """A time in UTC such as ``2017-09-18T08:22:00Z``, in Unix seconds."""
+    """A time in UTC such as ``2017-09-18T08:22:00Z`` as Unix seconds; ``None`` for anything else."""
     if not isinstance(text, str) or not text.endswith("Z") or "T" not in text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Azure's Scheduled Events: what is going to happen to this virtual machine, and when.
+"""Reads Azure's Scheduled Events: what will happen to this virtual machine, and when.
 
 Sources: Microsoft, "Azure Metadata Service: Scheduled Events for Linux VMs" (learn.microsoft.com/azure/virtual-machines/linux/
 scheduled-events): the address and version, the header ``Metadata: true``, the first request that switches the service on and
@@ -16,8 +16,8 @@ import json
 import time
 from typing import Any, NamedTuple
 
-from spotwright.notices.asking import Answer, Server, http_date
-from spotwright.notices.notice import SHORTEST, Notice, Polling, SourceError
+from spotwright.notices.http_client import Answer, HttpClient, parse_http_date
+from spotwright.notices.notice import SHORTEST, Notice, PollingSource, SourceError
 
 __all__ = ["AzureSource", "resource_of"]
 
@@ -26,28 +26,28 @@ EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 
 _HEADERS = {"Metadata": "true"}
-_FIRST_PATIENCE = 130.0  # "up to two minutes" for the request that switches the service on
-_PATIENCE = 5.0
-_LONG_AGO = 600.0  # an event that should have begun so many seconds ago, and did not, is doubtful
+_FIRST_TIMEOUT = 130.0  # "up to two minutes" for the request that switches the service on
+_TIMEOUT = 5.0
+_LONG_AGO = 600.0  # an event that is so many seconds overdue and has not begun is doubtful
 _LONGEST_NAME = 200
 
 _LEAVES = frozenset({"Preempt", "Redeploy", "Terminate"})
-"""Events after which what ran here is gone and the machine with it; after a Reboot it comes back, a Freeze harms nothing."""
+"""Events that take the machine and all that ran on it. After a Reboot the machine is back; a Freeze harms nothing."""
 
 
 class _Event(NamedTuple):
-    """An event about this machine. ``certain``: it is in every field what the documentation says."""
+    """An event about this machine. ``certain``: every field has the documented form."""
 
     id: str
     type: str
     started: bool
     ends_at: float
     certain: bool
-    ours: bool  # a person or program of the subscription asked for it
-    alone: bool  # it names no other machine
+    by_user: bool  # someone in the subscription requested it
+    alone: bool  # it names this machine only
 
 
-class AzureSource(Polling):
+class AzureSource(PollingSource):
     """Scheduled Events of the machine this runs on.
 
     ``resource`` is the machine's name in events, as :func:`resource_of` reads it from a node's provider ID; without it the
@@ -58,18 +58,18 @@ class AzureSource(Polling):
     interval = 1.0
 
     def __init__(self, url: str = METADATA, *, resource: str | None = None) -> None:
-        self._server = Server(self.name, url)
+        self._http = HttpClient(self.name, url)
         self._resource = resource.lower() if resource else None
         self._switched_on = False
         self._event: _Event | None = None
-        self._ends: dict[str, float] = {}  # when known events end: NotBefore is empty once they have started
+        self._ends: dict[str, float] = {}  # ends of events by ID: NotBefore is empty once an event has started
 
-    def ask(self, patience: float) -> Notice | None:
-        """Ask once. The first question may take two minutes, whatever ``patience`` is: it switches the service on."""
+    def poll(self, timeout: float) -> Notice | None:
+        """Ask once. The first request may take two minutes, whatever ``timeout`` is: it switches the service on."""
         first, self._switched_on = not self._switched_on, True
-        resource = self._own_name(min(patience, _PATIENCE))
-        answer = self._server.ask(
-            EVENTS, headers=_HEADERS, patience=_FIRST_PATIENCE if first else min(patience, _PATIENCE)
+        resource = self._own_name(min(timeout, _TIMEOUT))
+        answer = self._http.request(
+            EVENTS, headers=_HEADERS, timeout=_FIRST_TIMEOUT if first else min(timeout, _TIMEOUT)
         )
         events = [event for given in _events(answer) if (event := self._read(given, resource, answer)) is not None]
         self._ends = {event.id: event.ends_at for event in events}
@@ -77,35 +77,35 @@ class AzureSource(Polling):
         return _notice(self._event) if self._event is not None else None
 
     def approve(self) -> bool:
-        """Let the preemption that was last seen begin before its time, as nothing needs the machine any more.
+        """Let the preemption that was seen last begin before its time, because the machine is not needed any more.
 
-        Only where it names this machine alone: an approval counts for all that are named. Returns whether Azure was told.
-        Raises :class:`SourceError` where it refuses.
+        It is sent only if the event names this machine alone, because an approval counts for all machines of the event. Returns
+        whether it was sent. Raises :class:`SourceError` if Azure refuses it.
         """
         event = self._event
         if event is None or event.type != "Preempt" or event.started or not event.alone or not event.certain:
             return False
         body = json.dumps({"StartRequests": [{"EventId": event.id}]}).encode()
         headers = {**_HEADERS, "Content-Type": "application/json"}
-        answer = self._server.ask(EVENTS, method="POST", headers=headers, body=body, patience=_PATIENCE)
+        answer = self._http.request(EVENTS, method="POST", headers=headers, body=body, timeout=_TIMEOUT)
         if answer.status != 200:
             raise SourceError(f"{self.name}: the approval was refused with {answer.status}")
         return True
 
-    def _own_name(self, patience: float) -> str:
+    def _own_name(self, timeout: float) -> str:
         if self._resource is None:
-            answer = self._server.ask(NAME, headers=_HEADERS, patience=patience)
+            answer = self._http.request(NAME, headers=_HEADERS, timeout=timeout)
             name = answer.body.decode("utf-8", "replace").strip()
             if answer.status != 200 or not 0 < len(name) <= _LONGEST_NAME or not _is_name(name):
                 raise SourceError(
-                    f"{self.name}: the metadata service does not say what this machine is called (it answered "
-                    f"{answer.status}); name it with --provider-id"
+                    f"{self.name}: the metadata service does not give the name of this machine (it answered "
+                    f"{answer.status}); name the machine with --provider-id"
                 )
             self._resource = name.lower()
         return self._resource
 
     def _read(self, given: Any, resource: str, answer: Answer) -> _Event | None:
-        """An event in the list, if it is about this machine and takes what runs on it."""
+        """An event of the list, if it is about this machine and ends the work on it; otherwise ``None``."""
         if not isinstance(given, dict) or not isinstance(given.get("Resources"), list):
             return None
         names = {name.lower() for name in given["Resources"] if isinstance(name, str)}
@@ -122,22 +122,22 @@ class AzureSource(Polling):
             started=status == "Started",
             ends_at=ends_at,
             certain=whole and plausible and given.get("ResourceType") == "VirtualMachine",
-            ours=given.get("EventSource") == "User",
+            by_user=given.get("EventSource") == "User",
             alone=len(given["Resources"]) == 1,
         )
 
     def _end(self, given: dict[str, Any], answer: Answer) -> tuple[float, bool]:
-        """When an event ends this machine, in this machine's time, and whether that is what Azure would say."""
+        """End of this machine by an event, in this machine's time, and whether the event's times are plausible."""
         now = time.time()
-        known = self._ends.get(str(given.get("EventId")))
+        earlier = self._ends.get(str(given.get("EventId")))
         text = given.get("NotBefore")
-        moment = http_date(text) if isinstance(text, str) else None
+        moment = parse_http_date(text) if isinstance(text, str) else None
         if given.get("EventStatus") == "Started":
-            return (min(known, now) if known is not None else now), True
+            return (min(earlier, now) if earlier is not None else now), True
         if moment is None:
-            return (known if known is not None else now + SHORTEST), False
-        # both moments are the server's, so a clock here that is wrong, or was just set, does not matter
-        left = moment - (http_date(answer.headers.get("date", "")) or now)
+            return (earlier if earlier is not None else now + SHORTEST), False
+        # both times are the server's, so a wrong clock on this machine does not matter
+        left = moment - (parse_http_date(answer.headers.get("date", "")) or now)
         return now + left, left > -_LONG_AGO
 
 
@@ -148,7 +148,7 @@ def _events(answer: Answer) -> list[Any]:
         given = None
     events = given.get("Events") if isinstance(given, dict) else None
     if not isinstance(events, list):
-        raise SourceError(f"azure: no list of scheduled events came back (status {answer.status})")
+        raise SourceError(f"azure: the answer is no list of scheduled events (status {answer.status})")
     return events
 
 
@@ -158,16 +158,16 @@ def _urgency(event: _Event) -> tuple[bool, bool, float]:
 
 def _notice(event: _Event) -> Notice:
     if not event.type:
-        text = "Azure advises to leave this machine: it may be preempted soon"
+        text = "Azure recommends to leave this machine: it may be preempted soon"
         return Notice(float("inf"), "rebalance", "azure", certain=False, reason=text)
-    did = {"Preempt": "takes", "Redeploy": "moves", "Terminate": "deletes", "Reboot": "restarts"}[event.type]
-    provider = event.type in _LEAVES and not event.ours
+    verb = {"Preempt": "takes", "Redeploy": "moves", "Terminate": "deletes", "Reboot": "restarts"}[event.type]
+    provider = event.type in _LEAVES and not event.by_user
     return Notice(
         event.ends_at,
         "interruption" if provider or event.type == "Preempt" else "disruption",
         "azure",
         event.certain,
-        f"Azure {did} this machine ({event.type}{', as was asked for' if event.ours else ''})",
+        f"Azure {verb} this machine ({event.type}{', at the request of its owner' if event.by_user else ''})",
     )
 
 
@@ -176,15 +176,15 @@ def _is_name(text: str) -> bool:
 
 
 def resource_of(provider_id: str) -> str:
-    """The name of a machine in scheduled events, from the ``spec.providerID`` of its node.
+    """Return the name of a machine in scheduled events, from the ``spec.providerID`` of its node.
 
-    A machine of a scale set is ``SCALESET_NUMBER`` there, any other has its own name. Raises :class:`SourceError` for an ID that
-    is not Azure's. Source of the form: the Azure cloud provider for Kubernetes.
+    A machine of a scale set is called ``SCALESET_NUMBER``, any other machine by its own name. Raises :class:`SourceError` for an
+    ID that is not Azure's. Source of the format: the Azure cloud provider for Kubernetes.
     """
     pieces = provider_id.strip().removeprefix("azure://").strip("/").split("/")
-    named = dict(zip((piece.lower() for piece in pieces[::2]), pieces[1::2], strict=False))
+    names = dict(zip((piece.lower() for piece in pieces[::2]), pieces[1::2], strict=False))
     # .../providers/Microsoft.Compute/virtualMachineScaleSets/NAME/virtualMachines/NUMBER: every other piece is a name
-    machine, group = named.get("virtualmachines"), named.get("virtualmachinescalesets")
+    machine, group = names.get("virtualmachines"), names.get("virtualmachinescalesets")
     if not provider_id.strip().startswith("azure://") or not machine or not _is_name(f"{group or ''}{machine}"):
         raise SourceError(
             f"azure: {provider_id[:300]!r} is no provider ID of an Azure machine (azure:///subscriptions/...)"

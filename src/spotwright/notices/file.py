@@ -1,8 +1,8 @@
-"""A notice as a file: how an attempt on this machine is told, and the simplest thing a handler of one's own can write.
+"""A notice in a file: the form that attempts on this machine get, and the simplest one for a handler of your own.
 
-The file appears when the node is about to go, and is removed if it stays after all. What Spotwright writes is JSON: ``goes_at``
-(Unix seconds) and ``why``; ``kind`` and ``certain`` may stand beside them. Anything else in the file, or nothing, still says
-that the node goes, but not when: the shortest notice that any provider gives is assumed.
+The file appears when the node is about to go, and is removed if the node stays after all. Spotwright writes JSON: ``goes_at``
+(Unix seconds) and ``why``; ``kind`` and ``certain`` are optional. Any other content, or none, still means that the node goes, at
+an unknown time: then the shortest notice of all providers is assumed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from spotwright.notices.notice import KINDS, SHORTEST, Notice, Polling, SourceError
+from spotwright.notices.notice import KINDS, SHORTEST, Notice, PollingSource, SourceError
 
 __all__ = ["FileSource"]
 
-_MOST = 1 << 16  # bytes of a notice that are read
+_MAX_SIZE = 1 << 16  # bytes of a notice that are read
 
 
-class FileSource(Polling):
-    """Looks at a file five times a second, which costs one system call while there is none."""
+class FileSource(PollingSource):
+    """Reads a file five times a second, which costs one system call while there is none."""
 
     name = "file"
     interval = 0.2
@@ -29,21 +29,21 @@ class FileSource(Polling):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def ask(self, patience: float) -> Notice | None:  # noqa: ARG002  # a file answers at once
+    def poll(self, timeout: float) -> Notice | None:  # noqa: ARG002  # reading a file does not wait
         """Read the file. Raises :class:`SourceError` where it cannot be read."""
         try:
             with self.path.open("rb") as file:
-                seen = os.fstat(file.fileno()).st_mtime
-                text = file.read(_MOST)
+                written_at = os.fstat(file.fileno()).st_mtime
+                text = file.read(_MAX_SIZE)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise SourceError(f"file: {self.path} cannot be read ({error.strerror})") from error
-        return _read(text, seen)
+        return _read(text, written_at)
 
 
-def _read(text: bytes, seen: float) -> Notice:
-    """A notice from what the file holds; ``seen`` is when it was written."""
+def _read(text: bytes, written_at: float) -> Notice:
+    """The notice in a file's content."""
     try:
         given: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -52,11 +52,11 @@ def _read(text: bytes, seen: float) -> Notice:
         given = {}
     kind, why = given.get("kind"), given.get("why")
     return Notice(
-        ends_at=_moment(given.get("goes_at"), seen + SHORTEST),
+        ends_at=_moment(given.get("goes_at"), written_at + SHORTEST),
         kind=kind if kind in KINDS else "interruption",
         source="file",
         certain=given.get("certain") is not False,
-        reason=why if isinstance(why, str) and why else "the notice file is there",
+        reason=why if isinstance(why, str) and why else "the notice file exists",
     )
 
 

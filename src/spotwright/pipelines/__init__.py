@@ -1,1 +1,1 @@
-"""KFP pipelines: loading and compiling them, their graph, typed inputs, and the contract of the SDK's executor."""
+"""Kubeflow Pipelines: load and compile a pipeline, build its task graph, and serve the contract of KFP's launcher."""

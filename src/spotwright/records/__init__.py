@@ -1,1 +1,1 @@
-"""The state folder: the journal of every run and who may write it."""
+"""The records of runs: state folder, plans, journals, cached results, and the reader of all that."""

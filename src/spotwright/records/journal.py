@@ -1,42 +1,57 @@
-"""The journal of a run: an append-only SQLite file that only the engine holding the lease may write.
+"""The journal of a run: an append-only SQLite file that only the engine with the lease may write.
 
-WAL with ``synchronous=FULL``: what :meth:`Journal.append` returned from survives ``kill -9`` and power loss, and a torn tail
-is noticed by SQLite instead of read as a shorter history. Every append checks the lease's epoch in the same transaction, so
-an engine that lost its run writes nothing more. Readers never block the engine; where the folder cannot be written they read
-an immutable file, or a copy of one that a killed engine left with an unfinished log.
+It uses WAL with ``synchronous=FULL``: events survive ``kill -9`` and power loss once :meth:`Journal.append` has returned, and
+SQLite recognises a torn tail, which would otherwise look like a shorter history. Every append checks the epoch of the lease in
+the same transaction, so an engine that lost its run writes nothing more. Readers never block the engine. In a folder that
+cannot be written they read the file as immutable, or a copy of a file that a killed engine left with an unfinished log.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import sqlite3
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from spotwright.engine.events import Event
+from spotwright.engine.event_codec import BadEvent, RowReader, UnknownEvent, encode
+from spotwright.engine.events import EngineStarted, Event
+from spotwright.engine.ports import REQUESTS, Holder, Lease, Liveness
 from spotwright.errors import Fenced, RunBusy, StateError
 
-__all__ = ["FORMAT", "Journal", "Lease"]
+if TYPE_CHECKING:
+    import tempfile
 
-FORMAT = 1
-"""The version of the file's layout, in SQLite's ``user_version``."""
+__all__ = ["FORMAT", "Journal"]
+
+FORMAT = 2
+"""The format of journals, in SQLite's ``user_version``. Journals of format 1 (version 0.1) can be read as well.
+
+Format 2 has more kinds of event, and leases that expire. An engine that takes up a run of format 1 converts its journal to
+format 2.
+"""
 
 _SCHEMA = """
 CREATE TABLE events (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, task TEXT NOT NULL,
                      attempt INTEGER NOT NULL, data TEXT NOT NULL);
-CREATE TABLE lease (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, owner TEXT NOT NULL);
+CREATE TABLE lease (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL, owner TEXT NOT NULL,
+                    renewed_at REAL NOT NULL DEFAULT 0, expires_at REAL);
 CREATE TABLE requests (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, at REAL NOT NULL);
-INSERT INTO lease VALUES (1, 0, '');
+INSERT INTO lease (one, epoch, owner) VALUES (1, 0, '');
 """
+_LEASE = "SELECT epoch, owner, renewed_at, expires_at FROM lease"
+_LEASE_1 = "SELECT epoch, owner, 0.0, NULL FROM lease"  # a lease of format 1 does not expire
+_TO_JSON = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make an encoder for every event
 _INSERT = "INSERT INTO events (at, kind, task, attempt, data) VALUES (?, ?, ?, ?, ?)"
 
-Lease = Mapping[str, Any]
-"""Who drives a run: ``pid``, ``starttime`` and ``boot_id`` of the engine's process."""
+_FROM_FORMAT_1 = """
+ALTER TABLE lease ADD COLUMN renewed_at REAL NOT NULL DEFAULT 0;
+ALTER TABLE lease ADD COLUMN expires_at REAL;
+"""
 
 
 class Journal:
@@ -47,10 +62,12 @@ class Journal:
         self._copy: tempfile.TemporaryDirectory[str] | None = None
         self.path = path
         self.epoch = epoch
+        self._lasts: float | None = None  # seconds that the lease holds without being renewed
+        self._renewed_at = 0.0
 
     @classmethod
     def create(cls, path: Path) -> Journal:
-        """Make a new journal. Raises :class:`StateError` where there is one, or the folder is read-only or full."""
+        """Create a journal. Raises :class:`StateError` if it exists, or if the folder is read-only or full."""
         if path.exists():
             raise StateError(f"{path}: exists already; choose another name for the run")
         with _clear_errors(path):
@@ -64,19 +81,19 @@ class Journal:
 
     @classmethod
     def open(cls, path: Path) -> Journal:
-        """Open for writing; :meth:`take` the lease before the first append. Raises :class:`StateError` where it cannot be."""
-        _there(path)
+        """Open for writing; :meth:`take` the lease before the first append. Raises :class:`StateError` if that fails."""
+        _require_file(path)
         with _clear_errors(path):
             return cls(_checked(_connect(path, "rw"), path), path)
 
     @classmethod
     def read(cls, path: Path) -> Journal:
-        """Open for reading only, also where the folder is read-only or belongs to somebody else."""
-        _there(path)
+        """Open for reading only, also in a folder that is read-only or belongs to another user."""
+        _require_file(path)
         with _clear_errors(path):
             try:
                 return cls(_checked(_open(path, "mode=ro"), path), path)
-            except sqlite3.OperationalError:  # SQLite cannot make the files beside it that a reader needs
+            except sqlite3.OperationalError:  # SQLite cannot create the files that a reader needs beside it
                 wal = path.with_name(f"{path.name}-wal")
                 if wal.exists() and wal.stat().st_size:
                     return cls._read_copy(path, wal)
@@ -84,7 +101,10 @@ class Journal:
 
     @classmethod
     def _read_copy(cls, path: Path, wal: Path) -> Journal:
-        """Read a copy together with its log: an immutable file alone would be a shorter history."""
+        """Read a copy of the file and its log: without its log the file would be a shorter history."""
+        import shutil
+        import tempfile
+
         folder = tempfile.TemporaryDirectory(prefix="spotwright-")
         copy = Path(folder.name) / path.name
         try:
@@ -105,32 +125,75 @@ class Journal:
 
     # -- the lease
 
-    def take(self, owner: Lease, is_alive: Callable[[Lease], bool]) -> int:
-        """Take the run over: the next epoch, which fences every earlier engine. Returns the epoch.
+    def take(self, holder: Holder, is_alive: Liveness, *, now: float | None = None, lasts: float | None = None) -> int:
+        """Take the lease with the next epoch, which fences every earlier engine. Returns the epoch.
 
-        Raises :class:`RunBusy` while the engine that holds the lease is alive.
+        ``lasts`` is how many seconds the lease is valid without renewal; by default it is valid as long as its holder is alive.
+        Raises :class:`RunBusy` while another engine holds the lease.
         """
+        now = time.time() if now is None else now
         with _clear_errors(self.path), self._transaction():
-            epoch, held = self._db.execute("SELECT epoch, owner FROM lease").fetchone()
-            if held and is_alive(json.loads(held)):
-                pid = json.loads(held).get("pid")
+            self._upgrade()
+            held = self._lease()
+            if held is not None and held.is_held(now, is_alive):
                 raise RunBusy(
-                    f"run {self.path.parent.name} is driven by another engine (process {pid}): wait for it or cancel it"
+                    f"run {self.path.parent.name} is driven by another engine ({_named(held.holder)}): "
+                    "wait for it or cancel it"
                 )
-            self.epoch = epoch + 1
-            self._db.execute("UPDATE lease SET epoch = ?, owner = ?", (self.epoch, json.dumps(dict(owner))))
-        return self.epoch
+            epoch = self._epoch_in_force() + 1
+            values = (epoch, json.dumps(dict(holder)), now, None if lasts is None else now + lasts)
+            self._db.execute("UPDATE lease SET epoch = ?, owner = ?, renewed_at = ?, expires_at = ?", values)
+            self._db.execute("DELETE FROM requests")  # they were for an earlier engine
+        self.epoch, self._lasts, self._renewed_at = epoch, lasts, now
+        return epoch
+
+    def renew(self, now: float) -> float | None:
+        """Renew a lease with expiry once a third of its time has passed. Returns the moment of the next call.
+
+        ``None`` for a lease without expiry. Raises :class:`Fenced` after another engine took the run.
+        """
+        if self._lasts is None:
+            return None
+        if now >= self._renewed_at + self._lasts / 3:
+            with _clear_errors(self.path), self._transaction():
+                self._check_epoch()
+                self._db.execute("UPDATE lease SET renewed_at = ?, expires_at = ?", (now, now + self._lasts))
+            self._renewed_at = now
+        return self._renewed_at + self._lasts / 3
 
     def give_up(self) -> None:
-        """Give the lease back at the end of an engine, where it is still ours."""
+        """Give the lease back, unless another engine has taken it."""
         with _clear_errors(self.path), self._transaction():
             self._db.execute("UPDATE lease SET owner = '' WHERE epoch = ?", (self.epoch,))
 
-    def holder(self) -> Lease | None:
-        """Who holds the lease; whether that process is still alive is the caller's question."""
+    def lease(self) -> Lease | None:
+        """The lease, or None if no engine has taken it since it was given back. :meth:`Lease.is_held` tells if it is valid."""
         with _clear_errors(self.path):
-            held = self._db.execute("SELECT owner FROM lease").fetchone()[0]
-        return json.loads(held) if held else None
+            return self._lease()
+
+    def _lease(self) -> Lease | None:
+        columns = {row[1] for row in self._db.execute("PRAGMA table_info(lease)")}
+        query = _LEASE if "expires_at" in columns else _LEASE_1
+        epoch, owner, renewed_at, expires_at = self._db.execute(query).fetchone()
+        return Lease(json.loads(owner), epoch, renewed_at, expires_at) if owner else None
+
+    def _upgrade(self) -> None:
+        """Convert a journal of format 1: the next event may be of a kind that format 1 does not have.
+
+        Part of the transaction of :meth:`take`, so a crash or a refused lease leaves the old format.
+        """
+        if self._db.execute("PRAGMA user_version").fetchone()[0] == 1:
+            for statement in _FROM_FORMAT_1.strip().splitlines():
+                self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _check_epoch(self) -> None:
+        if self._epoch_in_force() != self.epoch:
+            raise Fenced(f"run {self.path.parent.name} was taken over by another engine")
+
+    def _epoch_in_force(self) -> int:
+        epoch: int = self._db.execute("SELECT epoch FROM lease").fetchone()[0]
+        return epoch
 
     # -- events
 
@@ -139,29 +202,45 @@ class Journal:
 
         Raises :class:`Fenced` when another engine has taken the run, :class:`StateError` when the disk is full.
         """
-        rows = [(e.at, e.kind, e.task, e.attempt, json.dumps(e.data, separators=(",", ":"))) for e in events]
+        rows = [(at, kind, task, attempt, _TO_JSON(data)) for at, kind, task, attempt, data in map(encode, events)]
         with _clear_errors(self.path), self._transaction():
-            if self._db.execute("SELECT epoch FROM lease").fetchone()[0] != self.epoch:
-                raise Fenced(f"run {self.path.parent.name} was taken over by another engine")
+            self._check_epoch()
             self._db.executemany(_INSERT, rows)
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
-        """The events after a sequence number, each with its own."""
-        read = json.JSONDecoder().raw_decode
+        """The events after a sequence number, each with its own sequence number."""
         query = "SELECT seq, at, kind, task, attempt, data FROM events WHERE seq > ? ORDER BY seq"
+        read, seq = RowReader().decode, after
         with _clear_errors(self.path):
-            for seq, at, kind, task, attempt, data in self._db.execute(query, (after,)):
-                yield seq, Event(kind, at, task, attempt, read(data)[0])
+            rows = self._db.execute(query, (after,))
+            try:
+                for seq, at, kind, task, attempt, data in rows:
+                    yield seq, read(at, kind, task, attempt, data)
+            except UnknownEvent as error:
+                raise StateError(
+                    f"{self.path}: event {seq} is {error}; a newer version of spotwright wrote it{self._writer()}: upgrade"
+                ) from None
+            except BadEvent as error:
+                raise StateError(f"{self.path}: event {seq} is {error}") from None
+
+    def _writer(self) -> str:
+        """The version of the newest engine of the run, which can read all of the journal."""
+        query = "SELECT data FROM events WHERE kind = ? ORDER BY seq DESC LIMIT 1"
+        row = self._db.execute(query, (EngineStarted.kind,)).fetchone()
+        version = json.loads(row[0]).get("version") if row else None
+        return f" ({version})" if version else ""
 
     # -- requests of other processes to the engine
 
     def request(self, kind: str, at: float) -> None:
-        """Ask the engine for something (``cancel``); it looks when it is woken."""
+        """Leave a request, one of :data:`~spotwright.engine.ports.REQUESTS`. The engine reads it when it is woken."""
+        if kind not in REQUESTS:
+            raise ValueError(f"an engine can be asked for {' or '.join(REQUESTS)}, not {kind!r}")
         with _clear_errors(self.path), self._transaction():
             self._db.execute("INSERT INTO requests (kind, at) VALUES (?, ?)", (kind, at))
 
     def take_requests(self) -> list[str]:
-        """The requests since the last call, which are then gone."""
+        """Remove and return the requests, oldest first."""
         with _clear_errors(self.path), self._transaction():
             kinds = [kind for (kind,) in self._db.execute("SELECT kind FROM requests ORDER BY id")]
             if kinds:
@@ -180,13 +259,18 @@ class Journal:
             raise
 
 
-def _there(path: Path) -> None:
+def _named(holder: Holder) -> str:
+    return f"process {holder['pid']}" if "pid" in holder else str(holder.get("name", holder))
+
+
+def _require_file(path: Path) -> None:
     if not path.exists():
         raise StateError(f"{path}: there is no journal")
 
 
 def _open(path: Path, options: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.resolve()))}?{options}", uri=True, isolation_level=None, timeout=30)
+    name = quote(os.fsencode(path.resolve()))  # a name that the locale cannot decode is opened by its bytes
+    return sqlite3.connect(f"file:{name}?{options}", uri=True, isolation_level=None, timeout=30)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -206,7 +290,7 @@ def _checked(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     except sqlite3.Error:
         connection.close()
         raise
-    if version == FORMAT:
+    if version in (1, FORMAT):
         return connection
     connection.close()
     if version > FORMAT:
@@ -218,7 +302,7 @@ def _checked(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def _clear_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into one line with the place and the fix."""
+    """Turn SQLite's errors into one line that names the file and the fix."""
     try:
         yield
     except json.JSONDecodeError as error:

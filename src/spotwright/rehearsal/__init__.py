@@ -1,7 +1,8 @@
-"""Rehearsal: a step of a pipeline, or any command, is run undisturbed and then interrupted where it hurts, before it happens.
+"""Rehearse a pipeline's task, or any command: run it undisturbed, then interrupt it at its most vulnerable moments.
 
-It answers three questions with evidence: does the step survive an interruption, does it go on from where it was, and what
-does one interruption cost? Everything runs through the engine, the world and the shims of a local run; what is new is who
-takes the nodes (:mod:`.killer`) and the look at what an attempt does to its files, system call by system call
-(:mod:`.tracer`), so that a kill lands inside a save or between two outputs and not somewhere near it.
+A rehearsal answers three questions with evidence: does the step survive an interruption, does it resume from where it was, and
+what does one interruption cost? Every trial is an ordinary local run with its engine, world and shims. Only two parts are new:
+the fault injector decides when a node is taken (:mod:`.trials.fault_injector`), and the tracer follows the attempt's file
+operations, system call by system call (:mod:`.tracing.syscall_tracer`), so that a kill lands exactly inside a save or between
+two outputs.
 """

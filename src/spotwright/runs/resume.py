@@ -1,165 +1,110 @@
-"""Taking a run up again: after a crash, a stop or a failure, also with code that was mended meanwhile.
+"""Resume a run after a crash, a stop or a failure, also with changed code, and cancel a run that no engine drives.
 
-The lease is taken first, which fences the engine of before. Then every attempt that may still live is settled: its exit
-record counts if there is one, otherwise it is ended and lost. Only then does anything new start. A run that had failed begins
-its unfinished tasks with fresh budgets; where the pipeline or the configuration changed, the next version of the plan counts,
-and tasks whose code changed run again together with what follows them.
+The lease is taken first, which fences the earlier engine. Then every attempt that may still be alive is settled: its exit record
+counts if there is one, otherwise it is ended and lost. Only then anything new starts. If the run had failed, its unfinished tasks
+run again with fresh budgets. If the pipeline or the configuration has changed, the run gets a new version of its plan, and tasks
+whose code has changed run again together with their downstream tasks.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spotwright import config as configuration
 from spotwright.config import Config
-from spotwright.engine.decide import decide
-from spotwright.engine.events import Event
+from spotwright.engine.decisions.decide import close_ended, decide
+from spotwright.engine.decisions.snapshot import Snapshot
+from spotwright.engine.events import AttemptEnded, CancelRequested, Event, RunReset
 from spotwright.engine.fold import fold, replay
-from spotwright.engine.loop import Clock, Observer
-from spotwright.engine.plan import Plan, Planned, Scope
-from spotwright.engine.snapshot import StillSnapshot
-from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus
-from spotwright.errors import InputError
-from spotwright.local.attempts import Places
-from spotwright.local.clock import steady_clock
-from spotwright.local.endings import Seen, end_data, hide_secrets
-from spotwright.local.orders import OUT, ExitRecord
-from spotwright.local.recovery import settle_all, sweep
-from spotwright.pipelines.compiled import Compiled, digests
-from spotwright.pipelines.identity import code_fingerprint
-from spotwright.pipelines.secrets import Secrets
-from spotwright.pipelines.source import load
-from spotwright.pipelines.spec import DagInput, TaskSpec
-from spotwright.records.folders import RunFolder, StateFolder
+from spotwright.engine.loop import Observer, drive
+from spotwright.engine.plan import Plan, PlannedTask, Scope
+from spotwright.engine.ports import Clock
+from spotwright.engine.state import RunState, TaskState
+from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.errors import InputError, PipelineNotFound
+from spotwright.graph.sources import DagInput
+from spotwright.graph.tasks import TaskSpec
+from spotwright.model.attempts import Signals
+from spotwright.pipelines.graph.fingerprints import code_fingerprint
+from spotwright.pipelines.ir.compiled import Compiled, file_digests
+from spotwright.pipelines.sdk.loader import load
+from spotwright.pipelines.values.secrets import Secrets
 from spotwright.records.journal import Journal
-from spotwright.runs.engine import bind_again, containers_of, execute, is_alive, owner, places_of
-from spotwright.runs.pins import check_pins, keep_pins
-from spotwright.runs.plans import StoredPlan, load_plans, save_plan, traces_of
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.stored_plan import StoredPlan, load_plans, save_plan, traces_of
+from spotwright.runs import bodies
+from spotwright.runs.component_pins import check_pins, keep_pins
+from spotwright.runs.planning import source_file
+from spotwright.runs.runner import engine_started, leased, opened
+
+if TYPE_CHECKING:
+    from spotwright.manifests.pod_graph import PodSource
+    from spotwright.runs.bodies import HostResources, LocalHooks
 
 __all__ = ["Resumption", "Say", "cancel_dead", "resume"]
 
 Say = Callable[[str], None]
-"""Tells the user something before it happens."""
+"""Shows the user a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """How a resumed run ended; ``nothing_to_do`` where it had succeeded already."""
+    """The last state of a resumed run; ``nothing_to_do`` if it had succeeded already."""
 
     state: RunState
     nothing_to_do: bool = False
 
 
-def resume(folder: RunFolder, say: Say, observers: Sequence[Observer] = (), *, mended: bool = True) -> Resumption:
-    """Take a run up again and drive it to its end.
+def resume(
+    folder: RunFolder,
+    say: Say,
+    observers: Sequence[Observer] = (),
+    hooks: LocalHooks | None = None,
+    *,
+    reread: bool = True,
+) -> Resumption:
+    """Take up a run and drive it to its end.
 
-    ``mended``: look at the pipeline and configuration files again. Raises :class:`RunBusy` while another engine drives the run.
+    ``hooks`` are a fork server that was started already. ``reread``: use the pipeline and configuration files as they are now.
+    Raises :class:`RunBusy` while another engine drives the run.
     """
     plans = load_plans(folder)
-    journal = Journal.open(folder.journal)
-    try:
-        epoch = journal.take(owner(), is_alive)
-        clock = steady_clock()
+    with leased(folder) as journal:
         state = replay([stored.plan for stored in plans], (event for _, event in journal.events()))
-        current = plans[state.version - 1]  # a later one was written by an engine that went before it counted
-        newer = _mended(current, state, say) if mended else None
+        # A later version was written by an engine that ended before its reset was committed.
+        current = plans[state.version - 1]
+        newer = _changed_plan(current, say) if reread else None
         if newer is not None:
-            _check_pins(folder, newer.compiled, say)
+            _check_pins(folder, newer.source, say)
         if state.status is RunStatus.SUCCEEDED and newer is None:
-            journal.give_up()
             return Resumption(state, nothing_to_do=True)
-        had_failed = frozenset(state.failed)
-        arguments, secrets = _bound(state, (newer or current).plan)
-        containers_of(state, newer or current)  # asked before anything is changed
-        recovery = _settled_attempts(folder, state, epoch, secrets)
-        recovery.append(Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}))
-        _settle_into(state, journal, recovery, clock)
-        _hide_secrets(state, places_of(folder, epoch, secrets))
-        for path in [path for path in state.failed if path not in had_failed]:
-            say(f"task {path} has failed since the engine went ({state.tasks[path].why}): it begins again")
-        if state.failed or state.cancelling or state.expired or newer is not None:
-            # before the world looks at the state
-            _commit(state, journal, _reset(folder, state, newer, arguments, clock, say))
-        execute(folder, journal, state, (), newer or current, secrets, observers)
-    finally:
-        journal.close()
+        stored = newer or current
+        # before anything is changed
+        host = bodies.check_machine(stored, _resources(state, stored), state.meta.containers)
+        with opened(folder, journal, state, stored, host, hooks) as (world, clock):
+            had_failed = frozenset(state.failed)
+            started = engine_started(clock(), journal.epoch, state.meta, stored)
+            _commit_recovery(state, journal, [*world.recover(state), started], clock)
+            for path in [path for path in state.failed if path not in had_failed]:
+                say(f"task {path} failed while no engine drove the run ({state.tasks[path].why}): it runs again")
+            if state.failed or state.cancelling or state.expired or newer is not None:
+                _commit(state, journal, _reset(folder, state, newer, host.arguments, clock, say))
+            world.begin(state)
+            drive(state, journal, world, clock, observers=observers, lease=journal)
     return Resumption(state)
 
 
-def _settled_attempts(folder: RunFolder, state: RunState, epoch: int, secrets: Secrets | None) -> list[Event]:
-    """End every attempt that had a node when the last engine went, and say how and when each ended.
-
-    An attempt that came to its own end did so at the moment of its record. For every other, and for the nodes, it is the
-    last moment that the journal knows: nobody pays for the time in which no engine was there. Nothing that the run had
-    started lives afterwards. Where the run's secrets are not known (``None``) the attempts count as cancelled, and nothing
-    of their outputs stays.
-    """
-    places = places_of(folder, epoch, secrets or Secrets())
-    bound = [task for task in map(state.tasks.__getitem__, state.under_way) if task.last.bound_at is not None]
-    directories = [places.attempt(task.path, task.last.number) for task in bound]
-    for directory in directories:
-        directory.mkdir(parents=True, exist_ok=True)
-    events = []
-    for task, directory, record in zip(
-        bound, directories, settle_all(directories, run=folder.name, epoch=epoch), strict=True
-    ):
-        attempt = task.last
-        seen = Seen(noticed=attempt.noticed_at is not None, spot=_is_spot(state, attempt.pool), engine_gone=True)
-        if secrets is None:
-            shutil.rmtree(directory / OUT, ignore_errors=True)
-            data: dict[str, Any] = {"signals": {"cancelled": True}}
-        else:
-            data = end_data(task.plan.spec, directory, record, seen, places)
-        data["settled"] = True
-        events.append(Event("ended", _ended_at(state, record), task.path, attempt.number, data))
-    sweep(folder.path)
-    events.sort(key=lambda event: event.at)
-    return [*events, *_lost_nodes(state, events[-1].at if events else state.last_at)]
-
-
-def _ended_at(state: RunState, record: ExitRecord | None) -> float:
-    if record is None or any(order.what == "kill" for order in record.ordered):
-        return state.last_at
-    return max(state.last_at, record.ended_at)
-
-
-def _lost_nodes(state: RunState, at: float) -> list[Event]:
-    """The simulated nodes went with the engine that simulated them, or with the last attempt that went on without it."""
-    gone = [node for node in state.nodes.values() if node.gone_at is None]
-    return [
-        Event("node", at, data={"node": n.name, "pool": n.pool, "state": "gone", "why": "the engine went"})
-        for n in gone
-    ]
-
-
-def _is_spot(state: RunState, pool: str | None) -> bool | None:
-    known = state.plan.config.pools.get(pool or "")
-    return known.is_spot if known is not None else None
-
-
-def _settle_into(state: RunState, journal: Journal, recovery: Sequence[Event], clock: Clock) -> None:
-    """Fold and commit what became of the old attempts, with the decisions that close them."""
+def _commit_recovery(state: RunState, journal: Journal, recovery: Sequence[Event], clock: Clock) -> None:
+    """Fold and commit the ends of earlier attempts, with the decisions that close these attempts."""
     for event in recovery:
         fold(state, event)
-    closed = [event for event in decide(state, StillSnapshot(), clock()) if event.kind == "decided"]
-    for event in closed:
+    decisions = close_ended(state, Snapshot(), clock())
+    for event in decisions:
         fold(state, event)
-    journal.append([*recovery, *closed])
-
-
-def _hide_secrets(state: RunState, places: Places) -> None:
-    """In what every attempt left: the last engine may have gone before it came to that."""
-    if places.secrets:
-        for task in chain(state.tasks.values(), state.retired.values()):
-            for attempt in task.attempts:
-                hide_secrets(places.attempt(task.path, attempt.number), places.secrets)
+    journal.append([*recovery, *decisions])
 
 
 def _commit(state: RunState, journal: Journal, events: Sequence[Event]) -> None:
@@ -171,102 +116,130 @@ def _commit(state: RunState, journal: Journal, events: Sequence[Event]) -> None:
 def _reset(
     folder: RunFolder, state: RunState, newer: StoredPlan | None, arguments: Mapping[str, Any], clock: Clock, say: Say
 ) -> list[Event]:
-    """Begin afresh what did not succeed, because the run had ended or its plan changed."""
+    """The reset after which all tasks that did not succeed run again; with a ``newer`` plan it is saved and takes effect."""
     if newer is None:
-        return [Event("reset", clock(), data={"version": state.version, "again": []})]
+        return [RunReset(clock(), version=state.version)]
     save_plan(folder, state.version + 1, newer)
     state.plans = [*state.plans[: state.version], newer.plan]
-    again = list(_again(state, newer.plan, _changed(state.meta["arguments"], arguments), say))
+    again = list(_again(state, newer.plan, _changed(state.meta.arguments, arguments), say))
     if not again and not state.failed:
-        say("nothing that has succeeded needs to run again")
-    return [Event("reset", clock(), data={"version": state.version + 1, "again": again, "arguments": arguments})]
+        say("no task that has succeeded needs to run again")
+    return [RunReset(clock(), version=state.version + 1, again=tuple(again), arguments=arguments)]
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> frozenset[str]:
-    """The parameters of the pipeline that have another value, because their default or their type is another one."""
+    """The parameters of the pipeline whose value has changed, because their default or their type has."""
     return frozenset(name for name in now if name not in before or before[name] != now[name])
 
 
-def _mended(stored: StoredPlan, state: RunState, say: Say) -> StoredPlan | None:
+def _changed_plan(stored: StoredPlan, say: Say) -> StoredPlan | None:
     """The plan from the user's files as they are now, where it differs from the run's; ``None`` where nothing changed."""
-    compiled, config = _compiled_now(stored.compiled, say), _config_now(stored, state, say)
-    same_code = (compiled.ir, compiled.platform) == (stored.compiled.ir, stored.compiled.platform)
-    if same_code and config.text == stored.config.text:
+    source, config = _source_now(stored.source, say), _config_now(stored, say)
+    if _is_same_code(source, stored.source) and config.text == stored.config.text:
         return None
-    newer = replace(stored, compiled=compiled, config=config, traces=traces_of(config, stored.taken_every))
+    newer = replace(stored, source=source, config=config, traces=traces_of(config, stored.taken_every))
     newer.plan.check()
     return newer
 
 
-def _check_pins(folder: RunFolder, compiled: Compiled, say: Say) -> None:
+def _is_same_code(now: Compiled | PodSource, before: Compiled | PodSource) -> bool:
+    if isinstance(now, Compiled) and isinstance(before, Compiled):
+        return (now.ir, now.platform) == (before.ir, before.platform)
+    return now == before
+
+
+def _check_pins(folder: RunFolder, source: Compiled | PodSource, say: Say) -> None:
     file = StateFolder(folder.path.parents[1]).components
-    for note in check_pins(compiled.source, compiled.commits, file):
+    for note in check_pins(source.source, source.commits, file):
         say(note)
-    keep_pins(compiled.commits, file)
+    keep_pins(source.commits, file)
 
 
-def _compiled_now(compiled: Compiled, say: Say) -> Compiled:
-    """The pipeline from its source; as it was while no file that it was made from has changed."""
-    if not compiled.source or (compiled.files and digests(compiled.files) == compiled.files):
+def _source_now(compiled: Compiled | PodSource, say: Say) -> Compiled | PodSource:
+    """The pipeline compiled from its source again, or the stored one if none of its files has changed. Pods have no file.
+
+    A function has no digests of files. If its file does not define it at the top level (a notebook's cell, a function that makes
+    pipelines), the pipeline cannot be compiled again.
+    """
+    if (
+        not isinstance(compiled, Compiled)
+        or not compiled.source
+        or (compiled.files and file_digests(compiled.files) == compiled.files)
+    ):
         return compiled
-    if not Path(compiled.source).exists():
-        say(f"{compiled.source} is gone: going on with the pipeline as it was compiled")
+    file = source_file(compiled)
+    if file is None:
+        why = f"{compiled.source} is gone" if compiled.files else "the pipeline is a function that is in no file"
+        say(f"{why}: going on with the pipeline as it was compiled")
         return compiled
-    return load(Path(compiled.source), pipeline=compiled.pipeline)
+    try:
+        return load(file, pipeline=compiled.pipeline)
+    except PipelineNotFound as error:
+        if compiled.files:
+            raise
+        say(f"{error}: going on with the pipeline as it was compiled")
+        return compiled
 
 
-def _config_now(stored: StoredPlan, state: RunState, say: Say) -> Config:
-    """The configuration from its file, or the built-in one again where there was and is none."""
-    explicit = state.meta.get("explicit_config")
+def _config_now(stored: StoredPlan, say: Say) -> Config:
+    """The configuration from the same file as before; if there was none, from a file that was written since."""
     path = Path(stored.config.path)
-    if path.is_absolute() and not path.exists():
+    if stored.config.is_file and not path.exists():
         say(f"{path} is gone: going on with the pools and policy that the run was started with")
         return stored.config
-    config = configuration.find(stored.compiled.source or Path.cwd(), Path(explicit) if explicit else None)
+    file = source_file(stored.source)
+    if stored.config.is_file:
+        config = configuration.load(path)
+    elif stored.config.is_built_in and file is not None:
+        config = configuration.find(file)
+    else:  # a mapping, or a pipeline without a file: there is no file to read again
+        return stored.config
     if config.text != stored.config.text:
         say(f"{config.path} has changed: its pools and policy count from now on")
     return config
 
 
 def _again(state: RunState, plan: Plan, arguments: frozenset[str], say: Say) -> Iterator[str]:
-    """The tasks that succeeded and must run again: their code changed, or something they follow runs again.
+    """The tasks that succeeded and must run again, because their code has changed or an upstream task runs again.
 
     ``arguments`` are the parameters of the pipeline whose value has changed.
     """
     again: set[str] = set()
-    there: set[str] = set()
-    told: dict[str, None] = {}  # one line for all iterations of a loop
+    planned_paths: set[str] = set()
+    messages: dict[str, None] = {}  # one line for all iterations of a loop
     for scope, planned in _walk(state, plan, plan.root):
-        there.add(planned.path)
+        planned_paths.add(planned.path)
         before = state.tasks.get(planned.path)
         if before is None:
-            told[f"task {planned.written} is new"] = None
+            messages[f"task {planned.spec_path} is new"] = None
             again.add(planned.path)
             continue
         if planned.spec.dag is None and not before.status.is_good:
             if _has_changed(planned.spec, before.plan.spec):
-                told[f"task {planned.written} has changed"] = None
+                messages[f"task {planned.spec_path} has changed"] = None
             continue
         why = _why_again(scope, planned, before, again, arguments)
         if why:
             if before.status.is_good and scope.path not in again:
                 did = "succeeded" if before.status is TaskStatus.SUCCEEDED else "was skipped"
-                told[f"task {planned.written} {did} before and runs again: {why}"] = None
+                messages[f"task {planned.spec_path} {did} before and runs again: {why}"] = None
             again.add(planned.path)
             yield planned.path
-    gone = (task.plan.written for path, task in state.tasks.items() if path not in there)
-    told.update(dict.fromkeys(f"task {path} is no longer in the pipeline" for path in gone))
-    for line in told:
-        say(line)
+    gone = (task.plan.spec_path for path, task in state.tasks.items() if path not in planned_paths)
+    messages.update(dict.fromkeys(f"task {path} is no longer in the pipeline" for path in gone))
+    for message in messages:
+        say(message)
 
 
-def _why_again(scope: Scope, planned: Planned, before: TaskState, again: set[str], arguments: frozenset[str]) -> str:
+def _why_again(
+    scope: Scope, planned: PlannedTask, before: TaskState, again: set[str], arguments: frozenset[str]
+) -> str:
     if _has_changed(planned.spec, before.plan.spec):
-        return "its code has changed" if planned.spec.dag is None else "it is called in another way"
+        return "its code has changed" if planned.spec.dag is None else "its inputs have changed"
     sources = () if scope.path else planned.spec.parameters.values()
-    given = [each.name for each in sources if isinstance(each, DagInput) and each.name in arguments]
-    if given:
-        return f"the default of {', '.join(given)} has changed"
+    parameters = [each.name for each in sources if isinstance(each, DagInput) and each.name in arguments]
+    if parameters:
+        return f"the default of {', '.join(parameters)} has changed"
     changed = [name for name in planned.spec.after if scope.child(name) in again]
     if scope.path in again:
         changed.append(scope.path)
@@ -274,15 +247,15 @@ def _why_again(scope: Scope, planned: Planned, before: TaskState, again: set[str
 
 
 def _has_changed(spec: TaskSpec, before: TaskSpec) -> bool:
-    """Whether a task would do something else now. For a pipeline only what it is given counts: its tasks look for themselves."""
+    """Whether a task would do other work now. Of a DAG only its inputs count: its tasks are compared one by one."""
     if spec.dag is None or before.dag is None:
         return code_fingerprint(spec) != code_fingerprint(before)
-    given = (spec.condition, spec.loop, dict(spec.parameters), dict(spec.artifacts))
-    return given != (before.condition, before.loop, dict(before.parameters), dict(before.artifacts))
+    inputs = (spec.condition, spec.loop, dict(spec.parameters), dict(spec.artifacts))
+    return inputs != (before.condition, before.loop, dict(before.parameters), dict(before.artifacts))
 
 
-def _walk(state: RunState, plan: Plan, scope: Scope) -> Iterator[tuple[Scope, Planned]]:
-    """The tasks of the new plan as far as the run has unfolded them: a loop with its iterations."""
+def _walk(state: RunState, plan: Plan, scope: Scope) -> Iterator[tuple[Scope, PlannedTask]]:
+    """The tasks of the new plan, as far as the run has unfolded them, with every iteration of a loop."""
     for planned in plan.unfold(scope):
         yield scope, planned
         before = state.tasks.get(planned.path)
@@ -295,44 +268,43 @@ def _walk(state: RunState, plan: Plan, scope: Scope) -> Iterator[tuple[Scope, Pl
                 yield from _walk(state, plan, plan.inside(planned, iteration))
 
 
-def _bound(state: RunState, plan: Plan) -> tuple[dict[str, Any], Secrets]:
-    """The run's arguments for its pipeline as it is now; secrets are read again from where they are."""
-    return bind_again(plan, state.meta["given"], textual=state.meta["textual"])
+def _resources(state: RunState, stored: StoredPlan) -> HostResources:
+    """The run's arguments for this plan, with secrets read again from their sources."""
+    return bodies.read_secrets_again(stored.plan, state.meta.given, textual=state.meta.textual)
 
 
 def cancel_dead(folder: RunFolder) -> RunState:
-    """Cancel a run that no engine drives: end what may still live, and write that it is cancelled.
+    """Cancel a run that no engine drives: end the attempts that may still be alive, and journal that the run is cancelled.
 
-    What finished since the engine went counts as finished, unless the run has secrets that cannot be read here: nobody could
-    hide them in its outputs, so those are forgotten, and the task runs again if the run is ever resumed.
+    An attempt that finished after its engine ended counts as finished. But if the run has secrets that cannot be read here, they
+    cannot be hidden in its outputs: the outputs are deleted, and the task runs again if the run is ever resumed.
     """
     plans = load_plans(folder)
-    with closing(Journal.open(folder.journal)) as journal:
-        epoch = journal.take(owner(), is_alive)
-        clock = steady_clock()
+    with leased(folder) as journal:
         state = replay([stored.plan for stored in plans], (event for _, event in journal.events()))
         if state.status in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED):
             raise InputError(f"run {folder.name} has ended already: it {_word(state.status)}")
         try:
-            secrets: Secrets | None = _bound(state, state.plan)[1]
+            secrets: Secrets | None = _resources(state, plans[state.version - 1]).secrets
         except InputError:
             secrets = None
-        events = _settled_attempts(folder, state, epoch, secrets)
-        events.append(Event("engine", clock(), data={"epoch": epoch, "pid": os.getpid()}))
-        events.append(Event("cancel", clock()))
+        clock = bodies.local_clock()
+        events = bodies.settle(folder, journal.epoch, state, secrets)
+        events.append(engine_started(clock(), journal.epoch, state.meta, plans[state.version - 1]))
+        events.append(CancelRequested(clock()))
         for path in state.under_way:
             task = state.tasks[path]
             if task.last.bound_at is None:
-                events.append(Event("ended", clock(), path, task.last.number, {"signals": {"cancelled": True}}))
+                events.append(AttemptEnded(clock(), path, task.last.number, signals=Signals(cancelled=True)))
         for event in events:
             fold(state, event)
-        while decisions := decide(state, StillSnapshot(), clock()):
+        while decisions := decide(state, Snapshot(), clock()):
             for event in decisions:
                 fold(state, event)
             events += decisions
         journal.append(events)
-        _hide_secrets(state, places_of(folder, epoch, secrets or Secrets()))
-        journal.give_up()
+        if secrets is not None:  # only now: the journal has the outputs with references in place of secrets
+            bodies.hide_secrets(folder, state, secrets)
     return state
 
 

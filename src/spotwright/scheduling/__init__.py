@@ -1,1 +1,1 @@
-"""Pure decisions: cause, budgets, backoff, ladder, deadline. Events in, answers out, no clock."""
+"""Pure decisions about attempts: cause of an ending, budgets, backoff, ladder and deadline. Facts in, decisions out, no clock."""

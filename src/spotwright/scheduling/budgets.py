@@ -1,15 +1,28 @@
-"""What happens after an attempt: the design's table, rows 1 to 7, as one pure function.
+"""Decides what follows an attempt: rows 1 to 7 of the design's table, as one pure function.
 
-The engine, the simulation and the cluster all ask here. The input is the cause of the ending, what has been spent so far,
-and where the attempt ran; the output says whether the task is finished, tries again (on which rung, after which wait), or
-has failed and why. Row 8 (a deadline) is decided in :mod:`spotwright.scheduling.deadline`, which replaces the choice of rung.
+The local engine, the simulation and the cluster call :func:`after_attempt`, so that a rehearsed decision is the decision of
+production. Its input is the cause of the ending, the counts of earlier endings, and the attempt's position on the ladder. Its
+output says whether the task has succeeded, has failed and why, or is retried, on which rung and after which backoff. Row 8 (a
+deadline) replaces the choice of the rung: see :mod:`spotwright.scheduling.deadline`.
+
+===============================  =====================  =========================  ====================================
+cause                            budget                 backoff                    rung of the next attempt
+===============================  =====================  =========================  ====================================
+interrupted, lost                ``interruptions.max``  if it may return to the    next spot rung in turn; on-demand from
+                                                        pool it was taken from     ``fall_back_after`` on
+disrupted                        20, a constant         none                       the same
+failed, out of memory,           ``errors.retries``     ``errors.backoff``         the same
+timed out, start-up
+succeeded, cancelled,            none                   none                       no next attempt
+unschedulable
+===============================  =====================  =========================  ====================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy
@@ -17,48 +30,79 @@ from spotwright.scheduling.ladder import Ladder
 
 __all__ = [
     "MAX_MOVES",
-    "Next",
-    "Place",
-    "Spent",
-    "Then",
+    "AttemptLife",
+    "BudgetUse",
+    "Decision",
+    "FollowUp",
+    "LadderPosition",
     "after_attempt",
     "backoff",
+    "count_stalled",
     "first_rung",
     "next_rung_while_pending",
 ]
 
 MAX_MOVES = 20
-"""How many disruptions one task survives: they spend no budget, but nothing may go on for ever."""
+"""Disruptions of one task after which it fails (row 4). They spend no budget of the policy, yet must not go on for ever."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Endings of one task so far, by budget: i, e and m of the design's table."""
+class BudgetUse(NamedTuple):
+    """Counts of one task's endings by budget: i, e and m of the design's table."""
 
     interruptions: int = 0
     errors: int = 0
     moves: int = 0
 
-    def after(self, cause: Cause) -> Spent:
-        """The counts with one more ending of this cause; causes without a budget change nothing."""
-        return Spent(
+    def after(self, cause: Cause) -> BudgetUse:
+        """Return the counts with one more ending of this cause. Causes without a budget change nothing."""
+        if cause is Cause.SUCCEEDED:  # by far the most frequent one
+            return self
+        return BudgetUse(
             self.interruptions + cause.is_interruption,
             self.errors + cause.is_error,
             self.moves + (cause is Cause.DISRUPTED),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an attempt ran. ``first`` is the rung it was first placed on, ``rung`` the one it ran on (pending moves climb)."""
+class LadderPosition(NamedTuple):
+    """An attempt's position on its ladder.
+
+    ``first`` is the rung that it started on, ``rung`` the rung that it ran on: they differ where it climbed while it was pending
+    (row 7). ``pool`` is the pool of its node, ``None`` where it was never bound to one. ``stalled`` is the
+    result of :func:`count_stalled` after an interruption; ``None`` stands for the number of interruptions.
+    """
 
     first: int
     rung: int
-    pool: str | None = None  # None: it was never bound to a node
+    pool: str | None = None
+    stalled: int | None = None
 
 
-class Then(StrEnum):
-    """What becomes of the task after an attempt ended."""
+class AttemptLife(NamedTuple):
+    """The result of one attempt: its last reported progress (0 to 1) and its lifetime in seconds of the world's time."""
+
+    interrupted: bool
+    progress: float | None
+    lived: float
+
+
+def count_stalled(lives: Iterable[AttemptLife], ceiling: float) -> int:
+    """Count the interruptions in a row without an advance of the task, including the last one (row 3).
+
+    A task advances in an attempt that reports more progress than all attempts before it, or that lives longer than ``ceiling``,
+    the maximum backoff in seconds. The count then restarts at one.
+    """
+    count, best = 0, 0.0
+    for life in lives:
+        advanced = (life.progress or 0.0) > best or life.lived > ceiling
+        best = max(best, life.progress or 0.0)
+        if life.interrupted:
+            count = 1 if advanced else count + 1
+    return count
+
+
+class FollowUp(StrEnum):
+    """The step of the engine for a task after an attempt of it has ended."""
 
     SUCCEED = "succeed"
     RETRY = "retry"
@@ -66,87 +110,94 @@ class Then(StrEnum):
     CANCEL = "cancel"
 
 
-@dataclass(frozen=True, slots=True)
-class Next:
-    """The decision. ``wait`` is the backoff in seconds of the (possibly simulated) world before the next attempt."""
+class Decision(NamedTuple):
+    """The decision about a task. ``rung`` and ``wait``, the backoff in seconds of the world's time, belong to ``RETRY``."""
 
-    then: Then
+    then: FollowUp
     why: str
     rung: int = 0
     wait: float = 0.0
 
 
-def after_attempt(cause: Cause, before: Spent, place: Place, policy: Policy, ladder: Ladder) -> Next:
-    """Decide what follows an attempt that ended with ``cause``; ``before`` counts the endings before this one."""
+def after_attempt(
+    cause: Cause, before: BudgetUse, position: LadderPosition, policy: Policy, ladder: Ladder
+) -> Decision:
+    """Decide what follows an attempt that ended with ``cause``. ``before`` counts the endings before this one."""
     spent = before.after(cause)
     if cause is Cause.CANCELLED:
-        return Next(Then.CANCEL, "cancelled")
+        return Decision(FollowUp.CANCEL, "cancelled")
     if cause is Cause.SUCCEEDED:
-        return Next(Then.SUCCEED, "succeeded")
+        return Decision(FollowUp.SUCCEED, "succeeded")
     if cause is Cause.UNSCHEDULABLE:
-        return Next(Then.FAIL, "no rung had a node for it")
+        return Decision(FollowUp.FAIL, "no rung had a node for it")
     if cause.is_interruption:
-        return _after_interruption(spent, place, policy, ladder)
+        return _after_interruption(spent, position, policy, ladder)
     if cause is Cause.DISRUPTED:
         if spent.moves > MAX_MOVES:
-            return Next(Then.FAIL, f"moved {spent.moves} times, {MAX_MOVES} are allowed")
-        return Next(Then.RETRY, f"moved ({spent.moves} of {MAX_MOVES}), tried again on the same rung", place.rung)
-    return _after_error(cause, spent, place, policy, ladder)
+            return Decision(FollowUp.FAIL, f"moved {spent.moves} times, {MAX_MOVES} are allowed")
+        return Decision(
+            FollowUp.RETRY, f"moved ({spent.moves} of {MAX_MOVES}), tried again on the same rung", position.rung
+        )
+    return _after_error(cause, spent, position, policy, ladder)
 
 
-def backoff(spent: Spent, place: Place, pools: Sequence[str], policy: Policy) -> float:
-    """The wait after an interruption (row 3), ``spent`` with it: none unless it may return to the pool it was taken from."""
-    return policy.interruption_backoff.wait(spent.interruptions) if place.pool in pools else 0.0
+def backoff(spent: BudgetUse, position: LadderPosition, pools: Sequence[str], policy: Policy) -> float:
+    """Return the backoff after an interruption, in seconds (row 3); ``spent`` counts that interruption too.
+
+    It is 0 unless ``pools``, those of the next rung, include the pool that the attempt was taken from. It grows only while
+    attempts do not advance the task.
+    """
+    stalled = spent.interruptions if position.stalled is None else min(position.stalled, spent.interruptions)
+    return policy.interruption_backoff.wait(stalled) if position.pool in pools else 0.0
 
 
-def first_rung(spent: Spent, policy: Policy, ladder: Ladder) -> int:
-    """The rung of an attempt with no predecessor to learn from: the top of what is allowed."""
+def first_rung(spent: BudgetUse, policy: Policy, ladder: Ladder) -> int:
+    """Return the rung of a task's first attempt: the first one that is allowed."""
     return _allowed(spent, policy, ladder)[0]
 
 
-def next_rung_while_pending(rung: int, spent: Spent, policy: Policy, ladder: Ladder) -> int | None:
-    """The next allowed rung below ``rung`` after ``pending_timeout`` (row 7); ``None`` after the last one."""
+def next_rung_while_pending(rung: int, spent: BudgetUse, policy: Policy, ladder: Ladder) -> int | None:
+    """Return the next allowed rung after ``rung``, when ``pending_timeout`` is over (row 7); ``None`` after the last rung."""
     return next((index for index in _allowed(spent, policy, ladder) if index > rung), None)
 
 
-def _allowed(spent: Spent, policy: Policy, ladder: Ladder) -> tuple[int, ...]:
-    """Row 6: after ``fall_back_after`` interruptions only on-demand, where there is any."""
+def _allowed(spent: BudgetUse, policy: Policy, ladder: Ladder) -> tuple[int, ...]:
+    """Return the allowed rungs: from ``fall_back_after`` interruptions on only on-demand ones, where there are any (row 6)."""
     return ladder.allowed(only_on_demand=spent.interruptions >= policy.fall_back_after)
 
 
-def _after_interruption(spent: Spent, place: Place, policy: Policy, ladder: Ladder) -> Next:
+def _after_interruption(spent: BudgetUse, position: LadderPosition, policy: Policy, ladder: Ladder) -> Decision:
     if spent.interruptions > policy.max_interruptions:
         times = "once" if spent.interruptions == 1 else f"{spent.interruptions} times"
-        return Next(Then.FAIL, f"interrupted {times}, interruptions.max is {policy.max_interruptions}")
+        return Decision(FollowUp.FAIL, f"interrupted {times}, interruptions.max is {policy.max_interruptions}")
     allowed = _allowed(spent, policy, ladder)
-    rung = _rung_after_interruption(place, allowed, ladder)
+    rung = _rung_after_interruption(position, allowed, ladder)
     pools = ladder.rungs[rung].pools
-    wait = backoff(spent, place, pools, policy)
+    wait = backoff(spent, position, pools, policy)
     count = f"interruption {spent.interruptions} of {policy.max_interruptions}"
     if spent.interruptions == policy.fall_back_after and ladder.rungs[rung].spot is False:
-        return Next(Then.RETRY, f"{count}: falls back to {pools[0]}", rung, wait)
+        return Decision(FollowUp.RETRY, f"{count}: falls back to {pools[0]}", rung, wait)
     where = "anywhere that fits" if len(pools) > 1 else f"on {pools[0]}"
-    return Next(Then.RETRY, f"{count}: again {where}", rung, wait)
+    return Decision(FollowUp.RETRY, f"{count}: again {where}", rung, wait)
 
 
-def _rung_after_interruption(place: Place, allowed: tuple[int, ...], ladder: Ladder) -> int:
-    """The next spot rung in turn, so that a pool that has just lost a node is not the first one asked again.
+def _rung_after_interruption(position: LadderPosition, allowed: tuple[int, ...], ladder: Ladder) -> int:
+    """Return the next spot rung in turn, so that a pool which has just lost a node is not the next one asked.
 
-    An attempt that had climbed while it was pending says nothing about the pools above it: its successor starts at the top
-    (row 7). On-demand rungs are reached by ``fall_back_after`` and by pending only, never by turn.
+    The successor of an attempt that climbed while it was pending starts at the top again (row 7). An interruption never climbs to
+    an on-demand rung by turn: only ``fall_back_after`` and ``pending_timeout`` lead there.
     """
     turn = tuple(index for index in allowed if ladder.rungs[index].spot is not False) or allowed
-    if place.first != place.rung or place.rung not in turn:
+    if position.first != position.rung or position.rung not in turn:
         return turn[0]
-    return turn[(turn.index(place.rung) + 1) % len(turn)]
+    return turn[(turn.index(position.rung) + 1) % len(turn)]
 
 
-def _after_error(cause: Cause, spent: Spent, place: Place, policy: Policy, ladder: Ladder) -> Next:
+def _after_error(cause: Cause, spent: BudgetUse, position: LadderPosition, policy: Policy, ladder: Ladder) -> Decision:
     if spent.errors > policy.retries:
-        if policy.retries == 0:
-            return Next(Then.FAIL, f"{cause}, and errors.retries is 0")
-        return Next(Then.FAIL, f"{cause} (error {spent.errors}), and errors.retries is {policy.retries}")
+        named = "" if cause is Cause.FAILED else f"{cause}, and "  # the reader knows already that the task has failed
+        return Decision(FollowUp.FAIL, f"{named}no retry is left (errors.retries is {policy.retries})")
     allowed = _allowed(spent, policy, ladder)
-    rung = place.rung if place.rung in allowed else allowed[0]
+    rung = position.rung if position.rung in allowed else allowed[0]
     wait = policy.error_backoff.wait(spent.errors)
-    return Next(Then.RETRY, f"{cause}: retry {spent.errors} of {policy.retries}", rung, wait)
+    return Decision(FollowUp.RETRY, f"retry {spent.errors} of {policy.retries}", rung, wait)

@@ -1,49 +1,62 @@
-"""Why an attempt ended: exactly one cause, decided from every signal at hand and never from one string.
+"""Decides why an attempt ended: exactly one cause, from all signals together and never from a single string.
 
-The budget an ending spends hangs on this, so the order of the rules is the order of the design's table (rows 1 to 5): cancelled,
-succeeded, interrupted, disrupted, and only then what went wrong in the work itself. Three of its judgements in words:
+The cause decides which budget the ending spends. The rules are tried in the order of the design's table (rows 1 to 5): cancelled,
+succeeded, interrupted, disrupted, then errors of the work itself. Three principles:
 
-- An exit code is a fact about a process, not about a node. 137 and 143 say that somebody sent a signal; who, is said by the
-  node, the pod and the notice. Alone they are the work's own failure.
-- A node that is gone is an interruption, unless it is on record that our own side removed it (scale down, consolidation). An
-  eviction through the API leaves both open: with the node gone it was drained because it went, with the node alive it was
-  moved.
-- Memory pressure of a *node* evicts whoever is over its request: Kubernetes calls that a disruption, and so do we. Memory or
-  storage over the pod's *own limit* is an error.
+- An exit code is a fact about a process, not about its node. 137 and 143 mean that the process received a signal. The node, the
+  pod and the notice tell who sent it; without any of them the ending is an error of the work.
+- A missing node means an interruption, unless a record shows that our side removed it (scale down, consolidation). An eviction
+  through the API is ambiguous: the attempt was drained from a node that then went (interrupted), or moved off a node that still
+  lives (disrupted).
+- Memory pressure of the *node* evicts pods above their requests. Kubernetes calls that a disruption, and so does Spotwright.
+  Memory or storage above the pod's *own limit* is an error.
 
-What the strings mean was read in kubernetes/kubernetes (``pkg/kubelet/eviction``, ``nodeshutdown``, ``preemption``;
-``pkg/controller/podgc``, ``tainteviction``) and in the threads that ``docs/failure-matrix.md`` links.
+Sources of the strings: kubernetes/kubernetes (``pkg/kubelet/eviction``, ``nodeshutdown``, ``preemption``;
+``pkg/controller/podgc``, ``tainteviction``) and the threads that ``docs/failure-evidence.md`` links.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from spotwright.clouds import signs
-from spotwright.model.attempts import Cause, Condition, ContainerEnd, Ending, Signals
+from spotwright.clouds import node_signs
+from spotwright.model.attempts import Cause, ContainerEnd, Ending, Signals, StatusCondition
 
 __all__ = ["classify"]
 
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
-# Reasons of the kubelet's graceful node shutdown: of a pod it ended (now, before 1.22), of a pod it did not let in.
+# Reasons set by the kubelet's graceful node shutdown: on pods it ended (now, before 1.22), on pods it did not admit
 _NODE_SHUTDOWN = ("Terminated", "Shutdown", "NodeShutdown")
 _PREEMPTED = ("PreemptionByScheduler", "PreemptionByKubeScheduler")  # the second is its name in 1.25
+_DELETED_FOR_TAINT = "DeletionByTaintManager"
+_DISRUPTIONS = {
+    "EvictionByEvictionAPI": "it was evicted, as by kubectl drain",
+    _DELETED_FOR_TAINT: "it was deleted for a NoExecute taint of its node",
+}
 _REJECTED = re.compile(r"(NodeAffinity|UnexpectedAdmissionError|TopologyAffinityError|OutOf\w[\w./-]*)")  # not admitted
-_OVER_OWN_LIMIT = re.compile(r"exceed(s|ed) .*\blimit\b")  # the kubelet's words for storage, beside the reason Evicted
+_OVER_OWN_LIMIT = re.compile(
+    r"exceed(s|ed) .*\blimit\b"
+)  # the kubelet's message about storage, with the reason Evicted
 _CANNOT_START = ("ContainerCannotRun", "StartError")
-_STATUS_UNKNOWN = "ContainerStatusUnknown"  # the kubelet lost the container and made its exit code 137 up
+_STATUS_UNKNOWN = "ContainerStatusUnknown"  # the kubelet lost the container, and its exit code 137 is invented
 
 
 def classify(signals: Signals) -> Ending:
-    """Decide why an attempt ended. Total: any combination of signals has exactly one cause, never ``UNSCHEDULABLE``."""
-    return next(ending for rule in _RULES if (ending := rule(signals)) is not None)
+    """Decide why an attempt ended. Every combination of signals has exactly one cause, which is never ``UNSCHEDULABLE``."""
+    ending = next(ending for rule in _RULES if (ending := rule(signals)) is not None)
+    if signals.accepted_by_kfp and ending.cause is not Cause.SUCCEEDED:
+        return replace(ending, why=f"{ending.why}; KFP would have taken this for a success")
+    if signals.accepted_by_controller and ending.cause is not Cause.SUCCEEDED:
+        return replace(ending, why=f"{ending.why}; it exited with 0, which its controller may count as a success")
+    return ending
 
 
-# Row 1 and 2
+# Rows 1 and 2: cancelled, succeeded
 
 
 def _cancelled(s: Signals) -> Ending | None:
@@ -51,44 +64,44 @@ def _cancelled(s: Signals) -> Ending | None:
 
 
 def _succeeded(s: Signals) -> Ending | None:
-    """Exit 0 with every output, also while a notice was running. What nobody looked at is not there."""
+    """Exit 0 with every declared output, also during a notice. Outputs that were not checked count as missing."""
     if _exit_code(s) == 0 and s.outputs_complete and not s.missing_outputs:
         return _ending(Cause.SUCCEEDED, "it exited with 0 and every declared output is there", s, outputs_complete=True)
     return None
 
 
-# Row 3: from here on the attempt did not succeed
+# Row 3: interrupted or lost. From here on the attempt did not succeed
 
 
 def _announced(s: Signals) -> Ending | None:
-    """The provider said that it takes the node: a notice, or what a handler wrote on the node."""
+    """The provider announced the interruption: by a notice, or by a taint, condition or event that a handler put on the node."""
     if s.noticed:
         why = "its node was taken after a notice" if s.node_gone else f"{_how(s)} after the notice for its node"
         return _ending(Cause.INTERRUPTED, why, s, noticed=True, node_gone=s.node_gone)
     sign = _first(
-        (taint for taint in s.node_taints if taint in signs.TAKEN_TAINTS),
+        (taint for taint in s.node_taints if taint in node_signs.TAKEN_TAINTS),
         (condition.type for condition in _true(s.node_conditions) if _announces(condition)),
-        (name for name in _event_names(s) if name in signs.TAKEN_EVENTS),
-        (taint for taint in s.node_taints if taint in signs.AUTO_DRAIN_TAINTS and s.spot),
+        (name for name in _event_names(s) if name in node_signs.TAKEN_EVENTS),
+        (taint for taint in s.node_taints if taint in node_signs.AUTO_DRAIN_TAINTS and s.spot),
     )
     if sign is None:
         return None
     return _ending(Cause.INTERRUPTED, f"{_how(s)} after the provider announced that it takes the node", s, sign=sign)
 
 
-def _announces(condition: Condition) -> bool:
-    if condition.type == signs.VM_EVENT_CONDITION:
-        return condition.message.startswith(signs.TAKEN_VM_EVENTS)
-    return condition.type in signs.TAKEN_CONDITIONS
+def _announces(condition: StatusCondition) -> bool:
+    if condition.type == node_signs.VM_EVENT_CONDITION:
+        return condition.message.startswith(node_signs.TAKEN_VM_EVENTS)
+    return condition.type in node_signs.TAKEN_CONDITIONS
 
 
 def _node_gone(s: Signals) -> Ending | None:
-    """The node is gone, and nothing on record says that our side removed it."""
+    """The node is gone, and no record shows that our side removed it."""
     sign = _first(
         _if(s.node_gone, "node_gone"),
         (target.reason for target in _disruption_targets(s) if target.reason == "DeletionByPodGC"),
-        (taint for taint in s.node_taints if taint in signs.GONE_TAINTS),
-        (name for name in _event_names(s) if name in signs.GONE_EVENTS),
+        (taint for taint in s.node_taints if taint in node_signs.GONE_TAINTS),
+        (name for name in _event_names(s) if name in node_signs.GONE_EVENTS),
     )
     if sign is None:
         return None
@@ -96,7 +109,7 @@ def _node_gone(s: Signals) -> Ending | None:
 
 
 def _node_shut_down(s: Signals) -> Ending | None:
-    """The kubelet ended it because its machine is shutting down: the provider's doing on spot, somebody's elsewhere."""
+    """The kubelet ended it because the machine shuts down: an interruption on spot, a disruption on any other node."""
     sign = _first(
         _if(s.reason in _NODE_SHUTDOWN, s.reason),
         (target.reason or target.type for target in _disruption_targets(s) if "node shutdown" in target.message),
@@ -105,33 +118,38 @@ def _node_shut_down(s: Signals) -> Ending | None:
     if sign is None:
         return None
     if s.spot is False:
-        return _ending(Cause.DISRUPTED, "its node was shut down, and that is no spot node", s, sign=sign)
-    return _ending(Cause.INTERRUPTED, "its node was shut down under it", s, sign=sign)
+        return _ending(Cause.DISRUPTED, "its node, which is no spot node, was shut down", s, sign=sign)
+    return _ending(Cause.INTERRUPTED, "its node was shut down while it ran", s, sign=sign)
 
 
-def _says_shutting_down(condition: Condition) -> bool:
+def _says_shutting_down(condition: StatusCondition) -> bool:
     not_ready = condition.type == "Ready" and condition.status != "True"
     return not_ready and "node is shutting down" in (condition.reason, condition.message)
 
 
 def _unreachable(s: Signals) -> Ending | None:
-    """Nothing is heard of its node, and no exit code came from there."""
-    if _ended(s):
+    """The node does not report any more, and no exit code came from it, or only after it was back and had ended the pod."""
+    if _ended(s) and not any(target.reason == _DELETED_FOR_TAINT for target in _disruption_targets(s)):
         return None
     sign = _first(
-        (taint for taint in s.node_taints if taint in signs.UNREACHABLE_TAINTS),
+        (taint for taint in s.node_taints if taint in node_signs.UNREACHABLE_TAINTS),
         _if(_ready(s) == "Unknown", "Ready=Unknown"),
         _if(s.reason == "NodeLost", s.reason),
     )
-    return _ending(Cause.LOST, "nothing is heard of its node any more", s, sign=sign) if sign else None
+    why = (
+        "its node was out of reach, and ended it when it was back"
+        if _ended(s)
+        else "nothing is heard of its node any more"
+    )
+    return _ending(Cause.LOST, why, s, sign=sign) if sign else None
 
 
-def _unheard(s: Signals) -> Ending | None:
-    """Nothing is heard of the attempt itself."""
+def _silent_attempt(s: Signals) -> Ending | None:
+    """The attempt itself does not report any more: its pod was deleted, or it left neither a record nor a status."""
     if s.pod_deleted:
         if _ready(s) == "True":
             return _ending(Cause.DISRUPTED, "its pod was deleted while its node lived on", s, pod_deleted=True)
-        return _ending(Cause.LOST, "its pod is gone, and nothing says what became of its node", s, pod_deleted=True)
+        return _ending(Cause.LOST, "its pod is gone, and the state of its node is unknown", s, pod_deleted=True)
     if not s.heard:
         return _ending(Cause.LOST, "nothing is heard of it any more", s, heard=False)
     if s.phase == "Unknown" and not _ended(s):
@@ -139,31 +157,36 @@ def _unheard(s: Signals) -> Ending | None:
     return None
 
 
-# Row 4
+# Row 4: disrupted
 
 
 def _moved(s: Signals) -> Ending | None:
-    """It is on record that we or Kubernetes ended it on purpose; that explains a node that is gone as well."""
+    """A record shows that Spotwright or Kubernetes ended it on purpose, which also explains a missing node."""
     if s.moved:
         return _ending(Cause.DISRUPTED, f"it was moved: {s.moved}", s, moved=s.moved)
     removed = _first(
-        (taint for taint in s.node_taints if taint in signs.REMOVED_TAINTS),
-        (taint for taint in s.node_taints if taint in signs.AUTO_DRAIN_TAINTS),
-        (name for name in _event_names(s) if name in signs.REMOVED_EVENTS),
+        (taint for taint in s.node_taints if taint in node_signs.REMOVED_TAINTS),
+        (taint for taint in s.node_taints if taint in node_signs.AUTO_DRAIN_TAINTS),
+        (name for name in _event_names(s) if name in node_signs.REMOVED_EVENTS),
     )
     if removed is not None:
-        why = signs.REMOVED_TAINTS.get(removed) or signs.REMOVED_EVENTS.get(removed) or "the platform drained its node"
+        why = (
+            node_signs.REMOVED_TAINTS.get(removed)
+            or node_signs.REMOVED_EVENTS.get(removed)
+            or "the platform drained its node"
+        )
         return _ending(Cause.DISRUPTED, why, s, sign=removed)
     for target in _disruption_targets(s):
         if target.reason in _PREEMPTED:
             return _ending(Cause.DISRUPTED, "a pod of higher priority took its place", s, sign=target.reason)
     for condition in _true(s.conditions):
-        if condition.type == "TerminationTarget":  # Kueue, on the pods of a workload it stops
+        if condition.type == "TerminationTarget":  # set by Kueue on the pods of a workload that it stops
             return _ending(Cause.DISRUPTED, "Kueue stopped it", s, sign=condition.reason or condition.type)
     return _evicted_by_kubelet(s)
 
 
 def _evicted_by_kubelet(s: Signals) -> Ending | None:
+    """The kubelet evicted the pod: for a critical pod, for its own storage limit, or because the node ran short."""
     if s.reason == "Preempting":
         return _ending(Cause.DISRUPTED, "the kubelet made room for a critical pod", s, reason=s.reason)
     if s.reason != "Evicted":
@@ -174,19 +197,20 @@ def _evicted_by_kubelet(s: Signals) -> Ending | None:
 
 
 def _disrupted(s: Signals) -> Ending | None:
-    """Kubernetes marked it for disruption, or the kubelet refused what the scheduler had sent; the node lives."""
+    """Kubernetes marked the pod for disruption, or the kubelet did not admit it; the node lives."""
     for target in _disruption_targets(s):
-        return _ending(Cause.DISRUPTED, "Kubernetes ended it on purpose", s, sign=target.reason or target.type)
+        why = _DISRUPTIONS.get(target.reason, "Kubernetes ended it on purpose")
+        return _ending(Cause.DISRUPTED, why, s, sign=target.reason or target.type)
     if _REJECTED.fullmatch(s.reason):
         return _ending(Cause.DISRUPTED, f"its node did not admit it ({s.reason})", s, reason=s.reason)
     return None
 
 
-# Row 5: the node lives, and nobody else ended it
+# Row 5: errors. The node lives, and nobody else ended the attempt
 
 
 def _out_of_memory(s: Signals) -> Ending | None:
-    """A container that the runtime calls OOMKilled, or kernel kills counted while it ran; not by exit code 137."""
+    """The runtime reports OOMKilled, or the kernel counted kills while it ran. Exit code 137 alone is not enough."""
     for container in s.containers:
         if container.reason == "OOMKilled":
             why = f"its container {container.name} ran out of memory"
@@ -194,11 +218,17 @@ def _out_of_memory(s: Signals) -> Ending | None:
     if s.reason == "OOMKilled":
         return _ending(Cause.OUT_OF_MEMORY, "it ran out of memory", s, reason=s.reason)
     if s.oom_kills and not s.timed_out and not s.start_error:
-        return _ending(Cause.OUT_OF_MEMORY, f"{_how(s)} after the kernel killed for memory", s, oom_kills=s.oom_kills)
+        return _ending(
+            Cause.OUT_OF_MEMORY,
+            f"{_how(s)} after the kernel killed a process for want of memory",
+            s,
+            oom_kills=s.oom_kills,
+        )
     return None
 
 
 def _never_started(s: Signals) -> Ending | None:
+    """The work never ran: its environment, image, volume or container could not be set up."""
     if s.start_error:
         return _ending(Cause.START_UP, s.start_error, s, start_error=s.start_error)
     for container in s.containers:
@@ -217,21 +247,22 @@ def _timed_out(s: Signals) -> Ending | None:
     return None
 
 
-def _silent(s: Signals) -> Ending | None:
-    """No end of its process was recorded by anybody: that is no failure of the work, it is a hole in what is known."""
-    return None if _ended(s) else _ending(Cause.LOST, "nothing says how it ended", s, phase=s.phase)
+def _unknown_end(s: Signals) -> Ending | None:
+    """No signal tells how the process ended. That is a gap in the evidence, not a failure of the work."""
+    return None if _ended(s) else _ending(Cause.LOST, "no signal tells how it ended", s, phase=s.phase)
 
 
 def _failed(s: Signals) -> Ending:
+    """The work failed: a non-zero exit code, a signal, or exit 0 without its outputs."""
     if _exit_code(s) != 0:
         why = _how(s)
         if why.endswith(("SIGTERM", "SIGKILL")):
-            why += ", and nothing says that its node was to go"
+            why += ", with no sign that its node was taken"
         return _ending(Cause.FAILED, why, s)
     if s.missing_outputs:
         why = f"it exited with 0 without its output {', '.join(s.missing_outputs)}"
         return _ending(Cause.FAILED, why, s, missing_outputs=list(s.missing_outputs))
-    why = "without its outputs" if s.outputs_complete is False else "and nobody looked for its outputs"
+    why = "without its outputs" if s.outputs_complete is False else "and its outputs were not checked"
     return _ending(Cause.FAILED, f"it exited with 0 {why}", s, outputs_complete=s.outputs_complete)
 
 
@@ -239,22 +270,22 @@ _RULES: tuple[Callable[[Signals], Ending | None], ...] = (
     _cancelled,
     _succeeded,
     _announced,
-    _moved,  # before the gone node: scale down and consolidation take nodes away too
+    _moved,  # before _node_gone: scale down and consolidation remove nodes too
     _node_gone,
     _node_shut_down,
     _unreachable,
     _disrupted,
-    _unheard,
+    _silent_attempt,
     _out_of_memory,
     _never_started,
     _timed_out,
-    _silent,
+    _unknown_end,
     _failed,
 )
-"""The first that fits decides. The last one always does."""
+"""The rules in order; the first that applies decides, and the last one always applies."""
 
 
-# What the rules read
+# Readers of signals
 
 
 def _main(s: Signals) -> ContainerEnd | None:
@@ -265,7 +296,7 @@ def _main(s: Signals) -> ContainerEnd | None:
 
 
 def _exit_code(s: Signals) -> int | None:
-    """The exit code of the user's process, from the exit record first, then from its container; a made-up one is none."""
+    """The exit code of the user's process: from the exit record, else from its container unless the kubelet invented it."""
     main = _main(s)
     of_container = main.exit_code if main is not None else None
     code = s.exit_code if s.exit_code is not None else of_container
@@ -282,14 +313,15 @@ def _signal(s: Signals) -> int | None:
 
 
 def _ended(s: Signals) -> bool:
-    """Whether somebody saw the process end."""
+    """True if an exit code or a signal of the process was recorded."""
     return _exit_code(s) is not None or _signal(s) is not None
 
 
 def _how(s: Signals) -> str:
+    """Return the end of the process as the beginning of a sentence: ``it exited with 1``, ``it was ended by SIGKILL``."""
     code, number = _exit_code(s), _signal(s)
     if number is None and code is not None and code > 128:
-        number = code - 128  # a shell or a runtime says 128 + the signal
+        number = code - 128  # shells and container runtimes report a signal as 128 + its number
     if number is not None and (number in _SIGNALS or code is None):
         return f"it was ended by {_SIGNALS.get(number, f'signal {number}')}"
     if code is not None:
@@ -297,21 +329,21 @@ def _how(s: Signals) -> str:
     return "it ended"
 
 
-def _true(conditions: Iterable[Condition]) -> Iterable[Condition]:
+def _true(conditions: Iterable[StatusCondition]) -> Iterable[StatusCondition]:
     return (condition for condition in conditions if condition.status == "True")
 
 
-def _disruption_targets(s: Signals) -> tuple[Condition, ...]:
+def _disruption_targets(s: Signals) -> tuple[StatusCondition, ...]:
     return tuple(condition for condition in _true(s.conditions) if condition.type == "DisruptionTarget")
 
 
 def _event_names(s: Signals) -> Iterable[str]:
-    """Events come with their reason as type or as reason, depending on who told them."""
+    """Names of events. Depending on the reader, an event's reason stands in ``type`` or in ``reason``."""
     return (name for event in s.node_events for name in (event.reason, event.type))
 
 
 def _ready(s: Signals) -> str:
-    """The status of the node's condition Ready; empty where it was not seen."""
+    """Status of the node's condition Ready; empty where it was not observed."""
     return next((condition.status for condition in s.node_conditions if condition.type == "Ready"), "")
 
 
@@ -319,11 +351,11 @@ def _if(holds: bool, sign: str) -> tuple[str, ...]:
     return (sign,) if holds else ()
 
 
-def _first(*found: Iterable[str]) -> str | None:
-    return next(chain.from_iterable(found), None)
+def _first(*signs: Iterable[str]) -> str | None:
+    return next(chain.from_iterable(signs), None)
 
 
 def _ending(cause: Cause, why: str, s: Signals, **evidence: Any) -> Ending:
-    """An ending with its evidence: what decided it, and how the process ended where that is known."""
-    seen = {"exit_code": _exit_code(s), "signal": _signal(s), **evidence}
-    return Ending(cause, why, {name: value for name, value in seen.items() if value is not None})
+    """An ending with its evidence: the signals that decided it, and the exit code or signal of the process if known."""
+    observed = {"exit_code": _exit_code(s), "signal": _signal(s), **evidence}
+    return Ending(cause, why, {name: value for name, value in observed.items() if value is not None})

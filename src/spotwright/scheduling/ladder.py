@@ -1,8 +1,8 @@
-"""Which pools a piece of work may go to, in which order: the ladder and its rungs.
+"""Builds the ladder of a task: the pools that its attempts may use, in order.
 
-The ladder is built once per task from its policy, its own constraints and the pools. It answers two questions for every
-body: which pools fit (and why the others do not), and which rungs are allowed after so many interruptions (rows 6 and 8 of
-the design's table). The scheduler rules themselves live in :mod:`spotwright.model.placing`.
+The ladder is built once per task from its policy, its own constraints and the pools. It answers two questions for every body:
+which pools fit, with the reason for each that does not; and which rungs are allowed after a number of interruptions (rows 6 and 8
+of the design's table). The scheduler's rules are in :mod:`spotwright.model.scheduling_terms`.
 """
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from spotwright import clouds
-from spotwright.model.placing import Constraints, Taint, Toleration
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
+from spotwright.model.scheduling_terms import Constraints, Taint, Toleration
 
 __all__ = ["IDLE", "Ladder", "Rung", "Work", "build", "is_gpu", "node_labels", "too_large"]
 
 IDLE = "its GPUs would stand idle: the task asks for none"
-"""Why work without GPUs does not go to a pool with them, though nothing in the pool refuses it."""
+"""Reason for which work without GPUs is kept off GPU pools that would admit it."""
 
 _ZONE = "topology.kubernetes.io/zone"
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the scheduler needs to know of a task: what it asks for and what it says about nodes itself."""
+    """A task as the scheduler sees it: its resource requests, and its own constraints on nodes."""
 
     requests: Resources = field(default_factory=dict)
     constraints: Constraints = field(default_factory=Constraints)
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """One step of the ladder: the pools an attempt may go to, with the tolerations that Spotwright adds for them.
+class Rung(NamedTuple):
+    """One step of the ladder: the pools an attempt may use, with the tolerations that Spotwright adds for them.
 
-    With a policy a rung is one pool. Where nobody said anything about spot it holds every pool that fits, and the scheduler
-    chooses among them, as on a cluster.
+    With a spot policy or a named ladder a rung is one pool. Without either the only rung holds every pool that fits, and the
+    scheduler chooses among them, as on a cluster.
     """
 
     pools: tuple[str, ...]
-    spot: bool | None  # None: of both kinds, the scheduler chooses
+    spot: bool | None  # None: spot and on-demand pools; the scheduler chooses
     tolerations: tuple[Toleration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The rungs in order, spot before on-demand, with the reason for every pool that is not on it."""
+    """The rungs in order, spot before on-demand, with the reason for every pool that is not a rung."""
 
     rungs: tuple[Rung, ...]
-    refusals: Mapping[str, str] = field(default_factory=dict)  # pool: why it is not a rung
-    note: str = ""  # said once to the user: "no on-demand pool fits: ..."
+    refusals: Mapping[str, str] = field(default_factory=dict)  # by pool: why it is not a rung
+    note: str = ""  # shown once to the user: "no on-demand pool fits: ..."
 
     @property
     def on_demand(self) -> tuple[int, ...]:
@@ -60,12 +60,12 @@ class Ladder:
         return tuple(index for index, rung in enumerate(self.rungs) if rung.spot is False)
 
     def allowed(self, *, only_on_demand: bool) -> tuple[int, ...]:
-        """Indexes of the rungs an attempt may use now; all of them where no on-demand rung exists."""
+        """Indexes of the rungs that an attempt may use now. Without an on-demand rung that is every rung."""
         return (self.on_demand if only_on_demand else ()) or tuple(range(len(self.rungs)))
 
 
 def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
-    """Build the ladder of one task. An empty ``rungs`` means that it can run nowhere; ``refusals`` says why, pool by pool."""
+    """Build the ladder of one task. If no pool fits, ``rungs`` is empty and ``refusals`` gives the reason for each pool."""
     named = policy.ladder is not None
     order = list(policy.ladder) if policy.ladder is not None else list(pools)
     refusals: dict[str, str] = {}
@@ -79,12 +79,12 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
         else:
             fitting.append((pool, added))
     if policy.spot is None and not named:
-        fitting.sort(key=lambda item: _wastes_gpus(item[0], work))  # only a preference: nobody asked for more
+        fitting.sort(key=lambda item: _leaves_gpus_idle(item[0], work))  # a preference only: no policy asks for more
         names = tuple(pool.name for pool, _ in fitting)
-        granted = tuple(dict.fromkeys(toleration for _, added in fitting for toleration in added))
-        return Ladder((Rung(names, None, granted),) if names else (), refusals)
+        tolerations = tuple(dict.fromkeys(toleration for _, added in fitting for toleration in added))
+        return Ladder((Rung(names, None, tolerations),) if names else (), refusals)
     if not named:
-        fitting = _without_wasted_gpus(fitting, work, refusals)
+        fitting = _without_idle_gpus(fitting, work, refusals)
         fitting.sort(key=lambda item: (not item[0].is_spot, *_price_order(item[0])))
     elif policy.spot is not None:
         fitting.sort(key=lambda item: not item[0].is_spot)  # the named order, spot rungs first
@@ -93,7 +93,7 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
 
 
 def node_labels(pool: Pool, zone: str | None = None) -> dict[str, str]:
-    """The labels of a node of this pool, in one of its zones."""
+    """Labels of a node of this pool, in this one of its zones."""
     labels = dict(clouds.labels(pool))
     if zone is not None:
         labels[_ZONE] = zone
@@ -101,7 +101,7 @@ def node_labels(pool: Pool, zone: str | None = None) -> dict[str, str]:
 
 
 def too_large(requests: Resources, node: Resources | None) -> str:
-    """Why these requests fit no node of this size: ``asks for 8 cpu, a node has 6``; empty when they fit."""
+    """Return the reason for which a node of this size is too small (``it asks for 8 cpu, a node has 6 cpu``), or empty text."""
     if node is None:
         return ""
     for name, amount in requests.items():
@@ -120,6 +120,7 @@ def _amount(name: str, amount: int) -> str:
 
 
 def _unwanted(pool: Pool, spot: Spot | None) -> str:
+    """Return the reason for which the policy or the pool's ``max_price`` excludes the pool; empty if neither does."""
     if spot is Spot.REQUIRE and not pool.is_spot:
         return "the policy requires spot"
     if spot is Spot.NEVER and pool.is_spot:
@@ -130,7 +131,7 @@ def _unwanted(pool: Pool, spot: Spot | None) -> str:
 
 
 def _refusal(pool: Pool, work: Work, added: tuple[Toleration, ...]) -> str:
-    """Why no node of the pool takes the work; a pool of several zones is refused only if each of them is."""
+    """Return the reason for which no node of the pool admits the work; empty if the nodes of one of its zones do."""
     large = too_large(work.requests, pool.node)
     if large:
         return large
@@ -141,25 +142,27 @@ def _refusal(pool: Pool, work: Work, added: tuple[Toleration, ...]) -> str:
 
 
 def _added_tolerations(pool: Pool, work: Work, policy: Policy, *, named: bool) -> tuple[Toleration, ...]:
-    """The tolerations Spotwright adds for a pool; where nobody said anything about spot, those that the cluster adds by itself.
+    """Tolerations that Spotwright adds to the work for a pool.
 
-    A pool that the ladder names is wanted with all its taints. Otherwise only the taint that marks spot is answered by the
-    policy, and a GPU taint by work that asks for GPUs: other taints keep other people's work away for a reason of their own.
+    - The ladder names the pool: for all taints of the pool.
+    - The policy sets ``spot``: for the taint that marks spot, and for a GPU taint if the work asks for GPUs. Other taints reserve
+      the nodes for someone, and stay untolerated.
+    - Neither: those that the cluster itself adds to every pod with these requests.
     """
     if policy.spot is None and not named:
         return tuple(
             Toleration(taint.key, "Exists", effect=taint.effect)
             for taint in clouds.taints(pool)
-            if not work.constraints.tolerates(taint) and clouds.is_tolerated_by_itself(pool, taint, work.requests)
+            if not work.constraints.tolerates(taint) and clouds.is_tolerated_by_cluster(pool, taint, work.requests)
         )
     return tuple(
         Toleration(taint.key, "Equal", taint.value, taint.effect)
         for taint in clouds.taints(pool)
-        if not work.constraints.tolerates(taint) and (named or _answered(pool, taint, work))
+        if not work.constraints.tolerates(taint) and (named or _is_tolerated_for_policy(pool, taint, work))
     )
 
 
-def _answered(pool: Pool, taint: Taint, work: Work) -> bool:
+def _is_tolerated_for_policy(pool: Pool, taint: Taint, work: Work) -> bool:
     return clouds.is_spot_taint(pool, taint) or (clouds.is_gpu_taint(taint) and _asks_for_gpu(work.requests))
 
 
@@ -168,34 +171,36 @@ def _asks_for_gpu(requests: Resources) -> bool:
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether a resource of this name is a GPU or its like: work that asks for none is kept off nodes that have them."""
+    """True for GPUs and similar devices (TPUs): work that asks for none is kept off nodes that have them."""
     return resource.endswith(("/gpu", "/tpu")) or "gpu" in resource.rpartition("/")[2]
 
 
-def _without_wasted_gpus(
+def _without_idle_gpus(
     fitting: list[tuple[Pool, tuple[Toleration, ...]]], work: Work, refusals: dict[str, str]
 ) -> list[tuple[Pool, tuple[Toleration, ...]]]:
-    """Keep work without GPUs off GPU pools, unless it asks for such a node itself or nothing else is left."""
+    """Take GPU pools out for work without GPUs, unless its own selector or affinity asks for nodes, or no other pool fits."""
     if work.constraints.selector or work.constraints.required:
         return fitting
-    plain = [item for item in fitting if not _wastes_gpus(item[0], work)]
-    if not plain:
+    without_gpus = [item for item in fitting if not _leaves_gpus_idle(item[0], work)]
+    if not without_gpus:
         return fitting
     for pool, _ in fitting:
-        if _wastes_gpus(pool, work):
+        if _leaves_gpus_idle(pool, work):
             refusals[pool.name] = IDLE
-    return plain
+    return without_gpus
 
 
-def _wastes_gpus(pool: Pool, work: Work) -> bool:
+def _leaves_gpus_idle(pool: Pool, work: Work) -> bool:
     return _asks_for_gpu(pool.node or {}) and not _asks_for_gpu(work.requests)
 
 
 def _price_order(pool: Pool) -> tuple[bool, Fraction]:
+    """Cheapest first, pools without a price last."""
     return (pool.price is None, pool.price or Fraction(0))
 
 
 def _note(policy: Policy, rungs: Iterable[Rung]) -> str:
+    """The sentence for the user where ``spot: prefer`` finds pools of one capacity type only."""
     kinds = {rung.spot for rung in rungs}
     if policy.spot is Spot.PREFER and kinds == {True}:
         return "no on-demand pool fits: spot is preferred, but there is nothing to fall back to"

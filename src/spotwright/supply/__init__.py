@@ -1,1 +1,1 @@
-"""The market of spot capacity: seeded models and recorded traces that say when a node goes. Pure."""
+"""The simulated supply of nodes: pools whose nodes boot, fill up and are taken, and the queue of waiting attempts. Pure."""

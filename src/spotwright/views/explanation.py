@@ -1,29 +1,48 @@
-"""What ``explain`` says: per role the pools in order, the source of every policy value, and what an interruption does there."""
+"""The text and JSON of ``explain``: per role the pools, the source of each policy value, and the effect of an interruption."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from spotwright.config import Config
-from spotwright.manifests.context import RoleReport
-from spotwright.manifests.expander import EXPANDER, expander_lines
-from spotwright.manifests.files import Placement
-from spotwright.model.policy import Policy
-from spotwright.model.quantities import format_duration
+from spotwright.manifests.enforcement.facts import Enforcer
+from spotwright.manifests.enforcement.resolution import NOT_NEEDED
+from spotwright.manifests.files.place_files import PlacedFile
+from spotwright.manifests.files.unenforced import policy_values
+from spotwright.manifests.rules.context import RoleReport
+from spotwright.manifests.rules.expander import EXPANDER, expander_lines
+from spotwright.model.policy import BUILT_IN
+from spotwright.views.table import Rows, fitted, hanging_table, terminal_width
 
 __all__ = ["explanation_json", "explanation_text"]
 
 
-def explanation_json(placements: Mapping[str, Placement], config: Config) -> dict[str, Any]:
-    """The same facts for a machine: ``{"config", "files": {name: {"roles": [...], "findings": [...]}}}``."""
+def explanation_json(placements: Mapping[str, PlacedFile], config: Config) -> dict[str, Any]:
+    """``{"config", "files": {NAME: {"roles", "findings"}}}``: what ``explain`` says of each file.
+
+    A role has its ``name``, its ``path`` in policies and its ``line``, its ``pools`` in order (``name``, ``capacity``), the
+    reasons against the other pools (``refused``), ``after_interruption``, ``frozen`` (what cannot be changed on a live object),
+    ``queue`` (what Kueue decides) and ``notes``. ``policy`` has for each field its ``value``, its ``source``, ``enforced_by``
+    (``object``, ``kind`` or ``nothing``), the ``field`` of the object that keeps it (empty if none does), and ``enforcement``,
+    the same for people.
+
+    A finding has its ``level`` (``warning`` or ``note``), ``file``, ``line``, ``path`` in the document, and ``text``. ``line`` is
+    null for a pipeline in Python: its compiled text, whose lines they would be, is not kept.
+    """
     return {
         "config": config.path,
         "files": {
             name: {
-                "roles": [_role_facts(role, config) for role in placement.roles],
+                "roles": [_role_facts(role, config, lines=placement.has_lines) for role in placement.roles],
                 "findings": [
-                    {"level": f.level.value, "file": f.file, "line": f.line, "path": list(f.path), "text": f.text}
+                    {
+                        "level": f.level.value,
+                        "file": f.file,
+                        "line": f.line if placement.has_lines else None,
+                        "path": list(f.path),
+                        "text": f.text,
+                    }
                     for f in placement.findings
                 ],
             }
@@ -32,19 +51,23 @@ def explanation_json(placements: Mapping[str, Placement], config: Config) -> dic
     }
 
 
-def explanation_text(placements: Mapping[str, Placement], config: Config) -> str:
-    """The same for people."""
+def explanation_text(placements: Mapping[str, PlacedFile], config: Config) -> str:
+    """The explanation for people. The placements are made with ``only_explain``, as those for :func:`explanation_json` are."""
     lines = [f"pools and policy: {config.path}"]
-    if config.note:
-        lines.append(f"note: {config.note}")
+    lines += [f"note: {note}" for note in config.notes]
     for name, placement in placements.items():
         if not placement.roles:
             lines += ["", f"{name}: nothing that is placed"]
-        for role in placement.roles:
-            lines += ["", f"{name}:{role.line}: {role.policy_path} ({role.name})", *_role_lines(role, config)]
+        for alike in _alike(placement.roles, config):
+            lines.append("")
+            for role in alike:
+                place = f"{name}:{role.line}" if placement.has_lines else name
+                lines.append(f"{place}: {role.policy_path} ({role.name})")
+            lines += _role_lines(alike[0], config)
         for finding in placement.findings:
-            where = "" if finding.file == name else f"{finding.file}: "
-            lines.append(f"  {finding.level}: {where}line {finding.line}: {finding.text}")
+            file = "" if finding.file == name else f"{finding.file}: "
+            line = f"line {finding.line}: " if placement.has_lines else ""
+            lines += fitted(f"  {finding.level}: {file}{line}{finding.text}", hang="    ")
     if any(EXPANDER in finding.text for placement in placements.values() for finding in placement.findings):
         lines += ["", "for the cluster autoscaler:", *(f"  {line}" for line in expander_lines(config.pools))]
     roles = (role for placement in placements.values() for role in placement.roles)
@@ -53,16 +76,28 @@ def explanation_text(placements: Mapping[str, Placement], config: Config) -> str
     return "\n".join(lines)
 
 
-def _role_facts(role: RoleReport, config: Config) -> dict[str, Any]:
+def _alike(roles: Iterable[RoleReport], config: Config) -> Iterator[list[RoleReport]]:
+    """The roles in order; those about which there is the same to say are together at the place of the first."""
+    groups: dict[tuple[str, ...], list[RoleReport]] = {}
+    for role in roles:
+        groups.setdefault(tuple(_role_lines(role, config)), []).append(role)
+    yield from groups.values()
+
+
+def _role_facts(role: RoleReport, config: Config, *, lines: bool) -> dict[str, Any]:
     return {
         "name": role.name,
         "path": role.policy_path,
-        "line": role.line,
+        "line": role.line if lines else None,
         "pools": [{"name": name, "capacity": config.pools[name].capacity.value} for name in role.pools],
         "refused": dict(role.refusals),
-        "policy": {field: {"value": value, "source": source} for field, value, source in _values(role.policy)},
+        "policy": {
+            field: {"value": value, "source": source, **_enforcer(role, field)}
+            for field, value, source in policy_values(role.policy)
+        },
         "after_interruption": role.after_interruption,
         "frozen": role.frozen,
+        "queue": role.queue,
         "notes": list(role.notes),
     }
 
@@ -74,14 +109,62 @@ def _role_lines(role: RoleReport, config: Config) -> Iterator[str]:
             yield f"  pools that take it as it is: {_named(role, config) or 'none'}"
             yield from _refused(role)
         return
-    yield f"  pools, in order: {_named(role, config)}"
+    yield from fitted(f"  pools, in order: {_named(role, config)}", hang="    ")
     yield from _refused(role)
-    for field, value, source in _values(role.policy):
-        yield f"  {field + ':':<24}{value}  ({source})"
+    if role.on_demand_reason:
+        yield f"  kept on on-demand: {role.on_demand_reason}"
+    yield from hanging_table(_fit(list(_policy_rows(role))), indent="  ")
+    if role.queue:
+        yield from fitted(f"  in the queue {role.queue}", hang="    ")
     if role.after_interruption:
-        yield f"  after an interruption: {role.after_interruption}"
+        yield from fitted(f"  after an interruption: {role.after_interruption}", hang="    ")
     if role.frozen:
-        yield f"  on a live object: {role.frozen}"
+        yield from fitted(f"  on a live object: {role.frozen}", hang="    ")
+
+
+_HEADERS = ("policy", "value", "from", "enforced by")
+_WAITS = ("interruptions", "errors")
+_ITS_ROLE = "its role"  # the reason has a line of its own
+
+
+def _policy_rows(role: RoleReport) -> Iterator[tuple[str, str, str, str]]:
+    """The rows of the table: what is not needed has none, and a built-in growth of waits stands beside the first wait."""
+    values = {field: (value, source) for field, value, source in policy_values(role.policy)}
+    for field, (value, source) in values.items():
+        kind, _, part = field.rpartition(".")
+        folds = kind in _WAITS and _folds(role, kind, values)
+        if role.enforcement[field].text == NOT_NEEDED or (folds and part in ("factor", "ceiling")):
+            continue
+        if field == "errors.backoff" and folds and not role.policy.retries and source == BUILT_IN.source:
+            continue
+        growth = f", x{values[f'{kind}.factor'][0]}, max {values[f'{kind}.ceiling'][0]}" if folds else ""
+        shown = f"{value}{growth}" if part == "backoff" else value
+        yield field, shown, _ITS_ROLE if source == role.on_demand_reason else source, role.enforcement[field].text
+
+
+def _fit(rows: list[tuple[str, str, str, str]]) -> Rows:
+    """The table; on a narrow terminal without a column for the sources, which then stand behind the enforcers."""
+    width = terminal_width()
+    if width is None or width >= _WIDE:
+        return Rows(_HEADERS, rows, "llll")
+    shorter = [(field, value, f"{enforcer} ({source})") for field, value, source, enforcer in rows]
+    return Rows(("policy", "value", "enforced by (from)"), shorter, "lll")
+
+
+_WIDE = 100  # columns of a terminal on which four columns fit
+
+
+def _folds(role: RoleReport, kind: str, values: Mapping[str, tuple[str, str]]) -> bool:
+    """Whether the growth of waits is built in and is enforced, or not enforced, as the first wait is."""
+    fields = [f"{kind}.factor", f"{kind}.ceiling"]
+    first = role.enforcement[f"{kind}.backoff"].by
+    return all(values[one][1] == BUILT_IN.source and role.enforcement[one].by is first for one in fields)
+
+
+def _enforcer(role: RoleReport, field: str) -> dict[str, str]:
+    enforced = role.enforcement[field]
+    by = "nothing" if enforced.by is Enforcer.CONTROLLER else enforced.by.value
+    return {"enforced_by": by, "field": enforced.field, "enforcement": enforced.text}
 
 
 def _named(role: RoleReport, config: Config) -> str:
@@ -89,25 +172,9 @@ def _named(role: RoleReport, config: Config) -> str:
 
 
 def _refused(role: RoleReport) -> Iterator[str]:
-    return (f"    not {name}: {why}" for name, why in role.refusals.items())
-
-
-def _values(policy: Policy) -> Iterator[tuple[str, str, str]]:
-    """Every value with where it was said, in the words of the configuration."""
-    shown: dict[str, Any] = {
-        "spot": policy.spot,
-        "ladder": ", ".join(policy.ladder) if policy.ladder is not None else None,
-        "interruptions.max": policy.max_interruptions,
-        "interruptions.backoff": format_duration(policy.interruption_backoff.first),
-        "errors.retries": policy.retries,
-        "errors.backoff": format_duration(policy.error_backoff.first),
-        "fall_back_after": policy.fall_back_after,
-        "pending_timeout": format_duration(policy.pending_timeout),
-        "grace_period": format_duration(policy.grace_period),
-        "timeout": format_duration(policy.timeout) if policy.timeout is not None else None,
-        "checkpoint": policy.checkpoint,
-        "image_pull_secrets": ", ".join(policy.image_pull_secrets) or None,
-    }
-    for field, value in shown.items():
-        if value is not None:
-            yield field, str(value), policy.sources.get(field, "built in")
+    """The reasons against pools, each with all its pools."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in role.refusals.items():
+        reasons.setdefault(why, []).append(name)
+    for why, names in reasons.items():
+        yield from fitted(f"    not {', '.join(names)}: {why}", hang="      ")

@@ -1,6 +1,6 @@
-"""Runs in notebooks: HTML that needs nothing beside itself and takes its colours from the notebook, light or dark.
+"""Runs in notebooks: HTML without scripts or style sheets, in the colours of the notebook, light or dark.
 
-Every text is escaped. Colour is only ever added to a word that says the same.
+Every text is escaped. A colour only repeats the word beside it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from html import escape
 from typing import Any
 
 from spotwright.model.attempts import Cause
-from spotwright.views.lines import Account
-from spotwright.views.report import line_rows, money_lines, pool_rows, report_json, report_text
-from spotwright.views.rows import attempt_rows, output_rows, run_title
+from spotwright.views.account.account_model import Account
+from spotwright.views.account_report import line_rows, money_lines, pool_rows, report_json, report_text
+from spotwright.views.artifacts import artifact_lines
+from spotwright.views.phrasing import after_cause, ended, figures, plural
 from spotwright.views.table import Rows
-from spotwright.views.words import ended, figures, plural
+from spotwright.views.table_rows import attempt_rows, output_rows, run_title
 
 __all__ = ["Report", "TaskTable", "account_html", "run_html", "tasks_html"]
 
@@ -76,14 +77,16 @@ class Report:
 
 
 def run_html(view: Mapping[str, Any], account: Account) -> str:
-    """A run in full: its tasks and attempts, what ended them, its outputs and what it cost."""
+    """A run in full: tasks and attempts, the causes of their ends, outputs, and the cost."""
     ends = [f"<li>{escape(text)}</li>" for task in view["tasks"] for text in _ends(task)]
+    artifacts = list(artifact_lines(view))
     outputs = [list(row) for row in output_rows(view)]
     return _whole(
         f"<div>{_dot(view['status'])}<b>{escape(run_title(view))}</b></div>",
         _table(attempt_rows(view)),
         f"<ul style='margin:.4em 0'>{''.join(ends)}</ul>" if ends else "",
         _table(Rows(["Output", "Value"], outputs, "ll")),
+        _lines(["Artifacts", *artifacts]) if artifacts else "",
         _lines(money_lines(account)),
     )
 
@@ -94,7 +97,7 @@ def tasks_html(view: Mapping[str, Any]) -> str:
 
 
 def account_html(account: Account) -> str:
-    """An account: its pools, where the time went, and what spot saved."""
+    """An account: its pools, the use of node time, and the savings by spot."""
     tables = [pool_rows(account), line_rows(account)] if account.pools else []
     return _whole(
         f"<div><b>Account</b> ({escape(figures(account))})</div>",
@@ -107,7 +110,7 @@ def _ends(task: Mapping[str, Any]) -> Iterator[str]:
     for attempt in task["attempts"]:
         if attempt["cause"] is not None and attempt["cause"] != Cause.SUCCEEDED:
             how = ended(Cause(attempt["cause"]), attempt["why"], attempt["progress"])
-            yield f"{task['path']} attempt {attempt['number']} {how}; {attempt['next']}"
+            yield f"{task['path']} attempt {attempt['number']} {how}; {after_cause(Cause(attempt['cause']), attempt['next'])}"
 
 
 def _whole(*parts: str) -> str:
@@ -139,5 +142,5 @@ def _cells(headers: Sequence[str], row: Sequence[str], sides: Sequence[str]) -> 
 
 
 def _dot(word: str) -> str:
-    """A coloured dot beside a word that says the same."""
+    """A coloured dot beside the word."""
     return f"<span style='color:{_DOTS.get(word, _OTHER_DOT)}' aria-hidden='true'>\N{BLACK CIRCLE}</span>&nbsp;"

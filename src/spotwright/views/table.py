@@ -1,26 +1,33 @@
-"""Plain tables for terminals, logs and pipes: aligned columns, no colour, no trailing blanks."""
+"""Plain tables for terminals, logs and pipes: aligned columns, no colour, no trailing blanks.
+
+A terminal breaks lines that are too long inside words. So where its width is known, a table that does not fit becomes a
+paragraph for each row. Files and pipes have whole rows.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Rows", "shorten", "table", "wrapped"]
+__all__ = ["Rows", "fitted", "hanging_table", "shorten", "table", "terminal_width", "wrapped"]
 
 _WIDTH = 100
-"""How wide text is where no terminal says otherwise."""
+"""Most columns of a paragraph."""
+_NARROWEST = 20
 
 
 class Rows(NamedTuple):
-    """A table before it is laid out. ``align`` has a letter per column: ``l`` left, ``r`` right, ``.`` on the decimal point."""
+    """The cells of a table. ``align`` has a letter per column: ``l`` left, ``r`` right, ``.`` on the decimal point."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
     align: str
 
     def used(self) -> Rows:
-        """Without the columns whose cells are all empty."""
+        """The same table without empty columns."""
         kept = [index for index in range(len(self.headers)) if any(row[index] for row in self.rows)]
         return Rows(
             [self.headers[index] for index in kept],
@@ -30,10 +37,64 @@ class Rows(NamedTuple):
 
 
 def table(whole: Rows) -> list[str]:
-    """The lines of a table; none where it has no rows. Empty columns are left out."""
+    """The lines of a table without its empty columns; none for a table without rows. Paragraphs where it does not fit."""
     headers, rows, align = whole.used()
     columns = [_column(headers[index], [row[index] for row in rows], align[index]) for index in range(len(headers))]
-    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+    width = terminal_width()
+    if width is None or all(len(line) <= width for line in lines):
+        return lines
+    return [line for row in rows for line in _paragraph(headers, row)]
+
+
+def hanging_table(whole: Rows, *, indent: str) -> Iterator[str]:
+    """The lines of a table whose last column is wrapped where the terminal is too narrow for it; paragraphs if it is narrower.
+
+    All columns are left-aligned.
+    """
+    *columns, last = [_column(head, cells, "l") for head, *cells in zip(whole.headers, *whole.rows, strict=True)]
+    width, room = terminal_width(), len(indent) + sum(len(column[0]) + 2 for column in columns)
+    if width is not None and width < room + _NARROWEST + 4:
+        for row in whole.rows:
+            yield from _paragraph(whole.headers, row, indent)
+        return
+    for *cells, text in zip(*columns, last, strict=True):
+        line = f"{indent}{'  '.join([*cells, text])}".rstrip()
+        if width is None or len(line) <= width:
+            yield line
+            continue
+        first, *rest = wrapped(text.strip(), width=width - room)
+        yield f"{indent}{'  '.join([*cells, first])}"
+        yield from (f"{' ' * room}{part}" for part in rest)
+
+
+def _paragraph(headers: Sequence[str], row: Sequence[str], indent: str = "") -> Iterator[str]:
+    """A row as text: its first cell, then the others, each after its header. Empty cells are left out."""
+    if row[0]:
+        yield from wrapped(row[0], indent=indent, hang=f"{indent}    ")
+    named = ", ".join(f"{header} {cell}".strip() for header, cell in zip(headers[1:], row[1:], strict=True) if cell)
+    yield from wrapped(named, indent=f"{indent}  ")
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal, or those that ``COLUMNS`` names; ``None`` for a file or pipe."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return max(_NARROWEST, int(columns))
+    try:
+        return max(_NARROWEST, os.get_terminal_size(sys.stdout.fileno()).columns)
+    except (OSError, ValueError, AttributeError):  # not a terminal, closed, or replaced by a notebook
+        return None
+
+
+def fitted(line: str, *, hang: str = "") -> Iterator[str]:
+    """The line, wrapped between words where it is wider than the terminal; ``hang`` is the indent of its continuation."""
+    width = terminal_width()
+    if width is None or len(line) <= width:
+        yield line
+        return
+    words = line.lstrip()
+    yield from wrapped(words, indent=line[: len(line) - len(words)], hang=hang, width=width)
 
 
 def _column(header: str, cells: Sequence[str], align: str) -> list[str]:
@@ -46,16 +107,19 @@ def _column(header: str, cells: Sequence[str], align: str) -> list[str]:
 
 
 def _on_the_point(cells: Sequence[str]) -> list[str]:
-    """Fill up with blanks on the right, so that right-aligned numbers have their points below each other."""
+    """Pad on the right, so that the points of right-aligned numbers are below each other."""
     tails = [len(cell) - cell.rindex(".") if "." in cell else 0 for cell in cells]
     return [cell + " " * (max(tails) - tail) if cell else "" for cell, tail in zip(cells, tails, strict=True)]
 
 
-def wrapped(text: str, *, indent: str = "", hang: str = "", width: int = _WIDTH) -> Iterator[str]:
-    """A sentence as lines of at most ``width``; long names are never cut. ``hang`` stands before all lines but the first."""
+def wrapped(text: str, *, indent: str = "", hang: str = "", width: int | None = None) -> Iterator[str]:
+    """A sentence as lines of at most ``width``: by default 100 columns, or those of a narrower terminal.
+
+    Names are not broken. ``hang`` is the indent of all lines but the first.
+    """
     yield from textwrap.wrap(
         text,
-        width,
+        width or min(_WIDTH, terminal_width() or _WIDTH),
         initial_indent=indent,
         subsequent_indent=hang or indent,
         break_long_words=False,
@@ -64,6 +128,6 @@ def wrapped(text: str, *, indent: str = "", hang: str = "", width: int = _WIDTH)
 
 
 def shorten(text: str, width: int) -> str:
-    """The text on one line, cut at the end with an ellipsis where it is longer than ``width``."""
+    """The text on one line of at most ``width``, cut with an ellipsis."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: max(0, width - 3)]}..."

@@ -1,24 +1,27 @@
-"""What a task waits for: upstream tasks, a node, the end of a backoff, or nothing any more."""
+"""Says why a task waits: for upstream tasks, its Python environment, a node, the end of a backoff, or nothing any more."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from spotwright.engine.state import RunState, RunStatus, TaskState, TaskStatus
-from spotwright.views.words import plural
+from spotwright.engine.state import RunState, TaskState
+from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.views.phrasing import plural
 
 __all__ = ["Waiting", "booting_nodes", "waiting_for"]
 
-_NAMED = 3  # how many upstream tasks are named before the others are only counted
+_BEFORE_AN_ATTEMPT = (TaskStatus.WAITING, TaskStatus.READY, TaskStatus.PREPARING, TaskStatus.BACKOFF)
+_NAMED = 3  # most upstream tasks that are named; more are counted
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a task waits for. ``kind``: ``tasks``, ``node``, ``backoff``, ``turn``, or ``nothing`` where the run is over.
+class Waiting(NamedTuple):
+    """The reason why a task waits.
 
-    ``tasks`` are the upstream tasks that have not succeeded, ``pools`` those that may give it a node; ``until`` (Unix seconds)
-    is the end of the backoff, or of the patience with these pools. ``text`` says it without that moment.
+    ``kind``: ``tasks``, ``environment``, ``node``, ``backoff``, ``turn``, or ``nothing`` once the run is over.
+
+    ``tasks`` are the unfinished upstream tasks, ``pools`` the pools of the rung; ``until`` (Unix seconds) is the end of the
+    backoff or of the wait for these pools. ``text`` is a phrase without that moment.
     """
 
     kind: str
@@ -29,7 +32,7 @@ class Waiting:
 
 
 def booting_nodes(state: RunState) -> Mapping[str, int]:
-    """How many nodes of each pool boot."""
+    """The number of booting nodes by pool."""
     booting: dict[str, int] = {}
     for node in state.nodes.values():
         if node.state == "booting":
@@ -38,7 +41,7 @@ def booting_nodes(state: RunState) -> Mapping[str, int]:
 
 
 def waiting_for(state: RunState, task: TaskState, booting: Mapping[str, int]) -> Waiting | None:
-    """What a task waits for; ``None`` where it runs or has ended. ``booting`` is :func:`booting_nodes`."""
+    """Why a task waits; ``None`` if it runs or has ended. ``booting`` is the result of :func:`booting_nodes`."""
     if task.status.is_final or task.status in (TaskStatus.RUNNING, TaskStatus.OPEN):
         return None
     if state.status is not RunStatus.RUNNING:
@@ -47,10 +50,13 @@ def waiting_for(state: RunState, task: TaskState, booting: Mapping[str, int]) ->
         return Waiting(
             "nothing", f"{begun} {after}" if state.status is RunStatus.STOPPED else f"does not start {after}"
         )
-    if not task.may_start and task.status in (TaskStatus.WAITING, TaskStatus.READY, TaskStatus.BACKOFF):
+    if not task.may_start and task.status in _BEFORE_AN_ATTEMPT:
         return Waiting("nothing", f"does not start any more: {task.scope.failed} failed")
     if task.status is TaskStatus.WAITING:
         return _for_tasks(state, task)
+    if task.status is TaskStatus.PREPARING:
+        packages = task.environment.packages if task.environment is not None else ()
+        return Waiting("environment", f"builds its Python environment{_listed(packages)}")
     if task.status is TaskStatus.PENDING:
         return _for_node(task, booting)
     if task.status is TaskStatus.BACKOFF:
@@ -63,6 +69,11 @@ def _for_tasks(state: RunState, task: TaskState) -> Waiting:
     open_paths = tuple(path for path in paths if not state.tasks[path].status.is_good)
     more = f" and {len(open_paths) - _NAMED} more" if len(open_paths) > _NAMED else ""
     return Waiting("tasks", f"waits for {', '.join(open_paths[:_NAMED])}{more}", tasks=open_paths)
+
+
+def _listed(packages: Sequence[str]) -> str:
+    more = f" and {len(packages) - _NAMED} more" if len(packages) > _NAMED else ""
+    return f" ({', '.join(packages[:_NAMED])}{more})" if packages else ""
 
 
 def _for_node(task: TaskState, booting: Mapping[str, int]) -> Waiting:

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import List
 
-import kinds_of_others
+import third_party_artifacts
+from components import read, read_all, text
 from kfp import dsl
-from steps import read, read_all, text
 
 __all__ = [
     "artifact_classes",
@@ -40,7 +40,7 @@ def classes(
 
 @dsl.pipeline
 def artifact_classes():
-    """Every class of artifact, made and read."""
+    """Every artifact class, written and read."""
     made = every()
     classes(**{name: made.outputs[name] for name in "admhw"})
 
@@ -126,7 +126,7 @@ def from_path(data: dsl.InputPath("Dataset")) -> str:
 
 @dsl.pipeline
 def artifact_places():
-    """Where artifacts lie: custom_path, dsl.get_uri, InputPath and OutputPath. kfp.local: no (custom_path is ignored)"""
+    """Paths of artifacts: custom_path, dsl.get_uri, InputPath and OutputPath. kfp.local: no (custom_path is ignored)"""
     read(data=at_custom_path().outputs["out"])
     read(data=made_by_uri().output)
     made = by_path(value="path")
@@ -175,26 +175,26 @@ def is_there(data: dsl.Input[dsl.Dataset]) -> bool:
 
 @dsl.pipeline
 def artifact_without_file():
-    """An artifact that is declared and not written: it is passed on all the same."""
+    """An artifact that is declared and not written is still passed on."""
     is_there(data=nothing().outputs["out"])
 
 
 @dsl.component(base_image="python:3.11", install_kfp_package=False)
-def prompt(out: dsl.Output[kinds_of_others.Prompt]):
+def prompt(out: dsl.Output[third_party_artifacts.Prompt]):
     out.metadata["shots"] = 3
     with open(out.path, "w") as file:
         file.write("say")
 
 
 @dsl.component(base_image="python:3.11", install_kfp_package=False)
-def prompted(data: dsl.Input[kinds_of_others.Prompt], plain: dsl.Input[dsl.Artifact]) -> list:
+def prompted(data: dsl.Input[third_party_artifacts.Prompt], plain: dsl.Input[dsl.Artifact]) -> list:
     with open(data.path) as file:
         return [type(data).__name__, data.schema_title, data.metadata, type(plain).__name__, file.read()]
 
 
 @dsl.pipeline
 def artifact_classes_of_others():
-    """Classes of artifacts that a package brings. kfp.local: wrong (the class is lost)"""
+    """Artifact classes of third-party packages. kfp.local: wrong (the class is lost)"""
     made = prompt().output
     prompted(data=made, plain=made)
 
@@ -230,7 +230,7 @@ def address_and_metadata(data: dsl.Input[dsl.Dataset]) -> dict:
 
 @dsl.pipeline
 def artifacts_given(file: dsl.Input[dsl.Dataset], address: dsl.Input[dsl.Dataset], many: dsl.Input[List[dsl.Dataset]]):
-    """Artifacts that a run is given, by path and by address, which no backend of KFP can be. kfp.local: no"""
+    """Artifacts as arguments of a run, by path and by address; KFP backends take parameters only. kfp.local: no"""
     read(data=file)
     address_and_metadata(data=address)
     read_all(data=many)

@@ -1,7 +1,7 @@
-"""Conditions: If, Elif, Else, OneOf, and what is skipped."""
+"""Conditions: If, Elif, Else, OneOf, and skipped tasks."""
 
+from components import add, read, real, text, truth, whole, write
 from kfp import dsl
-from steps import add, read, real, text, truth, whole, write
 
 __all__ = [
     "comparisons",
@@ -58,7 +58,7 @@ def quoted_texts(a: str = "it's", b: str = "say \"x\" && 'y'", c: str = "back\\s
 
 @dsl.pipeline
 def elif_chain(value: int = 2) -> str:
-    """Elif and Else: the first branch that holds, and no other."""
+    """Elif and Else: only the first branch whose condition holds."""
     with dsl.If(value == 1):
         first = text(value="first")
     with dsl.Elif(value == 2):

@@ -2,9 +2,9 @@
 
 from typing import List, Optional
 
+from components import text, whole, write
 from kfp import components, dsl
 from kfp.dsl import ConcatPlaceholder, IfPresentPlaceholder
-from steps import text, whole, write
 
 __all__ = [
     "container_artifacts",

@@ -1,7 +1,7 @@
-"""What runs after a failure: exit handlers and tasks that ignore it."""
+"""Failures: exit handlers, and tasks that ignore upstream failures."""
 
+from components import fail, text
 from kfp import dsl
-from steps import fail, text
 
 __all__ = [
     "exit_after_failure",
@@ -47,7 +47,7 @@ def exit_after_failure(message: str = "it broke"):
 
 @dsl.pipeline
 def exit_handlers_several():
-    """Several exit handlers: each ends for itself. kfp.local: another state"""
+    """Several exit handlers, each with its own status. kfp.local: another state"""
     with dsl.ExitHandler(ending(note="one"), name="one"):
         fail(message="first")
     with dsl.ExitHandler(ending(note="two"), name="two"):
@@ -76,14 +76,14 @@ def guarded(message: str) -> None:
 
 @dsl.pipeline
 def exit_in_pipeline_inside():
-    """Exit handlers in a pipeline that stands in an exit handler: the inner one first. kfp.local: another state"""
+    """Exit handlers in a pipeline inside an exit handler: the inner one runs first. kfp.local: another state"""
     with dsl.ExitHandler(ending(note="outer")):
         guarded(message="inner")
 
 
 @dsl.pipeline
 def exit_with_loop():
-    """A loop in an exit handler, one iteration fails: those that have begun come to their end. kfp.local: another state"""
+    """A loop in an exit handler, one iteration fails: those that have begun run to their end. kfp.local: another state"""
     with dsl.ExitHandler(ending(), name="guarded"):
         with dsl.ParallelFor(["a", "b"], name="loop") as letter:
             slow(value=letter)
@@ -98,7 +98,7 @@ def afterwards(value: str = "by default") -> str:
 
 @dsl.pipeline
 def failure_ignored():
-    """ignore_upstream_failure, with the default for what failed upstream. kfp.local: no"""
+    """ignore_upstream_failure, with defaults for outputs of failed tasks. kfp.local: no"""
     failed = fail(message="no")
     text(value=failed.output)
     afterwards(value=failed.output).ignore_upstream_failure()
@@ -107,7 +107,7 @@ def failure_ignored():
 
 @dsl.pipeline
 def failing_branches():
-    """Fail fast: what runs beside a failed task comes to its end, what follows that does not begin."""
+    """Fail fast: tasks that run beside a failed task end, tasks that follow them do not begin."""
     fail(message="at once")
     text(value=slow(value="runs on").output)
 
@@ -126,6 +126,6 @@ def never_ends():
 
 @dsl.pipeline(pipeline_config=dsl.PipelineConfig(active_deadline_seconds=1))
 def out_of_time():
-    """A run that takes longer than it may (active_deadline_seconds): it fails, and exit tasks run. kfp.local: no limit"""
+    """A run that exceeds active_deadline_seconds fails, and its exit tasks run. kfp.local: no limit"""
     with dsl.ExitHandler(state_of(), name="guarded"):
         text(value="never").after(never_ends().set_retry(5))

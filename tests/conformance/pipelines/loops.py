@@ -1,9 +1,9 @@
-"""Loops: ParallelFor over everything it can go over, and Collected."""
+"""Loops: ParallelFor over every kind of items, and Collected."""
 
 from typing import Dict, List
 
+from components import add, items, kinds_of, listed, mapping, read, read_all, real, seen, text, total, whole, write
 from kfp import dsl
-from steps import add, items, kinds_of, listed, mapping, read, read_all, real, seen, text, total, whole, write
 
 __all__ = [
     "collected_artifacts",
@@ -40,7 +40,7 @@ def loop_over_constants():
 
 @dsl.pipeline
 def loop_over_parameters(numbers: List[int], words: List[str] = ["a", "b"], anything: list = [1, "x"]):
-    """ParallelFor over parameters of the pipeline, given and by default. kfp.local: wrong (an item is missing)"""
+    """ParallelFor over parameters of the pipeline, as arguments and by default. kfp.local: wrong (an item is missing)"""
     with dsl.ParallelFor(numbers, name="numbers") as number:
         whole(value=number)
     with dsl.ParallelFor(words, name="words") as word:
@@ -72,7 +72,7 @@ def loop_over_fields(rows: List[Dict] = [{"title": "a", "sizes": [1, 2]}, {"titl
 
 @dsl.pipeline
 def loop_in_loop():
-    """Loops in loops in loops; inner items never hide outer ones."""
+    """Three nested loops; inner items never replace outer ones."""
     with dsl.ParallelFor([1, 2], name="a") as a:
         with dsl.ParallelFor([10, 20], name="b") as b:
             with dsl.ParallelFor([100], name="c") as c:
@@ -81,7 +81,7 @@ def loop_in_loop():
 
 @dsl.pipeline
 def loop_over_nothing(nothing: List[int] = []):
-    """ParallelFor over an empty list: the loop succeeds, and what is collected from it is empty. kfp.local: no"""
+    """ParallelFor over an empty list: the loop succeeds, and Collected is empty. kfp.local: no"""
     with dsl.ParallelFor(nothing, name="loop") as number:
         one = whole(value=number)
     total(values=dsl.Collected(one.output))
@@ -120,7 +120,7 @@ def flaky(value: int) -> int:
 
 @dsl.pipeline
 def loop_with_retries():
-    """Retries in a loop, for the iteration that failed only. kfp.local: not compared"""
+    """Retries in a loop, only for the failed iteration. kfp.local: not compared"""
     with dsl.ParallelFor([1, 2, 3], name="loop") as number:
         flaky(value=number).set_retry(2, backoff_duration="0s")
 
@@ -167,7 +167,7 @@ def collected_nested():
 
 @dsl.pipeline
 def collected_with_skipped():
-    """Collected where some producers were skipped: what is there, in order. kfp.local: wrong"""
+    """Collected where some producers were skipped: the other outputs, in order. kfp.local: wrong"""
     with dsl.ParallelFor([1, 2, 3]) as number:
         with dsl.If(number != 2):
             kept = whole(value=number)

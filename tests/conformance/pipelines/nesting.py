@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from components import add, optional, read, text, whole, write
 from kfp import dsl
-from steps import add, optional, read, text, whole, write
 
 __all__ = [
     "inside_with_artifacts",
@@ -43,7 +43,7 @@ def reading(data: dsl.Input[dsl.Dataset]) -> str:
 
 @dsl.pipeline
 def inside_with_artifacts() -> str:
-    """A pipeline inside that is given artifacts and nothing else. kfp.local: no"""
+    """A nested pipeline with artifacts as its only inputs. kfp.local: no"""
     return reading(data=write(value="given").outputs["out"]).output
 
 
@@ -54,7 +54,7 @@ def options(a: str = None, b: int = None, c: str = "inner") -> str:
 
 @dsl.pipeline
 def inside_with_optional_inputs(nothing: str = None, number: int = None):
-    """Optional inputs: not given, given as nothing, by default; of components and of pipelines inside. kfp.local: no"""
+    """Optional inputs: left out, None, by default; of components and of nested pipelines. kfp.local: no"""
     optional()
     optional(a=nothing, b=number)
     options()
@@ -69,7 +69,7 @@ def saying(value: str) -> str:
 
 @dsl.pipeline
 def inside_with_placeholders(name: str = "n"):
-    """Texts made of values for a pipeline inside, `f"{name}-{task.output}"`. kfp.local: wrong ("<null-null>")"""
+    """Texts with values in them as inputs of a nested pipeline, `f"{name}-{task.output}"`. kfp.local: wrong ("<null-null>")"""
     number = whole(value=4)
     saying(value=f"{name}-{number.output}")
 
@@ -91,7 +91,7 @@ def trying() -> int:
 
 @dsl.pipeline
 def inside_with_retries() -> int:
-    """Retries of a pipeline inside count for its tasks that have none of their own. kfp.local: not compared"""
+    """Retries of a nested pipeline apply to its tasks without retries of their own. kfp.local: not compared"""
     return trying().set_retry(2, backoff_duration="0s").output
 
 
@@ -106,7 +106,7 @@ def sign(n: int) -> str:
 
 @dsl.pipeline
 def inside_with_branches(n: int = 1) -> str:
-    """Conditions of a pipeline inside beside conditions in a loop of the one around it. kfp.local: no"""
+    """Conditions in a nested pipeline, beside conditions in a loop of the outer one. kfp.local: no"""
     with dsl.ParallelFor([1, 2]) as item:
         with dsl.If(item == 2):
             text(value="two")

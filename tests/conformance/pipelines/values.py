@@ -2,8 +2,8 @@
 
 from typing import List
 
+from components import items, kinds_of, listed, mapping, real, seen, text, truth, whole
 from kfp import dsl
-from steps import items, kinds_of, listed, mapping, real, seen, text, truth, whole
 
 __all__ = [
     "large_values",
@@ -24,7 +24,7 @@ def described(value: dict) -> str:
 
 @dsl.pipeline
 def numbers_and_kinds(n: int = 9007199254740992, x: float = 0.1, deep: dict = {"a": [1, 2.5, {"b": "x"}], "c": True}):
-    """Every type, whole numbers and fractions kept apart, also deep in lists and mappings. kfp.local: wrong (all fractions)"""
+    """Every type; whole numbers and fractions stay apart, also deep in lists and mappings. kfp.local: wrong (all fractions)"""
     whole(value=n)
     real(value=x)
     truth(value=True)
@@ -75,7 +75,7 @@ def large_values():
 
 @dsl.pipeline
 def texts_of_values(n: int = 3, x: float = 0.5, flag: bool = True, many: list = [1, "a"]):
-    """Values in texts: f-strings over parameters, outputs, items; texts where a type differs. kfp.local: wrong (fractions)"""
+    """Values in texts: f-strings with parameters, outputs and items; conversions to text. kfp.local: wrong (fractions)"""
     text(value=f"{n} {x} {flag} {many}")
     text(value=f"{whole(value=n).output}-{real(value=x).output}-{truth(value=flag).output}")
 
@@ -92,7 +92,7 @@ def shown(value: float) -> str:
 
 @dsl.pipeline
 def written_as_go(shares: List[float] = [2.0, 0.5]):
-    """Mappings have their keys in order; whole numbers are floats where a component declares so. kfp.local: not compared"""
+    """Mappings have sorted keys; whole numbers become floats where a component declares a float. kfp.local: not compared"""
     seen(value=made().output)
     with dsl.ParallelFor(shares, name="loop") as share:
         shown(value=share)

@@ -1,7 +1,7 @@
-"""One small module a family of kinds: how each carries its pods, and what it does when one of them is interrupted.
+"""A module for each family of kinds: where its pods are, and what the kind does when one of them is interrupted.
 
-A module has a ``KINDS`` mapping from ``(group, kind)``, or ``(group/version, kind)`` where versions differ, to a function that
-places one object: ``place(ctx) -> None``. A new kind is a new module in :data:`FAMILIES`.
+A module has a mapping ``KINDS`` from ``(group, kind)``, or ``(group/version, kind)`` if versions differ, to a function that
+places one object. A new kind is a new module in :data:`FAMILIES`.
 """
 
 from __future__ import annotations
@@ -10,24 +10,27 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 
-from spotwright.manifests.context import Context
+from spotwright.manifests.rules.context import PlaceContext
 
-__all__ = ["FAMILIES", "SERVED", "Place", "find_kind"]
+__all__ = ["FAMILIES", "SERVED", "PlaceObject", "find_kind"]
 
-Place = Callable[[Context], None]
+PlaceObject = Callable[[PlaceContext], None]
 """Places one object through its context."""
 
 FAMILIES: tuple[str, ...] = (
-    "argo",
+    "argo.workflows",
     "core",
+    "deployment",
     "jobset",
     "katib",
-    "kfp",
-    "training",
-    "trainjob",
-    "untouched",
+    "kfp.compiled_pipelines",
+    "ray",
+    "spark",
+    "trainer.training_operator",
+    "trainer.trainjob",
+    "unsupported",
 )
-"""The modules of this package, imported when a kind is first looked up."""
+"""The modules of this package that have ``KINDS``; they are imported when a kind is first looked up."""
 
 
 SERVED: Mapping[str, str] = {
@@ -37,23 +40,25 @@ SERVED: Mapping[str, str] = {
     **dict.fromkeys(("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"), "kubeflow.org/v1"),
     **dict.fromkeys(("Experiment",), "kubeflow.org/v1beta1"),
     **dict.fromkeys(("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"), "trainer.kubeflow.org/v1alpha1"),
+    **dict.fromkeys(("RayCluster", "RayJob"), "ray.io/v1"),
+    **dict.fromkeys(("SparkApplication", "ScheduledSparkApplication"), "sparkoperator.k8s.io/v1beta2"),
     **dict.fromkeys(
         ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"), "argoproj.io/v1alpha1"
     ),
 }
-"""The apiVersion under which a kind is placed, for messages about others."""
+"""The apiVersion under which a kind is placed, for messages about other versions."""
 
 
-def find_kind(api_version: str, kind: str) -> Place | None:
-    """What places objects of a kind; ``None`` for kinds that pass through untouched."""
+def find_kind(api_version: str, kind: str) -> PlaceObject | None:
+    """The function that places objects of a kind; ``None`` for kinds that pass through unchanged."""
     kinds = _known_kinds()
     return kinds.get((api_version, kind)) or kinds.get((api_version.rpartition("/")[0], kind))
 
 
 @cache
-def _known_kinds() -> Mapping[tuple[str, str], Place]:
+def _known_kinds() -> Mapping[tuple[str, str], PlaceObject]:
     """Every kind of every family."""
-    found: dict[tuple[str, str], Place] = {}
+    kinds: dict[tuple[str, str], PlaceObject] = {}
     for name in FAMILIES:
-        found.update(import_module(f"spotwright.manifests.kinds.{name}").KINDS)
-    return found
+        kinds.update(import_module(f"spotwright.manifests.kinds.{name}").KINDS)
+    return kinds

@@ -1,7 +1,7 @@
-"""Katib's Experiment: its trials are objects of other kinds, placed by those kinds, in the Experiment or in a ConfigMap.
+"""Katib's Experiment: its trials are objects of other kinds, in the Experiment or in a ConfigMap, placed by those kinds.
 
-Katib never tries a trial again, so what survives interruptions is the trial's own kind. Placeholders (``${trialParameters.x}``)
-are text that Katib replaces in the trial; nothing here looks into them. Sources: kubeflow/katib v0.19.0,
+Katib never retries a trial, so only the trial's own kind can survive interruptions. Katib replaces placeholders
+(``${trialParameters.x}``) in the trial's text; they are not interpreted here. Sources: kubeflow/katib v0.19.0,
 ``pkg/webhook/v1beta1/experiment/validator/validator.go``, ``pkg/controller.v1beta1/experiment/manifest/generator.go``.
 """
 
@@ -11,23 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spotwright.manifests import embedded
-from spotwright.manifests.context import Context, Level, RoleReport, name_of
-from spotwright.manifests.documents import Document, Path
-from spotwright.manifests.edits import Editor
-from spotwright.manifests.kinds import Place, find_kind
-from spotwright.manifests.levels import POD_FIELDS, refuse_misplaced
+from spotwright.manifests.kinds import PlaceObject, embedded, find_kind
+from spotwright.manifests.rules.context import Level, PlaceContext, RoleReport, name_of
+from spotwright.manifests.rules.misplaced_fields import POD_FIELDS, refuse_misplaced
+from spotwright.manifests.yamltext.documents import Document, Path
+from spotwright.manifests.yamltext.edits import Editor
 
 __all__ = ["KINDS"]
 
 _TEMPLATE: Path = ("spec", "trialTemplate")
-_FROZEN = "refused are changes of everything but parallelTrialCount, maxTrialCount and maxFailedTrialCount"
-_SUGGESTION = (
-    "suggestion and early stopping run where katib-config puts them, which is no part of the Experiment: they stay"
-)
+_FROZEN = "only parallelTrialCount, maxTrialCount and maxFailedTrialCount can be changed"
+_SUGGESTION = "katib-config decides where suggestion and early stopping run; the Experiment cannot place them"
 
 
-def _place_experiment(ctx: Context) -> None:
+def _place_experiment(ctx: PlaceContext) -> None:
     trial = ctx.at(*_TEMPLATE, "trialSpec")
     spec = ctx.get(*_TEMPLATE, "trialSpec")
     for level in (ctx.at("spec"), ctx.at(*_TEMPLATE)):
@@ -37,95 +34,93 @@ def _place_experiment(ctx: Context) -> None:
         _place_trial(ctx, spec)
         _report(ctx, ctx.roles[before:])
     else:
-        _look_for_template(ctx)
+        _report_template(ctx)
 
 
-def _place_trial(ctx: Context, spec: Mapping[str, Any]) -> None:
-    """Place the trial by its own kind, as part of the experiment: it has no name of its own."""
+def _place_trial(ctx: PlaceContext, spec: Mapping[str, Any]) -> None:
+    """Place the trial by its own kind, as part of the experiment: a trial template has no name."""
     at = ctx.at(*_TEMPLATE, "trialSpec")
     for field in ("name", "namespace"):
         if field in (spec.get("metadata") or {}):
-            ctx.say(
+            ctx.add_finding(
                 Level.WARNING,
                 (*at, "metadata", field),
-                f"Katib refuses a trialSpec with a {field}: it gives each trial its own",
+                f"Katib refuses a trialSpec with a {field}: it sets one for each trial",
             )
     api_version, kind = str(spec.get("apiVersion", "")), str(spec.get("kind", ""))
     place = find_kind(api_version, kind)
     if place is None:
-        text = f"trials are {kind} ({api_version}): no kind that is placed; they pass through untouched"
-        ctx.say(Level.WARNING, (*at, "kind"), text)
+        text = f"trials are {kind} ({api_version}): this kind is not placed; they stay unchanged"
+        ctx.add_finding(Level.WARNING, (*at, "kind"), text)
         return
-    place(ctx.inside(*_TEMPLATE, "trialSpec", owner=ctx.name))
+    place(ctx.nested(*_TEMPLATE, "trialSpec", owner=ctx.name))
 
 
-def _report(ctx: Context, roles: list[RoleReport]) -> None:
-    """What interruptions mean for the experiment around its trials."""
+def _report(ctx: PlaceContext, roles: list[RoleReport]) -> None:
+    """Report what interruptions of trials mean for the experiment."""
     for role in roles:
         role.frozen = _FROZEN
     if not any(ctx.config.pools[pool].is_spot for role in roles for pool in role.pools):
         return
     limit = ctx.get("spec", "maxFailedTrialCount")
     counts = "there is no maxFailedTrialCount" if limit is None else f"it counts towards maxFailedTrialCount {limit}"
-    text = (
-        f"Katib never tries a trial again: one that its own kind gives up after interruptions has failed, and {counts}"
-    )
-    ctx.say(Level.NOTE, ctx.at("spec", "maxFailedTrialCount"), text)
-    ctx.say(Level.NOTE, ctx.at("spec", "algorithm"), _SUGGESTION)
+    text = f"Katib never retries a trial: one whose own kind gives up after interruptions has failed, and {counts}"
+    ctx.add_finding(Level.NOTE, ctx.at("spec", "maxFailedTrialCount"), text)
+    ctx.add_finding(Level.NOTE, ctx.at("spec", "algorithm"), _SUGGESTION)
 
 
-def _look_for_template(ctx: Context) -> None:
-    """The trial stands in a ConfigMap, which is placed where it stands; without it nothing can be said here."""
+def _report_template(ctx: PlaceContext) -> None:
+    """Report in which ConfigMap the trial template is; it is placed there."""
     at = ctx.at(*_TEMPLATE, "configMap")
     given = ctx.editor.get(at)
     if not isinstance(given, dict):
         raise ctx.problem(ctx.at(*_TEMPLATE), "expected a trialSpec, or a configMap that holds one")
     name, key = str(given.get("configMapName")), str(given.get("templatePath"))
-    found = ctx.find("ConfigMap", name, _text(given.get("configMapNamespace")))
-    if found is None:
-        text = (
-            f"the trials' template is in ConfigMap {name}, which is not here: nothing is placed; give its file as well"
-        )
-        ctx.say(Level.WARNING, at, text)
-    elif not isinstance(found.get(("data", key), None), str):
-        raise ctx.problem((*at, "templatePath"), f"{found.file}:{found.line(('data',))}: ConfigMap {name} has no {key}")
+    config_map = ctx.find("ConfigMap", name, _text(given.get("configMapNamespace")))
+    if config_map is None:
+        text = f"the trial template is in ConfigMap {name}, which was not given: nothing is placed; pass its file too"
+        ctx.add_finding(Level.WARNING, at, text)
+    elif not isinstance(config_map.get(("data", key), None), str):
+        place = f"{config_map.file}:{config_map.line(('data',))}"
+        raise ctx.problem((*at, "templatePath"), f"{place}: ConfigMap {name} has no {key}")
     else:
-        text = f"the trials' template stands in ConfigMap {name} ({found.file}:{found.line(('data', key))})"
-        if ctx.is_input(found):
-            ctx.say(Level.NOTE, at, f"{text}, and is placed with it")
+        text = f"the trial template is in ConfigMap {name} ({config_map.file}:{config_map.line(('data', key))})"
+        if ctx.is_input(config_map):
+            ctx.add_finding(Level.NOTE, at, f"{text}, and is placed there")
         else:
-            ctx.say(Level.WARNING, at, f"{text}, which is only read: give its file to be placed as well")
+            ctx.add_finding(Level.WARNING, at, f"{text}, which is only read: pass its file to place it too")
 
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _place_config_map(ctx: Context) -> None:
-    """Place the trial templates that experiments take from here; everything else in a ConfigMap is left alone."""
+def _place_config_map(ctx: PlaceContext) -> None:
+    """Place the trial templates that experiments take from a ConfigMap; everything else in it stays unchanged."""
     owners: dict[str, list[Document]] = {}
     for experiment, key in _users(ctx):
-        known = owners.setdefault(key, [])
-        if name_of(experiment.get(("metadata",), {})) not in [name_of(one.get(("metadata",), {})) for one in known]:
-            known.append(experiment)
+        experiments = owners.setdefault(key, [])
+        names = [name_of(other.get(("metadata",), {})) for other in experiments]
+        if name_of(experiment.get(("metadata",), {})) not in names:
+            experiments.append(experiment)
     for key, experiments in owners.items():
         first, *others = (name_of(one.get(("metadata",), {})) for one in experiments)
         before = len(ctx.roles)
-        owned = replace(ctx, around=ctx.embedded(Editor(experiments[0])))  # whose labels speak for its trials
+        owned = replace(ctx, outer=ctx.embedded(Editor(experiments[0])))  # its labels set the policy of its trials
         embedded.place(owned, ctx.at("data", key), owner=first)
         for role in ctx.roles[before:]:
-            role.frozen = "nothing is refused; experiments that were made already keep the template that they had"
+            role.frozen = "everything can be changed; experiments that exist keep the old template"
         if others:
-            text = f"placed by the policy of {first}; {', '.join(others)} take it from here as well"
-            ctx.say(Level.WARNING, ctx.at("data", key), text)
+            text = f"placed by the policy of {first}; {', '.join(others)} use it too"
+            ctx.add_finding(Level.WARNING, ctx.at("data", key), text)
 
 
-def _users(ctx: Context) -> Iterator[tuple[Document, str]]:
-    """The experiments that take a trial template from this ConfigMap, with the key of it."""
+def _users(ctx: PlaceContext) -> Iterator[tuple[Document, str]]:
+    """The experiments that take a trial template from this ConfigMap, each with the key of the template."""
     data, metadata = ctx.get("data"), ctx.get("metadata", default={})
     for experiment in ctx.find_all("Experiment") if isinstance(data, dict) else ():
         if str(metadata.get("name")) not in experiment.text:
-            continue  # a quick look: there may be a thousand of each
+            continue  # a quick check: there may be a thousand of each
         given = experiment.get((*_TEMPLATE, "configMap"), None)
         if not isinstance(given, dict) or given.get("configMapName") != metadata.get("name"):
             continue
@@ -133,12 +128,12 @@ def _users(ctx: Context) -> Iterator[tuple[Document, str]]:
             yield experiment, str(given.get("templatePath"))
 
 
-def _wrong_version(ctx: Context) -> None:
-    text = f"Katib serves no {ctx.get('apiVersion')}, and nothing is placed: write kubeflow.org/v1beta1"
-    ctx.say(Level.WARNING, ctx.at("apiVersion"), text)
+def _wrong_version(ctx: PlaceContext) -> None:
+    text = f"Katib does not serve {ctx.get('apiVersion')}, so nothing is placed: write kubeflow.org/v1beta1"
+    ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
 
 
-KINDS: Mapping[tuple[str, str], Place] = {
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
     ("kubeflow.org/v1beta1", "Experiment"): _place_experiment,
     ("kubeflow.org", "Experiment"): _wrong_version,
     ("", "ConfigMap"): _place_config_map,

@@ -1,70 +1,146 @@
-"""Kinds that nobody here knows, placed where the user says their pod spec is (``--pod-path``), and otherwise named.
+"""Objects of unknown kinds: placed at the paths of ``--pod-path``, otherwise left unchanged with a finding.
 
-Only what every pod understands is placed. What the kind does after an interruption is its own affair, and that is said.
+Only the fields of the pod spec are placed. What the kind does after an interruption is not known, and a finding says so.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spotwright.errors import InputError
-from spotwright.manifests.context import Context, Finding, Level, name_of
-from spotwright.manifests.documents import Document, Path, show
 from spotwright.manifests.kinds import SERVED
-from spotwright.manifests.pods import Role, place_pod
+from spotwright.manifests.rules.context import Finding, Level, PlaceContext, name_of
+from spotwright.manifests.rules.pod_rules import Role, place_pod
+from spotwright.manifests.yamltext.documents import Document, Path, show
+from spotwright.manifests.yamltext.edits import value_at
 
-__all__ = ["passed_through", "place_at", "read_pod_path", "say_version"]
+__all__ = ["find_pod_specs", "pass_through", "place_at", "read_pod_path", "warn_of_version"]
 
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_ANY = "*"
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+|\*)\]")
+_STRUCTURE = frozenset({"pod", "podspec", "podtemplate", "spec", "template"})
+"""Steps that say nothing about a role; the words of Kubernetes, in lower case."""
 
 
 def read_pod_path(text: str) -> Path:
-    """Read ``spec.worker.template.spec`` or ``spec.tasks[0].template.spec``. Raises :class:`InputError` for anything else."""
+    """Read a path such as ``spec.worker.template.spec`` or ``spec.tasks[*].template.spec``.
+
+    ``[*]`` is every item of a list, ``*`` as a step every key of a mapping; both are the step ``*``. Raises
+    :class:`InputError` for anything else.
+    """
     steps = _STEP.findall(text)
     written = "".join(f"[{index}]" if index else f".{name}" for name, index in steps).removeprefix(".")
     if not steps or written != text:
-        raise InputError(f"--pod-path {text!r}: expected the path of a pod spec, such as spec.template.spec")
-    return tuple(int(index) if index else name for name, index in steps)
+        raise InputError(
+            f"--pod-path {text!r}: expected the path of a pod spec, such as spec.template.spec or "
+            "spec.workerGroupSpecs[*].template.spec"
+        )
+    return tuple(_ANY if index == _ANY else int(index) if index else name for name, index in steps)
 
 
-def place_at(ctx: Context, path: Path) -> None:
-    """Place the pod spec at a path of the object."""
-    template = path[:-1] if path[-1] == "spec" and len(path) > 1 else None
-    role = Role(show(path), ctx.name, ctx.at(*path), ctx.at(*template) if template is not None else None)
-    placed = place_pod(ctx, role)
+def find_pod_specs(value: Any, patterns: Sequence[Path]) -> list[Path]:
+    """The paths of the pod specs in an object that match a pattern, in the order of the patterns, none twice.
+
+    A pattern may begin at ``spec``, and may end at the template of the pod instead of its spec. A pod spec has containers.
+    """
+    matches: dict[Path, None] = {}
+    for pattern in patterns:
+        found = list(_matches(value, pattern)) or list(_matches(value, ("spec", *pattern)))
+        for path in found:
+            spec = path if _is_pod_spec(value, path) else (*path, "spec")
+            if _is_pod_spec(value, spec):
+                matches[spec] = None
+    return list(matches)
+
+
+def _is_pod_spec(value: Any, path: Path) -> bool:
+    return value_at(value, (*path, "containers")) is not None
+
+
+def _matches(value: Any, pattern: Path, path: Path = ()) -> Iterator[Path]:
+    """The paths of the values that a pattern leads to."""
+    if not pattern:
+        yield path
+        return
+    step, rest = pattern[0], pattern[1:]
+    if step == _ANY:
+        children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, child in children:
+            yield from _matches(child, rest, (*path, key))
+    else:
+        child = value_at(value, (step,))
+        if child is not None:
+            yield from _matches(child, rest, (*path, step))
+
+
+def place_at(ctx: PlaceContext, paths: Sequence[Path]) -> None:
+    """Place the pod specs at these paths of the object; of several, each is a role with a name of its own."""
+    roles = [_role(ctx, path, _role_name(ctx, path) if len(paths) > 1 else "") for path in paths]
+    placed = [place_pod(ctx, role) for role in roles]
     kind = ctx.get("kind")
-    placed.report.after_interruption = f"what {kind} does when a pod is lost is not known here"
-    if placed.on_spot:
-        ctx.say(Level.WARNING, ctx.at("kind"), f"{kind}: only its pods are placed; see to its retries yourself")
+    for each in placed:
+        each.report.after_interruption = f"unknown: Spotwright does not know what a {kind} does when it loses a pod"
+    if any(each.on_spot for each in placed):
+        ctx.add_finding(Level.WARNING, ctx.at("kind"), f"{kind}: only its pods are placed; set its retries yourself")
 
 
-def passed_through(document: Document, api_version: str, kind: str) -> Iterator[Finding]:
-    """What is said of an object that is left alone: loudly where it has pods, or is of a kind that is placed in another group."""
+def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
+    template = path[:-1] if path[-1] == "spec" and len(path) > 1 else None
+    policy_path = f"{ctx.name}/{name}" if name else ctx.name
+    return Role(show(path), policy_path, ctx.at(*path), ctx.at(*template) if template is not None else None)
+
+
+def _role_name(ctx: PlaceContext, path: Path) -> str:
+    """The name of a role in policies: that of its item in a list (``small-group``), else the last step that names it."""
+    for depth in range(len(path), 0, -1):
+        step = path[depth - 1]
+        if isinstance(step, int):
+            item = ctx.get(*path[:depth], default={})
+            own = next((item[key] for key in ("name", "groupName") if isinstance(item.get(key), str)), None)
+            return str(own or f"{path[depth - 2]}-{step}").lower()
+        if step.lower() not in _STRUCTURE:
+            return step.lower()
+    return show(path)
+
+
+def pass_through(document: Document, api_version: str, kind: str, patterns: Sequence[Path]) -> Iterator[Finding]:
+    """The finding for an object that stays unchanged: a warning if it has pods, or its kind is placed in another group.
+
+    ``patterns`` are those of ``--pod-path``, none of which leads to a pod spec of this object.
+    """
     if not kind:
         yield from _no_object(document)
         return
     name = name_of(document.get(("metadata",), {}))
-    text = f"{kind} {name} ({api_version}): no kind that is placed; it passes through untouched"
+    text = f"{kind} {name} ({api_version}): this kind is not placed; it stays unchanged"
     level = Level.NOTE
     if kind in SERVED and not api_version:
         level, text = (
             Level.WARNING,
-            f"{kind} {name} has no apiVersion: write {SERVED[kind]}; it passes through untouched",
+            f"{kind} {name} has no apiVersion: write {SERVED[kind]}; it stays unchanged",
         )
     elif kind in SERVED:
-        level, text = Level.WARNING, f"{text} (what is placed is a {kind} of {SERVED[kind]})"
+        level, text = Level.WARNING, f"{text} (a {kind} of {SERVED[kind]} is placed)"
     elif _has_pods(document.get((), None)):
-        level, text = Level.WARNING, f"{text} (--pod-path says where its pods are)"
-    yield Finding(level, document.file, document.line(("kind",)), ("kind",), text)
+        hint = "name the path of its pod spec with --pod-path"
+        if patterns:
+            hint = f"no pod spec at {' or '.join(map(_pattern_text, patterns))}: {hint}"
+        level, text = Level.WARNING, f"{text} ({hint})"
+    yield Finding(level, document.file, document.line(("kind",)), ("kind",), text, f"{kind} ({api_version})")
+
+
+def _pattern_text(pattern: Path) -> str:
+    """A pattern as the user wrote it."""
+    return show(pattern).replace(".*", "[*]")
 
 
 def _no_object(document: Document) -> Iterator[Finding]:
-    """What is said of a document that is no object of Kubernetes: a list, a text, an error page, values of a chart."""
+    """The finding for a document that is no Kubernetes object: a list, a text, an error page, values of a chart."""
     value = document.get((), None)
     what = "has no kind" if isinstance(value, dict) else "is no mapping"
-    text = f"this {what}, so it is no object of Kubernetes; it passes through untouched"
+    text = f"this {what}, so it is no Kubernetes object; it stays unchanged"
     yield Finding(Level.WARNING, document.file, document.line(()), (), text)
 
 
@@ -74,12 +150,14 @@ def _has_pods(value: Any) -> bool:
     return isinstance(value, list) and any(_has_pods(item) for item in value)
 
 
-_OWN_WORDS = frozenset({"CronJob", "Experiment", "MPIJob"})
-"""Kinds whose modules speak of their versions themselves."""
+_CHECK_VERSION_THEMSELVES = frozenset({"CronJob", "Experiment", "MPIJob", "RayCluster", "RayJob"})
+"""Kinds whose modules report a wrong version, or that are served in several."""
 
 
-def say_version(ctx: Context, api_version: str, kind: str) -> None:
-    """Warn of a version that no API server knows, where the kind is placed all the same."""
+def warn_of_version(ctx: PlaceContext, api_version: str, kind: str) -> None:
+    """Warn of a version that no API server knows; the kind is placed nevertheless."""
     served = SERVED.get(kind, api_version)
-    if api_version != served and kind not in _OWN_WORDS and not api_version.startswith("kubeflow.org/"):
-        ctx.say(Level.WARNING, ctx.at("apiVersion"), f"no API server knows {kind} of {api_version}: write {served}")
+    if api_version != served and kind not in _CHECK_VERSION_THEMSELVES and not api_version.startswith("kubeflow.org/"):
+        ctx.add_finding(
+            Level.WARNING, ctx.at("apiVersion"), f"no API server knows {kind} of {api_version}: write {served}"
+        )

@@ -1,0 +1,169 @@
+"""Makes the checkpoint library as one small file, for Python programs in images where Spotwright is not installed.
+
+The file is a zip that Python imports from (``PYTHONPATH=spotwright_checkpoint.pyz``): :mod:`spotwright.checkpoint` and whatever
+it imports, read from this very package. It needs Python 3.11 and the standard library. Docstrings and comments are left out, and
+the lines keep their numbers, so that a traceback means the same. The same versions of Spotwright and of zlib make the same bytes.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import io
+import re
+import tokenize
+import zipfile
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+__all__ = [
+    "FILE_NAME",
+    "PYTHON",
+    "checkpoint_file",
+    "imported_names",
+    "imports_spotwright",
+    "names_not_in_file",
+]
+
+FILE_NAME = "spotwright_checkpoint.pyz"
+
+PYTHON = (3, 11)
+"""The oldest Python that imports the file and the package."""
+
+_PACKAGE = Path(__file__).parent
+_MAIN = (
+    "from spotwright.version import __version__\n"
+    "print(f'spotwright.checkpoint {__version__}: put this file on PYTHONPATH and import spotwright.checkpoint')\n"
+)
+_OTHERS = (
+    "\n__path__ += [f'{each}/spotwright' for each in __import__('sys').path if each and not each.endswith('.pyz')]\n"
+)
+"""The end of ``spotwright/__init__.py`` in the file: an image that has Spotwright installed keeps its other modules."""
+_WHEN = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can hold
+_PUBLIC_NAME = "SpotwrightError"  # of the public names in spotwright/__init__.py, the one whose module the file holds
+_IMPORT = re.compile(r"\b(?:from\s+|import\s+(?:[\w.]+(?:\s+as\s+\w+)?\s*,\s*)*)spotwright\b(?!\s*=)")
+
+
+def imports_spotwright(source: str) -> bool:
+    """Whether a program's text imports Spotwright, as far as its text shows: also in a notebook or a script inside a command."""
+    return "spotwright" in source and _IMPORT.search(source) is not None
+
+
+def imported_names(source: str) -> frozenset[str]:
+    """The modules and names of Spotwright that a Python program uses, such as ``spotwright.checkpoint`` and ``spotwright.run``.
+
+    Empty for a text that is no Python.
+    """
+    if "spotwright" not in source:
+        return frozenset()
+    try:
+        nodes = list(_running(ast.parse(source)))
+    except (SyntaxError, ValueError):  # ValueError: a null byte
+        return frozenset()
+    names: set[str] = set()
+    aliases: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+            aliases |= {alias.asname or "spotwright" for alias in node.names if alias.name == "spotwright"}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    names |= {
+        f"spotwright.{node.attr}"
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases
+    }
+    return frozenset(name for name in names if name.partition(".")[0] == "spotwright")
+
+
+def names_not_in_file(names: Iterable[str]) -> list[str]:
+    """Those of the names that a pod with only the file cannot import: other modules of Spotwright, and its public functions."""
+    held = frozenset(zipfile.ZipFile(io.BytesIO(checkpoint_file())).namelist())
+    return sorted(name for name in names if not _is_in_file(name.split(".")[1:], held))
+
+
+def _is_in_file(parts: list[str], held: AbstractSet[str]) -> bool:
+    for depth in range(1, len(parts) + 1):
+        if any(f"spotwright/{path.as_posix()}" not in held for path in _files_of(parts[:depth])):
+            return False
+    if not parts or any(_files_of(parts[:1])):
+        return True
+    return parts[0] == _PUBLIC_NAME or parts[0].startswith("__")
+
+
+@functools.cache
+def checkpoint_file() -> bytes:
+    """The content of the file."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in [("__main__.py", _MAIN), *_modules()]:
+            entry = zipfile.ZipInfo(name, _WHEN)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(entry, text, compresslevel=9)
+    return content.getvalue()
+
+
+def _modules() -> Iterator[tuple[str, str]]:
+    """The modules by their path in the file: those of the library, and what they import of Spotwright."""
+    waiting = [path.relative_to(_PACKAGE) for path in (_PACKAGE / "checkpoint").rglob("*.py")]
+    known: set[Path] = set()
+    texts = {}
+    while waiting:
+        path = waiting.pop()
+        if path in known:
+            continue
+        known.add(path)
+        text = (_PACKAGE / path).read_text(encoding="utf-8")
+        texts[f"spotwright/{path.as_posix()}"] = _without_comments(text)
+        waiting += [Path(*above, "__init__.py") for above in _packages_around(path)]
+        waiting += _imported(ast.parse(text))
+    texts["spotwright/__init__.py"] += _OTHERS
+    yield from sorted(texts.items())
+
+
+def _packages_around(path: Path) -> Iterator[tuple[str, ...]]:
+    parts = path.parts[:-1]
+    return (parts[:depth] for depth in range(len(parts) + 1))
+
+
+def _imported(tree: ast.Module) -> Iterator[Path]:
+    """The modules of Spotwright that a module imports when it runs, also inside functions."""
+    for node in _running(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            if name.startswith("spotwright."):
+                yield from _files_of(name.split(".")[1:])
+
+
+def _running(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a tree without those that only type checkers see."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield from _running(child)
+
+
+def _files_of(parts: list[str]) -> Iterator[Path]:
+    for path in (Path(*parts).with_suffix(".py"), Path(*parts, "__init__.py")):
+        if (_PACKAGE / path).is_file():
+            yield path
+
+
+def _without_comments(text: str) -> str:
+    """A module's text with empty docstrings and without comments; each line keeps its number."""
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column].rstrip()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            first, last = node.lineno - 1, node.end_lineno or node.lineno
+            lines[first:last] = [lines[first][: node.col_offset] + '""', *[""] * (last - first - 1)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,35 @@
+"""The ``checkpoint-file`` command: the checkpoint library as one file, for images without Spotwright."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from spotwright.checkpoint_file import FILE_NAME
+from spotwright.checkpoint_file import checkpoint_file as file_content
+from spotwright.cli import SUCCEEDED
+from spotwright.cli.output_files import replace_file
+
+__all__ = ["checkpoint_file"]
+
+
+@click.command(name="checkpoint-file")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path(FILE_NAME),
+    show_default=True,
+    metavar="FILE",
+    help="The file to write.",
+)
+def checkpoint_file(output: Path) -> int:
+    """Write the checkpoint library as one FILE that Python imports from: put its path into PYTHONPATH.
+
+    For images without Spotwright and without a network. It needs Python 3.11 or later and the standard library.
+    """
+    content = file_content()
+    replace_file(output, content)
+    click.echo(f"{output}: {len(content) / 1000:.0f} kB; PYTHONPATH={output.absolute()} makes it importable", err=True)
+    return SUCCEEDED

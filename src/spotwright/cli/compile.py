@@ -1,0 +1,93 @@
+"""The command ``compile``: from a pipeline's Python file to placed KFP YAML, ready to upload to Kubeflow Pipelines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from spotwright.cli import SUCCEEDED
+from spotwright.cli.findings import print_findings
+from spotwright.cli.options import config_option, pipeline_option
+from spotwright.cli.output_files import replace_file
+from spotwright.config import find
+from spotwright.errors import InputError
+from spotwright.manifests.files.place_files import place_text
+from spotwright.manifests.files.required_pools import require_pools
+from spotwright.manifests.files.unmatched_patterns import unmatched_patterns
+from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.pipelines.sdk.loader import load
+
+__all__ = ["compile", "compiled_yaml"]
+
+
+@click.command()
+@click.argument("pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Instead of standard output.")
+@pipeline_option
+@config_option("the pipeline")
+@click.option("--replace-retries", is_flag=True, help="Also replace the retries of set_retry; unplace restores them.")
+def compile(  # noqa: A001 - the command's name
+    pipeline_file: Path, output: Path | None, pipeline_name: str | None, config: Path | None, replace_retries: bool
+) -> int:
+    """Compile PIPELINE (a .py with @dsl.pipeline) to KFP YAML with the placement and the policy of every task.
+
+    Pools and policy come from spotwright.yaml beside it, or above it in its repository. Upload the result as it is;
+    spotwright run and spotwright unplace read the original pipeline from it.
+    """
+    if pipeline_file.suffix in (".yaml", ".yml", ".json"):
+        raise InputError(f"{pipeline_file}: this file is compiled already: use spotwright place {pipeline_file}")
+    if output is not None and output.suffix == ".json":
+        raise InputError(f"{output}: placement needs a second document, which JSON cannot have: name a .yaml file")
+    compiled = load(pipeline_file, pipeline=pipeline_name)
+    configuration = find(pipeline_file, config)
+    require_pools(configuration)
+    placed = place_text(
+        _serialize(compiled),
+        f"{pipeline_file} (compiled)",
+        configuration,
+        None,
+        PlaceOptions(replace_retries=replace_retries),
+    )
+    for note in (*compiled.warnings, *configuration.notes):
+        click.echo(f"note: {note}", err=True)
+    print_findings(placed.findings, with_lines=False)
+    print_findings(unmatched_patterns(configuration, placed.roles))
+    if output is None:
+        sys.stdout.write(placed.text)
+        sys.stdout.flush()
+    else:
+        replace_file(output, placed.text)
+    return SUCCEEDED
+
+
+class _Dumper(yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper):  # type: ignore[misc]
+    """Writes source code as literal blocks, and equal parts without aliases."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: Any, value: str) -> yaml.Node:
+    node: yaml.Node = dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+    return node
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def compiled_yaml(path: Path, pipeline: str | None) -> str:
+    """The KFP YAML of a pipeline's Python file, nothing placed in it. Raises :class:`PipelineError`."""
+    return _serialize(load(path, pipeline=pipeline))
+
+
+def _serialize(compiled: Compiled) -> str:
+    """A compiled pipeline as KFP's YAML: one document, and a second one if it has platform settings."""
+    documents: list[Any] = [compiled.ir]
+    if compiled.platform:
+        documents.append({"platforms": compiled.platform})
+    return str(yaml.dump_all(documents, Dumper=_Dumper, sort_keys=True, allow_unicode=True, width=10**6))

@@ -1,0 +1,173 @@
+"""``runs``, ``show``, ``logs``, ``report`` and ``cancel``: commands about runs that another process may drive."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from spotwright.cli import SUCCEEDED
+from spotwright.cli.options import json_option, state_option
+from spotwright.errors import SpotwrightError
+from spotwright.records.attempt_logs import ENVIRONMENT, AttemptLog, follow_logs, list_logs
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import StateFolder
+from spotwright.runs.bodies import is_alive
+from spotwright.views.account.compute import account
+from spotwright.views.account_report import report_json, report_text
+from spotwright.views.run_json import run_view, summary
+from spotwright.views.run_text import runs_text, show_text
+
+__all__ = ["cancel", "logs", "report", "runs", "show"]
+
+_POLL = 0.5  # seconds between two looks at a run that is followed
+
+
+@click.command()
+@state_option
+@json_option
+def runs(state: Path, as_json: bool) -> int:
+    """List the runs of the state folder, newest last."""
+    summaries = []
+    for folder in StateFolder.existing(state).runs():
+        try:
+            reader = RunReader(folder, is_alive)
+            summaries.append(summary(reader.state, folder.name, reader.now, pinned=folder.is_pinned))
+        except SpotwrightError as error:  # a damaged run, or one of a newer version, hides no other
+            click.echo(f"spotwright: run {folder.name} is left out: {error}", err=True)
+    click.echo(json.dumps(summaries) if as_json else runs_text(summaries))
+    return SUCCEEDED
+
+
+@click.command()
+@click.argument("name", metavar="RUN")
+@click.option("--follow", is_flag=True, help="First show what happens, until the run has ended.")
+@state_option
+@json_option
+def show(name: str, follow: bool, state: Path, as_json: bool) -> int:
+    """Show RUN: every task and attempt, where it ran, why it ended and what followed."""
+    reader = _open(state, name)
+    if follow:
+        _show_progress(reader, sys.stderr if as_json else sys.stdout)
+    view = run_view(reader.state, reader.folder.name, reader.now)
+    click.echo(json.dumps(view) if as_json else show_text(view))
+    return SUCCEEDED
+
+
+class _AttemptNumber(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # before click 8.5 it takes no types
+    """The number of an attempt, from one, or the word ``environment``."""
+
+    name = "attempt"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; raises click's error for other words."""
+        if value == "environment":
+            return ENVIRONMENT
+        if not str(value).isdecimal() or int(value) < 1:
+            self.fail(f"{value!r}: expected the number of an attempt, from 1, or 'environment'", param, ctx)
+        return int(value)
+
+
+@click.command()
+@click.argument("name", metavar="RUN")
+@click.argument("task", required=False)
+@click.argument("attempt", type=_AttemptNumber(), required=False)
+@click.option("--follow", is_flag=True, help="Go on as the attempts write, until they have ended.")
+@state_option
+@json_option
+def logs(name: str, task: str | None, attempt: int | None, follow: bool, state: Path, as_json: bool) -> int:
+    """Print the logs of RUN, of one TASK, or of one ATTEMPT of it; also those of attempts whose node was taken.
+
+    ATTEMPT is a number, or 'environment': what pip wrote while the packages of TASK were installed.
+
+    TASK is a path or a name: of several tasks with that name, and of everything in a loop, all logs are printed.
+    """
+    reader = _open(state, name)
+    if follow:
+        _print_pieces(follow_logs(reader, task, attempt), with_headings=attempt is None, as_json=as_json)
+        return SUCCEEDED
+    selected = list_logs(reader, task, attempt)
+    if as_json:
+        click.echo(json.dumps([_as_json(log, log.text()) for log in selected]))
+        return SUCCEEDED
+    for log in selected:
+        if attempt is None:
+            click.echo(log.heading)
+        _write(log.text(), newline=attempt is None)
+    return SUCCEEDED
+
+
+@click.command()
+@click.argument("name", metavar="RUN")
+@state_option
+@json_option
+def report(name: str, state: Path, as_json: bool) -> int:
+    """Show the account of RUN: its cost, the waste, and the savings by spot."""
+    reader = _open(state, name)
+    costs = account(reader.state, reader.now)
+    run = reader.folder.name
+    click.echo(json.dumps(report_json(costs, run)) if as_json else report_text(costs, run))
+    return SUCCEEDED
+
+
+@click.command()
+@click.argument("name", metavar="RUN")
+@state_option
+@json_option
+def cancel(name: str, state: Path, as_json: bool) -> int:
+    """Cancel RUN, and wait until none of its processes is left."""
+    from spotwright.runs.bodies import require_platform
+
+    require_platform()
+    from spotwright.runs import cancellation
+
+    folder = StateFolder.existing(state).find(name)
+    ended = cancellation.cancel(folder)
+    if as_json:
+        click.echo(json.dumps(run_view(ended, folder.name)))
+    else:
+        click.echo(f"run {folder.name}: {ended.status.value}")
+    return SUCCEEDED
+
+
+def _open(state: Path, name: str) -> RunReader:
+    """A run by name, unique beginning, or ``last``. Raises :class:`UnknownRun`."""
+    return RunReader(StateFolder.existing(state).find(name), is_alive)
+
+
+def _show_progress(reader: RunReader, stream: TextIO) -> None:
+    """Show a run as ``spotwright run`` does, from now until no engine drives it any more."""
+    from spotwright.views.live.run_progress import make_progress
+
+    with make_progress(stream) as progress:
+        progress.join(reader.state)
+        for events in reader.follow(_POLL):
+            progress(reader.state, events)
+
+
+def _print_pieces(pieces: Iterable[tuple[AttemptLog, str]], *, with_headings: bool, as_json: bool) -> None:
+    """Print pieces of logs as they come, with a heading before each change to another log."""
+    previous: tuple[str, str, int] | None = None
+    for log, text in pieces:
+        if as_json:
+            click.echo(json.dumps(_as_json(log, text)))
+            continue
+        if with_headings and log.key != previous:
+            click.echo(log.heading)
+        previous = log.key
+        _write(text)
+
+
+def _as_json(log: AttemptLog, text: str) -> dict[str, object]:
+    return {"task": log.task, "attempt": log.attempt, "path": str(log.path), "ended": log.ended, "text": text}
+
+
+def _write(text: str, *, newline: bool = False) -> None:
+    sys.stdout.write(text)
+    if newline and text and not text.endswith("\n"):
+        sys.stdout.write("\n")
+    sys.stdout.flush()

@@ -1,0 +1,121 @@
+"""Find the manifests in a folder for ``place -R``: what is no Kubernetes object, a chart or a patch is left out, with a message.
+
+Charts and kustomizations are only complete manifests after their tool has rendered them. Sources: Helm documentation, "Charts";
+kubectl reference, "Kustomize", ``patches``, ``patchesStrategicMerge`` and ``patchesJson6902``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from spotwright.config import FILE_NAME
+from spotwright.errors import InputError
+from spotwright.manifests.yamltext.documents import ManifestError, parse
+
+__all__ = ["ManifestFolder", "find_manifests"]
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_CHART = "Chart.yaml"
+_KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+_KIND = re.compile(r"""^(?:---[ ]+)?(?:[{][ ]*)?[ ]*["']?kind["']?[ ]*:""", re.MULTILINE)
+_JSON_KIND = re.compile(r'"kind"\s*:')
+_PIPELINE = "pipelineInfo"
+_TEMPLATE_LINE = re.compile(r"^\s*(?:- )?\{\{", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class ManifestFolder:
+    """The manifests in a folder with their texts, in the order of their names, and a message for each reason to skip others."""
+
+    texts: list[tuple[Path, str]] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+
+def find_manifests(folder: Path, read: Callable[[Path], str]) -> ManifestFolder:
+    """The manifests below a folder; hidden folders are not searched. Raises :class:`InputError` if a file cannot be read."""
+    found = ManifestFolder()
+    files = sorted(_files(folder))
+    charts = {path.parent for path in files if path.name == _CHART}
+    patches = set(_patches(files, read, found))
+    templates: dict[Path, int] = {}
+    others = 0
+    for path in files:
+        chart = next((chart for chart in charts if (chart / "templates") in path.parents), None)
+        if chart is not None:
+            templates[chart] = templates.get(chart, 0) + 1
+        elif path.suffix in _SUFFIXES and path.name != FILE_NAME and not (patches and path.resolve() in patches):
+            text = read(path)
+            if path.name in _KUSTOMIZATIONS or not _has_kind(path, text):
+                others += 1
+            elif _is_template(path, text):
+                found.messages.append(f"{path}: warning: a template stays unchanged: {_RENDER.format('CHART')}")
+            else:
+                found.texts.append((path, text))
+    for chart, count in templates.items():
+        text = f"templates of this chart that stay unchanged: {count}; {_RENDER.format(chart)}"
+        found.messages.append(f"{chart}: warning: {text}")
+    if not found.texts:
+        found.messages.append(f"{folder}: warning: no manifest in this folder can be placed")
+    if others:
+        found.messages.append(f"{folder}: note: skipped files without a Kubernetes object: {others}")
+    return found
+
+
+_RENDER = "render it first: helm template {} | spotwright place -"
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not hidden and path.is_file() and (path.suffix in _SUFFIXES or path.name in _KUSTOMIZATIONS):
+            yield path
+
+
+def _has_kind(path: Path, text: str) -> bool:
+    return _PIPELINE in text or (_JSON_KIND if path.suffix == ".json" else _KIND).search(text) is not None
+
+
+def _is_template(path: Path, text: str) -> bool:
+    """Whether a file is no YAML because of template markers. Other mistakes are refused later, with their line."""
+    if _TEMPLATE_LINE.search(text) is None:
+        return False
+    try:
+        parse(text, str(path))
+    except ManifestError:
+        return True
+    return False
+
+
+def _patches(files: list[Path], read: Callable[[Path], str], found: ManifestFolder) -> Iterator[Path]:
+    """The resolved path of each patch of a kustomization; adds a note for each kustomization that has some."""
+    for path in files:
+        if path.name not in _KUSTOMIZATIONS:
+            continue
+        try:
+            value = yaml.safe_load(read(path))
+        except yaml.YAMLError as error:
+            raise InputError(f"{path}: not valid YAML: {error}") from error
+        names = [name for name in _patch_names(value) if (path.parent / name).is_file()]
+        if names:
+            result = f"place the result: kustomize build {path.parent} | spotwright place -"
+            text = f"its patches stay unchanged ({', '.join(names)}): {result}"
+            found.messages.append(f"{path}: note: {text}")
+        yield from ((path.parent / name).resolve() for name in names)
+
+
+def _patch_names(value: Any) -> Iterator[str]:
+    """The file names of the patches in a kustomization; an inline patch has none."""
+    if not isinstance(value, dict):
+        return
+    for key in ("patches", "patchesStrategicMerge", "patchesJson6902"):
+        entries = value.get(key)
+        for entry in entries if isinstance(entries, list) else ():
+            name = entry.get("path") if isinstance(entry, dict) else entry
+            if isinstance(name, str) and "\n" not in name:
+                yield name

@@ -1,0 +1,81 @@
+"""The ``node-agent`` command: its options, and the agent that they make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from spotwright.agent.agent_main import Address, bind, serve
+from spotwright.agent.notice_sources import PROVIDERS, SourceOptions, make_source
+from spotwright.cli.options import Duration
+from spotwright.notices.node_agent import PORT
+
+__all__ = ["node_agent"]
+
+
+class _Listen(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # before click 8.5 it takes no types
+    name = "address"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        try:
+            return Address.read(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command(name="node-agent")
+@click.option("--provider", type=click.Choice(list(PROVIDERS)), required=True, help="The source of notices.")
+@click.option(
+    "--listen",
+    type=_Listen(),
+    default=f"127.0.0.1:{PORT}",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address for the attempts; the default is reached from this machine only.",
+)
+@click.option(
+    "--approve", is_flag=True, help="Let Azure take the node early, once all work that the agent knows of has gone."
+)
+@click.option(
+    "--leases",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="A folder whose files stand for running work.",
+)
+@click.option("--provider-id", default="", metavar="ID", help="spec.providerID of the node.  [default: Azure is asked]")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The file with the notice (local), or with the node as JSON (kubernetes).",
+)
+@click.option("--notice", type=Duration(), help="Length of Google's preemption notice.  [default: 30s]")
+@click.option("--metadata-url", default="", metavar="URL", help="Another metadata server, for trials.")
+def node_agent(
+    provider: str,
+    listen: Address,
+    approve: bool,
+    leases: Path | None,
+    provider_id: str,
+    file: Path | None,
+    notice: float | None,
+    metadata_url: str,
+) -> int:
+    """Read this node's notice from its provider, and pass it on to the attempts on the node.
+
+    Answers GET /notice with JSON: whether and when this node goes, and nothing else. Attempts find the agent through
+    SPOTWRIGHT_NOTICE_URL. Runs until SIGTERM.
+    """
+    source = make_source(SourceOptions(provider, metadata_url, provider_id, file, notice))
+    early = getattr(source, "approve", None)
+    if approve and early is None:
+        raise click.UsageError(f"--approve: {provider} takes no approvals, only azure does")
+    if leases is not None and not approve:
+        raise click.UsageError("--leases says when --approve may approve; give both or none")
+    serve(source, bind(listen), _log, approve=early if approve else None, leases=leases)
+    return 0
+
+
+def _log(text: str) -> None:
+    click.echo(f"spotwright node-agent: {text}", err=True)

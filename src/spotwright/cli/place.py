@@ -1,0 +1,339 @@
+"""The commands ``place``, ``unplace`` and ``explain``. Several files are written together or not at all."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli.findings import print_findings
+from spotwright.cli.manifest_folders import find_manifests
+from spotwright.cli.options import config_option, json_option, pipeline_option
+from spotwright.cli.output_files import replace_files
+from spotwright.cli.record_file import read_records, records_text
+from spotwright.config import Config, find
+from spotwright.errors import InputError
+from spotwright.manifests.files.place_files import PlacedFile, place_texts, unplace_text
+from spotwright.manifests.files.references import References, may_be_referred_to
+from spotwright.manifests.files.required_pools import require_pools
+from spotwright.manifests.files.unmatched_patterns import unmatched_patterns
+from spotwright.manifests.kinds.unknown import read_pod_path
+from spotwright.manifests.rules.context import Group, PlaceOptions, RoleReport
+from spotwright.manifests.yamltext.documents import parse
+from spotwright.views.explanation import explanation_json, explanation_text
+
+__all__ = ["explain", "place", "unplace"]
+
+_STDIN = Path("-")
+_Command = Callable[..., Any]
+
+
+def _files(command: _Command) -> _Command:
+    """One or more ``FILE`` arguments."""
+    return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))(command)
+
+
+def _output(command: _Command) -> _Command:
+    """The options for the output: ``-o``, ``--in-place``, ``--diff``."""
+    for option in (
+        click.option("--diff", "as_diff", is_flag=True, help="Show what would change; exit code 1 if something would."),
+        click.option("--in-place", is_flag=True, help="Write each file where it was read; all of them or none."),
+        click.option(
+            "-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="A file, or a folder for several."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _recursive(command: _Command) -> _Command:
+    """``-R``: folders as arguments."""
+    help_text = "Take all manifests of each folder; other files in it are skipped and counted."
+    return click.option("-R", "--recursive", is_flag=True, help=help_text)(command)
+
+
+def _record(help_text: str) -> Callable[[_Command], _Command]:
+    """``--record FILE``."""
+    return click.option("--record", type=click.Path(path_type=Path), metavar="FILE", help=help_text)
+
+
+def _with(command: _Command) -> _Command:
+    """``--with FILE``, which may be repeated."""
+    help_text = "Documents that the manifests refer to: runtimes, templates, ConfigMaps."
+    file = click.Path(path_type=Path)
+    return click.option("--with", "beside", multiple=True, type=file, metavar="FILE", help=help_text)(command)
+
+
+@click.command()
+@_files
+@_recursive
+@_output
+@_with
+@config_option("the first file")
+@click.option("--replace-retries", is_flag=True, help="Also replace retry fields that are set already.")
+@click.option(
+    "--pod-path",
+    "pod_paths",
+    multiple=True,
+    metavar="PATH",
+    help="Also place the pod specs at this path, in any kind: spec.workerGroupSpecs[*].template.spec. May be repeated.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice([group.value for group in Group]),
+    help="Write only this group of changes; may be repeated. unplace removes what was written.",
+)
+@_record("A file for placement records that are too large for an annotation; unplace needs it.")
+def place(
+    files: tuple[Path, ...],
+    recursive: bool,
+    output: Path | None,
+    in_place: bool,
+    as_diff: bool,
+    beside: tuple[Path, ...],
+    config: Path | None,
+    replace_retries: bool,
+    pod_paths: tuple[str, ...],
+    only: tuple[str, ...],
+    record: Path | None,
+) -> int:
+    """Add what the policy asks for to the manifests in each FILE; - is standard input. The result goes to standard output."""
+    _check_output(output, in_place, as_diff)
+    for path in filter(_is_python, files):
+        raise InputError(f"{path}: a pipeline in Python has to be compiled: use spotwright compile {path} -o FILE.yaml")
+    texts = _read_all(files, recursive=recursive)
+    configuration = _config_of(files, config)
+    require_pools(configuration, (text for _, text in texts))
+    groups = frozenset(map(Group, only or Group))
+    options = PlaceOptions(replace_retries, tuple(read_pod_path(text) for text in pod_paths), only=groups)
+    old_records = None if record is None else read_records(record, must_exist=False)
+    records = None if old_records is None else dict(old_records)
+    references = _references(texts, beside, records)
+    named = [(_name(path), text) for path, text in texts]
+    placements = place_texts(named, configuration, references, options, records)
+    if configuration.found_above:
+        click.echo(f"note: {configuration.found_above}", err=True)
+    print_findings(finding for placement in placements for finding in placement.findings)
+    print_findings(unmatched_patterns(configuration, _roles(placements)))
+    changed = record is not None and records and records != old_records
+    record_files = [(record, records_text(records))] if record is not None and records and changed else []
+    return _write_results(
+        texts, placements, output, record_files, folders=_folders(files), in_place=in_place, as_diff=as_diff
+    )
+
+
+@click.command()
+@_files
+@_recursive
+@_output
+@_record("The file that place wrote with this option.")
+def unplace(
+    files: tuple[Path, ...],
+    recursive: bool,
+    output: Path | None,
+    in_place: bool,
+    as_diff: bool,
+    record: Path | None,
+) -> int:
+    """Remove from each FILE what place added. A file that was not changed since gets its original bytes back."""
+    _check_output(output, in_place, as_diff)
+    for path in filter(_is_python, files):
+        raise InputError(f"{path}: a Python file contains no placement: name the YAML file that compile wrote from it")
+    texts = _read_all(files, recursive=recursive)
+    records = None if record is None else read_records(record, must_exist=True)
+    placements = [unplace_text(text, _name(path), records) for path, text in texts]
+    print_findings(finding for placement in placements for finding in placement.findings)
+    return _write_results(texts, placements, output, folders=_folders(files), in_place=in_place, as_diff=as_diff)
+
+
+@click.command()
+@_files
+@_with
+@config_option("the first file")
+@click.option("--replace-retries", is_flag=True, help="As place would with this option.")
+@click.option("--pod-path", "pod_paths", multiple=True, metavar="PATH", help="As place would with this option.")
+@_record("The file that place wrote with this option, if it was used.")
+@pipeline_option
+@json_option
+def explain(
+    files: tuple[Path, ...],
+    beside: tuple[Path, ...],
+    config: Path | None,
+    replace_retries: bool,
+    pod_paths: tuple[str, ...],
+    record: Path | None,
+    pipeline_name: str | None,
+    as_json: bool,
+) -> int:
+    """Say for each role of each FILE its pools in order, the source of each policy value, and what an interruption does.
+
+    FILE is a manifest, a compiled pipeline, or a .py file with @dsl.pipeline, which is compiled first.
+    """
+    texts = [(path, _compile(path, pipeline_name) if _is_python(path) else _read(path)) for path in files]
+    configuration = _config_of(files, config)
+    options = PlaceOptions(replace_retries, tuple(read_pod_path(text) for text in pod_paths), only_explain=True)
+    records = {} if record is None else read_records(record, must_exist=True)  # new records are dropped
+    references = _references(texts, beside, records)
+    named = [(_name(path), text) for path, text in texts]
+    placed = place_texts(named, configuration, references, options, records)
+    placements = {name: placement for (name, _), placement in zip(named, placed, strict=True)}
+    for path in filter(_is_python, files):
+        placements[_name(path)].has_lines = False
+    placements[_name(files[-1])].findings += unmatched_patterns(configuration, _roles(placements.values()))
+    if as_json:
+        click.echo(json.dumps(explanation_json(placements, configuration)))
+    else:
+        click.echo(explanation_text(placements, configuration))
+    return SUCCEEDED
+
+
+def _check_output(output: Path | None, in_place: bool, as_diff: bool) -> None:
+    if sum((output is not None, in_place, as_diff)) > 1:
+        raise click.UsageError("-o, --in-place and --diff exclude each other: choose one")
+
+
+def _is_python(path: Path) -> bool:
+    return path.suffix == ".py"
+
+
+def _compile(path: Path, pipeline: str | None) -> str:
+    """The KFP YAML of a pipeline's Python file. Raises :class:`PipelineError`."""
+    from spotwright.cli.compile import compiled_yaml  # the compiler's modules are loaded for Python files only
+
+    return compiled_yaml(path, pipeline)
+
+
+def _read(path: Path) -> str:
+    """The text of a file with unchanged line ends. Raises :class:`InputError` if it cannot be read."""
+    try:
+        data = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        text = "not UTF-8 text: save it as UTF-8 (in PowerShell, > writes UTF-16)"
+        raise InputError(f"{_name(path)}:{line}: {text}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _read_all(files: Sequence[Path], *, recursive: bool) -> list[tuple[Path, str]]:
+    """Each file with its text, and those of each folder where ``-R`` is given."""
+    texts = []
+    for path in files:
+        if not path.is_dir():
+            texts.append((path, _read(path)))
+        elif not recursive:
+            raise InputError(f"{path}: this is a folder: -R takes all its manifests")
+        else:
+            found = find_manifests(path, _read)
+            texts += found.texts
+            for message in found.messages:
+                click.echo(message, err=True)
+    return texts
+
+
+def _name(path: Path) -> str:
+    return "standard input" if path == _STDIN else str(path)
+
+
+def _config_of(files: Sequence[Path], explicit: Path | None) -> Config:
+    first = next((path for path in files if path != _STDIN), Path.cwd() / "-")
+    return find(first, explicit)
+
+
+def _references(
+    texts: Sequence[tuple[Path, str]], beside: Sequence[Path], records: dict[str, str] | None
+) -> References:
+    """Every object that a manifest may refer to: in the files of the command, unplaced, then in those of ``--with``."""
+    shared = [(path, text) for path, text in texts if may_be_referred_to(text)] if len(texts) > 1 else []
+    given = [(path, unplace_text(text, _name(path), records).text) for path, text in shared]
+    given += [(path, _read(path)) for path in beside]
+    documents = [document for path, text in given for document in parse(text, _name(path))]
+    return References(documents, frozenset(_name(path) for path, _ in texts))
+
+
+def _roles(placements: Iterable[PlacedFile]) -> Iterator[RoleReport]:
+    return (role for placement in placements for role in placement.roles)
+
+
+def _write_results(
+    texts: Sequence[tuple[Path, str]],
+    placements: Sequence[PlacedFile],
+    output: Path | None,
+    records: Sequence[tuple[Path, str]] = (),
+    *,
+    folders: Sequence[Path],
+    in_place: bool,
+    as_diff: bool,
+) -> int:
+    """Write the results to their targets, and before them the ``records`` that unplace will need; returns the exit code."""
+    pairs = [(path, text, placement.text) for (path, text), placement in zip(texts, placements, strict=True)]
+    if as_diff:
+        return _show_diff(pairs)
+    targets: list[tuple[Path, str]] = []
+    if in_place:
+        if any(path == _STDIN for path, _, _ in pairs):
+            raise InputError("--in-place: standard input cannot be written in place")
+        targets = [(path, new) for path, text, new in pairs if new != text]
+    elif output is not None:
+        targets = _targets(output, pairs, folders)
+    for path, _ in records:
+        if path.resolve() in {manifest.resolve() for manifest, _ in [*texts, *targets]}:
+            raise InputError(f"--record {path}: this file is one of the manifests: name another one")
+    replace_files([*records, *targets])
+    if not in_place and output is None:
+        sys.stdout.write(_joined([new for _, _, new in pairs]))
+        sys.stdout.flush()
+    return SUCCEEDED
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Several files as one stream of documents; a single file unchanged."""
+    parts = list(texts[:1])
+    for text in texts[1:]:
+        if not parts[-1].endswith("\n"):
+            parts.append("\n")
+        parts += [text] if text.startswith("---") else ["---\n", text]
+    return "".join(parts)
+
+
+def _show_diff(pairs: Sequence[tuple[Path, str, str]]) -> int:
+    changed = False
+    for path, text, new in pairs:
+        name = _name(path)
+        lines = list(difflib.unified_diff(text.splitlines(keepends=True), new.splitlines(keepends=True), name, name))
+        changed = changed or bool(lines)
+        for line in lines:
+            click.echo(line.rstrip("\r\n"))
+    return FAILED if changed else SUCCEEDED
+
+
+def _folders(files: Sequence[Path]) -> list[Path]:
+    return [path for path in files if path.is_dir()]
+
+
+def _targets(output: Path, pairs: Sequence[tuple[Path, str, str]], folders: Sequence[Path]) -> list[tuple[Path, str]]:
+    """The target file of each result; those of ``folders`` keep their place in the folder."""
+    if len(pairs) == 1 and not folders and not output.is_dir():
+        return [(output, pairs[0][2])]
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output}: this is a file, but there are {len(pairs)} results: name a folder")
+    names = [_target_name(path, folders) for path, _, _ in pairs]
+    if len(set(names)) < len(names):
+        raise InputError(f"{output}: two of the files have the same name: write them to different folders")
+    for name in names:
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+    return [(output / name, new) for name, (_, _, new) in zip(names, pairs, strict=True)]
+
+
+def _target_name(path: Path, folders: Sequence[Path]) -> Path:
+    """The path of a result in the output folder."""
+    folder = next((folder for folder in folders if folder in path.parents), path.parent)
+    return path.relative_to(folder)

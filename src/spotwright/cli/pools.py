@@ -1,0 +1,100 @@
+"""The ``pools`` command: the pools as Spotwright knows them, and Kueue's objects that go with them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from spotwright import clouds
+from spotwright.cli import SUCCEEDED
+from spotwright.cli.options import config_option
+from spotwright.config import Config, find
+from spotwright.errors import InputError
+from spotwright.manifests.files.required_pools import require_pools
+from spotwright.manifests.kueue.queue_objects import QueueOptions, queue_lines, unknown_quotas
+from spotwright.model.pools import Pool
+from spotwright.model.quantities import format_duration, parse_resource
+
+__all__ = ["pools"]
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+@click.command()
+@click.option("--kueue", is_flag=True, help="Print a ResourceFlavor for each pool, a ClusterQueue and LocalQueues.")
+@click.option(
+    "--queue", "name", default="spotwright", show_default=True, metavar="NAME", help="With --kueue: name of the queues."
+)
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    default=("default",),
+    show_default=True,
+    metavar="NAME",
+    help="With --kueue: a namespace that gets a LocalQueue. May be repeated.",
+)
+@click.option(
+    "--quota",
+    "quotas",
+    multiple=True,
+    metavar="POOL:RESOURCE=AMOUNT",
+    help="With --kueue: a quota, such as gpu-spot:nvidia.com/gpu=4.  [default: max_nodes times node]",
+)
+@config_option("here")
+def pools(kueue: bool, name: str, namespaces: tuple[str, ...], quotas: tuple[str, ...], config: Path | None) -> int:
+    """Print each pool with the labels, taints and notice that its nodes are expected to have.
+
+    Compare them with those of your nodes (kubectl get nodes --show-labels): placement relies on them. With --kueue print
+    objects of Kueue for kubectl apply instead; target.kueue in spotwright.yaml sets their version.
+    """
+    configuration = find(Path.cwd() / "-", config)
+    require_pools(configuration)
+    if not kueue:
+        click.echo("\n".join(line for pool in configuration.pools.values() for line in _description(pool)))
+        return SUCCEEDED
+    for one in (name, *namespaces):
+        if not _NAME.fullmatch(one):
+            raise InputError(f"{one!r}: expected a name of Kubernetes: small letters, digits and - inside")
+    amounts = dict(_quota(text, configuration) for text in quotas)
+    options = QueueOptions(name, tuple(dict.fromkeys(namespaces)), amounts, _release(configuration))
+    default = configuration.policy_default
+    ladder = (default.values.get("ladder") if default is not None else None) or ()
+    click.echo("\n".join(queue_lines(configuration.pools, options, ladder)))
+    missing = unknown_quotas(configuration.pools, options)
+    if missing:
+        text = f"warning: these quotas are 0, which admits nothing: {', '.join(missing)}: set node: in the pool, or --quota"
+        click.echo(text, err=True)
+    return SUCCEEDED
+
+
+def _description(pool: Pool) -> list[str]:
+    lines = [f"{pool.name}: {pool.capacity}, {pool.provider}, at most {pool.max_nodes} nodes"]
+    if pool.is_spot:
+        lines[0] += f", notice {format_duration(pool.notice)}"
+    lines += [f"  label  {key}={value}" for key, value in clouds.labels(pool).items()]
+    lines += [f"  taint  {taint}" for taint in clouds.taints(pool)]
+    return lines
+
+
+def _quota(text: str, config: Config) -> tuple[tuple[str, str], int]:
+    """A quota from ``POOL:RESOURCE=AMOUNT``."""
+    target, equals, amount = text.partition("=")
+    pool, colon, resource = target.partition(":")
+    if not (equals and colon and resource and amount):
+        raise click.BadParameter(f"{text!r}: expected POOL:RESOURCE=AMOUNT", param_hint="--quota")
+    if pool not in config.pools:
+        raise InputError(f"--quota {text}: no pool {pool!r}; the pools are {', '.join(config.pools)}")
+    try:
+        return (pool, resource), parse_resource(resource, amount)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}", param_hint="--quota") from error
+
+
+def _release(config: Config) -> tuple[int, int] | None:
+    """Kueue's release, by ``target.kueue``."""
+    parts = str(config.target.get("kueue", "")).split(".")
+    return (int(parts[0]), int(parts[1])) if len(parts) > 1 else None

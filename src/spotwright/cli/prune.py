@@ -1,0 +1,95 @@
+"""``prune``, ``pin`` and ``unpin``: free space, and protect runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli.options import Duration, json_option, state_option
+from spotwright.errors import InputError
+from spotwright.records.inventory import Item
+from spotwright.records.state_folder import StateFolder
+from spotwright.runs.bodies import require_platform
+from spotwright.views.prune_report import deleted_text, prune_json, prune_text
+
+__all__ = ["pin", "prune", "unpin"]
+
+
+@click.command()
+@click.option(
+    "--older-than", type=Duration(), metavar="DURATION", help="What was not used for this long.  [default: 30d]"
+)
+@click.option("--keep", type=int, metavar="N", help="Keep the N newest runs; without --older-than all older ones go.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
+@click.option("--yes", is_flag=True, help="Delete without asking, for scripts.")
+@state_option
+@json_option
+def prune(older_than: float | None, keep: int | None, *, dry_run: bool, yes: bool, state: Path, as_json: bool) -> int:
+    """Delete runs, rehearsals, checkpoints, cached results and Python environments that nobody needs.
+
+    Says what each takes and what it would delete, then asks. Pinned runs stay, and so do runs that are under way and runs whose
+    results are used by what stays. Checkpoints go a day after their run has succeeded, everything else after 30 days without
+    use. Volumes are never deleted. The Python environments are those of all your projects.
+    """
+    require_platform()
+    from spotwright.runs import pruning
+
+    folder, now = StateFolder.existing(state), time.time()
+    items = pruning.take_stock(folder, pruning.PruneOptions(older_than, keep), now)
+    candidates = [item for item in items if not item.kept]
+    if not as_json:
+        click.echo(prune_text(items, now))
+    if dry_run or not candidates:
+        click.echo(json.dumps(prune_json(items, now)) if as_json else _nothing_deleted(candidates))
+        return SUCCEEDED
+    if not yes and not _confirmed(as_json=as_json):
+        click.echo("nothing was deleted")
+        return SUCCEEDED
+    outcomes = list(pruning.delete(folder, candidates))
+    failed = {str(item.path): why for item, why in outcomes if why}
+    for why in failed.values():
+        click.echo(f"spotwright: {why}", err=True)
+    gone = [item for item, why in outcomes if not why]
+    click.echo(json.dumps(prune_json(items, now, failed)) if as_json else deleted_text(gone))
+    return FAILED if failed else SUCCEEDED
+
+
+def _nothing_deleted(candidates: Sequence[Item]) -> str:
+    return "\nnothing was deleted: this was a dry run" if candidates else "\nthere is nothing to delete"
+
+
+def _confirmed(*, as_json: bool) -> bool:
+    """Ask the user. Raises :class:`InputError` where nobody can be asked."""
+    if as_json or not sys.stdin.isatty():
+        raise InputError(
+            "prune deletes only with --yes where nobody can be asked; --dry-run shows what it would delete"
+        )
+    return click.confirm("\nDelete this?")
+
+
+@click.command()
+@click.argument("name", metavar="RUN")
+@state_option
+def pin(name: str, state: Path) -> int:
+    """Protect RUN against prune, until it is unpinned."""
+    folder = StateFolder.existing(state).find(name)
+    folder.pin()
+    click.echo(f"run {folder.name} is pinned")
+    return SUCCEEDED
+
+
+@click.command()
+@click.argument("name", metavar="RUN")
+@state_option
+def unpin(name: str, state: Path) -> int:
+    """Let prune delete RUN again."""
+    folder = StateFolder.existing(state).find(name)
+    folder.unpin()
+    click.echo(f"run {folder.name} is not pinned")
+    return SUCCEEDED

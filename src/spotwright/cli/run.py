@@ -1,0 +1,110 @@
+"""``run`` and ``resume``: their options, and no more work than is needed to name the run.
+
+:mod:`spotwright.cli.run_session` does the rest; it is imported while the run's fork server starts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from spotwright.cli import importing
+from spotwright.cli.options import Duration, PipelineOptions, json_option, pipeline_options, policy_of, state_option
+from spotwright.pipelines.sdk.loader import load
+from spotwright.records.state_folder import StateFolder
+from spotwright.runs.bodies import require_platform
+from spotwright.runs.run_options import CACHE_MODES, PlanOptions, RunOptions
+
+__all__ = ["resume", "run"]
+
+
+@click.command()
+@click.argument("pipeline_file", metavar="PIPELINE", type=click.Path(path_type=Path))
+@pipeline_options(
+    click.option(
+        "--policy",
+        "policy_texts",
+        metavar="FIELD=VALUE",
+        multiple=True,
+        help="A policy field for every task, such as spot=never or interruptions.max=3; overrides all other sources.",
+    ),
+    click.option(
+        "--cache",
+        type=click.Choice(CACHE_MODES),
+        default="auto",
+        show_default=True,
+        help="Reuse earlier results. auto: unless nodes are interrupted.",
+    ),
+    click.option("--taken-every", type=Duration(), help="Interrupt spot nodes, on average this often."),
+    click.option(
+        "--time-scale",
+        type=float,
+        default=1.0,
+        show_default=True,
+        help="Speed up all simulated waits by this factor; the tasks' own work keeps its speed.",
+    ),
+    click.option("--name", help="The run's name.  [default: the pipeline's name and five letters]"),
+)
+def run(
+    shared: PipelineOptions,
+    pipeline_file: Path,
+    policy_texts: tuple[str, ...],
+    cache: str,
+    taken_every: float | None,
+    time_scale: float,
+    name: str | None,
+) -> int:
+    """Run PIPELINE (a .py file with @dsl.pipeline, or compiled KFP YAML) on spot pools, on this machine.
+
+    Pools and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. Each attempt is a real process.
+    Nodes are simulated; they are interrupted only if the pools or --taken-every say so.
+    """
+    require_platform()
+    from spotwright.runs.bodies import early_server
+    from spotwright.runs.run_names import new_name
+
+    compiled = load(pipeline_file, pipeline=shared.pipeline_name)
+    name = name if name is not None else new_name(compiled.pipeline)
+    planning = PlanOptions(
+        arguments=shared.arguments,
+        textual=True,
+        config=shared.config,
+        taken_every=taken_every,
+        policy=policy_of(policy_texts),
+    )
+    running = RunOptions(
+        seed=shared.seed,
+        time_scale=time_scale,
+        cache=cache,
+        containers=shared.containers,
+        state=shared.state,
+        name=name,
+    )
+    with early_server(StateFolder(shared.state).run(name).path) as server:
+        with importing():
+            from spotwright.cli.run_session import begin
+        return begin(compiled, planning, running, server, as_json=shared.as_json)
+
+
+@click.command()
+@click.argument("name", metavar="RUN")
+@click.option(
+    "--as-compiled", is_flag=True, help="Use the stored plan: ignore later changes of pipeline and configuration."
+)
+@state_option
+@json_option
+def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
+    """Continue RUN after a crash, a stop or a failure; tasks that succeeded do not run again.
+
+    If the pipeline's code has changed since, the changed tasks and all that follow them run again. A run that failed starts its
+    unfinished tasks with fresh budgets. RUN is a run's name, its unique beginning, or 'last'.
+    """
+    require_platform()
+    from spotwright.runs.bodies import early_server
+
+    folder = StateFolder.existing(state).find(name)
+    with early_server(folder.path) as server:
+        with importing():
+            from spotwright.cli.run_session import go_on
+        return go_on(folder, server, reread=not as_compiled, as_json=as_json)

@@ -1,0 +1,84 @@
+"""What ``run`` and ``resume`` do once the run has a name: drive it, show how it goes, print the summary, give the exit code.
+
+Apart from :mod:`spotwright.cli.run`, so that a fork server boots while everything that is imported here is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
+
+import click
+
+from spotwright.cli import FAILED, STOPPED, SUCCEEDED
+from spotwright.engine.loop import Observer
+from spotwright.engine.state import RunState
+from spotwright.engine.status import RunStatus
+from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.records.state_folder import RunFolder
+from spotwright.runs import bodies
+from spotwright.runs.run_options import PlanOptions, RunOptions
+from spotwright.runs.runner import prepare, start
+from spotwright.views.live.run_progress import make_progress
+from spotwright.views.run_json import run_view
+from spotwright.views.run_text import summary_text
+
+__all__ = ["begin", "go_on"]
+
+_CODES = {
+    RunStatus.SUCCEEDED: SUCCEEDED,
+    RunStatus.FAILED: FAILED,
+    RunStatus.CANCELLED: STOPPED,
+    RunStatus.STOPPED: STOPPED,
+}
+
+
+def begin(
+    compiled: Compiled, planning: PlanOptions, running: RunOptions, server: bodies.EarlyServer, *, as_json: bool
+) -> int:
+    """Start a run with its progress on the terminal."""
+    prepared = prepare(compiled, planning, running)
+    with _shown(as_json=as_json) as observers:
+        folder, state = start(prepared, observers, bodies.local_hooks(server))
+    return _finish(folder, state, as_json=as_json)
+
+
+def go_on(folder: RunFolder, server: bodies.EarlyServer, *, reread: bool, as_json: bool) -> int:
+    """Take a run up again with its progress on the terminal."""
+    from spotwright.runs.resume import resume
+
+    out = sys.stderr if as_json else sys.stdout
+    with _shown(as_json=as_json) as observers:
+        hooks = bodies.local_hooks(server)
+        resumption = resume(folder, lambda text: click.echo(text, file=out), observers, hooks, reread=reread)
+    if resumption.nothing_to_do:
+        click.echo(f"run {folder.name} has succeeded already: nothing to do", file=out)
+    return _finish(folder, resumption.state, as_json=as_json)
+
+
+@contextmanager
+def _shown(*, as_json: bool) -> Iterator[Sequence[Observer]]:
+    """The progress display, on the error output where standard output is for JSON."""
+    stream: TextIO = sys.stderr if as_json else sys.stdout
+    with make_progress(stream) as progress:
+        yield (progress,)
+
+
+def _finish(folder: RunFolder, state: RunState, *, as_json: bool) -> int:
+    if as_json:
+        click.echo(json.dumps(run_view(state, folder.name, time.time())))
+    else:
+        click.echo(summary_text(state, folder.name, time.time()))
+    if state.detached:
+        click.echo(
+            f"the engine left the run, and its attempts go on; take it up with: spotwright resume {folder.name}",
+            err=True,
+        )
+        return STOPPED
+    if state.status is RunStatus.STOPPED:
+        click.echo(f"stopped; go on with: spotwright resume {folder.name}", err=True)
+    return _CODES.get(state.status, FAILED)

@@ -1,0 +1,1 @@
+"""The cluster body: what Spotwright adds to workloads that Kubernetes runs, beside the local body."""

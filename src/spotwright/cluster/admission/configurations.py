@@ -1,0 +1,131 @@
+"""The configuration of every namespace, from ConfigMaps named ``spotwright`` with a key ``spotwright.yaml``.
+
+The controller's own namespace holds the pools and the default policy of the cluster, a namespace the same file as on a laptop.
+The namespace's policy is stronger; its pools, if it names any, are used instead of the cluster's. A text with problems changes
+nothing: the last good one stays in force, and the problem is kept until a good text comes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import yaml
+
+from spotwright import config as configuration
+from spotwright.config import FILE_NAME, Config
+from spotwright.errors import ConfigError
+from spotwright.model.policy import Layer
+
+__all__ = ["CONFIG_MAP", "ConfigProblem", "Configurations"]
+
+CONFIG_MAP = "spotwright"
+"""The name of the ConfigMap; its key is the name of the file, ``spotwright.yaml``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """What is wrong with the ConfigMap of a namespace, for an Event about it."""
+
+    namespace: str
+    message: str
+
+
+@dataclass(slots=True)
+class Configurations:
+    """The configurations in force. ``home`` is the controller's own namespace."""
+
+    home: str
+    _texts: dict[str, str] = field(default_factory=dict)  # the last good text of each namespace
+    _newest: dict[str, str] = field(default_factory=dict)  # the text as it is in the ConfigMap, good or not
+    _in_force: dict[str, Config] = field(default_factory=dict)
+    _problems: dict[str, str] = field(default_factory=dict)
+
+    def apply(self, namespace: str, config_map: Mapping[str, Any] | None) -> None:
+        """Take the ConfigMap of a namespace over, as it is now; ``None`` where it was deleted."""
+        text = _text_of(config_map)
+        if text is None:
+            for kept in (self._texts, self._newest, self._in_force, self._problems):
+                kept.pop(namespace, None)
+        else:
+            self._newest[namespace] = text
+        for changed in [namespace] if namespace != self.home else [namespace, *set(self._newest) - {namespace}]:
+            self._settle(changed)
+
+    def of(self, namespace: str) -> Config | None:
+        """The configuration of a namespace, that of the cluster if it has none of its own; ``None`` if there is neither."""
+        return self._in_force.get(namespace) or self._in_force.get(self.home)
+
+    @property
+    def problems(self) -> list[ConfigProblem]:
+        """The problems of all ConfigMaps whose newest text is not in force."""
+        return [ConfigProblem(namespace, message) for namespace, message in sorted(self._problems.items())]
+
+    def _settle(self, namespace: str) -> None:
+        """Read the newest text of a namespace; if it has problems, read the last good one, under the pools of today."""
+        if namespace not in self._newest:
+            return
+        texts = dict.fromkeys(
+            text for text in (self._newest[namespace], self._texts.get(namespace)) if text is not None
+        )
+        self._problems.pop(namespace, None)
+        for text in texts:
+            try:
+                self._in_force[namespace] = self._read(namespace, text)
+            except ConfigError as error:
+                self._problems.setdefault(namespace, str(error))
+            else:
+                self._texts[namespace] = text
+                return
+
+    def _read(self, namespace: str, text: str) -> Config:
+        """The configuration of a text. Raises :class:`ConfigError`."""
+        name = f"ConfigMap {namespace}/{CONFIG_MAP}: {FILE_NAME}"
+        cluster = self._in_force.get(self.home) if namespace != self.home else None
+        own = configuration.parse(text if cluster is None else _with_pools(text, cluster), name, traces_exist=False)
+        return own if cluster is None else _over(own, cluster)
+
+
+def _text_of(config_map: Mapping[str, Any] | None) -> str | None:
+    text = ((config_map or {}).get("data") or {}).get(FILE_NAME)
+    return text if isinstance(text, str) else None
+
+
+def _with_pools(text: str, cluster: Config) -> str:
+    """A configuration with the cluster's pools behind its own lines, which keep their numbers; unchanged if it names pools.
+
+    A text that is no mapping is returned as it is: reading it reports the problem.
+    """
+    try:
+        given, pools = yaml.safe_load(text), yaml.safe_load(cluster.text).get("pools")
+    except yaml.YAMLError:
+        return text
+    if not isinstance(given, dict) or "pools" in given or pools is None:
+        return text
+    if text.lstrip().startswith("{"):
+        return json.dumps({**given, "pools": pools}, default=str)
+    return f"{text.rstrip()}\npools: {json.dumps(pools, default=str)}\n"
+
+
+def _over(own: Config, cluster: Config) -> Config:
+    """The namespace's configuration above the policy of the cluster; what both set, the namespace decides.
+
+    The text stays the namespace's own, so it alone does not make this configuration again.
+    """
+    default = own.policy_default or cluster.policy_default
+    if own.policy_default is not None and cluster.policy_default is not None:
+        values = {**cluster.policy_default.values, **own.policy_default.values}
+        default = Layer(own.policy_default.source, values)
+    return replace(
+        own,
+        target={**cluster.target, **own.target},
+        policy_default=default,
+        policy_tasks=tuple(_tasks(cluster, own)),
+    )
+
+
+def _tasks(*configs: Config) -> Iterator[tuple[str, Layer]]:
+    for one in configs:
+        yield from one.policy_tasks

@@ -1,0 +1,215 @@
+"""Decide about one new object: place it, or leave it alone, and which warnings its creator gets.
+
+Admission fails open: an object that cannot be placed is created as its user wrote it, with a warning that says why. Owners that
+were placed are not placed twice: what their controllers create carries the placement already, except the retries of a TrainJob,
+which only the JobSet can have. Updates add nothing: a second ``kubectl apply`` of the same file, which would take our items out
+of the user's own lists and fail at a Job's immutable template, gets these back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spotwright.cluster.admission.api_defaults import dependent_defaults, without_defaults
+from spotwright.cluster.admission.marks import (
+    admitted_mark,
+    controller_of,
+    has_own_policy,
+    has_placed_templates,
+    is_admitted,
+    is_ignored,
+    is_placed,
+    own_policy,
+    pods_of,
+    policy_of_templates,
+)
+from spotwright.cluster.admission.warning_texts import as_warnings, warnings_of
+from spotwright.config import Config
+from spotwright.errors import InputError
+from spotwright.manifests.files.live_objects import place_object
+from spotwright.manifests.files.required_pools import require_pools
+from spotwright.manifests.kinds import SERVED, find_kind
+from spotwright.manifests.kinds.kfp.backend_workflows import is_backend_workflow, place_workflow
+from spotwright.manifests.rules.context import name_of
+
+__all__ = ["Outcome", "Verdict", "admit_object", "referenced_objects", "restore_object"]
+
+_OWNED_BY = {"JobSet": ("Job",), "RayJob": ("RayCluster",), "MPIJob": ("Job",), "Workflow": ("Pod",)}
+"""Kinds whose owner alone is placed, with the kinds that they create: a part must not follow rules that its owner does not."""
+
+_OLD_KINDS = frozenset({"CronJob", "Experiment", "MPIJob", "RayCluster", "RayJob"})
+"""Kinds that are served in several versions with the same fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer for one object: the operations of a JSON patch, the warnings, and a word for logs and metrics.
+
+    ``placed`` is the object with its placement and without the API server's defaults, where it was placed.
+    """
+
+    verdict: str
+    patch: Sequence[Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
+    placed: Mapping[str, Any] | None = None
+
+
+class Verdict:
+    """The words of :attr:`Outcome.verdict`."""
+
+    PLACED = "placed"
+    NOTHING_TO_DO = "nothing to do"
+    IGNORED = "asks to be ignored"
+    ALREADY_PLACED = "placed already"
+    OWNED = "follows its owner"
+    NO_POLICY = "has no policy of its own"
+    UNKNOWN_KIND = "kind is not placed"
+    UNKNOWN_VERSION = "version is not known"
+    UNPLACEABLE = "cannot be placed"
+    NO_CONFIGURATION = "no configuration"
+    RESTORED = "applied again"
+
+
+def admit_object(data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]] = ()) -> Outcome:
+    """Place an object that is about to be created; ``data`` is not changed.
+
+    ``config`` is the configuration of its namespace, ``None`` if there is none. ``beside`` are the objects that
+    :func:`referenced_objects` names, as far as they exist: runtimes and templates, and the owner.
+    """
+    verdict, warning = _reason_to_leave(data, config, beside)
+    if verdict or config is None:
+        return Outcome(verdict or Verdict.NO_CONFIGURATION, warnings=as_warnings([warning]) if warning else ())
+    try:
+        require_pools(config)
+        plain = _with_policy_of_owner(without_defaults(data), beside)
+        rules = place_workflow if is_backend_workflow(plain) else None
+        placed = place_object(plain, config, beside=beside, marks=admitted_mark(config), place=rules)
+    except InputError as error:
+        first = str(error).splitlines()[0]
+        return Outcome(Verdict.UNPLACEABLE, warnings=as_warnings([f"not placed: {first}"]))
+    if not placed.patch:
+        return Outcome(Verdict.NOTHING_TO_DO, warnings=warnings_of(placed.findings) if placed.roles else ())
+    patch = [*_missing_annotations(data, plain), *placed.patch, *dependent_defaults(data, placed.data)]
+    return Outcome(Verdict.PLACED, patch, warnings_of(placed.findings), placed.data)
+
+
+def restore_object(
+    data: Mapping[str, Any], old: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]] = ()
+) -> Outcome:
+    """Put back what an update took away of the placement, where its user has not changed the pods.
+
+    ``kubectl apply`` replaces lists that it cannot merge (tolerations, terms of an affinity, rules, all lists of a custom
+    resource) by those of the file. Placing the file's object again gives the old pod templates then, and that is the condition.
+    """
+    unchanged = Outcome(Verdict.NOTHING_TO_DO)
+    if config is None or not is_admitted(old) or is_ignored(data) or data.get("spec") == old.get("spec"):
+        return unchanged
+    plain, before = without_defaults(data), without_defaults(old)
+    try:
+        placed = place_object(_with_policy_of_owner(plain, beside), config, beside=beside)
+    except InputError:  # then the update is the user's, as it would be without us
+        return unchanged
+    pods = pods_of(before)
+    was, now = (before.get("spec"), placed.data.get("spec")) if pods is None else (pods, pods_of(placed.data))
+    same = _without_empty(was) == _without_empty(now)
+    return Outcome(Verdict.RESTORED, placed.patch) if same and placed.patch else unchanged
+
+
+def _without_empty(value: Any) -> Any:
+    """A value without empty mappings, lists and nulls inside, which webhooks written in Go add and users leave out."""
+    if isinstance(value, dict):
+        kept = {key: _without_empty(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, {}, [])}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def _reason_to_leave(
+    data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]]
+) -> tuple[str, str]:
+    """Why an object is left alone, with a warning for its creator if there is something to change; both empty otherwise."""
+    api_version, kind = str(data.get("apiVersion", "")), str(data.get("kind", ""))
+    owner = controller_of(data)
+    if is_ignored(data) or any(_is_owner(other, owner) and is_ignored(other) for other in beside):
+        return Verdict.IGNORED, ""
+    if find_kind(api_version, kind) is None or kind not in (*SERVED, "Deployment"):
+        return Verdict.UNKNOWN_KIND, ""
+    served = SERVED.get(kind, api_version)
+    if api_version != served and kind not in _OLD_KINDS and not api_version.startswith("kubeflow.org/"):
+        return Verdict.UNKNOWN_VERSION, f"not placed: {kind} of {api_version} is not known, {served} is"
+    if is_placed(data):
+        return Verdict.ALREADY_PLACED, ""
+    if kind == "Pod" and (owner is not None or not has_own_policy(data)):
+        return Verdict.OWNED if owner is not None else Verdict.NO_POLICY, ""
+    if owner is not None and kind in _OWNED_BY.get(owner[1], ()):
+        return Verdict.OWNED, ""
+    if (
+        has_placed_templates(data)
+        and not is_backend_workflow(data)
+        and not (owner is not None and owner[1] == "TrainJob")
+    ):
+        return Verdict.ALREADY_PLACED, ""
+    return "" if config is not None else Verdict.NO_CONFIGURATION, ""
+
+
+def _with_policy_of_owner(data: dict[str, Any], beside: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A JobSet that a TrainJob owns, with the TrainJob's own policy, or else the one that is in its placed pods.
+
+    Trainer copies no metadata of the TrainJob. The policy is read here and is not part of the patch.
+    """
+    owner = controller_of(data)
+    if data.get("kind") != "JobSet" or owner is None or owner[1] != "TrainJob" or has_own_policy(data):
+        return data
+    holder = next((other for other in beside if _is_owner(other, owner)), None)
+    policy = own_policy(holder) if holder is not None else policy_of_templates(data)
+    metadata = dict(data.get("metadata") or {})
+    for field, values in policy.items():
+        metadata[field] = {**(metadata.get(field) or {}), **values}
+    return {**data, "metadata": metadata}
+
+
+def _missing_annotations(data: Mapping[str, Any], plain: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The operation that makes the annotations to which our mark is added, where only the placed copy had any: its owner's."""
+    own, copied = (one.get("metadata") or {} for one in (data, plain))
+    if copied.get("annotations") is None or own.get("annotations") is not None:
+        return []
+    return [{"op": "add", "path": "/metadata/annotations", "value": {}}]
+
+
+def _is_owner(data: Mapping[str, Any], owner: tuple[str, str, str] | None) -> bool:
+    return owner is not None and (str(data.get("kind", "")), name_of(data.get("metadata"))) == owner[1:]
+
+
+def referenced_objects(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The objects that the placement of this one reads, each as API version, kind and name: all in its namespace or cluster-wide.
+
+    Kinds that begin with ``Cluster`` have no namespace.
+    """
+    kind, spec = str(data.get("kind", "")), data.get("spec")
+    references: list[tuple[str, str, str]] = []
+    if kind == "TrainJob" and isinstance(spec, dict):
+        runtime = spec.get("runtimeRef") or {}
+        references.append(_named(str(runtime.get("kind") or "ClusterTrainingRuntime"), runtime.get("name")))
+    if kind in ("Workflow", "CronWorkflow") and isinstance(spec, dict):
+        for template in _template_references(spec):
+            names = "ClusterWorkflowTemplate" if template.get("clusterScope") else "WorkflowTemplate"
+            references.append(_named(names, template.get("name")))
+    owner = controller_of(data)
+    if owner is not None and owner[1] in SERVED and kind != "Pod":
+        references.append(_named(owner[1], owner[2]))
+    return [reference for reference in dict.fromkeys(references) if reference[2]]
+
+
+def _named(kind: str, name: Any) -> tuple[str, str, str]:
+    return SERVED[kind], kind, str(name or "")
+
+
+def _template_references(value: Any) -> list[Mapping[str, Any]]:
+    """The references to workflow templates in a workflow's spec, at any depth."""
+    if isinstance(value, list):
+        return [reference for item in value for reference in _template_references(item)]
+    if not isinstance(value, dict):
+        return []
+    own = [value[key] for key in ("workflowTemplateRef", "templateRef") if isinstance(value.get(key), dict)]
+    return [*own, *(reference for item in value.values() for reference in _template_references(item))]

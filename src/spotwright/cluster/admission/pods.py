@@ -1,0 +1,234 @@
+"""Make a new pod precise: the rung of its attempt as a requirement, its number, and its variables; or refuse it.
+
+The object around the pod was placed for every rung, so a pod that is admitted without us runs as well. What is added here depends
+on the attempts before, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that was made precise is left as it is, so
+that a second look at it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spotwright.cluster.admission.api_defaults import without_defaults
+from spotwright.cluster.admission.marks import controller_of, is_ignored
+from spotwright.cluster.admission.objects import Outcome
+from spotwright.cluster.admission.refusal import refused_pod
+from spotwright.cluster.admission.warning_texts import as_warnings
+from spotwright.config import Config
+from spotwright.errors import ConfigError, InputError
+from spotwright.manifests.files.references import References
+from spotwright.manifests.rules.affinity import Expression, attraction
+from spotwright.manifests.rules.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
+from spotwright.manifests.rules.environment import NOTICE_PORT
+from spotwright.manifests.rules.ladder_cache import LadderCache
+from spotwright.manifests.rules.pod_rules import longest_grace, shortest_notice, tolerations_of
+from spotwright.manifests.rules.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
+from spotwright.manifests.yamltext.data_document import data_document, json_pointer
+from spotwright.manifests.yamltext.edits import Editor, clone, value_at
+from spotwright.model.policy import BUILT_IN, Policy
+from spotwright.model.pools import Pool
+from spotwright.scheduling.ladder import Ladder, Rung, Work
+from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_attempt
+
+__all__ = ["ATTEMPT_ANNOTATION", "RUNG_ANNOTATION", "PodFacts", "admit_pod", "task_of"]
+
+ATTEMPT_ANNOTATION = "spotwright.dev/attempt"
+"""The number of the pod's attempt, from 1."""
+
+RUNG_ANNOTATION = "spotwright.dev/rung"
+"""The pools of the rung that the attempt was admitted for, separated by commas."""
+
+WHY_ANNOTATION = "spotwright.dev/why"
+"""The sentence for people: why this rung, or why the pod is refused."""
+
+_QUEUES = "kueue.x-k8s.io/"
+_GRACE = "terminationGracePeriodSeconds"
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What was recorded of a pod's task.
+
+    ``history`` are its attempts in order of creation. ``agreed`` are the pools of the rung that another pod of the same gang and
+    restart was admitted for. ``without_capacity`` are pools that are left out for now.
+    """
+
+    history: Sequence[PastAttempt] = ()
+    agreed: tuple[str, ...] = ()
+    without_capacity: Collection[str] = ()
+
+
+def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, refusal_image: str) -> Outcome:
+    """The outcome for a pod that is about to be created; ``data`` is not changed.
+
+    ``refusal_image`` is the small image, with a shell, of pods that are refused.
+    """
+    annotations = value_at(data, ("metadata", "annotations")) or {}
+    if is_ignored(data) or POLICY_ANNOTATION not in annotations:
+        return Outcome("pod has no policy")
+    if ATTEMPT_ANNOTATION in annotations:
+        return Outcome("pod is admitted already")
+    owner = controller_of(data)
+    if config is None or (owner is not None and owner[1] in ("ReplicaSet", "StatefulSet", "DaemonSet")):
+        return Outcome("pod serves, or there is no configuration")
+    try:
+        policy, ladder = _policy_and_ladder(data, config)
+    except InputError as error:
+        return Outcome("pod cannot be read", warnings=as_warnings([f"left as it is: {str(error).splitlines()[0]}"]))
+    if policy.spot is None or not ladder.rungs:
+        return Outcome("pod has no ladder")
+    decided = _with_gang(next_attempt(facts.history, policy, ladder, facts.without_capacity), ladder, facts.agreed)
+    if decided.refusal:
+        marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: decided.refusal}
+        return Outcome("pod is refused", _replacing(data, refused_pod(data, refusal_image, decided.refusal), marks))
+    return Outcome("pod is admitted", _precise(data, config, policy, ladder, decided))
+
+
+def task_of(data: Mapping[str, Any]) -> str:
+    """The path of a pod's task in policies: what placement wrote into its environment, else the pod's name."""
+    for container in value_at(data, ("spec", "containers")) or ():
+        for variable in container.get("env") or ():
+            if variable.get("name") == "SPOTWRIGHT_TASK" and variable.get("value"):
+                return str(variable["value"])
+    return name_of(data.get("metadata"))
+
+
+def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy, Ladder]:
+    """The policy that the pod's task has in the configuration and in the pod, and its ladder. Raises :class:`InputError`."""
+    ladders = LadderCache(config.pools)
+    editor = Editor(data_document(data, f"Pod {name_of(data.get('metadata'))}"))
+    ctx = PlaceContext(editor, config, ladders, References().find, PlaceOptions(may_add=False, has_webhook=True))
+    policy = ctx.policy(task_of(data))
+    work = Work(read_requests(ctx, ("spec",)), read_constraints(ctx, ("spec",)))
+    return policy, ladders.ladder(work, policy)
+
+
+def _with_gang(decided: NextAttempt, ladder: Ladder, agreed: tuple[str, ...]) -> NextAttempt:
+    """The decision with the rung that the pod's gang has agreed on; one of no rung of this pod counts as none."""
+    indexes = [index for index, rung in enumerate(ladder.rungs) if agreed and rung.pools == agreed]
+    return replace(decided, rung=indexes[0]) if indexes and not decided.refusal else decided
+
+
+def _precise(
+    data: Mapping[str, Any], config: Config, policy: Policy, ladder: Ladder, decided: NextAttempt
+) -> list[dict[str, Any]]:
+    """The operations that give a pod its rung, tolerations, grace period, variables and marks."""
+    rung = ladder.rungs[decided.rung]
+    used = [config.pools[name] for name in rung.pools]
+    spec = clone(dict(data["spec"]))
+    marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: decided.why}
+    if not _is_queued(data):
+        _require(spec, config, policy, ladder, used)
+        marks[RUNG_ANNOTATION] = ",".join(rung.pools)
+    _tolerate(spec, ladder, rung)
+    _set_grace(spec, data, policy, used)
+    _set_variables(spec, data, decided, used)
+    return _replacing(data, {**data, "spec": spec}, marks)
+
+
+def _is_queued(data: Mapping[str, Any]) -> bool:
+    """Whether Kueue admits the pod, by itself or with its workload: then the flavor is the rung."""
+    fields = (value_at(data, ("metadata", name)) or {} for name in ("labels", "annotations"))
+    gates = value_at(data, ("spec", "schedulingGates")) or ()
+    return any(str(key).startswith(_QUEUES) for field in fields for key in field) or any(
+        str(gate.get("name", "")).startswith(_QUEUES) for gate in gates
+    )
+
+
+def _require(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladder, used: Sequence[Pool]) -> None:
+    """Require the pools of the rung in every alternative, in the place of the preference for spot."""
+    conditions = _conditions(config, policy, used)
+    if not conditions:
+        return
+    affinity = dict(value_at(spec, ("affinity", "nodeAffinity")) or {})
+    spec["affinity"] = {**(spec.get("affinity") or {}), "nodeAffinity": affinity}
+    every = [config.pools[name] for rung in ladder.rungs for name in rung.pools]
+    ours = [
+        {"weight": 100, "preference": {"matchExpressions": [wish]}}
+        for wish in attraction(policy, every, config.pools).preferred
+    ]
+    preferred = [term for term in affinity.pop(str(PREFERRED_TERMS[-1]), None) or () if term not in ours]
+    if preferred:
+        affinity[str(PREFERRED_TERMS[-1])] = preferred
+    required = affinity.setdefault(REQUIRED_TERMS[2], {})
+    terms = required.setdefault(REQUIRED_TERMS[3], [])
+    for term in terms:
+        if any(term.values()):  # a term without a condition matches no node, and has to stay so
+            own = term.get("matchExpressions") or []
+            term["matchExpressions"] = [*own, *(one for one in conditions if one not in own)]
+    if not terms:
+        terms.append({"matchExpressions": list(conditions)})
+
+
+def _conditions(config: Config, policy: Policy, used: Sequence[Pool]) -> Sequence[Expression]:
+    """The labels that select the pools of a rung; those of its capacity where no label tells the pools apart."""
+    names = tuple(pool.name for pool in used)
+    for ladder in (names, None):
+        try:
+            return attraction(replace(policy, ladder=ladder), used, config.pools).required
+        except ConfigError:
+            continue
+    return ()
+
+
+def _tolerate(spec: dict[str, Any], ladder: Ladder, rung: Rung) -> None:
+    """Add the tolerations of the rung that the pod has not: those of a pool that came after its object was placed."""
+    given = spec.get("tolerations") or []
+    new = [one for one in tolerations_of(Ladder((rung,), ladder.refusals)) if one not in given]
+    if new:
+        spec["tolerations"] = [*given, *new]
+
+
+def _set_grace(spec: dict[str, Any], data: Mapping[str, Any], policy: Policy, used: Sequence[Pool]) -> None:
+    """Give the pod the policy's grace period, within the notice of its pools, where nobody has set another."""
+    is_default = value_at(without_defaults(data), ("spec", _GRACE)) is None
+    is_set = policy.sources.get("grace_period") != BUILT_IN.source
+    notice = shortest_notice(used)
+    limit = int(policy.grace_period) if notice is None else longest_grace(notice)
+    if is_default and (is_set or limit < int(policy.grace_period)):
+        spec[_GRACE] = min(int(policy.grace_period), limit)
+
+
+def _set_variables(spec: dict[str, Any], data: Mapping[str, Any], decided: NextAttempt, used: Sequence[Pool]) -> None:
+    """Add the variables that depend on the attempt to every container that has those of its task.
+
+    SPOTWRIGHT_GRACE is left out where Argo ends the code within a second of SIGTERM, whatever the grace period.
+    """
+    values = {"SPOTWRIGHT_ATTEMPT": str(decided.number)}
+    if len({pool.notice for pool in used}) == 1:
+        values["SPOTWRIGHT_NOTICE"] = f"{used[0].notice if used[0].is_spot else 0:g}"
+    is_of_argo = "workflows.argoproj.io/node-name" in (value_at(data, ("metadata", "annotations")) or {})
+    grace = spec.get(_GRACE)
+    if grace is not None and not is_of_argo:
+        values["SPOTWRIGHT_GRACE"] = str(grace)
+    for container in spec.get("containers") or ():
+        variables = container.get("env") or []
+        names = {variable.get("name") for variable in variables}
+        if "SPOTWRIGHT_TASK" not in names:
+            continue
+        kept = [one for one in variables if not (one.get("name") == "SPOTWRIGHT_ATTEMPT" and "valueFrom" in one)]
+        present = {variable.get("name") for variable in kept}
+        new = dict(values)
+        if "SPOTWRIGHT_HOST" in names:
+            new["SPOTWRIGHT_NOTICE_URL"] = f"http://$(SPOTWRIGHT_HOST):{NOTICE_PORT}/notice"
+        container["env"] = [*kept, *({"name": name, "value": new[name]} for name in new if name not in present)]
+
+
+def _replacing(data: Mapping[str, Any], after: Mapping[str, Any], marks: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The operations from a pod to its changed copy, field by field of the spec, and its annotations."""
+    operations: list[dict[str, Any]] = []
+    before = data["spec"]
+    for name in dict.fromkeys([*before, *after["spec"]]):
+        path = json_pointer(("spec", name))
+        if name not in after["spec"]:
+            operations.append({"op": "remove", "path": path})
+        elif after["spec"][name] != before.get(name) or name not in before:
+            op = "replace" if name in before else "add"
+            operations.append({"op": op, "path": path, "value": after["spec"][name]})
+    if value_at(data, ("metadata", "annotations")) is None:
+        operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+    for name, text in marks.items():
+        operations.append({"op": "add", "path": json_pointer(("metadata", "annotations", name)), "value": text})
+    return operations

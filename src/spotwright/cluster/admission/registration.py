@@ -1,0 +1,102 @@
+"""The MutatingWebhookConfiguration with which an API server asks the webhook.
+
+Everything fails open: ``failurePolicy: Ignore`` and a timeout of 2 s, in namespaces with the label
+``spotwright.dev/enabled=true`` alone. Conditions in CEL keep away what nothing would be done about, so that foreign pods and
+updates cost the API server no request. The versions are those that are placed; the API server converts others
+(``matchPolicy: Equivalent``).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spotwright.cluster.admission.marks import ADMITTED_ANNOTATION, IGNORE_ANNOTATION
+from spotwright.manifests.kinds import SERVED
+from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL
+
+__all__ = ["ENABLED_LABEL", "webhook_configuration"]
+
+ENABLED_LABEL = "spotwright.dev/enabled"
+"""The label, with the value ``true``, of namespaces whose workloads are placed."""
+
+_PLURALS: Mapping[str, str] = {
+    **{kind: f"{kind.lower()}s" for kind in SERVED if not kind.startswith("Cluster")},
+    "RayCluster": "rayclusters",
+    "Deployment": "deployments",
+}
+_VERSIONS: Mapping[str, Sequence[str]] = {"MPIJob": ("v1", "v2beta1"), "RayCluster": ("v1", "v1alpha1")}
+"""The versions of kinds that a cluster may serve in one version or the other; of the rest, the one that is placed."""
+
+_UPDATED = ("Job", "CronJob", "JobSet", "TrainJob")
+"""Kinds that people apply again while they run. Argo's controller writes every step into its Workflow, so those are left out."""
+
+_NOT_IGNORED = (
+    f"!has(object.metadata.annotations) || !('{IGNORE_ANNOTATION}' in object.metadata.annotations) || "
+    f"object.metadata.annotations['{IGNORE_ANNOTATION}'] != 'true'"
+)
+_HAS_POLICY = (
+    f"(has(object.metadata.annotations) && '{POLICY_ANNOTATION}' in object.metadata.annotations) || "
+    f"(has(object.metadata.labels) && '{SPOT_LABEL}' in object.metadata.labels)"
+)
+_WAS_PLACED = (
+    f"has(oldObject.metadata.annotations) && '{ADMITTED_ANNOTATION}' in oldObject.metadata.annotations && "
+    "object.spec != oldObject.spec"
+)
+
+
+def webhook_configuration(name: str, service: tuple[str, str], certificate_authority: bytes) -> dict[str, Any]:
+    """The configuration as an object. ``service`` is the namespace and name of the webhook's Service, on port 443.
+
+    ``certificate_authority`` is the PEM text with which the API server checks the server's certificate.
+    """
+    client = {
+        "caBundle": base64.b64encode(certificate_authority).decode(),
+        "service": {"namespace": service[0], "name": service[1], "path": "/mutate", "port": 443},
+    }
+    api_versions = {**SERVED, "Deployment": "apps/v1"}
+    objects = [kind for kind in api_versions if kind in _PLURALS and kind != "Pod"]
+    webhooks = [
+        _webhook("objects", client, [_rule(api_versions[kind], kind, "CREATE") for kind in objects], {}),
+        _webhook(
+            "updates", client, [_rule(SERVED[kind], kind, "UPDATE") for kind in _UPDATED], {"was-placed": _WAS_PLACED}
+        ),
+        _webhook("pods", client, [_rule("v1", "Pod", "CREATE")], {"has-a-policy": _HAS_POLICY}),
+    ]
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": webhooks,
+    }
+
+
+def _webhook(
+    name: str, client: Mapping[str, Any], rules: Sequence[Mapping[str, Any]], conditions: Mapping[str, str]
+) -> dict[str, Any]:
+    expressions = {"not-ignored": _NOT_IGNORED, **conditions}
+    return {
+        "name": f"{name}.spotwright.dev",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": dict(client),
+        "failurePolicy": "Ignore",
+        "matchPolicy": "Equivalent",
+        "reinvocationPolicy": "IfNeeded",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 2,
+        "namespaceSelector": {"matchLabels": {ENABLED_LABEL: "true"}},
+        "rules": list(rules),
+        "matchConditions": [{"name": key, "expression": text} for key, text in expressions.items()],
+    }
+
+
+def _rule(api_version: str, kind: str, operation: str) -> dict[str, Any]:
+    group, _, version = api_version.rpartition("/")
+    return {
+        "apiGroups": [group],
+        "apiVersions": list(_VERSIONS.get(kind, [version])),
+        "operations": [operation],
+        "resources": [_PLURALS[kind]],
+        "scope": "Namespaced",
+    }

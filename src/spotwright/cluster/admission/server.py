@@ -1,0 +1,204 @@
+"""The HTTPS server that API servers ask: ``/mutate``, ``/healthz`` and ``/readyz``.
+
+An answer has to come within the webhook's timeout, else the API server goes on without it (``failurePolicy: Ignore``). So the
+server answers "allowed, unchanged" a little before, and what an answer reads (runtimes, templates, owners, earlier attempts) has
+a part of that time. Placement is plain computation and runs in threads, so that a large pipeline does not hold up others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from spotwright.cluster.admission.admit import admit
+from spotwright.cluster.admission.configurations import Configurations
+from spotwright.cluster.admission.objects import Outcome, referenced_objects
+from spotwright.cluster.admission.pods import PodFacts
+from spotwright.cluster.admission.review import AdmissionRequest, BadReview, answer, parse_review
+from spotwright.cluster.admission.warning_texts import as_warnings
+
+__all__ = ["FindFacts", "FindObject", "Webhook", "reloading_context", "start_server"]
+
+_LOG = logging.getLogger(__name__)
+
+FindObject = Callable[[str, str, str, str], Awaitable[Mapping[str, Any] | None]]
+"""Finds an object by API version, kind, name and namespace; ``None`` if it does not exist or cannot be read."""
+
+FindFacts = Callable[[Mapping[str, Any]], Awaitable[PodFacts]]
+"""Finds what was recorded of a pod's task. It may wait for the end of the attempt before, up to :data:`LOOK_UP` seconds."""
+
+ANSWER_AFTER = 1.7
+"""Seconds after which an answer is given in any case: the webhook's timeout is 2 s, and the way back takes time too."""
+
+LOOK_UP = 0.5
+"""Seconds for all that an answer reads. Without it a TrainJob is placed on its JobSet, and a pod takes its first rung."""
+
+_MAX_BODY = 8 * 1024 * 1024  # an object has at most 3 MiB, an update sends two
+_CHECK_CERTIFICATE = 60.0  # seconds between two looks at the files of the certificate
+
+
+@dataclass(slots=True)
+class Webhook:
+    """Answers reviews.
+
+    ``find_object`` reads from the cluster, ``find_facts`` from the journal. ``is_ready`` says whether the configurations have
+    been read. ``refusal_image`` is a small image with a shell.
+    """
+
+    configurations: Configurations
+    find_object: FindObject
+    find_facts: FindFacts
+    is_ready: Callable[[], bool]
+    refusal_image: str
+    threads: int = 4
+    _executor: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start no thread yet: the pool starts them when they are needed."""
+        self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="admission")
+
+    def application(self) -> web.Application:
+        """The routes of the server."""
+        app = web.Application(client_max_size=_MAX_BODY)
+        app.add_routes(
+            [
+                web.post("/mutate", self._mutate),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+            ]
+        )
+        return app
+
+    def close(self) -> None:
+        """Wait for no thread: an answer that nobody waits for any more is lost."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _healthz(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        ready = self.is_ready()
+        return web.Response(text="ok" if ready else "configurations are not read yet", status=200 if ready else 503)
+
+    async def _mutate(self, request: web.Request) -> web.Response:
+        try:
+            asked = parse_review(await request.read())
+        except BadReview as error:
+            return web.Response(text=str(error), status=400)
+        try:
+            async with asyncio.timeout(ANSWER_AFTER):
+                review, outcome = await self._answer(asked)
+        except TimeoutError:
+            late = Outcome("too late", warnings=as_warnings(["not placed: Spotwright had no time; create it again"]))
+            review, outcome = answer(asked, lambda _: late)
+        _LOG.info("%s %s/%s: %s", asked.data.get("kind"), asked.namespace, _name(asked.data), outcome.verdict)
+        return web.json_response(review)
+
+    async def _answer(self, asked: AdmissionRequest) -> tuple[dict[str, Any], Outcome]:
+        config = self.configurations.of(asked.namespace)
+        beside: Sequence[Mapping[str, Any]] = []
+        facts = PodFacts()
+        if asked.is_decided and config is not None:
+            beside, facts = await asyncio.gather(self._beside(asked), self._facts(asked))
+
+        def decide(request: AdmissionRequest) -> Outcome:
+            return admit(request.data, config, beside, facts, old=request.old, refusal_image=self.refusal_image)
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, answer, asked, decide)
+
+    async def _facts(self, asked: AdmissionRequest) -> PodFacts:
+        """What was recorded of a pod's task; nothing if it is not found in time."""
+        if asked.data.get("kind") != "Pod":
+            return PodFacts()
+        try:
+            async with asyncio.timeout(LOOK_UP):
+                return await self.find_facts(asked.data)
+        except TimeoutError:
+            _LOG.warning("the attempts before Pod %s/%s were not read in time", asked.namespace, _name(asked.data))
+            return PodFacts()
+
+    async def _beside(self, asked: AdmissionRequest) -> list[Mapping[str, Any]]:
+        """The objects that a placement reads, as far as they are found in time."""
+        wanted = [] if asked.data.get("kind") == "Pod" else referenced_objects(asked.data)
+        if not wanted:
+            return []
+        looks = [
+            self.find_object(version, kind, name, "" if kind.startswith("Cluster") else asked.namespace)
+            for version, kind, name in wanted
+        ]
+        try:
+            async with asyncio.timeout(LOOK_UP):
+                return [found for found in await asyncio.gather(*looks) if found is not None]
+        except TimeoutError:
+            _LOG.warning("objects beside %s %s were not read in time", asked.data.get("kind"), _name(asked.data))
+            return []
+
+
+def _name(data: Mapping[str, Any]) -> str:
+    metadata = data.get("metadata") or {}
+    return str(metadata.get("name") or metadata.get("generateName") or "")
+
+
+def reloading_context(certificate: Path, key: Path) -> tuple[ssl.SSLContext, Callable[[], bool]]:
+    """A TLS context for a certificate, and a function that loads the files again if they changed.
+
+    New connections then get the new certificate. The function returns whether it has loaded one; it raises :class:`OSError` and
+    :class:`ssl.SSLError` for files that cannot be used, and the old certificate stays.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    loaded = _stamps(certificate, key)
+
+    def reload() -> bool:
+        nonlocal loaded
+        stamps = _stamps(certificate, key)
+        if stamps == loaded:
+            return False
+        context.load_cert_chain(certificate, key)
+        loaded = stamps
+        return True
+
+    return context, reload
+
+
+def _stamps(*files: Path) -> list[tuple[int, int]]:
+    return [(stat.st_mtime_ns, stat.st_ino) for stat in (file.stat() for file in files)]
+
+
+async def start_server(
+    webhook: Webhook, certificate: Path, key: Path, *, host: str | None = None, port: int = 9443
+) -> web.AppRunner:
+    """Listen with TLS and follow the certificate's files; ``await runner.cleanup()`` ends both."""
+    context, reload = reloading_context(certificate, key)
+    app = webhook.application()
+
+    async def follow(_app: web.Application) -> Any:
+        task = asyncio.create_task(_follow_certificate(reload))
+        yield
+        task.cancel()
+        webhook.close()
+
+    app.cleanup_ctx.append(follow)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=3.0)
+    await runner.setup()
+    await web.TCPSite(runner, host, port, ssl_context=context, backlog=512).start()
+    return runner
+
+
+async def _follow_certificate(reload: Callable[[], bool]) -> None:
+    while True:
+        await asyncio.sleep(_CHECK_CERTIFICATE)
+        try:
+            if reload():
+                _LOG.info("the certificate was loaded again")
+        except (OSError, ssl.SSLError) as error:
+            _LOG.warning("the certificate cannot be loaded, the old one stays: %s", error)

@@ -1,0 +1,166 @@
+"""Sends requests to the API server and tries those again that may be: 429 for all, 5xx and lost connections for reads.
+
+``Retry-After`` is obeyed. The difference between the server's clock and ours is kept from the ``Date`` of its answers, because
+times in objects are the server's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx2
+import msgspec
+
+from spotwright.errors import SpotwrightError
+
+__all__ = ["Api", "ApiFailed", "StreamSilent", "wait_before"]
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.2, 30.0
+_OBEYED = 120.0  # seconds: a longer Retry-After is no answer to a request, but an outage
+_TRIES = 6
+_AGAIN = frozenset((429, 500, 502, 503, 504))
+
+
+class ApiFailed(SpotwrightError):
+    """The API server refused a request, or could not be reached. ``status`` is the HTTP status, 0 without an answer."""
+
+    def __init__(self, message: str, status: int = 0, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status == 0 or self.status in _AGAIN
+
+
+class StreamSilent(ApiFailed):
+    """Nothing came on a stream for longer than it may be silent: perhaps nothing happened, perhaps its connection is dead."""
+
+
+class Api:
+    """Requests to one API server. Paths begin with ``/api`` or ``/apis``; answers are plain dictionaries."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self._client = client
+        self._offset = 0.0
+
+    def now(self) -> float:
+        """The server's clock, in Unix seconds, as good as whole seconds in ``Date`` allow."""
+        return time.time() + self._offset
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Read an object or a list. Raises :class:`ApiFailed`, for what may pass only after several tries."""
+        return await self._send_again("GET", path, params, None)
+
+    async def get_or_none(self, path: str) -> dict[str, Any] | None:
+        """Read what may not be there. Raises :class:`ApiFailed` for everything but 404."""
+        try:
+            return await self.get(path)
+        except ApiFailed as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def send(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """Write. Only 429 is tried again: after any other failure the write may have happened. Raises :class:`ApiFailed`."""
+        return await self._send_again(method, path, None, body)
+
+    async def _send_again(
+        self, method: str, path: str, params: Mapping[str, str] | None, body: object
+    ) -> dict[str, Any]:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return await self._send(method, path, params, body)
+            except ApiFailed as error:
+                is_safe = error.status == 429 or (method == "GET" and error.may_pass)
+                if attempt == _TRIES or not is_safe:
+                    raise
+                await asyncio.sleep(wait_before(attempt, error.retry_after))
+        raise AssertionError("the last try returns or raises")
+
+    async def _send(self, method: str, path: str, params: Mapping[str, str] | None, body: object) -> dict[str, Any]:
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"Content-Type": _content_type(method)}
+        try:
+            response = await self._client.request(method, path, params=params, content=content, headers=headers)
+        except httpx2.HTTPError as error:
+            raise _unreachable(path, error) from error
+        self._note_time(response)
+        if response.status_code >= 400:
+            raise _refused(path, response.status_code, response.content, response.headers)
+        try:
+            answer: dict[str, Any] = msgspec.json.decode(response.content, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise ApiFailed(f"{path}: the answer is no JSON object") from error
+        return answer
+
+    @asynccontextmanager
+    async def lines(self, path: str, params: Mapping[str, str], *, silence: float) -> AsyncIterator[AsyncIterator[str]]:
+        """Open a stream and yield its lines. Raises :class:`StreamSilent` after ``silence`` seconds without a byte."""
+        timeout = httpx2.Timeout(silence, connect=10.0)
+        try:
+            async with self._client.stream("GET", path, params=params, timeout=timeout) as response:
+                self._note_time(response)
+                if response.status_code >= 400:
+                    raise _refused(path, response.status_code, await response.aread(), response.headers)
+                yield response.aiter_lines()
+        except httpx2.ReadTimeout as error:
+            raise StreamSilent(f"{path}: nothing came for {silence:g} s") from error
+        except httpx2.HTTPError as error:
+            raise _unreachable(path, error) from error
+
+    def _note_time(self, response: httpx2.Response) -> None:
+        try:
+            at = parsedate_to_datetime(response.headers.get("date", "")).timestamp()
+        except (TypeError, ValueError):
+            return
+        offset = at - time.time()
+        if abs(offset - self._offset) > 1.0:  # Date has whole seconds: smaller differences are no news
+            self._offset = offset + 0.5
+
+
+def wait_before(attempt: int, retry_after: float | None) -> float:
+    """Seconds until the next try after the ``attempt``-th failure in a row: the server's wish, else twice as long each time."""
+    if retry_after is not None:
+        return min(retry_after, _OBEYED)
+    longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(attempt - 1, 10))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads the clients, no secret
+
+
+def _content_type(method: str) -> str:
+    return "application/merge-patch+json" if method == "PATCH" else "application/json"
+
+
+def _unreachable(path: str, error: Exception) -> ApiFailed:
+    return ApiFailed(f"{path}: the API server does not answer ({type(error).__name__}: {error})")
+
+
+def _refused(path: str, status: int, content: bytes, headers: Mapping[str, str]) -> ApiFailed:
+    try:
+        message = str(msgspec.json.decode(content, type=dict[str, Any]).get("message", ""))
+    except msgspec.DecodeError:
+        message = ""
+    return ApiFailed(f"{path}: the API server answers {status} {message}".rstrip(), status, _seconds(headers))
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    """The header Retry-After in seconds; it may be a number or a date."""
+    text = headers.get("retry-after", "")
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None

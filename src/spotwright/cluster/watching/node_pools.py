@@ -1,0 +1,57 @@
+"""Names the pool of a node: the configured pool whose labels it carries, else the pool that its provider's label names.
+
+A node of no configured pool still needs a name in the account, and its capacity type. Its price is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from spotwright import clouds
+from spotwright.clouds import is_spot_node
+from spotwright.cluster.workloads.owners import metadata
+from spotwright.model.pools import Pool
+
+__all__ = ["NodePool", "pool_of_node"]
+
+_POOL_LABELS = (
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "cloud.google.com/gke-nodepool",
+    "karpenter.sh/nodepool",
+    "eks.amazonaws.com/nodegroup",
+)
+_NO_NAME = "other-nodes"
+
+
+class NodePool(NamedTuple):
+    """The pool of a node. ``is_configured``: the configuration has it."""
+
+    name: str
+    is_spot: bool
+    is_configured: bool
+
+
+def pool_of_node(node: Mapping[str, Any] | None, pools: Mapping[str, Pool]) -> NodePool:
+    """The pool of a node; of several that fit, the one with the most labels. ``None``: nothing is known of the node."""
+    labels = dict(metadata(node or {}).get("labels") or {})
+    fitting = [pool for pool in pools.values() if _fits(pool, labels)]
+    if fitting:
+        best = max(fitting, key=lambda pool: len(clouds.labels(pool)))
+        return NodePool(best.name, best.is_spot, is_configured=True)
+    taints = tuple(str(taint.get("key", "")) for taint in ((node or {}).get("spec") or {}).get("taints") or ())
+    is_spot = bool(is_spot_node(labels, taints))
+    name = next((labels[label] for label in _POOL_LABELS if labels.get(label)), _NO_NAME)
+    return NodePool(_unused(name.lower(), pools, is_spot=is_spot), is_spot, is_configured=False)
+
+
+def _fits(pool: Pool, labels: Mapping[str, str]) -> bool:
+    wanted = clouds.labels(pool)
+    return bool(wanted) and wanted.items() <= labels.items()
+
+
+def _unused(name: str, pools: Mapping[str, Pool], *, is_spot: bool) -> str:
+    """The name, or another one where the configuration means other nodes by it."""
+    taken = pools.get(name)
+    return name if taken is None or taken.is_spot is is_spot else f"{name}-{'spot' if is_spot else 'on-demand'}"

@@ -1,0 +1,264 @@
+"""Compares what the cluster shows of a workload with what its journal has, and records the difference.
+
+Every look begins with the whole picture, so a look may be lost (kill -9, a full disk) or happen twice: the journal tells by the
+keys of attempts what it has already. Times are those that Kubernetes wrote, moved only where its clocks contradict each other: an
+attempt never ends before it began, and nothing happens in the future.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spotwright.cluster.evidence import LastSeen, signals_of
+from spotwright.cluster.watching.node_pools import pool_of_node
+from spotwright.cluster.watching.run_store import WorkloadRun
+from spotwright.cluster.watching.view import ClusterView, SeenPod
+from spotwright.cluster.workloads.attempts import PodAttempt, attempts_of
+from spotwright.cluster.workloads.outcome import outcome_of
+from spotwright.cluster.workloads.owners import metadata
+from spotwright.cluster.workloads.tasks import TaskName, task_name
+from spotwright.cluster.workloads.templates import template_of_pod
+from spotwright.engine.decisions.decide import close_ended
+from spotwright.engine.decisions.snapshot import Snapshot
+from spotwright.engine.events import (
+    AttemptBound,
+    AttemptDecided,
+    AttemptEnded,
+    CancelRequested,
+    NodeChanged,
+    NoteAdded,
+    NoticeGiven,
+    RunFinished,
+)
+from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.engine.workload.events import AttemptAdopted
+from spotwright.model.attempts import Signals
+from spotwright.notices.notice import Notice
+from spotwright.scheduling.budgets import FollowUp
+from spotwright.scheduling.cause import classify
+
+__all__ = ["Recorder"]
+
+_RUNG = "spotwright.dev/rung"
+_FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has its pod"
+
+
+class Recorder:
+    """Records one workload. ``now`` is the API server's clock."""
+
+    def __init__(self, run: WorkloadRun, view: ClusterView, now: float) -> None:
+        self._run, self._view, self._now = run, view, now
+        self._known = {
+            attempt.key: (task, attempt)
+            for task in (*run.state.tasks.values(), *run.state.retired.values())
+            for attempt in task.attempts
+        }
+
+    @property
+    def _state(self) -> RunState:
+        return self._run.state
+
+    def record(self, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, *, are_all: bool) -> None:
+        """Add all events that follow from these pods of the workload, in the order in which the pods were made.
+
+        ``are_all``: the workload has no other pods, so an attempt without one has ended. ``root`` is the workload's object; None:
+        the API does not have it any more.
+        """
+        for seen in sorted(pods, key=_made_first):
+            for attempt in attempts_of(
+                seen.pod, is_gone=seen.is_gone, is_cut_off=not seen.is_gone and self._view.is_cut_off(seen.pod)
+            ):
+                self._one(seen, attempt)
+        if are_all:
+            self._end_forgotten({key for seen in pods for key in _keys(seen)}, is_deleted=root is None)
+        self._notices()
+        self._nodes_gone()
+        self._finish(root)
+
+    # An attempt
+
+    def _one(self, seen: SeenPod, attempt: PodAttempt) -> None:
+        if attempt.key not in self._known:
+            self._adopt(seen, attempt)
+        task, recorded = self._known[attempt.key]
+        if recorded.bound_at is None and recorded.is_live and attempt.bound_at is not None:
+            self._bind(seen, task, recorded, attempt.bound_at)
+        if recorded.is_live and attempt.has_ended and self._view.is_settled(seen.pod):
+            self._end(seen, task, recorded, attempt)
+
+    def _adopt(self, seen: SeenPod, attempt: PodAttempt) -> None:
+        name = task_name(seen.pod, seen.owners)
+        path = self._free_slot(name)
+        at = self._past(attempt.made_at)
+        if name.template not in self._state.plan.graph.root.tasks:
+            self._run.extend(at, template=template_of_pod(name.template, seen.pod, seen.owners))
+        number = len(self._state.tasks[path].attempts) + 1 if path in self._state.tasks else 1
+        rung, pools = self._rung(seen.pod, path, name.template)
+        pod = str(metadata(seen.pod).get("name", ""))
+        self._run.add(
+            AttemptAdopted(at, path, number, key=attempt.key, template=name.template, pod=pod, rung=rung, pools=pools)
+        )
+        task = self._state.tasks[path]
+        self._known[attempt.key] = (task, task.last)
+
+    def _free_slot(self, name: TaskName) -> str:
+        """The path of the task: of pods that are alike, the first that has not succeeded and has no live attempt."""
+        if name.slots == 1:
+            return name.path
+        for slot in range(name.slots):
+            task = self._state.tasks.get(f"{name.path}-{slot}")
+            if task is None or (task.status is not TaskStatus.SUCCEEDED and not task.last.is_live):
+                return f"{name.path}-{slot}"
+        return f"{name.path}-{name.slots - 1}"
+
+    def _rung(self, pod: Mapping[str, Any], path: str, template: str) -> tuple[int, tuple[str, ...]]:
+        """The rung that the pod was admitted for; without a webhook the one that was decided, which nothing enforces."""
+        planned = self._state.plan.instance(template, path)
+        rungs = planned.ladder.rungs
+        admitted = tuple(filter(None, str((metadata(pod).get("annotations") or {}).get(_RUNG, "")).split(",")))
+        if admitted:
+            return next((index for index, rung in enumerate(rungs) if rung.pools == admitted), 0), admitted
+        task = self._state.tasks.get(path)
+        rung = (task.next_rung or 0) if task is not None else 0
+        return (rung, rungs[rung].pools) if rung < len(rungs) else (0, tuple(self._state.plan.config.pools))
+
+    def _bind(self, seen: SeenPod, task: TaskState, recorded: AttemptState, bound_at: float) -> None:
+        at = max(self._past(bound_at), recorded.placed_at)
+        name = str(seen.pod["spec"]["nodeName"])
+        pool = pool_of_node(self._view.node(name), self._state.plan.config.pools)
+        if pool.name not in self._state.plan.config.pools:
+            self._run.extend(at, pool=pool)
+        known = self._state.nodes.get(name)
+        if known is None or known.state == "gone":
+            self._run.add(NodeChanged(at, node=name, pool=pool.name, state="ready"))
+        self._run.add(AttemptBound(at, task.path, recorded.number, node=name, pool=self._state.nodes[name].pool))
+
+    def _end(self, seen: SeenPod, task: TaskState, recorded: AttemptState, attempt: PodAttempt) -> None:
+        at = max(self._past(attempt.ended_at), recorded.bound_at or recorded.placed_at)
+        signals = self._signals(seen, recorded, attempt.restart) if attempt.is_known else Signals(heard=False)
+        self._close(AttemptEnded(at, task.path, recorded.number, signals=signals, started_at=attempt.bound_at))
+
+    def _signals(self, seen: SeenPod, recorded: AttemptState, restart: int) -> Signals:
+        node = self._view.node(recorded.node) if recorded.node else None
+        last = LastSeen(
+            seen.pod,
+            node,
+            seen.owners,
+            pod_gone=seen.is_gone,
+            node_gone=recorded.node is not None and self._view.is_node_gone(recorded.node),
+            node_events=self._view.events_of(recorded.node) if recorded.node else (),
+        )
+        notice = self._view.notice(recorded.node) if recorded.node and recorded.noticed_at is not None else None
+        pool = self._state.plan.config.pools.get(recorded.pool or "")
+        return signals_of(last, notice=notice, restart=restart, spot=None if pool is None else pool.is_spot)
+
+    def _close(self, ended: AttemptEnded) -> None:
+        """Record an end and its cause. The task's next attempt may be there already; then nothing is left to decide."""
+        task = self._state.tasks[ended.task]
+        if ended.attempt < task.last.number:
+            self._judge(ended, FollowUp.RETRY, "the next attempt had been made before it ended")
+            return
+        self._run.add(ended)
+        for decision in close_ended(self._state, Snapshot(), max(self._now, ended.at)):
+            self._run.add(decision)
+
+    def _judge(self, ended: AttemptEnded, then: FollowUp, following: str) -> None:
+        """Record an end with its cause, and what follows where that is no decision of ours."""
+        self._run.add(ended)
+        signals = ended.signals
+        if signals.outputs_complete is None:
+            signals = signals._replace(outputs_complete=True)
+        ending = classify(signals)
+        self._run.add(
+            AttemptDecided(
+                max(self._now, ended.at),
+                ended.task,
+                ended.attempt,
+                cause=ending.cause,
+                why=ending.why,
+                then=then,
+                following=following,
+                evidence=ending.evidence,
+            )
+        )
+
+    def _end_forgotten(self, keys: set[str], *, is_deleted: bool) -> None:
+        """End attempts whose pods are gone, and whose end nobody saw. ``is_deleted``: the workload is gone as well."""
+        for key, (task, recorded) in self._known.items():
+            if recorded.is_live and key not in keys:
+                signals = Signals(heard=False, message=_FORGOTTEN)
+                self._run.add(NoteAdded(self._now, text=f"attempt {recorded.number} of {task.path}: {_FORGOTTEN}"))
+                ended = AttemptEnded(self._now, task.path, recorded.number, signals=signals, settled=True)
+                if is_deleted:
+                    self._cancel()
+                    self._judge(ended, FollowUp.CANCEL, f"nothing: {self._state.meta.pipeline} was deleted")
+                else:
+                    self._close(ended)
+
+    # Nodes
+
+    def _notices(self) -> None:
+        for name, node in self._state.nodes.items():
+            notice = self._view.notice(name)
+            if notice is None or node.noticed_at is not None or node.state == "gone":
+                continue
+            live = tuple(
+                (task.path, attempt.number)
+                for task in self._state.tasks.values()
+                for attempt in task.attempts
+                if attempt.is_live and attempt.node == name
+            )
+            if live:
+                self._run.add(self._notice_event(name, notice, live))
+
+    def _notice_event(self, name: str, notice: Notice, live: Sequence[tuple[str, int]]) -> NoticeGiven:
+        return NoticeGiven(self._now, node=name, goes_at=notice.ends_at, attempts=tuple(live), why=notice.reason)
+
+    def _nodes_gone(self) -> None:
+        for name, node in list(self._state.nodes.items()):
+            if node.state != "gone" and self._view.is_node_gone(name):
+                self._run.add(
+                    NodeChanged(self._now, node=name, pool=node.pool, state="gone", why="its Node object was deleted")
+                )
+
+    # The run
+
+    def _finish(self, root: Mapping[str, Any] | None) -> None:
+        """Record the end of the workload once all of its attempts have ended."""
+        live = any(attempt.is_live for task in self._state.tasks.values() for attempt in task.attempts)
+        if self._run.is_over or live:
+            return
+        outcome = outcome_of(root) if root is not None else None
+        if outcome is not None:
+            self._run.add(RunFinished(self._now, status=outcome.status, why=outcome.why))
+        elif root is None:
+            self._finish_without_word()
+
+    def _finish_without_word(self) -> None:
+        """The object is gone, and nobody saw its end: it has succeeded if all of its tasks have."""
+        tasks = self._state.tasks.values()
+        if tasks and all(task.status.is_good for task in tasks):
+            self._run.add(RunFinished(self._now, status=RunStatus.SUCCEEDED))
+            return
+        self._cancel()
+        why = f"{self._state.meta.pipeline} was deleted before it had ended"
+        self._run.add(RunFinished(self._now, status=RunStatus.CANCELLED, why=why))
+
+    def _cancel(self) -> None:
+        if not self._state.cancelling:
+            self._run.add(CancelRequested(self._now))
+
+    def _past(self, at: float | None) -> float:
+        """A time that Kubernetes wrote, or now; a clock that is ahead cannot put anything into the future."""
+        return self._now if at is None else min(at, self._now)
+
+
+def _keys(seen: SeenPod) -> list[str]:
+    return [attempt.key for attempt in attempts_of(seen.pod)]
+
+
+def _made_first(seen: SeenPod) -> tuple[str, str]:
+    meta = metadata(seen.pod)
+    return str(meta.get("creationTimestamp", "")), str(meta.get("name", ""))

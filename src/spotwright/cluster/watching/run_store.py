@@ -1,0 +1,232 @@
+"""Keeps a run for each workload in a state folder: its plan, its journal, its lease and its folded state.
+
+A run's name is the workload's namespace, name and the beginning of its UID, so whoever looks again after a crash finds the same
+run. All events of one observation are one transaction: either the journal has them or the next observation finds them again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spotwright import config as configuration
+from spotwright.cluster.watching.node_pools import NodePool
+from spotwright.cluster.workloads.attempts import seconds
+from spotwright.cluster.workloads.owners import metadata, uid_of
+from spotwright.config import Config
+from spotwright.engine.events import EngineStarted, Event, RunCreated
+from spotwright.engine.fold import fold
+from spotwright.engine.ports import Holder
+from spotwright.engine.run_meta import RunMeta
+from spotwright.engine.state import RunState
+from spotwright.engine.status import RunStatus
+from spotwright.engine.workload.events import PlanExtended
+from spotwright.errors import SpotwrightError, StateError
+from spotwright.manifests.pod_graph import PodSource, PodTask
+from spotwright.model.pools import Pool
+from spotwright.records.journal import Journal
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.stored_plan import PlanVersions, StoredPlan, load_plans, save_plan
+from spotwright.version import __version__
+
+__all__ = ["RunStore", "WorkloadRun", "this_process"]
+
+_UID = "uid"  # the argument of a run that holds its workload's UID
+
+
+@dataclass
+class WorkloadRun:
+    """One run under this watcher's lease. ``state`` is what the journal says, plus the events that wait in ``pending``."""
+
+    folder: RunFolder
+    journal: Journal
+    state: RunState
+    stored: StoredPlan
+    pending: list[Event]
+
+    @property
+    def uid(self) -> str:
+        """The UID of its workload."""
+        return str(self.state.meta.arguments.get(_UID, ""))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its end is recorded, or waits to be."""
+        return self.state.status is not RunStatus.RUNNING
+
+    def add(self, event: Event) -> None:
+        """Fold an event now and write it with the next :meth:`commit`."""
+        fold(self.state, event)
+        self.pending.append(event)
+
+    def commit(self) -> Sequence[Event]:
+        """Write the pending events in one durable transaction, and return them. Raises :class:`StateError`."""
+        events, self.pending = self.pending, []
+        if events:
+            self.journal.append(events)
+        return events
+
+    def extend(self, at: float, *, pool: NodePool | None = None, template: PodTask | None = None) -> None:
+        """Put a plan in force that has one more pool, or one more template. A template that fits no pool goes anywhere."""
+        config = self.stored.config if pool is None else _with_pool(self.stored.config, pool)
+        source = self.stored.source
+        if template is not None and isinstance(source, PodSource):
+            source = PodSource(source.pipeline, (*source.tasks, template))
+        self.stored = _plannable(StoredPlan(source, config, None, {}))
+        version = self.state.version + 1
+        save_plan(self.folder, version, self.stored)
+        self.add(PlanExtended(at, version=version))
+
+
+class RunStore:
+    """The runs of all workloads that are watched, by UID. ``config`` is the configuration for new runs."""
+
+    def __init__(self, folder: StateFolder, config: Config, holder: Holder) -> None:
+        self._folder, self._config, self._holder = folder, config, holder
+        self.runs: dict[str, WorkloadRun] = {}
+        self._over: set[str] = set()  # UIDs of workloads whose runs have ended
+
+    def open_unfinished(self, now: float) -> Iterator[str]:
+        """Take up the runs that an earlier watcher left. Yields a sentence for each one that cannot be read."""
+        for folder in self._folder.runs():
+            try:
+                reader = RunReader(folder, _is_nobody)
+                if reader.state.status is not RunStatus.RUNNING:
+                    self._over.add(str(reader.state.meta.arguments.get(_UID, "")))
+                elif _UID in reader.state.meta.arguments:
+                    self._keep(folder, reader.state, now)
+            except SpotwrightError as error:
+                yield f"run {folder.name} is not watched: {error}"
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """The pools of the configuration for new runs."""
+        return self._config.pools
+
+    def is_over(self, uid: str) -> bool:
+        """Whether the run of this workload has ended."""
+        return uid in self._over
+
+    def create(
+        self, root: Mapping[str, Any], templates: Sequence[PodTask], pools: Sequence[NodePool], now: float
+    ) -> WorkloadRun:
+        """Begin the run of a workload. A folder that a killed watcher had only begun is finished."""
+        folder = self._folder.run(_run_name(root))
+        config = self._config
+        for pool in pools:
+            config = config if pool.name in config.pools else _with_pool(config, pool)
+        source = PodSource(str(metadata(root)["name"]), tuple(templates))
+        stored = _plannable(StoredPlan(source, config, None, {}))
+        folder.path.mkdir(exist_ok=True)
+        if not folder.plan(1).exists():
+            save_plan(folder, 1, stored)
+        if not folder.journal.exists():
+            Journal.create(folder.journal).close()
+        state = RunState(PlanVersions(folder))
+        made_at = min(now, seconds(metadata(root).get("creationTimestamp")) or now)
+        run = self._keep(folder, state, now, created=RunCreated(made_at, meta=_meta(root, folder.name, config)))
+        run.commit()
+        return run
+
+    def finish(self, run: WorkloadRun) -> None:
+        """Give up a run whose end is written."""
+        run.journal.give_up()
+        run.journal.close()
+        self._over.add(run.uid)
+        del self.runs[run.uid]
+
+    def forget(self, run: WorkloadRun) -> None:
+        """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""
+        run.journal.close()
+        self.runs.pop(run.uid, None)
+
+    def open_again(self, folder: RunFolder, now: float) -> WorkloadRun:
+        """Read a run anew from its journal. Raises :class:`StateError`."""
+        return self._keep(folder, RunReader(folder, _is_nobody).state, now)
+
+    def close(self) -> None:
+        """Give up all leases. The runs go on with the next watcher."""
+        for run in self.runs.values():
+            run.journal.give_up()
+            run.journal.close()
+        self.runs.clear()
+
+    def _keep(self, folder: RunFolder, state: RunState, now: float, created: RunCreated | None = None) -> WorkloadRun:
+        journal = Journal.open(folder.journal)
+        try:
+            epoch = journal.take(self._holder, _is_nobody)
+            has_begun = state.events > 0 or next(iter(journal.events()), None) is not None
+            run = WorkloadRun(folder, journal, state, load_plans(folder)[-1], [])
+            if created is not None and not has_begun:
+                run.add(created)
+            run.add(EngineStarted(now, epoch=epoch, pid=os.getpid(), version=__version__))
+            run.commit()
+        except BaseException:
+            journal.close()
+            raise
+        self.runs[run.uid] = run
+        return run
+
+
+def this_process() -> Holder:
+    """This process as the holder of leases, in the form that every reader of runs understands."""
+    start_time = Path("/proc/self/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[19]
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return {"pid": os.getpid(), "starttime": int(start_time), "boot_id": boot}
+
+
+def _is_nobody(_holder: Holder) -> bool:
+    """Nobody else holds a lease here: the lock of the state folder lets one watcher in, so every lease is that of a dead one."""
+    return False
+
+
+def _run_name(root: Mapping[str, Any]) -> str:
+    """A name that the state folder allows: at most 100 characters, which a namespace and a name may exceed."""
+    meta = metadata(root)
+    text = f"{meta.get('namespace', '')}.{meta.get('name', '')}"[:90].rstrip("-.")
+    return f"{re.sub(r'[^A-Za-z0-9._-]', '-', text)}-{uid_of(root)[:8]}"
+
+
+def _meta(root: Mapping[str, Any], name: str, config: Config) -> RunMeta:
+    meta = metadata(root)
+    kind, namespace = str(root.get("kind", "")), str(meta.get("namespace", ""))
+    arguments = {"kind": kind, "namespace": namespace, "name": str(meta.get("name", "")), _UID: uid_of(root)}
+    return RunMeta(
+        run=name,
+        pipeline=f"{kind} {namespace}/{meta.get('name', '')}",
+        config=config.path,
+        arguments=arguments,
+    )
+
+
+def _plannable(stored: StoredPlan) -> StoredPlan:
+    """The plan; where its templates fit no pool, one without their demands: the cluster decides where pods run, not the plan."""
+    try:
+        stored.plan.check()
+    except SpotwrightError:
+        source = stored.source
+        if not isinstance(source, PodSource):
+            raise StateError("a workload's plan is made of pod templates") from None
+        bare = PodSource(source.pipeline, tuple(_without_demands(task) for task in source.tasks))
+        return StoredPlan(bare, stored.config, None, {})
+    return stored
+
+
+def _without_demands(task: PodTask) -> PodTask:
+    containers = [{"name": each.get("name", "")} for each in task.spec.get("containers") or ()]
+    return PodTask(task.kind, task.name, {"containers": containers}, retries=task.retries)
+
+
+def _with_pool(config: Config, pool: NodePool) -> Config:
+    """The configuration with one pool more, as a text that can be stored."""
+    import yaml
+
+    data = yaml.safe_load(config.text) or {}
+    capacity = "spot" if pool.is_spot else "on-demand"
+    pools = {**(data.get("pools") or {}), pool.name: {"capacity": capacity}}
+    return configuration.from_mapping({**data, "pools": pools}, config.path)

@@ -1,0 +1,178 @@
+"""What the watcher knows of the cluster: pods by workload, nodes, owners, events about nodes, and what was deleted lately.
+
+The view keeps no history but two things that decide causes: the first state in which a pod was finished, and the last states of
+deleted nodes and owners.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from spotwright.cluster.workloads.owners import Lineage, lineage, metadata, uid_of
+from spotwright.notices.kubernetes_node import KubernetesSource
+from spotwright.notices.notice import Notice
+
+__all__ = ["ClusterView", "SeenPod"]
+
+_KEPT = 2_000  # deleted objects whose last state is remembered
+_KEPT_EVENTS = 20  # a node
+_SETTLING = 0.7  # seconds in which the streams of owners and nodes catch up with that of pods
+
+
+class SeenPod(NamedTuple):
+    """A pod with its owners, nearest first. ``is_gone``: the API has it no more, and this is its last state."""
+
+    pod: Mapping[str, Any]
+    owners: Sequence[Mapping[str, Any]]
+    is_gone: bool = False
+
+
+class ClusterView:
+    """Objects by UID and name. ``clock`` is monotonic; the view decides by it alone when the streams have caught up."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[str, str], Mapping[str, Any]] = {}  # by kind and UID
+        self._nodes: dict[str, Mapping[str, Any]] = {}
+        self._gone_nodes: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._gone_owners: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
+        self._events: dict[str, list[Mapping[str, Any]]] = {}
+        self._notices: dict[str, KubernetesSource] = {}
+        self._ended_at: dict[str, float] = {}  # pod UID -> when its end was first seen, by the monotonic clock
+        self.pods: dict[str, Mapping[str, Any]] = {}  # by UID; of a finished pod the first finished state
+        self.gone_pods: dict[str, Mapping[str, Any]] = {}  # deleted, and not recorded yet
+        self.clock = 0.0
+        self.nodes_are_complete = False
+
+    # Changes
+
+    def put_pod(self, pod: Mapping[str, Any]) -> None:
+        """A pod was added or has changed."""
+        uid = uid_of(pod)
+        before = self.pods.get(uid)
+        if before is not None and is_finished(before):
+            return  # later states only tell how it was tidied up
+        self.pods[uid] = pod
+        if is_finished(pod) or is_stopped(pod):
+            self._ended_at.setdefault(uid, self.clock)
+
+    def delete_pod(self, pod: Mapping[str, Any]) -> None:
+        """A pod has left the API."""
+        uid = uid_of(pod)
+        before = self.pods.pop(uid, None)
+        self.gone_pods[uid] = before if before is not None and is_finished(before) else pod
+        self._ended_at.setdefault(uid, self.clock)
+
+    def forget_pod(self, uid: str) -> None:
+        """Drop a deleted pod, once its end is recorded."""
+        self.gone_pods.pop(uid, None)
+        self._ended_at.pop(uid, None)
+
+    def put_owner(self, owner: Mapping[str, Any]) -> None:
+        """A Job, JobSet, TrainJob or Workflow was added or has changed."""
+        self._owners[(str(owner.get("kind")), uid_of(owner))] = owner
+
+    def delete_owner(self, owner: Mapping[str, Any]) -> None:
+        """An owner has left the API."""
+        key = (str(owner.get("kind")), uid_of(owner))
+        self._owners.pop(key, None)
+        _remember(self._gone_owners, key, owner)
+
+    def put_node(self, node: Mapping[str, Any]) -> None:
+        """A node was added or has changed."""
+        name = str(metadata(node).get("name", ""))
+        self._nodes[name] = node
+        self._gone_nodes.pop(name, None)
+
+    def delete_node(self, node: Mapping[str, Any]) -> None:
+        """A Node object was deleted."""
+        name = str(metadata(node).get("name", ""))
+        self._nodes.pop(name, None)
+        _remember(self._gone_nodes, name, node)
+
+    def put_node_event(self, event: Mapping[str, Any]) -> None:
+        """An Event about a node."""
+        name = str((event.get("involvedObject") or {}).get("name", ""))
+        events = self._events.setdefault(name, [])
+        others = [each for each in events if uid_of(each) != uid_of(event)]
+        events[:] = [*others[-_KEPT_EVENTS + 1 :], event]
+
+    # Questions
+
+    def lineage(self, pod: Mapping[str, Any]) -> Lineage:
+        """The owners of a pod, also those that were deleted lately."""
+        return lineage(pod, self._find)
+
+    def owner(self, kind: str, uid: str) -> Mapping[str, Any] | None:
+        """An owner that the API has."""
+        return self._owners.get((kind, uid))
+
+    def node(self, name: str) -> Mapping[str, Any] | None:
+        """The state of a node, or its last one."""
+        return self._nodes.get(name) or self._gone_nodes.get(name)
+
+    def nodes(self) -> Sequence[Mapping[str, Any]]:
+        """All nodes that the API has."""
+        return tuple(self._nodes.values())
+
+    def is_node_gone(self, name: str) -> bool:
+        """Whether the API has no Node object of this name."""
+        return self.nodes_are_complete and name not in self._nodes
+
+    def is_cut_off(self, pod: Mapping[str, Any]) -> bool:
+        """Whether a pod is to be deleted and its node does not report: its object stays, and nothing will change in it."""
+        name = str((pod.get("spec") or {}).get("nodeName", ""))
+        if not name or not metadata(pod).get("deletionTimestamp"):
+            return False
+        return self.is_node_gone(name) or _ready(self.node(name)) == "Unknown"
+
+    def is_settled(self, pod: Mapping[str, Any]) -> bool:
+        """Whether the owners' word on a pod that was told to stop has had time to come. A pod that ended by itself needs none."""
+        if is_finished(pod) and not is_stopped(pod):
+            return True
+        return self.clock >= self._ended_at.get(uid_of(pod), 0.0) + _SETTLING
+
+    def unsettled_until(self) -> float | None:
+        """When the next pod settles, by the monotonic clock."""
+        later = [at + _SETTLING for at in self._ended_at.values() if at + _SETTLING > self.clock]
+        return min(later, default=None)
+
+    def ending(self) -> Sequence[str]:
+        """The UIDs of pods that somebody stops or that are gone, and whose end may now be recorded."""
+        return [uid for uid, at in self._ended_at.items() if self.clock >= at + _SETTLING]
+
+    def events_of(self, node: str) -> Sequence[Mapping[str, Any]]:
+        """The latest events about a node."""
+        return self._events.get(node, ())
+
+    def notice(self, name: str) -> Notice | None:
+        """The notice that a node's conditions and taints hold."""
+        if self.node(name) is None:
+            return None
+        source = self._notices.setdefault(name, KubernetesSource(lambda: self.node(name)))
+        return source.poll(0.0)
+
+    def _find(self, kind: str, _namespace: str, uid: str) -> Mapping[str, Any] | None:
+        return self._owners.get((kind, uid)) or self._gone_owners.get((kind, uid))
+
+
+def is_finished(pod: Mapping[str, Any]) -> bool:
+    """Whether all containers of a pod have ended for good."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_stopped(pod: Mapping[str, Any]) -> bool:
+    """Whether somebody deletes a pod."""
+    return bool(metadata(pod).get("deletionTimestamp"))
+
+
+def _ready(node: Mapping[str, Any] | None) -> str:
+    conditions = ((node or {}).get("status") or {}).get("conditions") or ()
+    return next((str(each.get("status")) for each in conditions if each.get("type") == "Ready"), "")
+
+
+def _remember(kept: OrderedDict[Any, Mapping[str, Any]], key: Any, value: Mapping[str, Any]) -> None:
+    kept[key] = value
+    while len(kept) > _KEPT:
+        kept.popitem(last=False)

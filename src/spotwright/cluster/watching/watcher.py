@@ -1,0 +1,298 @@
+"""Follows the streams of the API and records what they show, one change after the other.
+
+All streams end in one queue, so that no two changes are recorded at once. Nothing is recorded before every stream has delivered
+its first list. Then each workload is looked at as a whole, which finds what happened while nobody looked; from then on a change
+of a pod, its owner or its node looks at that pod alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from spotwright.cluster.api.mirror import Change, ChangeKind, Mirror, Resource
+from spotwright.cluster.api.requests import Api
+from spotwright.cluster.watching.node_pools import NodePool, pool_of_node
+from spotwright.cluster.watching.recorder import Recorder
+from spotwright.cluster.watching.run_store import RunStore, WorkloadRun
+from spotwright.cluster.watching.view import ClusterView, SeenPod
+from spotwright.cluster.workloads.owners import Lineage, is_own_run, metadata, uid_of
+from spotwright.cluster.workloads.templates import templates_of
+from spotwright.errors import SpotwrightError
+
+__all__ = ["Watcher"]
+
+_LOG = logging.getLogger(__name__)
+_ENABLED = "spotwright.dev/enabled=true"
+_OWNERS = {
+    "Job": Resource("/apis/batch/v1", "jobs"),
+    "JobSet": Resource("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
+    "TrainJob": Resource("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs"),
+    "Workflow": Resource("/apis/argoproj.io/v1alpha1", "workflows"),
+}
+_RETRY = 5.0  # seconds until a run is tried again whose journal could not be written
+
+
+class Watcher:
+    """Watches one namespace, or all that are labelled ``spotwright.dev/enabled=true``. Call :meth:`run`."""
+
+    def __init__(self, api: Api, store: RunStore, namespace: str = "") -> None:
+        self._api, self._store, self._namespace = api, store, namespace
+        self._view = ClusterView()
+        self._queue: asyncio.Queue[tuple[str, Change]] = asyncio.Queue(maxsize=1000)
+        self._enabled: set[str] = {namespace} if namespace else set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._mirrors: dict[str, Mirror] = {}
+        self._waiting: set[str] = set()  # streams whose first list is not there
+        self._homeless: set[str] = set()  # pods whose owners were not found
+        self._run_of_pod: dict[str, str] = {}  # pod UID -> UID of the workload
+        self._broken: dict[str, WorkloadRun] = {}  # runs whose journal could not be written
+        self._broken_until = 0.0
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        for problem in self._store.open_unfinished(self._api.now()):
+            _LOG.warning("%s", problem)
+        for uid, run in self._store.runs.items():
+            self._note_pods(uid, run)
+        if not self._namespace:
+            namespaces = Mirror(self._api, Resource("/api/v1", "namespaces"), labels=_ENABLED)
+            await self._follow("Namespace", namespaces)
+        await self._follow_all()
+        try:
+            while True:
+                await self._turn()
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            self._store.close()
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """The streams that do not work now, with the reason: for readiness checks."""
+        return {kind: mirror.problem for kind, mirror in self._mirrors.items() if mirror.problem}
+
+    # Streams
+
+    async def _follow_all(self) -> None:
+        await self._follow("Node", Mirror(self._api, Resource("/api/v1", "nodes")))
+        events = Mirror(self._api, Resource("/api/v1", "events"), fields="involvedObject.kind=Node")
+        await self._follow("Event", events)
+        for kind, resource in _OWNERS.items():
+            if await self._is_served(resource):
+                await self._follow(kind, Mirror(self._api, resource, self._namespace, keep=self._is_enabled))
+        pods = Mirror(self._api, Resource("/api/v1", "pods"), self._namespace, keep=self._is_enabled)
+        await self._follow("Pod", pods)
+
+    async def _is_served(self, resource: Resource) -> bool:
+        """Whether the API server knows the resource; where it does not, its controller is not installed."""
+        group = await self._api.get_or_none(resource.base)
+        return group is not None and any(each.get("name") == resource.plural for each in group.get("resources") or ())
+
+    async def _follow(self, kind: str, mirror: Mirror) -> None:
+        self._mirrors[kind] = mirror
+        self._waiting.add(kind)
+        self._tasks[kind] = asyncio.create_task(self._pump(kind, mirror), name=f"watch {kind}")
+
+    async def _pump(self, kind: str, mirror: Mirror) -> None:
+        async for change in mirror.changes():
+            await self._queue.put((kind, change))
+
+    def _is_enabled(self, data: Mapping[str, Any]) -> bool:
+        return str(metadata(data).get("namespace", "")) in self._enabled
+
+    # One change
+
+    async def _turn(self) -> None:
+        """Take the next change, or look again at what had to settle."""
+        until = self._view.unsettled_until()
+        timeout = None if until is None else max(0.0, until - time.monotonic()) + 0.01
+        if self._broken:
+            timeout = min(_RETRY, timeout or _RETRY)
+        try:
+            kind, change = await asyncio.wait_for(self._queue.get(), timeout)
+        except TimeoutError:
+            self._view.clock = time.monotonic()
+            self._look_at_ending()
+            self._mend()
+            return
+        self._view.clock = time.monotonic()
+        if change.kind is ChangeKind.SYNCED:
+            self._synced(kind)
+        else:
+            self._apply(kind, change)
+
+    def _synced(self, kind: str) -> None:
+        self._view.nodes_are_complete = self._view.nodes_are_complete or kind == "Node"
+        if kind in self._waiting:
+            self._waiting.discard(kind)
+            if not self._waiting:
+                _LOG.info("all streams are complete: %d pods, %d runs", len(self._view.pods), len(self._store.runs))
+                self._look_at_everything()
+
+    def _apply(self, kind: str, change: Change) -> None:
+        data, is_deleted = change.data, change.kind is ChangeKind.DELETED
+        if kind == "Namespace":
+            self._enable(str(metadata(data)["name"]), is_enabled=not is_deleted)
+        elif kind == "Node":
+            (self._view.delete_node if is_deleted else self._view.put_node)(data)
+            self._look_at_node(str(metadata(data)["name"]))
+        elif kind == "Event":
+            if not is_deleted:
+                self._view.put_node_event(data)
+        elif kind == "Pod":
+            (self._view.delete_pod if is_deleted else self._view.put_pod)(data)
+            self._look([self._seen(uid_of(data))])
+        else:
+            (self._view.delete_owner if is_deleted else self._view.put_owner)(data)
+            self._look_at_owner(data)
+
+    def _enable(self, namespace: str, *, is_enabled: bool) -> None:
+        """Watch a namespace from now on, or no more: the streams that filter by namespace list again."""
+        if is_enabled is (namespace in self._enabled):
+            return
+        (self._enabled.add if is_enabled else self._enabled.discard)(namespace)
+        for kind in (*_OWNERS, "Pod"):
+            if kind in self._mirrors:
+                self._tasks[kind].cancel()
+                self._mirrors[kind].list_again()
+                self._waiting.add(kind)
+                self._tasks[kind] = asyncio.create_task(self._pump(kind, self._mirrors[kind]), name=f"watch {kind}")
+
+    # Looks
+
+    def _seen(self, uid: str) -> SeenPod:
+        """A pod by UID, with the owners that are known."""
+        gone = self._view.gone_pods.get(uid)
+        pod = gone if gone is not None else self._view.pods[uid]
+        return SeenPod(pod, self._view.lineage(pod).owners, is_gone=gone is not None)
+
+    def _look_at_everything(self) -> None:
+        by_run: dict[str, list[SeenPod]] = {uid: [] for uid in self._store.runs}
+        for uid in (*self._view.pods, *self._view.gone_pods):
+            seen = self._seen(uid)
+            by_run.setdefault(self._workload_of(seen), []).append(seen)
+        for uid, pods in by_run.items():
+            if uid:
+                self._record(uid, pods, are_all=True)
+
+    def _look_at_node(self, name: str) -> None:
+        if self._waiting:
+            return
+        pods = (uid for uid, pod in self._view.pods.items() if (pod.get("spec") or {}).get("nodeName") == name)
+        self._look([self._seen(uid) for uid in pods])
+
+    def _look_at_owner(self, owner: Mapping[str, Any]) -> None:
+        homeless = [uid for uid in self._homeless if uid in self._view.pods or uid in self._view.gone_pods]
+        self._homeless.clear()
+        self._look([self._seen(uid) for uid in homeless])
+        if uid_of(owner) in self._store.runs and not self._waiting:
+            self._record(uid_of(owner), (), are_all=False)
+
+    def _look_at_ending(self) -> None:
+        ending = (uid for uid in self._view.ending() if uid in self._view.pods or uid in self._view.gone_pods)
+        self._look([self._seen(uid) for uid in ending])
+
+    def _look(self, pods: Iterable[SeenPod]) -> None:
+        if self._waiting:
+            return
+        for seen in pods:
+            uid = self._workload_of(seen)
+            if uid:
+                self._record(uid, (seen,), are_all=False)
+
+    def _workload_of(self, seen: SeenPod) -> str:
+        """The UID of a pod's workload, where it has one that is watched."""
+        pod_uid = uid_of(seen.pod)
+        known = self._run_of_pod.get(pod_uid)
+        if known is not None:
+            return known
+        found: Lineage = self._view.lineage(seen.pod)
+        if not found.is_complete:
+            self._homeless.add(pod_uid)
+            return ""
+        if not found.owners and not is_own_run(seen.pod):
+            self._view.forget_pod(pod_uid)
+            return ""
+        uid = uid_of(found.root(seen.pod))
+        self._run_of_pod[pod_uid] = uid
+        return uid
+
+    # Records
+
+    def _record(self, uid: str, pods: Sequence[SeenPod], *, are_all: bool) -> None:
+        """Record these pods of a workload, in one transaction. A run that cannot be written is tried again later."""
+        if self._store.is_over(uid) or uid in self._broken:
+            self._forget(pods)
+            return
+        now = self._api.now()
+        try:
+            run = self._store.runs.get(uid) or self._begin(pods, now)
+        except SpotwrightError as error:
+            _LOG.warning("workload %s is not watched: %s", uid, error)
+            return
+        try:
+            Recorder(run, self._view, now).record(pods, self._root(run, pods), are_all=are_all)
+            for event in run.commit():
+                _LOG.debug("%s: %s %s %s", run.folder.name, event.kind, event.task, event.attempt or "")
+        except SpotwrightError as error:
+            _LOG.warning("run %s waits: %s", run.folder.name, error)
+            self._store.forget(run)
+            self._broken[uid] = run
+            self._broken_until = time.monotonic() + _RETRY
+            return
+        self._note_pods(uid, run)
+        if run.is_over:
+            self._store.finish(run)
+        self._forget([seen for seen in pods if run.is_over or self._view.is_settled(seen.pod)])
+
+    def _begin(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun:
+        owners = pods[0].owners
+        root = owners[-1] if owners else pods[0].pod
+        used = {str((seen.pod.get("spec") or {}).get("nodeName", "")) for seen in pods}
+        nodes = [node for node in self._view.nodes() if metadata(node).get("name") in used] or self._view.nodes()
+        pools: dict[str, NodePool] = {}
+        for node in nodes:
+            pool = pool_of_node(node, self._store.pools)
+            if not pool.is_configured:
+                pools.setdefault(pool.name, pool)
+        return self._store.create(root, templates_of(owners), tuple(pools.values()), now)
+
+    def _root(self, run: WorkloadRun, pods: Sequence[SeenPod]) -> Mapping[str, Any] | None:
+        """The workload's object; of a pod that is a run of its own, the pod until it is gone."""
+        kind = str(run.state.meta.arguments.get("kind", ""))
+        if kind != "Pod":
+            return self._view.owner(kind, run.uid)
+        for seen in pods:
+            if uid_of(seen.pod) == run.uid:
+                return seen.pod
+        return self._view.pods.get(run.uid)
+
+    def _note_pods(self, uid: str, run: WorkloadRun) -> None:
+        for task in run.state.tasks.values():
+            for attempt in task.attempts[-2:]:
+                self._run_of_pod[attempt.key.partition("/")[0]] = uid
+
+    def _forget(self, pods: Iterable[SeenPod]) -> None:
+        for seen in pods:
+            if seen.is_gone:
+                self._view.forget_pod(uid_of(seen.pod))
+
+    def _mend(self) -> None:
+        """Read runs again whose journal could not be written, and look at all of their pods."""
+        if not self._broken or time.monotonic() < self._broken_until:
+            return
+        broken, self._broken = self._broken, {}
+        for uid, run in broken.items():
+            try:
+                self._store.open_again(run.folder, self._api.now())
+            except SpotwrightError as error:
+                _LOG.warning("run %s waits: %s", run.folder.name, error)
+                self._broken[uid] = run
+                self._broken_until = time.monotonic() + _RETRY
+        if len(self._broken) < len(broken):
+            self._look_at_everything()

@@ -1,0 +1,1 @@
+"""Translates objects of the API into runs, tasks and attempts. Pure functions on dictionaries."""

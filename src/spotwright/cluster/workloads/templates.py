@@ -1,0 +1,50 @@
+"""Reads the pod templates of a workload for the plan of its run: each becomes a task with its needs and its policy.
+
+A Job's and a JobSet's templates stand in the object. What Argo and others make of theirs is read off the first pod of each
+template, which shows what it really asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spotwright.cluster.workloads.owners import metadata
+from spotwright.manifests.pod_graph import PodTask
+
+__all__ = ["template_of_pod", "templates_of"]
+
+
+def templates_of(owners: Sequence[Mapping[str, Any]]) -> list[PodTask]:
+    """The templates that the owners of a pod hold, nearest owner first; empty where they are read off pods."""
+    for owner in reversed(owners):
+        spec = owner.get("spec") or {}
+        if owner.get("kind") == "Job" and len(owners) == 1:
+            name = str(metadata(owner).get("name", ""))
+            return [_task("Job", name, spec.get("template") or {}, spec.get("backoffLimit"))]
+        if owner.get("kind") == "JobSet":
+            return [_of_replicated_job(replicated) for replicated in spec.get("replicatedJobs") or ()]
+    return []
+
+
+def template_of_pod(name: str, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> PodTask:
+    """A pod as the template of its task."""
+    kind = str(owners[-1].get("kind", "Pod")) if owners else "Pod"
+    return _task(kind, name, pod, None)
+
+
+def _of_replicated_job(replicated: Mapping[str, Any]) -> PodTask:
+    job = (replicated.get("template") or {}).get("spec") or {}
+    return _task("JobSet", str(replicated.get("name", "")), job.get("template") or {}, None)
+
+
+def _task(kind: str, name: str, template: Mapping[str, Any], retries: int | None) -> PodTask:
+    meta = metadata(template)
+    return PodTask(
+        kind,
+        name,
+        dict(template.get("spec") or {}),
+        labels=dict(meta.get("labels") or {}),
+        annotations=dict(meta.get("annotations") or {}),
+        retries=retries,
+    )

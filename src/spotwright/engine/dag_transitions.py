@@ -1,0 +1,194 @@
+"""The steps of the fold that change several tasks: unfold a DAG, make tasks ready, end them, keep results of before a reset.
+
+The cost of a step (called by :mod:`spotwright.engine.fold`) depends on the number of the task's neighbours, never on the number
+of tasks in the run. Only the first failure in a DAG visits all tasks of that DAG.
+
+After a failure no further task starts in the same DAG, loop or iteration. Running tasks there end by themselves, then the DAG
+fails. Other DAGs go on. This is Argo's ``failFast``, under which the KFP backend runs every DAG. Exit handlers and tasks with
+``ignore_upstream_failure`` start in any case, once every upstream task has ended or cannot start any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from spotwright.engine.events import AttemptEnded, TaskCached, TaskCompleted
+from spotwright.engine.state import LoopState, RunState, ScopeState, TaskState
+from spotwright.engine.status import TaskStatus
+
+__all__ = ["add_tasks", "close_if_done", "fail", "make_ready", "open_dag", "set_active", "skip", "succeed"]
+
+_ABOUT_TO_RUN = (TaskStatus.READY, TaskStatus.PREPARING, TaskStatus.BACKOFF)
+_OPENED = (TaskStatus.OPEN, TaskStatus.SUCCEEDED, TaskStatus.FAILED)
+
+
+def open_dag(state: RunState, task: TaskState, items: Sequence[Any] | None, earlier: Mapping[str, TaskState]) -> None:
+    """Unfold a task that is a DAG; of a loop over ``items`` the first iterations.
+
+    A task with no unfinished tasks inside needs a decision at once.
+    """
+    task.status = TaskStatus.OPEN
+    set_active(task, active=True)
+    if items is not None:
+        task.loop = LoopState(items, earlier=earlier)
+        _open_iterations(state, task, task.loop)
+        return
+    task.inside = ScopeState(state.plan.inside(task.plan), task)
+    add_tasks(state, task.inside, earlier)
+    if task.inside.ended:
+        state.todo[task.path] = None
+
+
+def _open_iterations(state: RunState, task: TaskState, loop: LoopState) -> None:
+    """Open iterations up to the limit. An iteration whose results are all kept from before a reset has ended at once."""
+    limit = (task.plan.spec.loop.limit if task.plan.spec.loop is not None else 0) or len(loop.items)
+    while not loop.failed and len(loop.scopes) < len(loop.items) and loop.open < limit:
+        scope = ScopeState(state.plan.inside(task.plan, len(loop.scopes)), task)
+        loop.scopes.append(scope)
+        add_tasks(state, scope, loop.earlier)
+        loop.open += not scope.ended
+    if loop.open == 0:
+        state.todo[task.path] = None
+
+
+def add_tasks(state: RunState, scope: ScopeState, earlier: Mapping[str, TaskState]) -> None:
+    """Add the tasks of a scope. ``earlier`` are tasks of before the last reset whose success may count.
+
+    A task always keeps its earlier attempts, because their numbers, logs and costs go on. Its earlier success counts only if that
+    of every upstream task counts. So the tasks downstream of one that runs again run again too.
+    """
+    for planned in state.plan.unfold(scope.place):
+        task = state.tasks[planned.path] = TaskState(planned.path, scope, planned, missing=len(planned.spec.after))
+        for name in planned.spec.after:
+            upstream = state.tasks[scope.place.child(name)]
+            upstream.consumers.append(task)
+            _count_upstream(task, upstream)
+        retired, before = state.retired.pop(planned.path, None), earlier.get(planned.path)
+        if retired is not None:
+            task.attempts = retired.attempts
+        if before is not None and not task.missing:
+            _carry_over(state, task, before, earlier)
+        if task.status is TaskStatus.WAITING:
+            _advance(state, task)
+        scope.unfinished += not task.status.is_good
+    scope.ended = scope.unfinished == 0
+
+
+def _count_upstream(task: TaskState, upstream: TaskState) -> None:
+    """Update a task by the end of one upstream task."""
+    if upstream.status is TaskStatus.SUCCEEDED or (task.plan.spec.after_all and upstream.status.is_final):
+        task.missing -= 1
+    elif upstream.status is TaskStatus.SKIPPED:
+        task.skipped = task.skipped or upstream.path
+
+
+def _advance(state: RunState, task: TaskState) -> None:
+    """Make a waiting task ready, or let it be skipped, if its upstream tasks allow that."""
+    if not task.missing:
+        make_ready(state, task)
+    elif task.skipped and task.may_start:
+        state.todo[task.path] = None
+
+
+def _carry_over(state: RunState, task: TaskState, before: TaskState, earlier: Mapping[str, TaskState]) -> None:
+    if task.plan.spec.dag is not None and before.status in _OPENED and (before.inside or before.loop):
+        items = before.loop.items if before.loop is not None else None
+        open_dag(state, task, items, earlier)
+        if task.path not in state.todo or before.status is not TaskStatus.SUCCEEDED:
+            return
+        set_active(task, active=False)
+    if before.status is TaskStatus.SUCCEEDED:
+        task.status, task.cached_from = before.status, before.cached_from
+        task.parameters, task.artifacts = before.parameters, before.artifacts
+        state.todo.pop(task.path, None)
+
+
+def set_active(task: TaskState, *, active: bool) -> None:
+    """Count a task among those that its scope waits for after a failure, or stop counting it."""
+    task.scope.active += active - task.active
+    task.active = active
+
+
+def make_ready(state: RunState, task: TaskState) -> None:
+    """Mark a task as ready. It needs a decision only if it may start, which it may not after a failure in its scope."""
+    task.status = TaskStatus.READY
+    if task.may_start:
+        state.todo[task.path] = None
+
+
+def succeed(state: RunState, task: TaskState, result: AttemptEnded | TaskCached | TaskCompleted) -> None:
+    """End a task with its outputs. Downstream tasks may become ready, and its scope may end."""
+    task.parameters, task.artifacts = result.parameters, result.artifacts
+    _end(state, task, TaskStatus.SUCCEEDED, "")
+
+
+def skip(state: RunState, task: TaskState, why: str) -> None:
+    """End a task that does not run. Its downstream tasks do not run either."""
+    _end(state, task, TaskStatus.SKIPPED, why)
+
+
+def fail(state: RunState, task: TaskState, why: str) -> None:
+    """Fail a task. No further task of its scope starts, and attempts there that wait for a node are withdrawn."""
+    state.failed.append(task.path)
+    if not task.scope.failed:
+        task.scope.failed = task.path
+        _withdraw(state, task.scope)
+    _end(state, task, TaskStatus.FAILED, why)
+
+
+def _end(state: RunState, task: TaskState, status: TaskStatus, why: str) -> None:
+    scope = task.scope
+    set_active(task, active=False)
+    task.status, task.why = status, why
+    state.todo.pop(task.path, None)
+    state.preparing.pop(task.path, None)
+    scope.unfinished -= status.is_good
+    for consumer in task.consumers:
+        if consumer.status is TaskStatus.WAITING:
+            _count_upstream(consumer, task)
+            _advance(state, consumer)
+    close_if_done(state, scope)
+
+
+def _tasks_of(state: RunState, scope: ScopeState) -> Iterator[TaskState]:
+    """The tasks of a scope, as far as they are there: those of a workload appear one by one, under names of their own."""
+    if any(scope.place.child(name) not in state.tasks for name in scope.place.dag.tasks):
+        return (task for task in state.tasks.values() if task.scope is scope)
+    return (state.tasks[scope.place.child(name)] for name in scope.place.dag.tasks)
+
+
+def _withdraw(state: RunState, scope: ScopeState) -> None:
+    for task in _tasks_of(state, scope):
+        if task.status is TaskStatus.PENDING and not task.has_begun and not task.plan.spec.after_all:
+            state.todo[task.path] = None  # to be withdrawn
+        elif task.status in (TaskStatus.READY, TaskStatus.WAITING) and not task.may_start:
+            state.todo.pop(task.path, None)
+
+
+def close_if_done(state: RunState, scope: ScopeState) -> None:
+    """End a scope if all of its tasks are done, or if no further task can start after a failure."""
+    if scope.ended or (scope.unfinished and (not scope.failed or scope.active or _start_exit_handlers(state, scope))):
+        return
+    scope.ended = True
+    owner = scope.owner
+    if owner is None:
+        return
+    if owner.loop is None:
+        state.todo[owner.path] = None
+        return
+    owner.loop.open -= 1
+    owner.loop.failed = owner.loop.failed or scope.failed
+    _open_iterations(state, owner, owner.loop)
+
+
+def _start_exit_handlers(state: RunState, scope: ScopeState) -> bool:
+    """After a failure, start the exit handlers whose upstream tasks cannot start any more. Returns whether one will run."""
+    handlers = [task for task in _tasks_of(state, scope) if task.plan.spec.after_all and not task.status.is_final]
+    if any(task.status in _ABOUT_TO_RUN for task in handlers):
+        return True
+    pending = {task.plan.spec.name for task in handlers}
+    free = [task for task in handlers if pending.isdisjoint(task.plan.spec.after)]
+    for task in free:
+        make_ready(state, task)
+    return bool(free)

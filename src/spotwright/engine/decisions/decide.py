@@ -1,0 +1,277 @@
+"""The decisions of a run: ``decide(state, snapshot, now)`` is pure and answers with events.
+
+It looks only at what needs a decision: the tasks in ``state.todo`` and the timers that are due. The loop folds the answer,
+asks again until no decision follows, commits everything in one transaction and then performs it. The table of what follows an
+attempt is in :mod:`spotwright.scheduling.budgets`, the choice of the next rung in
+:mod:`spotwright.engine.decisions.rung_selection`; this module turns both into events.
+
+Attempts that have ended are closed before anything else is decided, and alone. So an engine that takes a run up can commit the
+ends of earlier attempts before anything new starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spotwright.engine.decisions.rung_selection import effective_plan, first_choice, next_choice, under_deadline
+from spotwright.engine.decisions.snapshot import Snapshot
+from spotwright.engine.decisions.timers import due_tasks
+from spotwright.engine.environment_events import EnvironmentAsked
+from spotwright.engine.events import (
+    AttemptDecided,
+    AttemptEnded,
+    AttemptHalted,
+    AttemptMoved,
+    AttemptPlaced,
+    CacheAsked,
+    Event,
+    RunExpired,
+    RunFinished,
+    TaskCompleted,
+    TaskFailed,
+    TaskSkipped,
+    TasksUnfolded,
+)
+from spotwright.engine.io_resolution import check_inputs, computed_outputs, condition_inputs, dag_outputs, loop_items
+from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.errors import InputError
+from spotwright.graph.executors import RunsNowhere
+from spotwright.model.attempts import Cause, Ending, Signals
+from spotwright.scheduling import budgets
+from spotwright.scheduling.budgets import AttemptLife, Decision, FollowUp
+from spotwright.scheduling.cause import classify
+
+__all__ = ["close_ended", "decide"]
+
+_NOT_PLACED = (TaskStatus.READY, TaskStatus.PREPARING, TaskStatus.BACKOFF)
+
+
+def decide(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
+    """All decisions that follow from this state at ``now`` (Unix seconds). Empty: the engine waits for facts or timers."""
+    if state.status is not RunStatus.RUNNING or state.detached:
+        return []
+    closed = close_ended(state, snapshot, now)
+    if closed:
+        return closed
+    todo = [state.tasks[path] for path in state.todo]
+    if _is_late(state, now):
+        return [RunExpired(now, why=_late(state))]
+    if state.halting:
+        return _halt(state, now)
+    if not state.unfolded:
+        return [TasksUnfolded(now)]
+    decisions = [event for task in todo for event in _decide_task(state, task, snapshot, now)]
+    failed: list[Event] = [event for event in decisions if isinstance(event, TaskFailed)]
+    if failed:
+        return failed  # alone: after a failure, other tasks of the same DAG may not start
+    if state.expired:
+        decisions += [_halt_attempt(task, state.expired, now) for task in _not_halted(state) if state.is_over(task)]
+    decisions += _due(state, snapshot, now)
+    return decisions or _finish(state, now)
+
+
+def close_ended(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
+    """The decisions that close attempts which have ended, and no others: what an engine commits after it recovered a run."""
+    return [_close(state, task, snapshot, now) for path in state.todo if (task := state.tasks[path]).is_unjudged]
+
+
+# A task may start
+
+
+def _decide_task(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Iterator[Event]:
+    if task.status in _NOT_PLACED and state.is_over(task):
+        yield TaskFailed(now, task.path, why=state.expired)
+    elif task.status is TaskStatus.OPEN:
+        yield _close_pipeline(state, task, now)
+    elif task.status is TaskStatus.READY:
+        yield _start(state, task, snapshot, now)
+    elif task.status is TaskStatus.WAITING:
+        yield TaskSkipped(now, task.path, why=f"it follows {task.skipped}, which was skipped")
+    elif task.status is TaskStatus.PENDING and not task.last.halted and not state.is_over(task):
+        yield _halt_attempt(task, "another task failed", now)
+
+
+def _close_pipeline(state: RunState, task: TaskState, now: float) -> Event:
+    opened = task.loop or task.inside
+    failed = opened.failed if opened is not None else ""
+    if failed:
+        first = state.tasks[failed]
+        why = first.why if first.plan.spec.dag is not None else f"{failed} failed: {first.why}"
+        return TaskFailed(now, task.path, why=why)
+    return TaskCompleted(now, task.path, **dag_outputs(state, task))
+
+
+def _start(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
+    spec = task.plan.spec
+    try:
+        if spec.condition is not None and not task.attempts and not spec.condition.holds(condition_inputs(state, task)):
+            return TaskSkipped(now, task.path, why=f"its condition does not hold: {spec.condition}")
+        items = loop_items(state, task)
+        check_inputs(state, task)
+    except ValueError as error:
+        return TaskFailed(now, task.path, why=str(error))
+    if items is not None:
+        return TasksUnfolded(now, task.path, items=items)
+    if spec.dag is not None:
+        return TasksUnfolded(now, task.path)
+    if isinstance(spec.executor, RunsNowhere):
+        return _without_attempt(state, task, spec.executor, now)
+    if state.caching and spec.caching and not task.attempts and not task.cache_asked:
+        return CacheAsked(now, task.path)
+    return _place(state, task, snapshot, now)
+
+
+def _without_attempt(state: RunState, task: TaskState, step: RunsNowhere, now: float) -> Event:
+    try:
+        outputs = computed_outputs(state, task, step)
+    except ValueError as error:
+        return TaskFailed(now, task.path, why=str(error))
+    return TaskCompleted(now, task.path, **outputs)
+
+
+def _place(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
+    """Place the next attempt. Before the first under each engine its Python environment is prepared, so no node waits for that.
+
+    An environment that cannot be built fails the task: the same packages would fail again, whatever its budgets are.
+    """
+    if _lacks_environment(state, task):
+        failed = task.environment is not None and task.environment.why
+        if failed:
+            return TaskFailed(now, task.path, why=f"its Python environment cannot be built: {failed}")
+        return EnvironmentAsked(now, task.path)
+    try:
+        planned = effective_plan(state, task)
+    except InputError as error:  # a value from an upstream task asks for something impossible
+        return TaskFailed(now, task.path, why=str(error))
+    choice = first_choice(state, task, planned, snapshot, now)
+    pools = planned.ladder.rungs[choice.rung].pools
+    number = len(task.attempts) + 1
+    return AttemptPlaced(now, task.path, number, rung=choice.rung, pools=pools, until=choice.until, why=choice.why)
+
+
+def _lacks_environment(state: RunState, task: TaskState) -> bool:
+    if not state.prepares or task.plan.spec.executor is None:
+        return False
+    key = task.plan.spec.executor.environment
+    return key is not None and key not in state.environments
+
+
+# An attempt has ended
+
+
+def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
+    """Decide the cause of an ended attempt and what follows."""
+    attempt = task.last
+    ending = classify(_with_outputs(task, (attempt.ended or AttemptEnded(now)).signals))
+    planned = effective_plan(state, task)
+    position = attempt.position
+    if ending.cause.is_interruption:
+        ceiling = planned.policy.interruption_backoff.ceiling
+        position = position._replace(stalled=budgets.count_stalled(_lives(state, task), ceiling))
+    following = budgets.after_attempt(ending.cause, task.spent, position, planned.policy, planned.ladder)
+    if following.then is FollowUp.RETRY and planned.policy.deadline is not None:
+        following = under_deadline(state, task, planned, ending.cause, following, snapshot, now, position)
+    return _decided(state, task, attempt, ending, following, now)
+
+
+def _lives(state: RunState, task: TaskState) -> Iterator[AttemptLife]:
+    """What each attempt of the task achieved, for an end of the newest one by an interruption."""
+    for attempt in task.attempts:
+        if attempt.bound_at is not None and attempt.ended_at is not None:
+            interrupted = attempt is task.last or (attempt.cause is not None and attempt.cause.is_interruption)
+            lived = (attempt.ended_at - attempt.bound_at) * state.time_scale
+            yield AttemptLife(interrupted, attempt.progress, lived)
+
+
+def _with_outputs(task: TaskState, signals: Signals) -> Signals:
+    """The signals of an attempt. A task without declared outputs misses none, so its exit code alone decides."""
+    if task.plan.spec.outputs or signals.outputs_complete is not None:
+        return signals
+    return signals._replace(outputs_complete=True)
+
+
+def _decided(
+    state: RunState, task: TaskState, attempt: AttemptState, ending: Ending, following: Decision, now: float
+) -> Event:
+    return AttemptDecided(
+        now,
+        task.path,
+        attempt.number,
+        cause=ending.cause,
+        why=ending.why,
+        then=following.then,
+        following=following.why,
+        rung=following.rung if following.then is FollowUp.RETRY else None,
+        due=now + following.wait / state.time_scale if following.wait else None,
+        wait=following.wait,
+        evidence=ending.evidence,
+    )
+
+
+# Time has passed
+
+
+def _due(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
+    """Decisions for timers that are due: the end of a backoff, or of the wait on a rung."""
+    tasks = due_tasks(state, now)
+    return [(_place if t.status is TaskStatus.BACKOFF else _climb)(state, t, snapshot, now) for t in tasks]
+
+
+def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
+    """Move an attempt that had no node for ``pending_timeout`` to the next allowed rung; after the last it is unschedulable.
+
+    An attempt whose pools are in use by other attempts of the run begins at the first rung again (row 7 of the table).
+    """
+    planned, attempt = effective_plan(state, task), task.last
+    why = f"no node on {', '.join(attempt.pools)} for {now - attempt.rung_at:.3g}s: {snapshot.why_pending(task)}"
+    choice = next_choice(state, task, planned, snapshot, now)
+    if choice is not None:
+        pools = planned.ladder.rungs[choice.rung].pools
+        return AttemptMoved(now, task.path, attempt.number, rung=choice.rung, pools=pools, until=choice.until, why=why)
+    why = "; ".join([*attempt.tried, why])
+    following = budgets.after_attempt(Cause.UNSCHEDULABLE, task.spent, attempt.position, planned.policy, planned.ladder)
+    ending = Ending(Cause.UNSCHEDULABLE, why)
+    return _decided(state, task, attempt, ending, Decision(following.then, f"unschedulable: {why}"), now)
+
+
+# The end of a run
+
+
+def _is_late(state: RunState, now: float) -> bool:
+    """Whether the time of the whole run is over before all of its tasks have ended."""
+    done = state.root is not None and state.root.ended
+    return state.ends_by is not None and now >= state.ends_by and not state.halting and not done
+
+
+def _late(state: RunState) -> str:
+    seconds = state.plan.graph.active_deadline or 0.0
+    return f"the run has taken longer than the {seconds:g}s that its pipeline allows (active_deadline_seconds)"
+
+
+def _halt(state: RunState, now: float) -> list[Event]:
+    """Stop the run: ask live attempts to end; finish once none is live."""
+    why = "the run was cancelled" if state.cancelling else state.stopping
+    if state.under_way:
+        return [_halt_attempt(task, why, now) for task in _not_halted(state)]
+    status = RunStatus.CANCELLED if state.cancelling else RunStatus.STOPPED
+    return [RunFinished(now, status=status, why=why)]
+
+
+def _finish(state: RunState, now: float) -> list[Event]:
+    """The end of the run, once all tasks of the root DAG are done."""
+    if state.root is None or not state.root.ended:
+        return []
+    if not state.root.failed:
+        return [RunFinished(now, status=RunStatus.SUCCEEDED)]
+    first = state.tasks[state.failed[0]]
+    why = state.expired or f"task {first.path} failed: {first.why}"
+    return [RunFinished(now, status=RunStatus.FAILED, why=why)]
+
+
+def _not_halted(state: RunState) -> Iterator[TaskState]:
+    return (task for task in map(state.tasks.__getitem__, state.under_way) if not task.last.halted)
+
+
+def _halt_attempt(task: TaskState, why: str, now: float) -> Event:
+    return AttemptHalted(now, task.path, task.last.number, why=why)

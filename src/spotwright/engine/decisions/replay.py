@@ -1,0 +1,73 @@
+"""Replay a journal decision by decision, to check that today's code decides the same.
+
+Facts are folded unchanged. For decisions, ``decide`` is called again with the snapshot before them, at their own moment, and the
+answers are compared. Only the journal and the plans of the run are needed. A journal names the version of the decision functions
+that wrote it. A journal that names none can be folded, not replayed: one of format 1, or of a rehearsal that states facts at its
+start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from spotwright.engine.decisions.decide import decide
+from spotwright.engine.decisions.snapshot import Snapshot
+from spotwright.engine.event_codec import DECISIONS
+from spotwright.engine.events import EngineStarted, Event, SnapshotTaken
+from spotwright.engine.fold import fold
+from spotwright.engine.plan import Plan
+from spotwright.engine.state import RunState
+from spotwright.errors import StateError
+
+__all__ = ["DECISIONS_VERSION", "ReplayDiverged", "replay_decisions"]
+
+DECISIONS_VERSION = 1
+"""The version of the decision functions. It grows when they decide differently on events that journals already contain."""
+
+
+class ReplayDiverged(StateError):
+    """The decision functions decide differently from the journal."""
+
+
+def replay_decisions(plans: Sequence[Plan], events: Sequence[Event]) -> RunState:
+    """Fold a whole journal and take every decision in it again. Returns the state at its end.
+
+    Raises :class:`ReplayDiverged` at the first decision that differs, and :class:`StateError` for a journal of other versions of
+    the decision functions.
+    """
+    state, snapshot, index = RunState(plans), Snapshot(), 0
+    while index < len(events):
+        event = events[index]
+        if isinstance(event, DECISIONS):
+            decided = decide(state, snapshot, event.at)
+            _compare(decided, events, index)
+            for each in decided:
+                fold(state, each)
+            snapshot, index = Snapshot(), index + len(decided)
+            continue
+        if isinstance(event, EngineStarted) and event.decisions != DECISIONS_VERSION:
+            raise StateError(_other_version(event))
+        if isinstance(event, SnapshotTaken):
+            snapshot = Snapshot(room=event.room, waiting=event.waiting)
+        fold(state, event)
+        index += 1
+    return state
+
+
+def _compare(decided: Sequence[Event], events: Sequence[Event], index: int) -> None:
+    recorded = events[index : index + max(1, len(decided))]
+    for number, (before, now) in enumerate(zip_longest(recorded, decided), index + 1):
+        if now != before:
+            raise ReplayDiverged(
+                f"event {number} of the journal is {before or 'missing'}; decided again it is {now or 'missing'}"
+            )
+
+
+def _other_version(event: EngineStarted) -> str:
+    if not event.decisions:
+        return "this journal does not name the version of its decision functions: it can be read, not replayed"
+    return (
+        f"this journal was decided by version {event.decisions} of the decision functions (spotwright {event.version}), and "
+        f"this is version {DECISIONS_VERSION}: replay it with that version of spotwright"
+    )

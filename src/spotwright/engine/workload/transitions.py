@@ -1,0 +1,58 @@
+"""The steps of the fold for runs that an orchestrator drives; :mod:`spotwright.engine.workload.events` has their events.
+
+An orchestrator may make the next attempt while the last one still ends, and it may try a task again that has failed by our
+budgets. Both are facts, so the state follows.
+"""
+
+from __future__ import annotations
+
+from spotwright.engine.dag_transitions import set_active
+from spotwright.engine.state import AttemptState, RunState, ScopeState, TaskState
+from spotwright.engine.status import TaskStatus
+from spotwright.engine.workload.events import AttemptAdopted, PlanExtended
+
+__all__ = ["attempt_adopted", "plan_extended"]
+
+
+def plan_extended(state: RunState, event: PlanExtended) -> None:
+    """Put the next version of the plan in force."""
+    if event.version != state.version + 1:
+        raise ValueError(f"version {event.version} of the plan does not follow version {state.version}")
+    state.version = event.version
+
+
+def attempt_adopted(state: RunState, event: AttemptAdopted) -> None:
+    """Add an attempt, and its task if that is new."""
+    task = state.tasks.get(event.task) or _add_task(state, event)
+    if event.attempt != len(task.attempts) + 1:
+        raise ValueError(f"{task.path} has {len(task.attempts)} attempts")
+    _reopen(state, task)
+    attempt = AttemptState(event.attempt, event.rung, event.rung, tuple(event.pools), event.at, event.at)
+    attempt.key = event.key
+    task.attempts.append(attempt)
+    task.status, task.due = TaskStatus.PENDING, None
+    state.under_way[task.path] = None
+    state.todo.pop(task.path, None)
+    set_active(task, active=True)
+
+
+def _add_task(state: RunState, event: AttemptAdopted) -> TaskState:
+    if state.root is None:
+        state.root = ScopeState(state.plan.root)
+    planned = state.plan.instance(event.template, event.task)
+    task = state.tasks[event.task] = TaskState(event.task, state.root, planned, missing=0)
+    state.root.unfinished += 1
+    state.root.ended = False
+    return task
+
+
+def _reopen(state: RunState, task: TaskState) -> None:
+    """Undo the end of a task that the orchestrator tries again."""
+    if not task.status.is_final:
+        return
+    scope = task.scope
+    scope.unfinished += task.status.is_good
+    scope.ended, task.why = False, ""
+    if task.path in state.failed:
+        state.failed.remove(task.path)
+        scope.failed = next((path for path in state.failed if state.tasks[path].scope is scope), "")

@@ -1,0 +1,1 @@
+"""The machine of a local run: checks of its platform, containers and mounts, and its secrets and clock."""

@@ -1,0 +1,1 @@
+"""The engine's side of attempt processes: start orders, fork servers, shims, exit records and recovery."""

@@ -1,0 +1,394 @@
+"""Start and watch the processes of attempts without blocking the engine's loop.
+
+An engine has one :class:`AttemptProcesses`. It keeps a fork server per Python environment, requests shims from it, sends each
+shim one start order after another, and translates what the selector reports into
+:class:`~spotwright.local.processes.protocol.Started`, :class:`~spotwright.local.processes.protocol.Ended` and
+:class:`~spotwright.local.processes.protocol.StartFailed`. Every order ends in exactly one of the last two.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from spotwright.errors import SpotwrightError, StateError
+from spotwright.local.host.prerequisites import allow_descriptors, require_linux
+from spotwright.local.processes import recovery
+from spotwright.local.processes.channels import Channel
+from spotwright.local.processes.fork_server_client import ForkServer
+from spotwright.local.processes.order_codec import OrderCodec
+from spotwright.local.processes.protocol import (
+    CLAIM,
+    Ended,
+    ExitRecord,
+    Started,
+    StartFailed,
+    StartOrder,
+    read_exit,
+)
+from spotwright.local.processes.shim_connection import ShimConnection, TrackedAttempt
+from spotwright.local.python_envs.build_environment import without_credentials
+from spotwright.local.python_envs.environment_builds import BuildFailure, EnvironmentBuilds
+from spotwright.local.python_envs.environments import cache_folder
+from spotwright.local.python_envs.python_environment import PythonEnvironment
+from spotwright.local.supervisor import process_identity
+
+__all__ = ["AttemptProcesses"]
+
+ENVIRONMENT_LOGS = "environments"
+"""The folder below that of the run with the logs of builds of Python environments."""
+
+# Shims per fork server that prepare for their first attempt. More of them would only take turns on the processors, and meanwhile
+# a short attempt ends, whose shim takes the next order: that saves a fork and a mount namespace.
+_MAX_STARTING = (os.cpu_count() or 1) + 1
+_MAX_IDLE = 32  # shims per fork server that wait for further attempts
+
+
+class AttemptProcesses:
+    """Runs attempts. Every descriptor is registered in the selector with a function without arguments as its ``data``.
+
+    The loop calls ``key.data()`` for each ready descriptor and :meth:`pump` before it waits again. ``folder`` is a lasting
+    folder of the run; ``cache`` is the folder of built environments. Raises :class:`UnsupportedPlatform` if this machine
+    cannot run attempts.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector, *, run: str, folder: Path, cache: Path | None = None) -> None:
+        require_linux()
+        allow_descriptors()
+        self._selector, self._folder = selector, folder.resolve()
+        self._marks, self._codec = process_identity.marks(run, folder), OrderCodec(self._folder)
+        self.builds = EnvironmentBuilds(selector, cache or cache_folder(), self._folder / ENVIRONMENT_LOGS, self._marks)
+        self._servers: dict[PythonEnvironment, ForkServer] = {}
+        self._attempts: dict[str, TrackedAttempt] = {}
+        self._connections: dict[int, ShimConnection] = {}  # by number of the shim
+        self._requested = 0  # shims so far
+        self._reaping: dict[int, TrackedAttempt] = {}  # by number of the killed shim
+        self._events: list[Started | Ended | StartFailed] = []
+
+    def warm(self, server: ForkServer | None = None) -> None:
+        """Start the fork server of the running interpreter before the first order needs it, or take over a started one."""
+        if server is None:
+            self._server_for(PythonEnvironment())
+        else:
+            self._add_server(PythonEnvironment(), server)
+
+    def order(self, order: StartOrder) -> None:
+        """Start an attempt. One whose environment was deleted since its task was prepared waits until it is built again."""
+        if order.key in self._attempts:
+            raise ValueError(f"{order.key} was ordered before")
+        attempt = self._attempts[order.key] = TrackedAttempt(order)
+        self._start(attempt)
+
+    def terminate(self, key: str) -> None:
+        """Send SIGTERM to the attempt's process group; do nothing if it has ended."""
+        self._request_end(key, signal.SIGTERM)
+
+    def kill(self, key: str) -> None:
+        """Kill the whole attempt now; do nothing if it has ended."""
+        self._request_end(key, recovery.KILL)
+
+    def pump(self) -> list[Started | Ended | StartFailed]:
+        """The events since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def detach(self) -> None:
+        """Let go of everything and end nothing, as when the engine is killed: what runs goes on under its shims.
+
+        Attempts that wait never run. A later engine settles the rest (:mod:`.recovery`).
+        """
+        self.builds.cancel()
+        for connection in self._connections.values():
+            connection.channel.flush()  # an order that is under way arrives whole or not at all
+            self._selector.unregister(connection.channel)
+            connection.channel.close()
+            if connection.pidfd is not None:
+                os.close(connection.pidfd)
+        for server in self._servers.values():
+            self._selector.unregister(server.channel)
+            server.close()
+        self._connections.clear()
+        self._servers.clear()
+        self._attempts.clear()
+        self._events.clear()
+
+    def close(self, patience: float = 10.0) -> None:
+        """Kill running attempts, drop waiting ones, end builds and servers. No process is left, and no event follows."""
+        self.builds.cancel()
+        for connection in self._connections.values():
+            if connection.attempt is None:
+                connection.channel.finish()  # an idle shim removes its private folders while the servers end
+        for server in list(self._servers.values()):
+            self._remove_server(server)
+        for connection in self._connections.values():
+            self._selector.unregister(connection.channel)
+            message = connection.await_identity() if not connection.pid else None
+            if message is not None:
+                self._identified(connection, message)
+            connection.channel.close()
+            connection.open_pidfd()
+        recovery.end_all(
+            [connection.pidfd for connection in self._connections.values() if connection.pidfd is not None], patience
+        )
+        for attempt in self._attempts.values():
+            if attempt.claim is not None and read_exit(attempt.order.directory) is None:
+                recovery.sweep_attempt(attempt.claim)
+        self._connections.clear()
+        self._attempts.clear()
+        self._events.clear()
+
+    # -- environments and servers
+
+    def _server_for(self, environment: PythonEnvironment) -> ForkServer | None:
+        """The fork server of an environment; ``None`` if the environment has to be built."""
+        if environment in self._servers:
+            return self._servers[environment]
+        python = self.builds.find_python(environment)
+        return None if python is None else self._add_server(environment, ForkServer(python, self._marks))
+
+    def _add_server(self, environment: PythonEnvironment, server: ForkServer) -> ForkServer:
+        self._servers[environment] = server
+        self._selector.register(server.channel, selectors.EVENT_READ, partial(self._on_server, server))
+        return server
+
+    def _on_built(self, attempt: TrackedAttempt, failure: BuildFailure | None) -> None:
+        if self._attempts.get(attempt.order.key) is not attempt:  # it was ended meanwhile
+            return
+        if failure is not None:
+            self._fail(attempt.order.key, str(failure))
+        else:
+            self._start(attempt)
+
+    def _start(self, attempt: TrackedAttempt) -> None:
+        """Send the order to a shim, or let it wait for its environment or for room."""
+        try:
+            server = self._server_for(attempt.order.environment)
+            if server is None:
+                self.builds.build(attempt.order.environment, partial(self._on_built, attempt))
+            elif not server.has_room(_MAX_STARTING):
+                server.waiting.append(attempt)
+            else:
+                message = self._codec.encode(attempt.order)
+                connection = attempt.connection = self._connection_for(server, attempt, message["private"])
+                self._send(connection, message)
+        except (OSError, SpotwrightError) as error:
+            self._fail(attempt.order.key, str(error))
+            return
+        if attempt.connection is not None and attempt.connection.pid:
+            self._began(attempt.connection, attempt)
+
+    def _connection_for(
+        self, server: ForkServer, attempt: TrackedAttempt, private: Mapping[str, Any] | None
+    ) -> ShimConnection:
+        """The connection to the idle shim that was used last, or to a new shim."""
+        if server.idle:
+            connection = self._connections[server.idle.pop()]
+            connection.attempt = attempt
+            return connection
+        self._requested += 1
+        channel = server.fork(self._requested, private)
+        connection = ShimConnection(self._requested, server, channel, attempt)
+        self._connections[connection.number] = connection
+        server.starting.add(connection.number)
+        self._selector.register(connection.channel, selectors.EVENT_READ, partial(self._on_shim, connection))
+        self._update_selector(server.channel)
+        return connection
+
+    def _send(self, connection: ShimConnection, message: Mapping[str, Any]) -> None:
+        connection.channel.send(message)
+        self._update_selector(connection.channel)
+
+    def _update_selector(self, channel: Channel) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.wants_to_send else 0)
+        key = self._selector.get_key(channel)
+        if key.events != events:
+            self._selector.modify(channel, events, key.data)
+
+    def _on_server(self, server: ForkServer) -> None:
+        if server not in self._servers.values():  # it was lost while earlier results of the selector were handled
+            return
+        server.channel.flush()
+        messages, alive = server.receive()
+        for message in messages:
+            self._on_server_message(message)
+        if alive:
+            self._update_selector(server.channel)
+            return
+        self._remove_server(server)
+        for attempt in server.waiting:
+            if self._attempts.get(attempt.order.key) is attempt:
+                self._settle_unstarted(attempt, server)
+
+    def _on_server_message(self, message: dict[str, Any]) -> None:
+        if "reaped" in message:
+            self._lost(self._reaping.pop(message["reaped"]))
+        else:
+            connection = self._connections.get(message["failed"])
+            if connection is not None and connection.attempt is not None:
+                self._remove_connection(connection)
+                self._fail(connection.attempt.order.key, f"no process could be started: {message['why']}", ours=True)
+                self._start_waiting(connection.server)
+
+    def _remove_server(self, server: ForkServer) -> None:
+        """Remove a server that has ended. Its shims complete their attempts; the next order starts another server."""
+        self._selector.unregister(server.channel)
+        self._servers = {environment: other for environment, other in self._servers.items() if other is not server}
+        server.close()
+        for number in server.idle:
+            self._connections[number].channel.finish()
+        for number, attempt in list(self._reaping.items()):
+            if attempt.connection is not None and attempt.connection.server is server:
+                self._lost(self._reaping.pop(number))
+
+    # -- shims
+
+    def _identified(self, connection: ShimConnection, message: dict[str, Any]) -> None:
+        """A new shim has reported its identity."""
+        connection.identify(message)
+        connection.server.starting.discard(connection.number)
+        if connection.attempt is not None:
+            self._began(connection, connection.attempt)
+
+    def _start_waiting(self, server: ForkServer) -> None:
+        """Start waiting attempts while a shim is idle or another one may start."""
+        while server.waiting and server.has_room(_MAX_STARTING) and server in self._servers.values():
+            attempt = server.waiting.popleft()
+            if self._attempts.get(attempt.order.key) is attempt:  # it was not ended meanwhile
+                self._start(attempt)
+
+    def _on_shim(self, connection: ShimConnection) -> None:
+        if (
+            connection.number not in self._connections
+        ):  # it was removed while earlier results of the selector were handled
+            return
+        connection.channel.flush()
+        messages, alive = connection.channel.receive()
+        for message in messages:
+            if "pid" in message:
+                self._identified(connection, message)
+            elif "idle" in message:
+                self._dismiss(connection)
+            else:
+                self._completed(connection, message["record"])
+        if alive:
+            self._update_selector(connection.channel)
+            self._start_waiting(connection.server)
+            return
+        if not connection.pid:
+            self._on_server(connection.server)  # its messages say whether and why the fork failed
+        if connection.number in self._connections:
+            self._remove_connection(connection)
+            if connection.attempt is not None:
+                self._ended(connection.attempt, connection)
+            self._start_waiting(connection.server)
+
+    def _completed(self, connection: ShimConnection, record: dict[str, Any]) -> None:
+        """An attempt has ended, with all its processes, and its shim is free."""
+        if connection.attempt is None:
+            return
+        key, connection.attempt = connection.attempt.order.key, None
+        del self._attempts[key]
+        self._events.append(Ended(key, ExitRecord.from_json(record)))
+        if connection.server in self._servers.values() and len(connection.server.idle) < _MAX_IDLE:
+            connection.server.idle.append(connection.number)
+        else:
+            connection.channel.finish()
+
+    def _dismiss(self, connection: ShimConnection) -> None:
+        """End a shim that has been idle for long, unless an order is on its way to it."""
+        if connection.number in connection.server.idle:
+            connection.server.idle.remove(connection.number)
+            connection.channel.finish()
+
+    def _remove_connection(self, connection: ShimConnection) -> None:
+        """Remove the connection to a shim that has ended or was never forked."""
+        del self._connections[connection.number]
+        connection.server.starting.discard(connection.number)
+        if connection.number in connection.server.idle:
+            connection.server.idle.remove(connection.number)
+        self._selector.unregister(connection.channel)
+        connection.close()
+
+    # -- attempts
+
+    def _began(self, connection: ShimConnection, attempt: TrackedAttempt) -> None:
+        attempt.claim = self._codec.claim(attempt.order, connection.pid)
+        self._events.append(Started(attempt.order.key, connection.pid, connection.starttime))
+
+    def _ended(self, attempt: TrackedAttempt, connection: ShimConnection) -> None:
+        """Handle the end of an attempt's shim: use the exit record, or clean up first if there is none."""
+        order, server = attempt.order, connection.server
+        record = read_exit(order.directory)
+        if record is not None:
+            del self._attempts[order.key]
+            self._events.append(Ended(order.key, record))
+        elif not _is_claimed(order.directory):
+            self._settle_unstarted(attempt, server)
+        elif server in self._servers.values():
+            self._reaping[connection.number] = attempt
+            server.reap(connection.number)
+            self._update_selector(server.channel)
+        else:
+            self._lost(attempt)
+
+    def _settle_unstarted(self, attempt: TrackedAttempt, server: ForkServer) -> None:
+        """Fence the unclaimed attempt so that no shim can start it; a shim may win."""
+        order = attempt.order
+        try:
+            claim = recovery.fence(Path(order.directory), order.run, order.epoch)
+        except StateError as error:  # then no shim could write its claim either
+            self._fail(order.key, str(error))
+            return
+        if claim is not None:
+            attempt.claim = self._codec.claim(order, claim["pid"])
+            self._lost(attempt)
+        elif server.ready or server.was_killed:
+            # a killed server's output is not the reason: it also holds error messages of its shims
+            why = server.error_output if server.error_output and not server.was_killed else "killed"
+            self._fail(order.key, f"its process was lost before it began: {why}", ours=True)
+        else:
+            problem = without_credentials(server.error_output) or "it did not start"
+            self._fail(order.key, f"the Python environment cannot be used: {problem}")
+
+    def _lost(self, attempt: TrackedAttempt) -> None:
+        """Kill the processes of an attempt whose end is unknown, then report it without a record."""
+        # without its fork server no process collects the orphans
+        if attempt.connection is None or attempt.connection.server not in self._servers.values():
+            recovery.sweep(
+                self._folder, spare=[connection.pid for connection in self._connections.values() if connection.pid]
+            )
+        if attempt.claim is not None:
+            recovery.sweep_attempt(attempt.claim)
+        del self._attempts[attempt.order.key]
+        self._events.append(Ended(attempt.order.key, None))
+
+    def _request_end(self, key: str, number: signal.Signals) -> None:
+        attempt = self._attempts.get(key)
+        if attempt is None:
+            return
+        if attempt.connection is None:  # its order was not sent to a shim yet
+            del self._attempts[key]
+            self._events.append(Ended(key, None))
+        elif attempt.connection.number in self._connections:
+            self._send(attempt.connection, {"end": int(number), "key": key})
+            attempt.connection.resume()
+
+    def _fail(self, key: str, reason: str, *, ours: bool = False) -> None:
+        del self._attempts[key]
+        self._events.append(StartFailed(key, reason, ours))
+
+
+def _is_claimed(directory: str) -> bool:
+    """Whether an attempt is claimed; True if that cannot be determined."""
+    try:
+        Path(directory, CLAIM).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True

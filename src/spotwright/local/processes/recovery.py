@@ -1,0 +1,237 @@
+"""End the attempts of an earlier engine for good, and read how they ended.
+
+An attempt's shim outlives the engine. After ``kill -9`` of the engine the next one settles each attempt. The claim in the
+attempt's directory decides between shim and engine, once for all. If nobody has claimed the attempt, the engine fences it and it
+never runs. If a shim has, the engine tells the shim that its node is gone, and the shim writes its record. If the shim itself was
+killed, its main process was killed with it; other processes are found by their session and by the marks in their environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from spotwright.errors import StateError
+from spotwright.local.processes.protocol import ExitRecord, read_exit
+from spotwright.local.supervisor import cgroups, process_identity
+
+__all__ = ["KILL", "end_all", "fence", "settle", "settle_all", "sweep", "sweep_attempt"]
+
+KILL = signal.SIGUSR1
+"""The signal that tells a shim that its node is gone; see :mod:`spotwright.local.supervisor.shim`."""
+
+_PATIENCE = 10.0
+"""Seconds that SIGKILL may take to end a process."""
+
+
+def settle(directory: str | Path, *, run: str, epoch: int, patience: float = 10.0) -> ExitRecord | None:
+    """End one attempt for good. Returns how it ended; see :func:`settle_all`."""
+    return settle_all([directory], run=run, epoch=epoch, patience=patience)[0]
+
+
+def settle_all(
+    directories: Sequence[str | Path], *, run: str, epoch: int, patience: float = 10.0
+) -> list[ExitRecord | None]:
+    """End attempts for good, all at once. Returns how each ended. Afterwards none of them is alive or will ever start.
+
+    ``None``: the attempt never ran, or nothing is known of its end (lost). ``epoch`` is that of the calling engine; ``patience``
+    is how many seconds a shim may take to end its attempt before it is killed itself. Raises :class:`StateError` where a
+    directory cannot be written.
+    """
+    claims = [fence(Path(directory), run, epoch) for directory in directories]
+    end_all([pidfd for pidfd in map(_open, claims) if pidfd is not None], patience)
+    return [_result(Path(directory), claim) for directory, claim in zip(directories, claims, strict=True)]
+
+
+def end_all(shims: Collection[int], patience: float) -> None:
+    """Tell these shims, by pidfd, that their nodes are gone, and wait until all have ended. Closes the pidfds.
+
+    A shim that has not ended after ``patience`` seconds is killed; the caller then calls :func:`sweep_attempt`.
+    """
+    for pidfd in shims:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, KILL)
+            signal.pidfd_send_signal(pidfd, signal.SIGCONT)  # the user may have stopped it
+    left = _wait(shims, time.monotonic() + patience)
+    for pidfd in left:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    for pidfd in _wait(left, time.monotonic() + _PATIENCE):
+        os.close(pidfd)  # stuck in the kernel, for example on a dead disk: it can do nothing any more
+
+
+def sweep(folder: Path, *, spare: Collection[int] = ()) -> int:
+    """Kill all remaining processes of a run, and wait until they have ended. Returns their number.
+
+    A process of the run has the run's folder in its environment. Not killed are this process, those that ``spare`` names by pid
+    (such as a fork server that was started early), and their descendants.
+    """
+    mark, spared = _mark(folder.resolve()), {os.getpid(), *spare}
+    return _kill_until_gone(lambda pid: mark in process_identity.environ(pid) and not _is_below(pid, spared))
+
+
+def sweep_attempt(claim: dict[str, Any]) -> int:
+    """Kill the remaining processes of an attempt whose shim was killed: its session, and those with its marks.
+
+    Returns their number.
+    """
+    run = _mark(claim["folder"])
+    marks = {run, f"SPOTWRIGHT_TASK={claim['task']}".encode(), f"SPOTWRIGHT_ATTEMPT={claim['attempt']}".encode()}
+
+    def is_left(pid: int) -> bool:
+        stat = process_identity.stat(pid)
+        environ = process_identity.environ(pid)
+        # Another session may have the same number by now, so the run's mark is required too. A process that was forked and
+        # never executed another program shows the environment of the fork server, which has that mark.
+        ours = stat is not None and run in environ and (stat.session == claim["pid"] or marks <= environ)
+        return ours or (stat is not None and (pid, stat.starttime) in contained)
+
+    contained: frozenset[tuple[int, int]] = frozenset()
+    if claim.get("container") is not None:
+        _conclude(claim["container"])
+        contained = frozenset(_below_monitors(claim["container"]["name"]))
+    killed = _kill_until_gone(is_left)
+    if claim["group"] is not None:
+        version, parent, name = claim["group"]
+        cgroups.remove(cgroups.Group(version, parent).child(name))
+    return killed
+
+
+def _conclude(container: dict[str, Any]) -> None:
+    """Remove a container and its folder. Only runs with containers import the module that does it."""
+    from spotwright.local.supervisor.containers import container_commands
+
+    container_commands.conclude(container)
+
+
+def _below_monitors(container: str) -> Iterator[tuple[int, int]]:
+    """Podman's monitor of a container and its descendants, by pid and start time.
+
+    Where the client was killed while it started the container, podman knows no such container, and the monitor stays.
+    """
+    pids = [pid for pid in process_identity.pids() if _is_monitor(pid, container)]
+    while pids:
+        pid = pids.pop()
+        stat = process_identity.stat(pid)
+        if stat is not None:
+            yield pid, stat.starttime
+            pids += process_identity.children(pid)
+
+
+def _is_monitor(pid: int, container: str) -> bool:
+    try:
+        program, *args = process_identity.read(f"/proc/{pid}/cmdline").split(b"\0")
+    except OSError:
+        return False
+    return program.endswith(b"conmon") and container.encode() in args
+
+
+def _mark(folder: object) -> bytes:
+    return os.fsencode(f"{process_identity.FOLDER}={folder}")
+
+
+def fence(directory: Path, run: str, epoch: int) -> dict[str, Any] | None:
+    """Claim the attempt so that no shim ever runs it. Returns the claim of the shim that was first, or None."""
+    me = process_identity.mine()
+    content = {
+        "by": "fence",
+        "run": run,
+        "epoch": epoch,
+        "pid": me.pid,
+        "starttime": me.starttime,
+        "boot_id": me.boot_id,
+    }
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if process_identity.claim(directory, content):
+            return None
+        claim = process_identity.read_claim(directory)
+    except OSError as error:
+        raise StateError(
+            f"{directory}: cannot be written ({error.strerror}); mend that, then resume the run"
+        ) from error
+    except ValueError as error:
+        raise StateError(f"{directory}/claim: cannot be read; remove it once nothing of the run is alive") from error
+    return claim if claim.get("by") == "shim" else None
+
+
+def _open(claim: dict[str, Any] | None) -> int | None:
+    if claim is None:
+        return None
+    return process_identity.open_process(
+        process_identity.ProcessIdentity(claim["pid"], claim["starttime"], claim["boot_id"])
+    )
+
+
+def _wait(living: Collection[int], deadline: float) -> list[int]:
+    """Wait until the processes of these pidfds have ended. Returns those that have not at the deadline; closes the others."""
+    poller, left = select.poll(), set(living)
+    for pidfd in left:
+        poller.register(pidfd, select.POLLIN)
+    while left and (seconds := deadline - time.monotonic()) > 0:
+        for pidfd, _ in poller.poll(seconds * 1000):
+            poller.unregister(pidfd)
+            left.remove(pidfd)
+            os.close(pidfd)
+    return list(left)
+
+
+def _result(directory: Path, claim: dict[str, Any] | None) -> ExitRecord | None:
+    record = read_exit(directory)
+    if claim is None:
+        return record  # the shim renamed its claim to the record where it could not link it
+    if record is None and claim["boot_id"] == process_identity.boot_id():
+        sweep_attempt(claim)
+    elif record is None and claim.get("container") is not None:
+        _conclude(claim["container"])  # the container stopped with the machine and still exists
+    return record
+
+
+def _is_below(pid: int, tops: Collection[int]) -> bool:
+    """Whether a process is one of ``tops`` or a descendant of one."""
+    while pid > 1:
+        if pid in tops:
+            return True
+        stat = process_identity.stat(pid)
+        if stat is None:
+            return False
+        pid = stat.parent
+    return False
+
+
+def _kill_until_gone(matches: Callable[[int], bool]) -> int:
+    """Kill every matching process, and repeat until none is alive or patience is over. Returns how many were killed."""
+    killed: set[int] = set()
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        living = [pidfd for pid in process_identity.pids() if (pidfd := _kill(pid, matches, killed)) is not None]
+        if not living:
+            break
+        for pidfd in _wait(living, deadline):
+            os.close(pidfd)
+    return len(killed)
+
+
+def _kill(pid: int, matches: Callable[[int], bool], killed: set[int]) -> int | None:
+    """Kill a process if it matches and is alive. Returns its pidfd, to wait for it."""
+    if not matches(pid) or not _is_alive(pid):
+        return None
+    with contextlib.suppress(OSError):  # it ended by itself, or belongs to another user
+        pidfd = os.pidfd_open(pid)
+        if matches(pid):  # checked again: from here on the pid cannot be reused unnoticed
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            killed.add(pid)
+            return pidfd
+        os.close(pidfd)
+    return None
+
+
+def _is_alive(pid: int) -> bool:
+    stat = process_identity.stat(pid)
+    return stat is not None and stat.state not in "ZX"

@@ -1,0 +1,172 @@
+"""The builds of Python environments under one engine: each environment once, by a process beside the engine, with a log.
+
+The log is a file of the run, so that it can be read while the build goes on and after it. Orders for the same environment share a
+build; builders of several engines wait for each other (:mod:`.build_environment`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from spotwright.local.captured_output import tail
+from spotwright.local.python_envs.build_environment import UNWRITABLE, without_credentials
+from spotwright.local.python_envs.environments import directory_of, find_python, linked_packages, python_of
+from spotwright.local.python_envs.python_environment import PythonEnvironment
+
+__all__ = ["BuildFailure", "EnvironmentBuilds", "shown_packages"]
+
+_BUILDER = Path(__file__).with_name("build_environment.py")
+_MAX_LINES = 8
+_UNREACHABLE = re.compile(
+    r"NewConnectionError|ConnectTimeoutError|Failed to establish a new connection|Temporary failure in name resolution"
+    r"|Name or service not known|ProxyError|dns error|tcp connect error|Connection refused",
+    re.IGNORECASE,
+)
+_MISSING = re.compile(r"No matching distribution found for (?P<pip>.+)|Because (?P<uv>\S+) was not found")
+_REFUSED = re.compile(r"\b(?:401 (?:Client )?Error|403 (?:Client )?Error|401 Unauthorized|403 Forbidden)")
+
+
+class BuildFailure(NamedTuple):
+    """Why an environment could not be built: a reason for people, and the last lines of the build's log."""
+
+    why: str
+    last_lines: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([f"packages could not be installed: {self.why}", *self.last_lines])
+
+
+OnEnd = Callable[[BuildFailure | None], None]
+"""Called at the end of a build; ``None``: the environment is ready."""
+
+
+@dataclass(slots=True)
+class _Build:
+    """A running build. ``pidfd`` becomes readable when it ends."""
+
+    environment: PythonEnvironment
+    process: subprocess.Popen[bytes]
+    pidfd: int
+    log: int
+    log_begin: int  # earlier builds wrote what stands before
+    on_end: list[OnEnd] = field(default_factory=list)
+
+
+class EnvironmentBuilds:
+    """The environments of one engine below the folder ``cache``. Ends of builds come through the selector.
+
+    ``logs`` is the folder of their logs, ``marks`` the variables by which the processes of a run are found.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector, cache: Path, logs: Path, marks: Mapping[str, str]) -> None:
+        self._selector, self._cache, self._logs, self._marks = selector, cache, logs, marks
+        self._running: dict[PythonEnvironment, _Build] = {}
+
+    @property
+    def running(self) -> list[int]:
+        """The pids of the builders that run."""
+        return [build.process.pid for build in self._running.values()]
+
+    def find_python(self, environment: PythonEnvironment) -> str | None:
+        """The interpreter of an environment; ``None`` if the environment has to be built first."""
+        return None if environment in self._running else find_python(environment, self._cache)
+
+    def log_of(self, environment: PythonEnvironment) -> str:
+        """The name of the log of an environment's build in the folder of logs."""
+        return f"{directory_of(environment, self._cache).name}.log"
+
+    def build(self, environment: PythonEnvironment, on_end: OnEnd) -> None:
+        """Build an environment, or join its running build. Raises ``OSError`` or :class:`StateError`."""
+        build = self._running.get(environment)
+        if build is None:
+            build = self._running[environment] = self._start(environment)
+            self._selector.register(build.pidfd, selectors.EVENT_READ, partial(self._ended, build))
+        build.on_end.append(on_end)
+
+    def cancel(self) -> None:
+        """Kill all builds with their children. An incomplete environment is built again when it is needed."""
+        for build in self._running.values():
+            self._selector.unregister(build.pidfd)
+            os.killpg(build.process.pid, signal.SIGKILL)  # not waited for yet, so the group's number is not reused
+            _finish(build)
+        self._running.clear()
+
+    def _start(self, environment: PythonEnvironment) -> _Build:
+        request = {
+            "python": python_of(environment),
+            "packages": environment.packages,
+            "index_urls": environment.index_urls,
+            "trusted_hosts": environment.trusted_hosts,
+            "linked": linked_packages(),
+            "shown": shown_packages(environment),
+        }
+        self._logs.mkdir(parents=True, exist_ok=True)
+        log = os.open(self._logs / self.log_of(environment), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        log_begin = os.fstat(log).st_size
+        try:
+            process = subprocess.Popen(
+                [sys.executable, str(_BUILDER), str(directory_of(environment, self._cache))],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self._marks},
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(log)
+            raise
+        # a builder that failed before reading has reported the reason
+        with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", process.stdin) as stdin:
+            stdin.write(json.dumps(request).encode())
+        return _Build(environment, process, os.pidfd_open(process.pid), log, log_begin)
+
+    def _ended(self, build: _Build) -> None:
+        self._selector.unregister(build.pidfd)
+        del self._running[build.environment]
+        failure = _finish(build)
+        for on_end in build.on_end:
+            on_end(failure)
+
+
+def shown_packages(environment: PythonEnvironment) -> tuple[str, ...]:
+    """The packages of an environment for people: without credentials."""
+    return tuple(map(without_credentials, environment.packages))
+
+
+def _finish(build: _Build) -> BuildFailure | None:
+    """Wait for a builder that has ended or was killed. Returns why it failed."""
+    status = build.process.wait()
+    output = without_credentials(tail(build.log, build.log_begin))
+    os.close(build.pidfd)
+    os.close(build.log)
+    if status == 0:
+        return None
+    return BuildFailure(_reason(build.environment, output, status), tuple(output.splitlines()[-_MAX_LINES:]))
+
+
+def _reason(environment: PythonEnvironment, output: str, status: int) -> str:
+    """The cause of a failure by pip's or uv's output. Without a network pip also says that there is no such package."""
+    if status == UNWRITABLE:
+        return output.splitlines()[-1]
+    missing = _MISSING.search(output)
+    packages = " ".join(shown_packages(environment))
+    if _UNREACHABLE.search(output):
+        return f"the package index cannot be reached, for {packages}"
+    if _REFUSED.search(output):
+        return f"the package index refuses the credentials, for {packages}"
+    if missing is not None:
+        return f"no package index has {(missing['pip'] or missing['uv']).strip()}"
+    how = f"was killed by signal {-status}" if status < 0 else f"ended with exit code {status}"
+    return f"the installation of {packages} {how}"

@@ -1,0 +1,63 @@
+"""Reuse earlier results: look them up before a task runs, and keep the result of a task that succeeded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from spotwright.engine.events import CacheAsked, CacheMissed, TaskCached
+from spotwright.engine.io_resolution import inputs_of
+from spotwright.engine.state import RunState, TaskState
+from spotwright.pipelines.graph.fingerprints import fingerprint
+from spotwright.pipelines.values.secrets import Secrets
+
+__all__ = ["ResultCache", "Results"]
+
+
+class Results(NamedTuple):
+    """A store of results: functions that find one by its fingerprint, and keep one."""
+
+    find: Callable[[str], Mapping[str, Any] | None]
+    keep: Callable[[str, Mapping[str, Any]], None]
+
+
+@dataclass(slots=True)
+class ResultCache:
+    """The results that one run may use and adds. ``results`` is ``None`` where caching is off."""
+
+    results: Results | None
+    run: str
+    secrets: Secrets
+    _fingerprints: dict[str, str] = field(default_factory=dict)
+
+    def look_up(self, state: RunState, event: CacheAsked) -> TaskCached | CacheMissed:
+        """The earlier result of the same code on the same inputs, or that there is none."""
+        result = self._find(state, state.tasks[event.task])
+        if result is None:
+            return CacheMissed(event.at, event.task)
+        return TaskCached(
+            event.at,
+            event.task,
+            run=result["run"],
+            of_task=result["task"],
+            parameters=result["parameters"],
+            artifacts=result["artifacts"],
+        )
+
+    def keep(self, task: TaskState) -> None:
+        """Keep the result of a task that succeeded, if it was looked up before."""
+        key = self._fingerprints.pop(task.path, None)
+        if key is not None and self.results is not None:
+            result = {"parameters": task.parameters, "artifacts": task.artifacts, "run": self.run, "task": task.path}
+            self.results.keep(key, result)
+
+    def _find(self, state: RunState, task: TaskState) -> Mapping[str, Any] | None:
+        spec = task.plan.spec
+        if self.results is None or spec.executor is None:
+            return None
+        inputs = inputs_of(state, task)
+        if self.secrets.is_in(inputs.parameters):
+            return None  # the value of a secret may change while its reference stays the same
+        key = self._fingerprints[task.path] = fingerprint(spec, inputs.parameters, inputs.artifacts)
+        return self.results.find(key)

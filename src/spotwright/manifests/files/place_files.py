@@ -1,0 +1,249 @@
+"""Place, unplace and explain whole files: text in, text out, each object by its kind.
+
+Each object is placed in the text that the one before left, so that every edit is made at a valid position. If one object of a
+file is wrong, nothing of the file is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from spotwright.config import Config
+from spotwright.manifests.files.added_documents import (
+    Additions,
+    has_added_content,
+    is_added,
+    is_untouched,
+    prepend,
+    without_record,
+)
+from spotwright.manifests.files.object_rules import ObjectRules
+from spotwright.manifests.files.record import ANNOTATION, AT, MAX_RECORD, Outside, is_placed
+from spotwright.manifests.files.references import References, may_be_referred_to
+from spotwright.manifests.files.split import edit_objects, has_directives, split
+from spotwright.manifests.files.unplace_object import unplaced
+from spotwright.manifests.files.write_record import placed_text, reserve
+from spotwright.manifests.kinds import PlaceObject, find_kind
+from spotwright.manifests.kinds.kfp.document_pair import AT as PAIR_AT
+from spotwright.manifests.kinds.kfp.document_pair import KIND, PipelinePair, objects_of
+from spotwright.manifests.kinds.unknown import find_pod_specs, pass_through, place_at
+from spotwright.manifests.rules.context import Finding, Level, PlaceContext, PlaceOptions, RoleReport, name_of
+from spotwright.manifests.rules.ladder_cache import LadderCache
+from spotwright.manifests.yamltext.documents import Document, Path, no_garbage_collection, parse
+from spotwright.manifests.yamltext.edits import Editor
+
+__all__ = ["PlacedFile", "place_text", "place_texts", "unplace_text"]
+
+_SEPARATOR_LINE = re.compile(r"\A---\r?\n")
+_JSON_OBJECT = re.compile(r'\s*\{\s*"')
+_BOM = "\ufeff"
+_RECORD_MARKS = (ANNOTATION, "spotwright:", '"spotwright"')  # every document with a record has one of them
+
+
+@dataclass(slots=True)
+class PlacedFile:
+    """The outcome for one file: its new text, the findings, and a report of each role.
+
+    ``has_lines`` is false where the text was compiled in memory, so that a line number would lead nowhere.
+    """
+
+    text: str
+    findings: list[Finding] = field(default_factory=list)
+    roles: list[RoleReport] = field(default_factory=list)
+    has_lines: bool = True
+
+
+def place_text(
+    text: str,
+    file: str,
+    config: Config,
+    references: References | None = None,
+    options: PlaceOptions | None = None,
+    outside: Outside | None = None,
+) -> PlacedFile:
+    """Place one file alone, as :func:`place_texts` does."""
+    return place_texts([(file, text)], config, references, options, outside)[0]
+
+
+@no_garbage_collection()
+def place_texts(
+    texts: Iterable[tuple[str, str]],
+    config: Config,
+    references: References | None = None,
+    options: PlaceOptions | None = None,
+    outside: Outside | None = None,
+) -> list[PlacedFile]:
+    """Place every object whose kind is known in files, each a name and a text.
+
+    Raises :class:`ManifestError`; then nothing is to be written. An object that was placed before is unplaced first, so that
+    placing twice is placing once. ``outside`` has the records that are too large for an annotation, and gets new ones; without
+    it, an object with such a record is refused.
+    """
+    ladders = LadderCache(config.pools)  # the same few for all files
+    work = _Work(config, ladders, references or References(), options or PlaceOptions(), outside)
+    return [_place_file(text, file, work) for file, text in texts]
+
+
+def _place_file(text: str, file: str, common: _Work) -> PlacedFile:
+    unplaced_file = unplace_text(text, file, common.outside)
+    result = PlacedFile(unplaced_file.text, unplaced_file.findings)
+    bom, body = (_BOM, result.text[1:]) if result.text.startswith(_BOM) else ("", result.text)
+    parts = list(split(body))
+    parsed = {above: list(objects_of(parse(part, file, above))) for above, part in parts if may_be_referred_to(part)}
+    own = [document for documents in parsed.values() for document in documents]
+    given = common.references
+    work = replace(
+        common,
+        references=References(own, given.inputs | {file}, given),
+        may_add=common.options.may_add and not _is_json(file, body) and not has_directives(body),
+        additions=Additions(),
+    )
+    texts = []
+    for above, part in parts:  # what nothing can refer to is parsed in its turn and dropped, so that memory stays small
+        objects = parsed[above] if above in parsed else list(objects_of(parse(part, file, above)))
+        edited = edit_objects(part, objects, lambda document: _place_object(document, result, work)) or ""
+        texts.append(prepend(edited, work.additions.take()))
+    result.text = bom + "".join(texts)
+    return result
+
+
+def _is_json(file: str, body: str) -> bool:
+    """Whether other tools read the file as JSON, in which there is no second document."""
+    return file.endswith(".json") or _JSON_OBJECT.match(body) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What objects share while they are placed: those of one command, and in copies those of one file.
+
+    A copy for a file finds also the objects of this file, and has its own ``may_add`` and ``additions``.
+    """
+
+    config: Config
+    ladders: LadderCache
+    references: References
+    options: PlaceOptions
+    outside: Outside | None
+    may_add: bool = False
+    additions: Additions = field(default_factory=Additions)
+
+
+def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
+    """Place one object; returns the whole text around it."""
+    api_version, kind = _kind_of(document)
+    place = _how_to_place(document, api_version, kind, work.options.pod_paths)
+    if place is None:
+        result.findings += pass_through(document, api_version, kind, work.options.pod_paths)
+        return document.text
+    editor = Editor(document)
+    at = _record_path(document)
+    if at[0] == len(editor.data):
+        editor.append()  # the missing platform document
+    reserve(editor, at)
+    reserved = editor.changes
+    rules = ObjectRules(
+        work.config, work.ladders, work.references, work.options, work.additions.add if work.may_add else None
+    )
+    rules.apply(place, editor, result.findings, result.roles)
+    if editor.changes == reserved:
+        return document.text  # no edits, so no record
+    return placed_text(editor, at, None if isinstance(document, PipelinePair) else MAX_RECORD, work.outside)
+
+
+def _how_to_place(document: Document, api_version: str, kind: str, patterns: Sequence[Path]) -> PlaceObject | None:
+    """How to place an object: as its kind is placed, and at the paths of ``--pod-path`` that its kind leaves alone.
+
+    ``None`` if its kind is not known and no path leads to a pod spec. Kinds that are never placed by themselves are placed at
+    the paths alone.
+    """
+    place = find_kind(api_version, kind)
+    paths = find_pod_specs(document.get((), None), patterns) if patterns else []
+    if not paths:
+        return place
+
+    def place_paths(ctx: PlaceContext) -> None:
+        findings, roles = len(ctx.findings), len(ctx.roles)
+        if place is not None:
+            place(ctx)
+        left = [path for path in paths if not ctx.editor.is_edited(path)]
+        if left and len(ctx.roles) == roles:
+            del ctx.findings[findings:]  # that the kind is not placed by itself
+        if left:
+            place_at(ctx, left)
+
+    return place_paths
+
+
+def _kind_of(document: Document) -> tuple[str, str]:
+    if isinstance(document, PipelinePair):
+        return KIND
+    return str(document.get(("apiVersion",), "")), str(document.get(("kind",), ""))
+
+
+def _record_path(document: Document) -> Path:
+    return PAIR_AT if isinstance(document, PipelinePair) else AT
+
+
+@no_garbage_collection()
+def unplace_text(text: str, file: str, outside: Outside | None = None) -> PlacedFile:
+    """Remove everything that was placed in a file.
+
+    An object that nobody touched since gets its original bytes back; a reformatted one becomes an equal document, with a
+    finding. ``outside`` has the records that were too large for an annotation. Raises :class:`ManifestError` if one is missing.
+    """
+    result = PlacedFile(text)
+    bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+    if not _may_be_placed(body):
+        return result
+
+    texts: list[str] = []
+    follows_removed = False  # the first document was removed, and with it the place without a separator
+    for above, part in split(body):
+        rest: str | None = part
+        if _may_be_placed(part):
+            objects = list(objects_of(parse(part, file, above)))
+            rest = edit_objects(part, objects, lambda document: _unplace_object(document, result, outside))
+        if rest is None:
+            follows_removed |= not texts and not part.startswith("---")
+            continue
+        texts.append(_SEPARATOR_LINE.sub("", rest, count=1) if follows_removed else rest)
+        follows_removed = False
+    result.text = bom + "".join(texts)
+    return result
+
+
+def _may_be_placed(text: str) -> bool:
+    return any(mark in text for mark in _RECORD_MARKS)
+
+
+def _unplace_object(document: Document, result: PlacedFile, outside: Outside | None) -> str | None:
+    at = _record_path(document)
+    if not is_placed(document, at):
+        return document.text
+    if is_added(document):
+        return _remove_added(document, result)
+    outcome = unplaced(document, at, outside)
+    for path, text in outcome.left:
+        result.findings.append(Finding(Level.WARNING, document.file, document.line(path), path, text))
+    if not outcome.exact:
+        _note_reformatted(document, at, result)
+    return outcome.text
+
+
+def _note_reformatted(document: Document, at: Path, result: PlacedFile) -> None:
+    text = "was changed or reformatted since it was placed: all additions are removed, but the bytes are not those of before"
+    result.findings.append(Finding(Level.NOTE, document.file, document.line(at), at, text))
+
+
+def _remove_added(document: Document, result: PlacedFile) -> str | None:
+    """Remove an added document; one that the user changed since stays, without its record."""
+    if has_added_content(document):
+        if not is_untouched(document):
+            _note_reformatted(document, AT, result)
+        return None
+    kind, name = document.get(("kind",), ""), name_of(document.get(("metadata",), {}))
+    text = f"{kind} {name} was changed since it was added, so it stays"
+    result.findings.append(Finding(Level.WARNING, document.file, document.line(()), (), text))
+    return without_record(document)

@@ -1,0 +1,1 @@
+"""Argo Workflows: templates, retries, ``podSpecPatch``, and references between workflows and templates."""

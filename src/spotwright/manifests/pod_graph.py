@@ -1,0 +1,165 @@
+"""The task graph of pod templates: of a Job, a JobSet, a TrainJob or bare pods, each template one task.
+
+Needs are read from the pod spec as :mod:`spotwright.manifests.rules.pod_rules` reads them for placement: requests, tolerations,
+node selector and node affinity. The policy is that of the labels and annotations which ``place`` reads too. Such a task takes no
+inputs and declares no outputs: it succeeds by its exit code alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, ClassVar
+
+from spotwright.errors import InputError
+from spotwright.graph.executors import PodTemplate
+from spotwright.graph.tasks import Dag, TaskGraph, TaskSpec
+from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL, Level
+from spotwright.manifests.rules.placeholders import judgeable
+from spotwright.manifests.rules.pod_spec import PodSpecError, pod_constraints, pod_requests
+from spotwright.manifests.yamltext.documents import Path
+from spotwright.model.policy import Layer
+from spotwright.model.policy_values import PolicyValueError, parse_policy
+from spotwright.model.pools import Pool
+from spotwright.model.scheduling_terms import Constraints
+
+__all__ = ["PodSource", "PodTask", "pod_graph"]
+
+
+@dataclass(frozen=True, slots=True)
+class PodTask:
+    """One pod template: the ``kind`` of object that it belongs to, its name among the tasks, and its pod spec.
+
+    ``after`` names the tasks that must have succeeded before. ``labels`` and ``annotations`` are those of the pod or of its
+    object; ``spotwright.dev/policy`` and ``spotwright.dev/spot`` say the policy. ``retries`` is the object's own number of
+    retries after errors (a Job's ``backoffLimit``); ``None``: the policy decides alone.
+    """
+
+    kind: str
+    name: str
+    spec: Mapping[str, Any]
+    after: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    retries: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PodSource:
+    """Pod templates as the source of a run's plan, named ``pipeline``; a run stores it and makes the same graph again.
+
+    Unlike a compiled pipeline it comes from no file, so a resume goes on with the stored templates.
+    """
+
+    pipeline: str
+    tasks: tuple[PodTask, ...]
+
+    source: ClassVar[str] = ""
+    warnings: ClassVar[tuple[str, ...]] = ()
+    commits: ClassVar[dict[str, str]] = {}
+
+    def graph(self, pools: Mapping[str, Pool]) -> TaskGraph:
+        """The graph of the templates; raises the errors of :func:`pod_graph`."""
+        return pod_graph(self.pipeline, self.tasks, pools)
+
+    def place_of(self, path: str) -> str:
+        """The kind and name of the template that is a task."""
+        return next(str(task) for task in self.tasks if task.name == path)
+
+    def to_data(self) -> dict[str, Any]:
+        """The value as JSON data."""
+        return {"name": self.pipeline, "tasks": [asdict(task) for task in self.tasks]}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> PodSource:
+        """The value from the result of :meth:`to_data`."""
+        return cls(data["name"], tuple(PodTask(**{**task, "after": tuple(task["after"])}) for task in data["tasks"]))
+
+
+def pod_graph(name: str, tasks: Sequence[PodTask], pools: Mapping[str, Pool]) -> TaskGraph:
+    """The graph of these templates, upstream before downstream, otherwise in the given order.
+
+    A condition on nodes that cannot be compared with the pools (a placeholder, an architecture that no pool states) counts as
+    met and is one of the graph's notes. Raises :class:`InputError` that names the template for a spec or a policy that cannot
+    be read, for a name that is used twice or is no path segment, and for a template that waits for itself or for none of these.
+    """
+    by_name: dict[str, PodTask] = {}
+    for task in tasks:
+        _check_name(task, by_name)
+        by_name[task.name] = task
+    notes: dict[str, None] = {}
+    specs = {name: _task(by_name[name], pools, notes) for name in _in_order(by_name)}
+    root = Dag("root", tasks=specs)
+    return TaskGraph(name, root, {"root": root}, notes=tuple(notes))
+
+
+def _check_name(task: PodTask, others: Mapping[str, PodTask]) -> None:
+    if task.name in others:
+        raise InputError(f"{task} has the name of {others[task.name]}: each task of a run needs a name of its own")
+    if "/" in task.name or task.name in ("", ".", ".."):
+        raise InputError(f"{task}: a task's name is neither empty nor . or .., and holds no slash")
+
+
+def _in_order(tasks: Mapping[str, PodTask]) -> tuple[str, ...]:
+    for task in tasks.values():
+        for upstream in task.after:
+            if upstream not in tasks:
+                raise InputError(f"{task} waits for {upstream!r}, which is none of {', '.join(tasks)}")
+    try:
+        return tuple(TopologicalSorter({name: task.after for name, task in tasks.items()}).static_order())
+    except CycleError as error:
+        raise InputError(f"these tasks wait for each other in a circle: {', '.join(error.args[1][:-1])}") from error
+
+
+def _task(task: PodTask, pools: Mapping[str, Pool], notes: dict[str, None]) -> TaskSpec:
+    try:
+        requests = pod_requests(task.spec)
+    except PodSpecError as error:
+        raise InputError(f"{task}: {'.'.join(map(str, error.path))}: {error}") from error
+    return TaskSpec(
+        name=task.name,
+        component=task.kind,
+        executor=PodTemplate(task.kind, task.spec),
+        after=task.after,
+        requests=requests,
+        retry=_own_settings(task),
+        policy=_policy(task),
+        caching=False,
+        constraints=_constraints(task, pools, notes),
+        labels=task.labels,
+        annotations=task.annotations,
+    )
+
+
+def _constraints(task: PodTask, pools: Mapping[str, Pool], notes: dict[str, None]) -> Constraints:
+    def note(_level: Level, _path: Path, text: str) -> None:
+        notes[f"{task}: {text}"] = None
+
+    return judgeable(pod_constraints(task.spec), pools, note)
+
+
+def _own_settings(task: PodTask) -> Layer | None:
+    """The settings of the template in Kubernetes' own fields; a policy overrides them."""
+    values: dict[str, Any] = {}
+    if task.retries is not None:
+        values["errors.retries"] = task.retries
+    for key, policy_field in (("activeDeadlineSeconds", "timeout"), ("terminationGracePeriodSeconds", "grace_period")):
+        if isinstance(task.spec.get(key), int):
+            values[policy_field] = float(task.spec[key])
+    return Layer(str(task), values) if values else None
+
+
+def _policy(task: PodTask) -> Layer | None:
+    try:
+        if POLICY_ANNOTATION in task.annotations:
+            return parse_policy(json.loads(task.annotations[POLICY_ANNOTATION]), str(task))
+        if SPOT_LABEL in task.labels:
+            return parse_policy({"spot": task.labels[SPOT_LABEL]}, str(task))
+    except (PolicyValueError, ValueError) as error:
+        raise InputError(f"{task}: {SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
+    return None

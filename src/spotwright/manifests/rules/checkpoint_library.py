@@ -1,0 +1,160 @@
+"""Brings the checkpoint library to pods whose image may lack it, as ``target.package`` says.
+
+An image cannot be looked into here. What is visible is the text of a container's command: where it imports Spotwright and nothing
+brings the library, a warning names the ways out. With ``package: embedded`` a ConfigMap in front of each object holds the library
+as one file; it is mounted, and ``PYTHONPATH`` names it. A path in the image goes into ``PYTHONPATH`` alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from spotwright.checkpoint_file import FILE_NAME, checkpoint_file, imports_spotwright
+from spotwright.manifests.rules.context import Level, PlaceContext
+from spotwright.manifests.yamltext.documents import Path
+
+__all__ = ["NO_PLACE", "WAYS", "Delivery", "add_library", "delivery", "installs_spotwright", "needs_place"]
+
+WAYS = (
+    "install spotwright in the image and set target: {package: image} in spotwright.yaml, or name its path in the image "
+    "(package: /PATH)"
+)
+"""The ways out that every kind has, for messages."""
+
+NO_PLACE = (
+    "its code calls Checkpoint(), and its policy names no checkpoint, so what it saves goes with its pod: set checkpoint to "
+    "pvc://NAME or a URL in the policy"
+)
+"""The warning for code whose saves no later attempt would find."""
+
+_INSTALLS_IT = re.compile(
+    r"\bpip[\d.]*\s+install[^\n]*?(?:['\"\s]spotwright(?=['\"\s\[=<>!~@;]|$)|/spotwright-[\d.]+[^'\"\s]*\.(?:whl|tar\.gz))"
+)
+_WITHOUT_PLACE = re.compile(r"\bCheckpoint\(\s*(?:\)|\w+\s*=)")
+_MOUNT = "/spotwright/library"
+_VOLUME = "spotwright-library"
+
+
+class Delivery(StrEnum):
+    """How pods get the library."""
+
+    EMBEDDED = "embedded"  # in the file that is applied or uploaded
+    IMAGE = "image"  # the image has it where Python finds it
+    PATH = "path"  # the image has it at a path
+    PIP = "pip"  # a version or a URL, installed at the start of KFP components
+
+
+def delivery(target: Mapping[str, str]) -> tuple[Delivery | None, str]:
+    """What ``target.package`` says, with its value; ``None`` where it says nothing."""
+    package = target.get("package", "")
+    if not package:
+        return None, ""
+    if package in (Delivery.EMBEDDED, Delivery.IMAGE):
+        return Delivery(package), ""
+    if package.startswith("/"):
+        return Delivery.PATH, package
+    return Delivery.PIP, package if "://" in package else f"spotwright=={package}"
+
+
+def installs_spotwright(text: str) -> bool:
+    """Whether a command visibly installs the package with pip, as that of ``packages_to_install`` does."""
+    return _INSTALLS_IT.search(text) is not None
+
+
+def needs_place(text: str) -> bool:
+    """Whether a program's text visibly leaves the place for its checkpoints to the policy."""
+    return imports_spotwright(text) and _WITHOUT_PLACE.search(text) is not None
+
+
+def add_library(ctx: PlaceContext, spec: Path, role: str, checkpoint: str | None) -> None:
+    """Bring the library to the containers of a pod that has a place for checkpoints, or imports the library visibly."""
+    how, value = delivery(ctx.config.target)
+    containers = ctx.editor.get((*spec, "containers")) or ()
+    visible = any(_lacks_library(_text(container)) for container in containers)
+    if checkpoint is None and any(needs_place(_text(container)) for container in containers):
+        ctx.add_finding(Level.WARNING, (*spec, "containers"), f"{role}: {NO_PLACE}")
+    if how in (Delivery.EMBEDDED, Delivery.PATH) and (visible or checkpoint is not None):
+        path = f"{_MOUNT}/{FILE_NAME}" if how is Delivery.EMBEDDED else value
+        if _set_python_path(ctx, spec, role, path) and how is Delivery.EMBEDDED:
+            _mount(ctx, spec, role)
+    elif visible and how in (None, Delivery.PIP):
+        cause = "" if how is None else "; target.package is installed in KFP components only"
+        text = f"{role}: its command imports spotwright.checkpoint, and its image must have it{cause}: "
+        text += f"{WAYS}, or let a ConfigMap bring it (package: embedded)"
+        ctx.add_finding(Level.WARNING, (*spec, "containers"), text)
+
+
+def _lacks_library(text: str) -> bool:
+    return imports_spotwright(text) and not installs_spotwright(text)
+
+
+def _text(container: Any) -> str:
+    if not isinstance(container, dict):
+        return ""
+    return "\n".join(str(part) for key in ("command", "args") for part in container.get(key) or ())
+
+
+def _set_python_path(ctx: PlaceContext, spec: Path, role: str, path: str) -> bool:
+    """Add the variable to every container that lacks it. False where one has another value: what users wrote stays."""
+    containers = ctx.editor.get((*spec, "containers")) or ()
+    values = [_python_path(container) for container in containers]
+    for index, value in enumerate(values):
+        if value is not None and path not in value.split(":"):
+            text = f"{role}: PYTHONPATH is set, so the checkpoint library is not added: append :{path} to its value"
+            ctx.add_finding(Level.WARNING, (*spec, "containers", index, "env"), text)
+            return False
+    for index, value in enumerate(values):
+        if value is None:
+            ctx.editor.extend((*spec, "containers", index, "env"), [{"name": "PYTHONPATH", "value": path}])
+    return True
+
+
+def _python_path(container: Any) -> str | None:
+    """The value of the variable in a container's env, as far as it stands there; ``None`` without the variable."""
+    for item in container.get("env") or ():
+        if isinstance(item, dict) and item.get("name") == "PYTHONPATH":
+            return str(item.get("value", ""))
+    return None
+
+
+def _mount(ctx: PlaceContext, spec: Path, role: str) -> None:
+    """Mount the object's own ConfigMap in every container, and put it in front of the object.
+
+    Its name is a digest of the library and of the object's kind and name, so that deleting the objects of one file takes the
+    library from no other object.
+    """
+    content, owner = checkpoint_file(), ctx.editor.document
+    names = [str(owner.get(path, "")) for path in (("kind",), ("metadata", "name"), ("metadata", "generateName"))]
+    name = f"spotwright-checkpoint-{hashlib.sha256(content + '/'.join(names).encode()).hexdigest()[:10]}"
+    for index in range(len(ctx.editor.get((*spec, "containers")) or ())):
+        mount = {"name": _VOLUME, "mountPath": _MOUNT, "readOnly": True}
+        ctx.editor.extend((*spec, "containers", index, "volumeMounts"), [mount])
+    ctx.editor.extend((*spec, "volumes"), [{"name": _VOLUME, "configMap": {"name": name}}])
+    metadata: dict[str, Any] = {"name": name}
+    namespace = owner.get(("metadata", "namespace"), None)
+    if isinstance(namespace, str):
+        metadata["namespace"] = namespace
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "immutable": True,
+        "binaryData": {FILE_NAME: base64.b64encode(content).decode()},
+    }
+    if ctx.add is None or not ctx.add(config_map):
+        text = (
+            f"{role}: its pods mount the ConfigMap {name}, which cannot be added to this file: run spotwright checkpoint-file, "
+            f"then kubectl create configmap {name} --from-file={FILE_NAME}"
+        )
+        ctx.add_finding(Level.WARNING, (*spec, "volumes"), text)
+        return
+    text = (
+        f"the ConfigMap {name} brings spotwright.checkpoint to the pods, through PYTHONPATH; if an image sets PYTHONPATH "
+        "itself, repeat its value in the container's env"
+    )
+    ctx.add_finding(Level.NOTE, (), text)

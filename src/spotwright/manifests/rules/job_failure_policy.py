@@ -1,0 +1,329 @@
+"""The failure policy of a Kubernetes Job: an interruption does not count as a failure of the code, and retries are bounded.
+
+With a bound on time (the policy's timeout, or the user's own ``activeDeadlineSeconds``), a ``podFailurePolicy`` ignores
+interrupted pods. Without one, ``backoffLimit`` counts them: alone if the policy retries no error, since a rule on exit codes then
+ends the Job at the first error; otherwise together with errors. On on-demand, ``backoffLimit`` holds the budget for errors if the
+user set one. The timeout is also a deadline of each pod, and a pod that exceeds it is an error. Indexed Jobs have these budgets
+for each index. Sources: kubernetes/api ``batch/v1/types.go``; Kubernetes documentation, "Jobs", "Pod failure policy", "Pod
+backoff failure policy" and "Backoff limit per index".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spotwright.manifests.enforcement.mechanisms import Mechanism
+from spotwright.manifests.rules.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.manifests.rules.misplaced_fields import JOB_FIELDS, POD_FIELDS, refuse_at_template, refuse_misplaced
+from spotwright.manifests.rules.pod_rules import Placed, Role, place_pod
+from spotwright.manifests.rules.retry_bounds import (
+    counting_text,
+    deadline_seconds,
+    no_interruption_text,
+    seconds_text,
+    whole_number,
+    write_pod_deadline,
+    write_unless_set,
+)
+from spotwright.manifests.yamltext.documents import Path
+from spotwright.model.policy import BUILT_IN
+
+__all__ = [
+    "DISRUPTION_CONDITION",
+    "KILLED",
+    "add_disruption_rule",
+    "find_disruption_rule",
+    "place_job",
+    "refuse_in_job",
+]
+
+DISRUPTION_CONDITION: Mapping[str, str] = {"type": "DisruptionTarget", "status": "True"}
+"""The condition of a pod that its own code did not end: its node was interrupted, drained or shut down, or it was preempted.
+
+``status`` is optional only from Kubernetes 1.35 on.
+"""
+
+KILLED = (137, 143)
+"""The exit codes of a container that SIGKILL or SIGTERM ended: perhaps an interruption that left no condition."""
+
+_MAX_RULES = 20
+_POD_FAILURE_POLICY = (1, 26)  # enabled by default since this version
+_INDEX_LIMITS = (1, 29)  # backoffLimitPerIndex, likewise
+_OF_BOTH = frozenset({"activeDeadlineSeconds"})  # a field of Job specs and of pod specs, but of no template
+_FROZEN = (
+    "completions, podFailurePolicy, backoffLimitPerIndex and the pod template cannot be changed, except its tolerations, node "
+    "selector and node affinity while the Job is suspended and has not started; backoffLimit and activeDeadlineSeconds can be "
+    "changed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _JobSpec:
+    """One Job spec while it is placed."""
+
+    ctx: PlaceContext
+    at: Path  # of the Job spec
+    placed: Placed
+
+    def get(self, *steps: str | int) -> Any:
+        return self.ctx.editor.get((*self.at, *steps))
+
+    def add_finding(self, level: Level, step: str, text: str) -> None:
+        self.ctx.add_finding(level, (*self.at, step), f"{self.placed.report.name}: {text}")
+
+
+def place_job(ctx: PlaceContext, at: Path, role: Role) -> Placed:
+    """Place the pods of the Job spec at the path ``at`` and write its failure policy."""
+    refuse_in_job(ctx, at)
+    placed = place_pod(ctx, role)
+    placed.report.frozen = _FROZEN
+    placed.report.mechanism = Mechanism.JOB_COUNTS
+    placed.report.anchor("job", ctx.editor, at)
+    job = _JobSpec(ctx, at, placed)
+    if not placed.on_spot:
+        placed.report.after_interruption = no_interruption_text(placed.policy)
+    elif not ctx.writes(Group.RETRIES):
+        placed.report.after_interruption = RETRIES_STAY
+    else:
+        placed.report.after_interruption = _settle_failures(job)
+    if ctx.writes(Group.RETRIES):
+        write_pod_deadline(ctx, role.spec, placed.report.name, placed.policy)
+        if not placed.on_spot:
+            _settle_on_demand(job)
+    return placed
+
+
+def _settle_on_demand(job: _JobSpec) -> None:
+    """Write the budget for errors of a Job on on-demand, if the user set one: without it, the 6 retries of Kubernetes hold."""
+    policy = job.placed.policy
+    if policy.spot is not None and policy.sources.get("errors.retries", BUILT_IN.source) != BUILT_IN.source:
+        _settle_limit(job, policy.retries, "drained pods count there too")
+
+
+def refuse_in_job(ctx: PlaceContext, at: Path) -> None:
+    """Refuse fields at the wrong level of a Job spec or its template."""
+    template = (*at, "template")
+    refuse_misplaced(ctx, at, (*template, "spec"), POD_FIELDS)
+    refuse_misplaced(ctx, template, at, JOB_FIELDS | _OF_BOTH)
+    refuse_misplaced(ctx, (*template, "spec"), at, JOB_FIELDS)
+    refuse_at_template(ctx, template)
+
+
+def find_disruption_rule(ctx: PlaceContext, at: Path) -> tuple[int, str] | None:
+    """The user's own rule for interrupted pods in a ``podFailurePolicy``: its index and its action."""
+    for index, rule in enumerate(ctx.editor.get((*at, "podFailurePolicy", "rules")) or ()):
+        patterns = rule.get("onPodConditions") if isinstance(rule, dict) else None
+        for pattern in patterns or ():
+            if pattern.get("type") == "DisruptionTarget" and pattern.get("status", "True") == "True":
+                return index, str(rule.get("action"))
+    return None
+
+
+def add_disruption_rule(ctx: PlaceContext, at: Path, action: str, *others: Mapping[str, Any]) -> None:
+    """Insert a rule for interrupted pods before all others: the first match wins, and a rule on exit codes may match SIGTERM.
+
+    ``others`` are rules of ours that follow it.
+    """
+    rule = {"action": action, "onPodConditions": [dict(DISRUPTION_CONDITION)]}
+    ctx.editor.extend((*at, "podFailurePolicy", "rules"), [rule, *others])
+
+
+def _settle_failures(job: _JobSpec) -> str:
+    """Write the failure policy; returns what an interruption does then."""
+    never = _settle_required(job, "Never", "template", "spec", "restartPolicy")
+    own_rule = find_disruption_rule(job.ctx, job.at)
+    if own_rule is not None:
+        return _keep(job, *own_rule)
+    obstacle = _obstacle(job, never=never)
+    if not obstacle and _has_bound(job):
+        add_disruption_rule(job.ctx, job.at, "Ignore")
+        return _ignoring(job)
+    if not obstacle and _can_fail_errors(job):
+        return _failing_errors(job)
+    if not obstacle and job.get("podFailurePolicy", "rules"):
+        add_disruption_rule(job.ctx, job.at, "Count")
+    return _counting(job, obstacle)
+
+
+def _keep(job: _JobSpec, index: int, action: str) -> str:
+    """Keep the user's own rule for interrupted pods unless ``--replace-retries`` is given; returns what it does."""
+    path = (*job.at, "podFailurePolicy", "rules", index, "action")
+    unbounded = action == "Ignore" and not _has_bound(job)
+    if job.ctx.options.replace_retries and not unbounded and _replaces_failed_pods(job):
+        action = write_unless_set(job.ctx, path, "Ignore" if _has_bound(job) else "Count")
+    for before in range(index):
+        if any(_fails_at(job.get("podFailurePolicy", "rules", before), code) for code in KILLED):
+            text = "this rule comes before the one on DisruptionTarget, and an interrupted pod has exit code 143 or 137"
+            job.ctx.add_finding(
+                Level.WARNING, (*path[:-2], before), f"{text}, so an interruption fails the Job; move this rule down"
+            )
+    if action == "Ignore":
+        return _ignoring(job)
+    if action == "Count":
+        return _counting(job, "")
+    job.ctx.add_finding(
+        Level.WARNING, path, f"this rule makes an interruption fail the Job ({action}); --replace-retries changes it"
+    )
+    job.placed.report.mechanism = Mechanism.JOB_FAILS
+    return f"the Job fails, by its own rule on DisruptionTarget ({action})"
+
+
+def _obstacle(job: _JobSpec, *, never: bool) -> str:
+    """Why no rule for interrupted pods can be added; empty if one can."""
+    if not never:
+        return f"a podFailurePolicy needs restartPolicy Never ({_how_to_replace(job)})"
+    if _version(job.ctx.config.target.get("kubernetes", "")) < _POD_FAILURE_POLICY:
+        return "target.kubernetes is older than 1.26, which introduced podFailurePolicy"
+    if len(job.get("podFailurePolicy", "rules") or ()) >= _MAX_RULES:
+        return f"a podFailurePolicy has at most {_MAX_RULES} rules"
+    if _replaces_failed_pods(job):
+        return ""
+    return f"a podFailurePolicy needs podReplacementPolicy Failed ({_how_to_replace(job)})"
+
+
+def _settle_required(job: _JobSpec, required: str, *steps: str) -> bool:
+    """Whether a field has the value that a podFailurePolicy requires; write it unless it is set.
+
+    ``--replace-retries`` replaces the user's value only where there is a podFailurePolicy or a bound that lets one be added.
+    """
+    present = job.get(*steps)
+    if present is not None and not _has_bound(job) and not job.get("podFailurePolicy", "rules"):
+        return bool(present == required)
+    return bool(write_unless_set(job.ctx, (*job.at, *steps), required) == required)
+
+
+def _how_to_replace(job: _JobSpec) -> str:
+    """What the user can do so that a retry field of theirs is replaced."""
+    if not job.ctx.options.replace_retries or _has_bound(job):
+        return "--replace-retries"
+    return f"--replace-retries changes it only with a bound: {_GIVE_BOUND}"
+
+
+_GIVE_BOUND = "give the policy a timeout, or set activeDeadlineSeconds"
+
+
+def _replaces_failed_pods(job: _JobSpec) -> bool:
+    """Whether the Job waits until a pod has failed before it creates another, the default beside a podFailurePolicy."""
+    return job.get("podReplacementPolicy") is None or _settle_required(job, "Failed", "podReplacementPolicy")
+
+
+def _has_bound(job: _JobSpec) -> bool:
+    return job.get("activeDeadlineSeconds") is not None or _deadline(job) is not None
+
+
+def _deadline(job: _JobSpec) -> int | None:
+    """The policy's bound in seconds; ``None`` without a timeout, or if completions is a placeholder."""
+    completions = whole_number(job.get("completions"), 1)
+    if completions is None:
+        return None
+    parallelism = whole_number(job.get("parallelism"), 1) or 1
+    return deadline_seconds(job.placed.policy, max(1, math.ceil(completions / parallelism)))
+
+
+def _ignoring(job: _JobSpec) -> str:
+    """Settle the fields beside a rule that ignores interrupted pods: the deadline of all attempts, and the budget for errors."""
+    policy, wanted = job.placed.policy, _deadline(job)
+    job.placed.report.mechanism = Mechanism.JOB_IGNORES
+    path = (*job.at, "activeDeadlineSeconds")
+    in_force = write_unless_set(job.ctx, path, wanted) if wanted is not None else job.get("activeDeadlineSeconds")
+    _settle_limit(job, policy.retries, "interruptions do not count there")
+    if in_force is None:
+        text = f"nothing bounds how often interrupted pods are ignored: {_GIVE_BOUND}"
+        text += " (without it --replace-retries leaves this rule)" if job.ctx.options.replace_retries else ""
+        job.add_finding(Level.WARNING, "podFailurePolicy", text)
+        return "the pod is created again, as often as it is interrupted"
+    if wanted is not None and in_force != wanted:
+        text = (
+            f"activeDeadlineSeconds {in_force} stays and bounds all attempts; the policy allows {seconds_text(wanted)}"
+        )
+        job.add_finding(Level.WARNING, "activeDeadlineSeconds", f"{text} (--replace-retries)")
+    return f"the pod is created again and nothing is counted; the Job ends after activeDeadlineSeconds {seconds_text(in_force)}"
+
+
+def _can_fail_errors(job: _JobSpec) -> bool:
+    """Whether a rule may end the Job at the first error, so that its limit counts interruptions alone.
+
+    Not beside rules or a limit of the user. Not with parallel pods: where they work together, those that lost a peer end with
+    errors as well, and they are not the code's.
+    """
+    own = job.get("podFailurePolicy", "rules") or any(
+        job.get(name) is not None for name in ("backoffLimit", "backoffLimitPerIndex")
+    )
+    return not own and not job.placed.policy.retries and whole_number(job.get("parallelism"), 1) == 1
+
+
+def _failing_errors(job: _JobSpec) -> str:
+    """Write rules that count interruptions and end the Job at any other error; returns what an interruption does."""
+    job.placed.report.mechanism = Mechanism.JOB_SEPARATES
+    action = "FailIndex" if _has_index_limits(job) else "FailJob"
+    error = {"action": action, "onExitCodes": {"operator": "NotIn", "values": [0, *KILLED]}}
+    add_disruption_rule(job.ctx, job.at, "Count", error)
+    limit, in_force = _settle_limit(job, job.placed.policy.max_interruptions, "")
+    text = f"exit codes 137 and 143 (killed, out of memory) count as interruptions, against {limit} {in_force}"
+    text += "; any other error ends the Job, because errors.retries is 0"
+    if job.placed.policy.timeout is not None:
+        text += "; no deadline bounds all attempts while completions is a placeholder"
+    job.add_finding(Level.NOTE, "podFailurePolicy", text)
+    return (
+        f"the pod is created again; it counts against {limit} {in_force}, and an error of the code ends the Job at once"
+    )
+
+
+def _counting(job: _JobSpec, obstacle: str) -> str:
+    """Settle the fields where interruptions are counted with errors."""
+    policy = job.placed.policy
+    total = policy.max_interruptions + policy.retries
+    field, in_force = _settle_limit(job, total, "interruptions count there as well")
+    bound = "no timeout to bound them" if policy.timeout is None else "no bound while completions is a placeholder"
+    why = obstacle or f"the policy gives {bound}, so interruptions are not ignored"
+    if in_force == total and job.ctx.options.has_webhook:
+        return f"the pod is created again, against {field} {in_force}; the webhook holds each budget"
+    if in_force == total:
+        job.add_finding(Level.WARNING, field, f"{counting_text(field, policy)}: {why}")
+    elif obstacle:
+        job.add_finding(Level.WARNING, "template", f"interruptions are counted as errors are: {obstacle}")
+    return f"the pod is created again; it counts, together with errors, against {field} {in_force}"
+
+
+def _settle_limit(job: _JobSpec, wanted: int, beside: str) -> tuple[str, Any]:
+    """Write the field that limits failures, per index where possible; returns the field and its value in force."""
+    field = "backoffLimit"
+    if job.get("backoffLimitPerIndex") is not None:
+        field = "backoffLimitPerIndex"
+    elif _has_index_limits(job):
+        field = "backoffLimitPerIndex"
+        write_unless_set(job.ctx, (*job.at, "maxFailedIndexes"), 0)  # the first index above its limit ends the Job
+    in_force = write_unless_set(job.ctx, (*job.at, field), wanted)
+    if in_force != wanted:
+        job.add_finding(
+            Level.WARNING, field, f"{field} {in_force} stays, the policy says {wanted} (--replace-retries); {beside}"
+        )
+    return field, in_force
+
+
+def _has_index_limits(job: _JobSpec) -> bool:
+    """Whether each index gets a limit of its own: in an Indexed Job that has no limit of the user."""
+    return (
+        job.get("completionMode") == "Indexed"
+        and job.get("backoffLimit") is None
+        and job.get("template", "spec", "restartPolicy") == "Never"
+        and _version(job.ctx.config.target.get("kubernetes", "")) >= _INDEX_LIMITS
+    )
+
+
+def _fails_at(rule: Any, code: int) -> bool:
+    """Whether a rule fails the Job, or the index, of a pod with this exit code."""
+    given = rule.get("onExitCodes") if isinstance(rule, dict) else None
+    if not isinstance(given, dict) or not str(rule.get("action")).startswith("Fail"):
+        return False
+    return (code in (given.get("values") or ())) is (given.get("operator") == "In")
+
+
+def _version(text: str) -> tuple[float, float]:
+    """The numbers of a version; the newest if none is given."""
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (math.inf, math.inf)

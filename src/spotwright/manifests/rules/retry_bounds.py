@@ -1,0 +1,97 @@
+"""Bounds for retries: how long all attempts of a policy may take together, and how retry fields are written.
+
+If a controller does not count interruptions, a deadline over all attempts bounds them, which needs a policy with a timeout.
+Otherwise interruptions are counted together with errors. The timeout of one attempt is a deadline of its pod: the kubelet counts
+it from the start of the pod on its node, so pulling the image counts too. Source: Kubernetes API, ``PodSpec``,
+``activeDeadlineSeconds``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from spotwright.manifests.rules.context import Level, PlaceContext
+from spotwright.manifests.yamltext.documents import Path
+from spotwright.model.policy import Policy
+from spotwright.model.quantities import format_duration
+
+__all__ = [
+    "attempts",
+    "counting_text",
+    "deadline_seconds",
+    "no_interruption_text",
+    "seconds_text",
+    "whole_number",
+    "write_pod_deadline",
+    "write_unless_set",
+]
+
+
+def attempts(policy: Policy) -> int:
+    """The number of attempts that the budgets of a policy allow together: the first, and one for each unit of a budget."""
+    return 1 + policy.max_interruptions + policy.retries
+
+
+def deadline_seconds(policy: Policy, waves: int = 1) -> int | None:
+    """How long the work may take with all its attempts, in whole seconds; ``None`` if the policy has no timeout.
+
+    Each attempt may take ``timeout``, and before it ``pending_timeout`` for its node and the policy's backoff. ``waves``: how
+    many attempts follow one another without any failure (completions of a Job over its parallelism).
+    """
+    if policy.timeout is None:
+        return None
+    each = waves - 1 + attempts(policy)
+    waits = each * policy.pending_timeout
+    waits += sum(policy.interruption_backoff.wait(count) for count in range(1, policy.max_interruptions + 1))
+    waits += sum(policy.error_backoff.wait(count) for count in range(1, policy.retries + 1))
+    return math.ceil(each * policy.timeout + waits)
+
+
+def counting_text(field: str, policy: Policy) -> str:
+    """A sentence for findings: what it costs that a field counts interruptions and errors together."""
+    total = policy.max_interruptions + policy.retries
+    return (
+        f"{field} {total} counts interruptions ({policy.max_interruptions}) and errors ({policy.retries}) together, "
+        "so an error of the code is retried as often"
+    )
+
+
+def no_interruption_text(policy: Policy) -> str:
+    """What an interruption does to a role that is on no spot pool; empty if no policy sets ``spot``."""
+    return "no interruption of spot capacity reaches it: it stays on on-demand" if policy.spot is not None else ""
+
+
+def write_unless_set(ctx: PlaceContext, path: Path, wanted: Any) -> Any:
+    """Write a retry field unless the user has set it; ``--replace-retries`` replaces theirs. Returns the value in force."""
+    present = ctx.editor.get(path)
+    if present is None:
+        ctx.editor.add(path, wanted)
+        return wanted
+    if present != wanted and ctx.options.replace_retries:
+        ctx.editor.replace(path, wanted)
+        return wanted
+    return present
+
+
+def write_pod_deadline(ctx: PlaceContext, spec: Path, name: str, policy: Policy) -> None:
+    """Write the policy's timeout as the deadline of each pod with the spec at ``spec``. A deadline of the user stays."""
+    if policy.timeout is None or policy.spot is None:
+        return
+    path, wanted = (*spec, "activeDeadlineSeconds"), math.ceil(policy.timeout)
+    in_force = write_unless_set(ctx, path, wanted)
+    if in_force != wanted:
+        text = f"{name}: activeDeadlineSeconds {in_force} of the pod stays; the policy allows {seconds_text(wanted)}"
+        ctx.add_finding(Level.WARNING, path, f"{text} (--replace-retries)")
+
+
+def whole_number(value: Any, default: int | None = None) -> int | None:
+    """A whole number; ``default`` if the field is not set; ``None`` for a placeholder, whose value is not known yet."""
+    if value is None:
+        return default
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def seconds_text(seconds: int) -> str:
+    """Seconds as a number and as a duration: ``46200 (12h50m)``."""
+    return f"{seconds} ({format_duration(seconds)})"

@@ -1,0 +1,79 @@
+"""Makes an attempt's source of notices from its environment, with the same variables in every body.
+
+``SPOTWRIGHT_NOTICE_URL`` comes first: an ``http`` URL is that of a node agent, a ``file`` URL that of a file. Where the agent
+cannot be asked, or no URL is set, ``SPOTWRIGHT_NOTICE_FILE`` is read. Pods whose variables cannot be composed (Kubeflow
+Pipelines) have only the address of their node, in ``SPOTWRIGHT_HOST``: the agent is asked at its default port there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spotwright.notices.notice import Notice, Source, SourceError
+
+__all__ = ["from_environment"]
+
+
+def from_environment(environ: Mapping[str, str]) -> Source | None:
+    """Return the source that the environment names; ``None`` if it names none.
+
+    Raises :class:`SourceError` for a URL that is neither ``http://HOST:PORT/notice`` nor ``file:///PATH``.
+    """
+    url = environ.get("SPOTWRIGHT_NOTICE_URL", "").strip()
+    path = environ.get("SPOTWRIGHT_NOTICE_FILE", "").strip()
+    if url.startswith("http://"):
+        return _WithFile(_agent(url), _file(path)) if path else _agent(url)
+    if url.startswith("file://"):
+        return _file(_path_of(url))
+    if url:
+        raise SourceError(
+            f"SPOTWRIGHT_NOTICE_URL is {url!r}: expected http://HOST:PORT/notice of a node agent, or file:///PATH"
+        )
+    if path:
+        return _file(path)
+    host = environ.get("SPOTWRIGHT_HOST", "").strip()
+    return _agent(host=host) if host else None
+
+
+def _agent(url: str = "", host: str = "") -> Source:
+    from spotwright.notices.node_agent import PORT, NodeAgentSource
+
+    return NodeAgentSource(url or f"http://{host}:{PORT}/notice")
+
+
+def _file(path: str) -> Source:
+    from spotwright.notices.file import FileSource
+
+    return FileSource(path)
+
+
+class _WithFile:
+    """A node agent, and the file that takes its place while the agent cannot be asked."""
+
+    def __init__(self, agent: Source, file: Source) -> None:
+        self.agent, self.file = agent, file
+        self.name = agent.name
+
+    def wait(self, timeout: float) -> Notice | None:
+        """See :meth:`spotwright.notices.Source.wait`."""
+        try:
+            return self.agent.wait(timeout)
+        except SourceError:
+            notice = self.file.wait(0)
+            if notice is None:
+                raise
+            return notice
+
+
+def _path_of(url: str) -> str:
+    """The path in a file URL, without the 10 ms of importing ``urllib.parse``."""
+    rest = url.removeprefix("file://")
+    host, slash, path = rest.partition("/")
+    if host not in {"", "localhost"} or not slash:
+        raise SourceError(f"SPOTWRIGHT_NOTICE_URL is {url!r}: expected file:///PATH")
+    head, *pieces = f"/{path}".encode().split(b"%")
+    try:
+        decoded = [bytes.fromhex(piece[:2].decode()) + piece[2:] for piece in pieces]
+    except ValueError as error:
+        raise SourceError(f"SPOTWRIGHT_NOTICE_URL is {url!r}: expected two hexadecimal digits after every %") from error
+    return b"".join([head, *decoded]).decode()

@@ -1,0 +1,1 @@
+"""Build the task graph (:mod:`spotwright.graph`) from a compiled pipeline."""

@@ -1,0 +1,296 @@
+"""The state folder: the files of runs, their attempts and cached results.
+
+::
+
+    .spotwright/
+      format                        the layout's version
+      components.json               digests of component texts, by addresses that name a commit
+      cache/FINGERPRINT.json        results that later runs may use
+      rehearsals/NAME/              a state folder with the runs of one rehearsal; driver.json names its process
+      trash/                        what prune is deleting
+      volumes/NAME/                 the folder for pvc://NAME on one machine
+      runs/RUN/
+        journal.db                  the events
+        pinned                      there if the run is protected against prune
+        plan-1.json                 the pipeline or pods and the configuration; plan-2.json after a resume with changed code
+        tasks/TASK/attempt-N/       one attempt: log.txt, out/, work/, exit.jsonl, progress, notice.json
+        environments/NAME.log       the output of pip while the packages of tasks were installed
+        checkpoints/TASK/           shared by the attempts of a task
+
+A folder written by a newer layout is refused, so that an older program cannot damage it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from spotwright.errors import InputError, StateError, UnknownRun
+
+__all__ = ["LAYOUT", "RunFolder", "StateFolder", "write_atomically"]
+
+LAYOUT = 1
+"""The version of the layout, as the file ``format`` gives it."""
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PLAIN = re.compile(r"[A-Za-z0-9_.~/-]+")  # what urllib.parse.quote leaves as it is
+_LONGEST = 200  # bytes of a file name made from a task's path; file systems allow 255
+
+
+class RunFolder:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+
+    @property
+    def journal(self) -> Path:
+        """The journal's file."""
+        return self.path / "journal.db"
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether ``spotwright pin`` protects the run against ``spotwright prune``."""
+        return self._pin.exists()
+
+    def pin(self) -> None:
+        """Protect the run; pinning it twice is pinning it once. Raises :class:`StateError` if the pin cannot be written."""
+        try:
+            self._pin.touch()
+        except OSError as error:
+            raise StateError(f"{self._pin}: cannot be written ({error.strerror})") from error
+
+    def unpin(self) -> None:
+        """Remove the protection, if there is one. Raises :class:`StateError` if the pin cannot be removed."""
+        try:
+            self._pin.unlink(missing_ok=True)
+        except OSError as error:
+            raise StateError(f"{self._pin}: cannot be removed ({error.strerror})") from error
+
+    @property
+    def _pin(self) -> Path:
+        return self.path / "pinned"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of all checkpoints that the run keeps itself."""
+        return self.path / "checkpoints"
+
+    def plan(self, version: int) -> Path:
+        """The file of one version of the plan."""
+        return self.path / f"plan-{version}.json"
+
+    def plans(self) -> list[Path]:
+        """The files of all versions of the plan, oldest first."""
+        versions: list[Path] = []
+        while self.plan(len(versions) + 1).exists():
+            versions.append(self.plan(len(versions) + 1))
+        return versions
+
+    def attempt(self, task: str, number: int) -> Path:
+        """The folder of one attempt."""
+        return self.path / f"tasks/{_file_name(task)}/attempt-{number}"
+
+    def log(self, task: str, number: int) -> Path:
+        """The file with the standard output and error of one attempt."""
+        return self.path / f"tasks/{_file_name(task)}/attempt-{number}/log.txt"
+
+    def environment_log(self, name: str) -> Path:
+        """The log of the build of a Python environment."""
+        return self.path / "environments" / name
+
+    def made_at(self) -> int:
+        """When the run was made, in nanoseconds: its first plan is written once and never touched again.
+
+        Raises :class:`OSError` where the run is gone.
+        """
+        first = self.plan(1)
+        return (first if first.exists() else self.journal).stat().st_mtime_ns
+
+    def checkpoint(self, task: str) -> Path:
+        """The checkpoint folder of a task, unless the policy names another place."""
+        return self.checkpoints / _file_name(task)
+
+
+class StateFolder:
+    """The state folder of a project. :meth:`open` creates a missing one; :meth:`existing` writes nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def open(cls, path: Path) -> StateFolder:
+        """Open for writing. Raises :class:`StateError` for a folder that is read-only, full or of a newer version."""
+        folder = cls.existing(path)
+        try:
+            is_new = not path.exists() or not any(path.iterdir())
+            (path / "runs").mkdir(parents=True, exist_ok=True)
+            if is_new:  # never in a folder with files of the user
+                write_atomically(path / ".gitignore", "*\n")
+            if not (path / "format").exists():
+                write_atomically(path / "format", f"{LAYOUT}\n")
+            if not os.access(path / "runs", os.W_OK):
+                raise PermissionError(f"{path / 'runs'} is read-only")
+        except OSError as error:
+            raise StateError(
+                f"{path}: cannot be written ({error.strerror or error}); choose another folder with --state"
+            ) from error
+        return folder
+
+    @classmethod
+    def existing(cls, path: Path) -> StateFolder:
+        """Open for reading. Raises :class:`StateError` for a folder of a newer version."""
+        file = path / "format"
+        try:
+            text = file.read_text(encoding="utf-8", errors="replace").strip()
+        except FileNotFoundError:
+            text = str(LAYOUT)
+        except OSError as error:
+            raise StateError(
+                f"{path}: cannot be read ({error.strerror}); choose another folder with --state"
+            ) from error
+        if not text.isdecimal():
+            raise StateError(
+                f"{file}: expected the number of a layout, found {text[:20]!r}; choose another folder with --state"
+            )
+        if int(text) > LAYOUT:
+            raise StateError(
+                f"{path}: written by a newer version of spotwright (layout {text}, this one knows {LAYOUT}): "
+                "upgrade, or choose another folder with --state"
+            )
+        return cls(path)
+
+    @property
+    def components(self) -> Path:
+        """The file of digests of component texts."""
+        return self.path / "components.json"
+
+    @property
+    def cache(self) -> Path:
+        """The folder of cached results."""
+        return self.path / "cache"
+
+    @property
+    def rehearsals(self) -> Path:
+        """The folder of rehearsals, each with a state folder of its own."""
+        return self.path / "rehearsals"
+
+    @property
+    def driver(self) -> Path:
+        """In the state folder of a rehearsal: the file that names the rehearsal's process."""
+        return self.path / "driver.json"
+
+    @property
+    def trash(self) -> Path:
+        """The folder in which ``prune`` deletes."""
+        return self.path / "trash"
+
+    def volume(self, name: str) -> Path:
+        """The folder that stands for a persistent volume claim."""
+        return self.path / "volumes" / _file_name(name)
+
+    def run(self, name: str) -> RunFolder:
+        """The folder of the run of this name, which need not exist yet."""
+        return RunFolder(self.path / "runs" / name)
+
+    def create(self, name: str) -> RunFolder:
+        """Make the folder of a new run. Raises :class:`InputError` for a name that is invalid or that a run has already."""
+        if not _RUN_NAME.fullmatch(name) or name == "last":
+            raise InputError(
+                f"{name!r} cannot be the name of a run: expected up to 100 letters, digits, dots, dashes or underscores, "
+                "beginning with a letter or digit, and not 'last'"
+            )
+        folder = self.run(name)
+        try:
+            folder.path.mkdir()
+        except FileExistsError as error:
+            raise InputError(f"run {name} exists already; choose another name") from error
+        except OSError as error:
+            raise StateError(
+                f"{folder.path}: cannot be made ({error.strerror}); choose another folder with --state"
+            ) from error
+        return folder
+
+    def runs(self) -> list[RunFolder]:
+        """The runs that have a journal, oldest first."""
+        try:
+            paths = [path for path in (self.path / "runs").iterdir() if (path / "journal.db").exists()]
+            return sorted(map(RunFolder, paths), key=lambda run: (run.made_at(), run.name))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StateError(f"{self.path}: cannot be read ({error.strerror})") from error
+
+    def find(self, name: str) -> RunFolder:
+        """The run of this name, with this unique beginning, or the newest for ``last``."""
+        runs = self.runs()
+        if name == "last" and runs:
+            return runs[-1]
+        exact = [run for run in runs if run.name == name]
+        matches = exact or [run for run in runs if name and run.name.startswith(name)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            names = ", ".join(run.name for run in matches[-5:])
+            raise UnknownRun(f"{name!r} is the beginning of several runs: {names}")
+        newest = ", ".join(run.name for run in runs[-3:])
+        hint = f"the newest are {newest}" if newest else "there are none yet"
+        raise UnknownRun(f"no run {name!r} in {self.path}: {hint}; --state names another folder")
+
+
+def write_atomically(path: Path, content: str | Mapping[str, Any]) -> None:
+    """Write a file that is whole or absent: under another name first, then renamed. Mappings are written as JSON."""
+    pieces = _json_pieces(content, depth=5) if isinstance(content, Mapping) else (content,)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("wb") as file:
+            file.writelines(piece.encode() for piece in pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make new names in a folder survive power loss. Windows cannot open folders; NTFS keeps a journal of names itself."""
+    try:
+        folder = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        if sys.platform == "win32":
+            return
+        raise
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _json_pieces(value: Any, depth: int) -> Iterator[str]:
+    """A value as JSON, in a piece per entry of mappings down to ``depth``: the plan of a large run has many megabytes."""
+    if not depth or not value or not isinstance(value, Mapping):
+        yield json.dumps(value, separators=(",", ":"))
+        return
+    for number, (name, inner) in enumerate(value.items()):
+        yield f"{',' if number else '{'}{json.dumps(name)}:"
+        yield from _json_pieces(inner, depth - 1)
+    yield "}"
+
+
+def _file_name(task: str) -> str:
+    """A task's path as one file name, readable for names as KFP makes them, and without separators."""
+    name = task if _PLAIN.fullmatch(task) else quote(task, safe="/")  # a look saves three quarters of the time
+    name = name.replace("/", "+")
+    if len(name) > _LONGEST:
+        name = f"{name[: _LONGEST - 17]}~{hashlib.blake2b(task.encode(), digest_size=8).hexdigest()}"
+    return f"%2E{name[1:]}" if name.startswith(".") else name

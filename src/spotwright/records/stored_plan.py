@@ -1,0 +1,163 @@
+"""The plan of a run as a file: the source of its graph, the configuration, and the options of the command line that change them.
+
+The source is a compiled pipeline or pod templates. One key of the file says which: ``compiled`` or ``pods``.
+
+A run never reads the user's files again while it runs or is read: all that its plan was made of lies in its own folder, one file
+per version. A resume with changed code writes the next version beside the earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from spotwright import config as configuration
+from spotwright.config import Config
+from spotwright.engine.plan import Plan
+from spotwright.errors import InputError, StateError
+from spotwright.model.policy import Layer
+from spotwright.model.policy_values import PolicyValueError, parse_policy
+from spotwright.model.pools import Pool
+from spotwright.model.traces import Trace
+from spotwright.pipelines.graph.pipeline_graph import build
+from spotwright.pipelines.ir.compiled import Compiled, read_shared_json
+from spotwright.pipelines.ir.source_lines import place_of
+from spotwright.records.state_folder import RunFolder, write_atomically
+
+if TYPE_CHECKING:
+    from spotwright.manifests.pod_graph import PodSource
+
+__all__ = ["PlanVersions", "StoredPlan", "can_be_taken", "load_plans", "save_plan", "traces_of"]
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """One version of a run's plan. ``traces`` are the recordings of its pools, so that they are part of the run."""
+
+    source: Compiled | PodSource
+    config: Config
+    taken_every: float | None
+    traces: Mapping[str, Trace]
+    policy: Mapping[str, Any] = field(default_factory=dict)  # --policy, in the shape of policy.default
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan for the engine on simulated pools, with ``--taken-every`` applied. Made once: large graphs take long.
+
+        Raises :class:`InputError` for a pipeline or a policy that cannot run.
+        """
+        pools = {name: _simulated(pool, self.taken_every) for name, pool in self.config.pools.items()}
+        graph = build(self.source) if isinstance(self.source, Compiled) else self.source.graph(pools)
+        return Plan(graph, replace(self.config, pools=pools), self._flags())
+
+    def place_of(self, path: str) -> str:
+        """The place of a task in its source, for messages: a file with its line, or the name of a pod template."""
+        return place_of(self.source, path) if isinstance(self.source, Compiled) else self.source.place_of(path)
+
+    def _flags(self) -> Layer | None:
+        try:
+            return parse_policy(self.policy, "--policy") if self.policy else None
+        except PolicyValueError as error:
+            raise InputError(f"--policy {error}") from error
+
+
+def _simulated(pool: Pool, taken_every: float | None) -> Pool:
+    if taken_every is not None and pool.is_spot:
+        pool = replace(pool, simulate=pool.simulate._replace(taken_every=taken_every, trace=None))
+    return pool.simulated
+
+
+def can_be_taken(pools: Mapping[str, Pool]) -> bool:
+    """Whether any node of these pools can be taken away in a local run."""
+    return any(
+        pool.simulate.taken_every is not None or pool.simulate.trace is not None or pool.lifetime is not None
+        for pool in pools.values()
+    )
+
+
+def traces_of(config: Config, taken_every: float | None) -> dict[str, Trace]:
+    """Read the recorded traces that the configuration names; none where ``--taken-every`` overrides them."""
+    if taken_every is not None:
+        return {}
+    return {
+        name: configuration.load_trace(pool.simulate.trace, pool.max_price)
+        for name, pool in config.pools.items()
+        if pool.simulate.trace is not None
+    }
+
+
+def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
+    """Write one version of the plan. Raises :class:`StateError` if it cannot be written."""
+    document: dict[str, Any] = {
+        "compiled" if isinstance(stored.source, Compiled) else "pods": stored.source.to_data(),
+        "config": {"text": stored.config.text, "path": stored.config.path},
+        "taken_every": stored.taken_every,
+        "policy": dict(stored.policy),
+        "traces": {name: [trace.gap, list(trace.counts)] for name, trace in stored.traces.items()},
+    }
+    try:
+        write_atomically(folder.plan(version), document)
+    except OSError as error:
+        raise StateError(
+            f"{folder.path}: cannot be written ({error.strerror}); free some space or use --state"
+        ) from error
+
+
+def load_plans(folder: RunFolder) -> list[StoredPlan]:
+    """Read every version of a run's plan, oldest first. Raises :class:`StateError` if one cannot be read."""
+    plans = [_load(path) for path in folder.plans()]
+    if not plans:
+        raise StateError(f"{folder.path}: has no plan; the run was never started")
+    return plans
+
+
+class PlanVersions(Sequence[Plan]):
+    """The versions of a run's plan, oldest first, each read when it is first needed: a resume may add one at any moment.
+
+    Raises :class:`StateError` for a version that cannot be read.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._plans: list[Plan] = []
+
+    @overload
+    def __getitem__(self, index: int) -> Plan: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Plan]: ...
+
+    def __getitem__(self, index: int | slice) -> Plan | list[Plan]:
+        if isinstance(index, int) and 0 <= index < len(self._plans):
+            return self._plans[index]
+        paths = self._folder.plans()
+        if not paths:
+            raise StateError(f"{self._folder.path}: has no plan; the run was never started")
+        self._plans += [_load(path).plan for path in paths[len(self._plans) :]]
+        return self._plans[index]
+
+    def __len__(self) -> int:
+        return len(self._folder.plans())
+
+
+def _load(path: Path) -> StoredPlan:
+    try:
+        document = read_shared_json(path.read_text(encoding="utf-8"))
+        source = _read_source(document)
+        text, name = document["config"]["text"], document["config"]["path"]
+        traces = {pool: Trace(gap, tuple(counts)) for pool, (gap, counts) in document["traces"].items()}
+    except (OSError, ValueError, KeyError) as error:
+        raise StateError(f"{path}: cannot be read ({error}); the run cannot be shown or resumed without it") from error
+    config = configuration.parse(text, name, traces_exist=False)
+    return StoredPlan(source, config, document["taken_every"], traces, document["policy"])
+
+
+def _read_source(document: Mapping[str, Any]) -> Compiled | PodSource:
+    if "pods" not in document:
+        return Compiled.from_data(document["compiled"])
+    from spotwright.manifests.pod_graph import PodSource  # reading a run of a pipeline does not need it
+
+    return PodSource.from_data(document["pods"])

@@ -1,0 +1,300 @@
+"""Reports of a rehearsal: text for people, JSON for programs, and JUnit XML for a build server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from spotwright.model.attempts import Cause
+from spotwright.rehearsal.session import Rehearsal
+from spotwright.rehearsal.tracing.attempt_trace import NO_ANSWER, OnSigterm
+from spotwright.rehearsal.trials.fault_injector import InjectionResult
+from spotwright.rehearsal.trials.injection_points import AtOperation
+from spotwright.rehearsal.verdicts.probable_cause import probable_cause, step_cause
+from spotwright.rehearsal.verdicts.verdict import PointOutcome, StepReport, Verdict
+
+__all__ = ["as_json", "as_junit", "as_text", "failures", "outcome_text", "passes"]
+
+_MAX_NOISE_SHOWN = 5
+
+
+def as_text(rehearsal: Rehearsal, *, points: bool = True) -> str:
+    """The verdict on every step with its evidence, and where to look if it is not safe. ``points``: list every outcome."""
+    return "\n\n".join("\n".join(_step_lines(rehearsal, step, points=points)) for step in rehearsal.steps)
+
+
+def outcome_text(outcome: PointOutcome) -> str:
+    """The outcome of one injection point, as a line."""
+    return f"  {_mark(outcome)} {outcome.point.name:<22} {_description(outcome)}"
+
+
+def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iterator[str]:
+    yield f"{step.task}: {step.verdict}"
+    if step.undisturbed_failure:
+        yield f"  {step.undisturbed_failure}"
+        yield from (f"  {line}" for line in _failed_logs(rehearsal, step))
+        return
+    yield f"  undisturbed: {' and '.join(map(_duration, step.undisturbed_seconds))}; {_saves(step)}"
+    yield from (f"  {line}" for line in _noise(step))
+    if points:
+        yield from map(outcome_text, step.outcomes)
+    yield from (f"  {line}" for line in _cost(step))
+    yield from (f"  {line}" for line in _lost_files(step))
+    yield from (f"  {line}" for line in _not_covered(step))
+    cause = step_cause(step)
+    if cause:
+        yield f"  probable cause: {cause}"
+    left_out = _left_out(step)
+    if left_out:
+        why = "the step never finishes" if step.verdict is Verdict.NEVER_FINISHES else "the time budget was spent"
+        yield f"  not tried, because {why}: {'; '.join(left_out)}"
+    for outcome in step.outcomes:
+        if outcome.problem:
+            yield from (f"  {line}" for line in _where_to_look(rehearsal, step, outcome))
+            break
+
+
+def _left_out(step: StepReport) -> list[str]:
+    return [outcome.point.name for outcome in step.outcomes if outcome.trial is None]
+
+
+def _failed_logs(rehearsal: Rehearsal, step: StepReport) -> Iterator[str]:
+    """The commands that show the logs of the tasks that failed without any interruption."""
+    trial = step.failed_trial
+    if trial is not None:
+        for path, attempts in trial.executed.items():
+            if attempts[-1].cause != Cause.SUCCEEDED:
+                yield f"log: spotwright logs {trial.run.name} {path} --state {_short_path(rehearsal.state)}"
+
+
+def _saves(step: StepReport) -> str:
+    activity, longest = step.activity, step.activity.longest_save
+    if not activity.observed:
+        return "its files could not be observed"
+    if not activity.traced:
+        return f"{len(activity.saves)} saves, observed by inotify, which misses small ones: tracing is not allowed here"
+    if longest is None:
+        return "it saved nothing"
+    count = len(activity.saves)
+    return f"{count} save{'s' * (count != 1)}, the longest {_duration(longest)}"
+
+
+def _lost_files(step: StepReport) -> Iterator[str]:
+    """Files that the step wrote where nothing outlives an attempt: they explain why a step starts over."""
+    if step.stray_files and step.verdict is not Verdict.RESUMES:
+        hidden = len(step.stray_files) - _MAX_NOISE_SHOWN
+        more = f" and {hidden} more" if hidden > 0 else ""
+        files = ", ".join(step.stray_files[:_MAX_NOISE_SHOWN])
+        yield f"it wrote {files}{more}: a new pod does not have what its predecessor wrote there"
+
+
+def _not_covered(step: StepReport) -> Iterator[str]:
+    """What a rehearsal does not see of this step, so that its verdict does not cover it."""
+    if step.connections:
+        hidden = len(step.connections) - _MAX_NOISE_SHOWN
+        more = f" and {hidden} more" if hidden > 0 else ""
+        yield f"it connected to {', '.join(step.connections[:_MAX_NOISE_SHOWN])}{more}: what it changed there is not compared"
+    for path in step.activity.mapped:
+        yield f"{path} is changed through a memory map: such saves cannot be traced, so they were interrupted by time"
+
+
+def _noise(step: StepReport) -> Iterator[str]:
+    if step.noise:
+        locations = [each.location for each in step.noise]
+        hidden = len(locations) - _MAX_NOISE_SHOWN
+        more = f" and {hidden} more" if hidden > 0 else ""
+        shown = ", ".join(locations[:_MAX_NOISE_SHOWN])
+        yield f"not compared, because it differs without any interruption: {shown}{more}"
+
+
+def _mark(outcome: PointOutcome) -> str:
+    """``x`` for a problem, ``.`` for a survived interruption, ``-`` without one."""
+    return "x" if outcome.problem else "." if outcome.is_interrupted else "-"
+
+
+def _description(outcome: PointOutcome) -> str:
+    """The injections of a point, and what came of them."""
+    if outcome.trial is None:
+        return "not tried"
+    if not outcome.is_interrupted and not outcome.problem:
+        return "the step finished before the interruption"
+    injected = outcome.trial.injected
+    injections = ", ".join(map(_injection, injected)) if len(injected) < 3 else f"{len(injected)} interruptions"
+    if outcome.problem:
+        return f"{injections}: {outcome.problem}" if injections else outcome.problem
+    if outcome.cost is None:
+        return f"{injections}: the same outputs, the step finished during the notice"
+    return f"{injections}: the same outputs, {_duration(outcome.cost.extra_seconds)} lost"
+
+
+def _injection(result: InjectionResult) -> str:
+    action = "notice" if result.injection.notice else "killed"
+    where = result.injection.description if isinstance(result.injection.trigger, AtOperation) else ""
+    if result.in_save:
+        where = "in the save after the notice"
+    return f"{action} at {_duration(result.age)}{f', {where}' if where else ''}"
+
+
+def _cost(step: StepReport) -> Iterator[str]:
+    if not step.interruptions and all(not outcome.problem for outcome in step.outcomes):
+        yield "the step finished before every interruption, so this says nothing about interruptions: give it more work"
+    if step.cost_per_interruption is not None:
+        undisturbed = min(step.undisturbed_seconds)
+        share = f" ({step.cost_per_interruption / undisturbed:.0%} of the step)" if undisturbed else ""
+        yield f"one interruption costs {_duration(step.cost_per_interruption)}{share} on average"
+    if step.redone_share is not None:
+        yield f"{step.redone_share:.0%} of the interrupted work was redone, measured by {step.measured_by}"
+    if step.verdict is Verdict.RESUMES and NO_ANSWER & step.answers_to_sigterm:
+        verb = "ignores" if OnSigterm.IGNORES in step.answers_to_sigterm else "blocks"
+        yield f"it {verb} SIGTERM: whoever drains its node waits until the grace period is over"
+    longest = step.activity.longest_save
+    if longest is not None and step.pool_notices:
+        fits = "; ".join(_fits(longest, *pool) for pool in step.pool_notices)
+        yield f"the longest save of {_duration(longest)}: {fits}"
+
+
+def _fits(longest: float, pool: str, notice: float) -> str:
+    if notice <= 0:
+        return f"{pool} gives no notice, so only earlier saves count"
+    return f"{'fits' if longest < notice else 'does not fit'} the {_duration(notice)} of notice of {pool}"
+
+
+def _where_to_look(rehearsal: Rehearsal, step: StepReport, outcome: PointOutcome) -> Iterator[str]:
+    if outcome.trial is None:
+        return
+    yield f"log: spotwright logs {outcome.trial.run.name} {step.task} --state {_short_path(rehearsal.state)}"
+    for name, path in zip(("undisturbed", "interrupted"), outcome.output_paths, strict=False):
+        yield f"{name}: {_short_path(path)}"
+
+
+def _short_path(path: Path) -> str:
+    """A path relative to the current folder if it lies there."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 120:
+        return f"{seconds / 60:.0f}min"
+    if seconds >= 10:
+        return f"{seconds:.0f}s"
+    return f"{seconds:.2g}s" if seconds >= 0.1 else f"{seconds * 1000:.0f}ms"
+
+
+# -- for programs
+
+
+def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
+    """``name``, ``seed``, ``safe``, ``state`` (the state folder with the runs of all trials) and ``steps``. Times are seconds.
+
+    A step: ``task``; ``verdict``; ``fails_undisturbed``, why it fails without any interruption; ``undisturbed_seconds`` of each
+    undisturbed execution; ``saves``, their number; the ``longest_save``; the ``notice`` of points with notice; ``lost_files``,
+    those that the step wrote where nothing outlives an attempt; ``connections``, the addresses to which it connected, where
+    nothing is compared; ``mapped_saves``, those that it changes through memory maps, which cannot be traced; ``ignores_sigterm``,
+    whether it ignores or blocks SIGTERM, and ran until it was killed; ``not_compared``, the differences between undisturbed
+    executions; ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond the undisturbed one;
+    ``done_again``, the share of the interrupted work that was redone (0: none, 1: the step started over), ``measured_by`` its own
+    progress, its saves, or time; the ``probable_cause`` of its problems, or why it starts over, where the traces show one;
+    ``not_tried``, the points that the time budget left out, or that came after one that never finished; and ``points``.
+
+    A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``several``); ``interrupted``, false
+    if the step finished before; ``problem``, what the interruption broke, with its ``probable_cause`` and
+    all ``differences``; ``run``, its run in the
+    state folder; ``lost_seconds``; ``interruptions``, each with its ``attempt``, the ``age`` of the attempt when it came,
+    whether it had a ``notice``, whether the node went ``in_save`` after the notice, and ``where``; ``attempts``, each with
+    ``number``, ``cause``, ``why`` and ``seconds``.
+    """
+    return {
+        "name": rehearsal.name,
+        "seed": rehearsal.settings.seed,
+        "safe": rehearsal.is_safe,
+        "state": str(rehearsal.state),
+        "steps": [_step_json(step) for step in rehearsal.steps],
+    }
+
+
+def _step_json(step: StepReport) -> dict[str, Any]:
+    return {
+        "task": step.task,
+        "verdict": step.verdict.value,
+        "fails_undisturbed": step.undisturbed_failure or None,
+        "undisturbed_seconds": list(step.undisturbed_seconds),
+        "saves": len(step.activity.saves),
+        "longest_save": step.activity.longest_save,
+        "notice": step.notice,
+        "lost_files": list(step.stray_files),
+        "connections": list(step.connections),
+        "mapped_saves": list(step.activity.mapped),
+        "ignores_sigterm": bool(NO_ANSWER & step.answers_to_sigterm),
+        "not_compared": [str(each) for each in step.noise],
+        "interruptions": step.interruptions,
+        "cost_per_interruption": step.cost_per_interruption,
+        "done_again": step.redone_share,
+        "measured_by": step.measured_by.value if step.measured_by is not None else None,
+        "probable_cause": step_cause(step) or None,
+        "not_tried": _left_out(step),
+        "points": [_point_json(outcome, step) for outcome in step.outcomes],
+    }
+
+
+def _point_json(outcome: PointOutcome, step: StepReport) -> dict[str, Any]:
+    trial = outcome.trial
+    return {
+        "name": outcome.point.name,
+        "kind": outcome.point.kind.value,
+        "interrupted": outcome.is_interrupted,
+        "problem": outcome.problem or None,
+        "probable_cause": probable_cause(outcome, step.activity) or None,
+        "differences": [str(each) for each in outcome.differences],
+        "run": trial.run.name if trial is not None else None,
+        "interruptions": [
+            {"attempt": result.attempt, "age": result.age, "notice": result.injection.notice, "in_save": result.in_save,
+             "where": result.injection.description}
+            for result in (trial.injected if trial is not None else ())
+        ],
+        "attempts": [
+            {"number": each.number, "cause": each.cause, "why": each.why, "seconds": each.seconds}
+            for each in (trial.attempts if trial is not None else ())
+        ],
+        "lost_seconds": outcome.cost.extra_seconds if outcome.cost is not None else None,
+    }  # fmt: skip
+
+
+def as_junit(rehearsal: Rehearsal, *, must_resume: bool) -> str:
+    """JUnit XML: a suite for every step, with a case for every point and one for the verdict."""
+    root = ET.Element("testsuites", name=f"spotwright rehearse {rehearsal.name}")
+    for step in rehearsal.steps:
+        _suite(root, step, must_resume=must_resume)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _suite(root: ET.Element, step: StepReport, *, must_resume: bool) -> None:
+    suite = ET.SubElement(root, "testsuite", name=step.task)
+    for outcome in step.outcomes:
+        time = outcome.trial.seconds if outcome.trial is not None else 0.0
+        case = ET.SubElement(suite, "testcase", classname=step.task, name=outcome.point.name, time=f"{time:.3f}")
+        if outcome.problem:
+            ET.SubElement(case, "failure", message=outcome.problem).text = "\n".join(map(str, outcome.differences))
+        elif not outcome.is_interrupted:
+            ET.SubElement(case, "skipped", message=_description(outcome))
+    case = ET.SubElement(suite, "testcase", classname=step.task, name="verdict", time="0.000")
+    if not passes(step, must_resume=must_resume):
+        cause = f": {step.undisturbed_failure}" if step.undisturbed_failure else ""
+        ET.SubElement(case, "failure", message=f"{step.verdict}{cause}")
+    for attribute, tag in (("failures", "failure"), ("skipped", "skipped")):
+        suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    suite.set("errors", "0")
+
+
+def passes(step: StepReport, *, must_resume: bool) -> bool:
+    """Whether the verdict is safe, and with ``must_resume`` also that the step resumes."""
+    return step.verdict is Verdict.RESUMES or (step.verdict.is_safe and not must_resume)
+
+
+def failures(steps: Sequence[StepReport], *, must_resume: bool) -> list[StepReport]:
+    """The steps that do not pass."""
+    return [step for step in steps if not passes(step, must_resume=must_resume)]

@@ -1,0 +1,400 @@
+"""The rehearsal of one step: its undisturbed executions, one trial for every injection point, and their evaluation.
+
+The first execution is undisturbed. It is the reference: its outputs, its time, its file operations, and the results that all
+other tasks have in every trial. One trial for every injection point follows, and a second undisturbed execution: outputs that
+differ between the two are noise and are ignored in every comparison. All of these run side by side where cores are idle, so the
+verdict on a step that mostly waits takes three times the step's own time: one execution, then a trial of at most two. A short
+step is executed a second time before the trials, because a cold start distorts the times of the first.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from spotwright.engine.status import RunStatus
+from spotwright.errors import InputError
+from spotwright.model.attempts import Cause
+from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace
+from spotwright.rehearsal.trials.fault_injector import TrialTiming
+from spotwright.rehearsal.trials.injection_points import (
+    SAVES,
+    FileActivity,
+    InjectionKind,
+    InjectionPoint,
+    draw_points,
+    rewritten_areas,
+    summarize_activity,
+)
+from spotwright.rehearsal.trials.side_by_side import room_for, run_side_by_side
+from spotwright.rehearsal.trials.trial_runs import TrialAttempt, TrialRun, TrialRunner
+from spotwright.rehearsal.trials.workspaces import Workspace
+from spotwright.rehearsal.verdicts.interruption_cost import Baseline, cost_of
+from spotwright.rehearsal.verdicts.output_comparison import (
+    CompareFunction,
+    Difference,
+    compare_outputs,
+    without_noise,
+)
+from spotwright.rehearsal.verdicts.verdict import PointOutcome, StepReport
+
+__all__ = [
+    "BUSY_LIMIT_FACTOR",
+    "LIMIT_FACTOR",
+    "LIMIT_SECONDS",
+    "ProgressCallback",
+    "RehearsalSettings",
+    "StepRehearsal",
+]
+
+ProgressCallback = Callable[[str | PointOutcome], None]
+"""Receives a line for each stage of the rehearsal, and the outcome of each point."""
+
+_NOTICE_SHARE = 0.25  # of the undisturbed time: a notice longer than the step would interrupt nothing
+_HALF_AN_OUTPUT = (
+    "exited with 0 on SIGTERM before its function had returned: KFP takes this for a success, "
+    "and the next task reads the outputs as they are"
+)
+_MOST_INFORMATIVE = (
+    InjectionKind.MIDDLE,
+    InjectionKind.SAVE,
+    InjectionKind.END,
+    InjectionKind.OUTPUTS,
+    InjectionKind.SEVERAL,
+    InjectionKind.START,
+)
+"""The order of points under a time budget: whether the step resumes at all, then the moments that break most steps."""
+
+_SHORT_STEP = (
+    2.0  # seconds: a shorter step is executed a second time alone, because its first time is mostly a cold start
+)
+_ONLY_ONCE = "it succeeded once, and then "
+_NEEDS_THE_MACHINE = "Address already in use"  # in a problem: the step needs what only one trial can have
+_EXTRA_EXECUTIONS = 2  # undisturbed, before a difference is first attributed to an interruption
+LIMIT_FACTOR, LIMIT_SECONDS = 2.0, 5.0
+"""An attempt that is left alone may take this many times the undisturbed time, plus the seconds and the time in which it waits
+for a processor. The docs pages name both."""
+BUSY_LIMIT_FACTOR = 10.0
+"""In place of :data:`LIMIT_FACTOR` where the attempt waited for a processor all that time."""
+
+
+def _slug(task: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", task)[:60]
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalSettings:
+    """How to rehearse. ``notice`` is in seconds; ``None``: the pools' notice, at most a quarter of the undisturbed time.
+
+    ``budget``: seconds after which no further trial of a step starts; ``None``: all points are tried.
+    """
+
+    seed: int
+    interruptions: int = 5
+    tolerance: float = 0.0
+    compare: CompareFunction | None = None
+    notice: float | None = None
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise :class:`InputError` for values out of range."""
+        if not 1 <= self.interruptions <= 100:
+            raise InputError(f"--interruptions {self.interruptions}: expected a number from 1 to 100")
+        if not self.tolerance >= 0:
+            raise InputError(f"--tolerance {self.tolerance:g}: expected a number from 0")
+        if self.budget is not None and self.budget <= 0:
+            raise InputError(f"--budget {self.budget:g}s: expected a duration above 0")
+        if self.notice is not None and self.notice <= 0:
+            raise InputError(
+                f"--notice {self.notice:g}s: expected a duration above 0; points without notice are always included"
+            )
+
+
+class _FailsUndisturbedError(Exception):
+    """A later undisturbed execution failed."""
+
+    def __init__(self, trial: TrialRun) -> None:
+        super().__init__(trial.why)
+        self.trial = trial
+
+
+class StepRehearsal:
+    """Executes and evaluates one step. :meth:`perform` does all of it."""
+
+    def __init__(
+        self,
+        runner: TrialRunner,
+        workspace: Workspace,
+        settings: RehearsalSettings,
+        task: str,
+        first: TrialRun,
+        report: ProgressCallback,
+    ) -> None:
+        self._runner, self._settings, self._task, self._first, self._report = runner, settings, task, first, report
+        self._workspace, self._outputs = workspace, workspace.outputs
+        self._began = time.monotonic() - (first.last_attempt(task).seconds if task in first.executed else 0.0)
+        self._is_given_up = False
+        self._room = 1
+        self._baseline = Baseline(0.0)
+        self._undisturbed_seconds: list[float] = []
+        self._noise: list[Difference] = []
+        self._noise_is_checked = False
+        alike = [path for path in first.executed if _slug(path) == _slug(task)]
+        self._slug = _slug(task) if alike[:1] in ([], [task]) else f"{_slug(task)}-{alike.index(task) + 1}"
+
+    def perform(self) -> StepReport:
+        """Execute and evaluate everything, and return the report."""
+        if self._first.status is not RunStatus.SUCCEEDED:
+            return self._undisturbed_failure(self._first, "")
+        self._undisturbed_seconds = [self._first.last_attempt(self._task).seconds]
+        traced = self._first
+        self._baseline = self._measured(traced)
+        if self._baseline.seconds < _SHORT_STEP:
+            traced = self._run_again(2)
+            if traced.status is not RunStatus.SUCCEEDED:
+                return self._undisturbed_failure(traced, _ONLY_ONCE)
+            self._add_undisturbed(traced)
+            self._baseline = replace(self._measured(traced), seconds=min(self._undisturbed_seconds))
+        trace = _trace_of(traced, self._task)
+        activity = _activity(trace)
+        self._room = self._measure_room()
+        points = draw_points(self._settings.seed, self._task, activity, self._settings.interruptions)
+        self._report(f"{self._task}: undisturbed in {_seconds(self._undisturbed_seconds)}; interrupted:")
+        try:
+            tried = {outcome.point.name: outcome for outcome in self._outcomes(points)}
+        except _FailsUndisturbedError as failure:
+            return self._undisturbed_failure(failure.trial, _ONLY_ONCE)
+        outcomes = [tried[point.name] for point in points]
+        return StepReport(
+            task=self._task,
+            undisturbed_seconds=tuple(self._undisturbed_seconds),
+            activity=activity,
+            noise=tuple(self._noise),
+            outcomes=tuple(self._with_cost(outcome) for outcome in outcomes),  # again: the baseline may be lower now
+            pool_notices=tuple(self._pool_notices()),
+            notice=self._timing.notice,
+            stray_files=trace.stray_files,
+            rewritten=rewritten_areas(trace.operations),
+            connections=trace.connections,
+        )
+
+    def _measured(self, trial: TrialRun) -> Baseline:
+        """The baseline from the first execution and the traced one."""
+        first = self._first.last_attempt(self._task)
+        return Baseline.of(first.seconds, first, trial.last_attempt(self._task), _trace_of(trial, self._task))
+
+    def _run_again(self, number: int, delay: float = 0.0) -> TrialRun:
+        """Execute the step undisturbed once more, after a delay in seconds."""
+        time.sleep(delay)
+        name = f"{self._slug}-undisturbed{f'-{number}' if number > 2 else ''}"
+        return self._runner.run_again(name, self._task, self._first, TrialTiming(self._baseline.seconds))
+
+    def _add_undisturbed(self, trial: TrialRun) -> None:
+        """Use the second execution: its differences are noise, and its time counts if it is shorter."""
+        self._undisturbed_seconds.append(trial.attempts[-1].seconds)
+        self._noise += without_noise(self._differences(trial), self._noise)
+        self._baseline = replace(self._baseline, seconds=min(self._undisturbed_seconds))
+
+    @property
+    def _timing(self) -> TrialTiming:
+        undisturbed = self._baseline.seconds
+        limit = LIMIT_FACTOR * undisturbed + LIMIT_SECONDS
+        last_limit = BUSY_LIMIT_FACTOR * undisturbed + LIMIT_SECONDS
+        return TrialTiming(undisturbed, self._notice(undisturbed), limit, last_limit)
+
+    def _undisturbed_failure(self, trial: TrialRun, prefix: str) -> StepReport:
+        """The report on a step that fails by itself, or whose upstream tasks fail: it cannot be rehearsed."""
+        for task, attempts in trial.executed.items():
+            last = attempts[-1]
+            if last.cause != Cause.SUCCEEDED:
+                failure = f"{prefix}task {task} {_ending(last)}"
+                return StepReport(self._task, (), undisturbed_failure=failure, failed_trial=trial)
+        return StepReport(self._task, (), undisturbed_failure=f"{prefix}{trial.why}", failed_trial=trial)
+
+    def _outcomes(self, points: Sequence[InjectionPoint]) -> Iterator[PointOutcome]:
+        """Run the trials of the points, side by side where the machine has room, and report their outcomes.
+
+        The undisturbed executions that are still due run beside them. Raises :class:`_FailsUndisturbedError` if one fails.
+        """
+        is_limited = self._settings.budget is not None
+        ordered = sorted(points, key=lambda point: _MOST_INFORMATIVE.index(point.kind)) if is_limited else points
+        executions = self._executions_beside(len(points))
+        trials: list[Callable[[], TrialRun]] = [
+            *executions,
+            *(partial(self._run_point, points.index(point) + 1, point) for point in ordered),
+        ]
+        results = run_side_by_side(
+            trials,
+            self._room,
+            lambda number: number < len(executions) or self._may_start(number - len(executions)),
+            lambda: self._is_given_up,
+        )
+        for again in islice(results, len(executions)):
+            self._add_execution(again)
+        for point, trial in zip(ordered, results, strict=True):
+            outcome = PointOutcome(point) if trial is None else self._concluded(point, trial)
+            repeated = self._point_to_repeat(outcome)
+            if repeated is not None:
+                number = len(points) + points.index(point) + 1
+                outcome = self._concluded(repeated, self._run_point(number, repeated))
+            self._is_given_up = self._is_given_up or outcome.never_finishes
+            self._report(outcome)
+            yield outcome
+
+    def _point_to_repeat(self, outcome: PointOutcome) -> InjectionPoint | None:
+        """The point of another trial, alone, where the first one says nothing about interruptions; ``None`` elsewhere.
+
+        The first one may have lacked what only one process can have, or the step may have ended before its interruption: its
+        undisturbed executions took longer. Then the interruption comes earlier.
+        """
+        if outcome.problem:
+            needs_machine = self._room > 1 and _NEEDS_THE_MACHINE in outcome.problem
+            return outcome.point if needs_machine else None
+        is_missed = outcome.trial is not None and not outcome.is_interrupted
+        return outcome.point.earlier() if is_missed and self._may_start(1) else None
+
+    def _executions_beside(self, points: int) -> list[Callable[[], TrialRun]]:
+        """The undisturbed executions that run beside the trials of this many points.
+
+        The second one, if it is still due; and those that check the noise, where all trials run at the same time anyway. The
+        last of them begins when the interrupted steps begin again, and so ends when they do: it shows what time changes.
+        """
+        if len(self._undisturbed_seconds) > 1:
+            return []
+        executions: list[Callable[[], TrialRun]] = [partial(self._run_again, 2)]
+        if self._settings.budget is None and self._room > points + _EXTRA_EXECUTIONS:
+            executions += [partial(self._run_again, 3), partial(self._run_again, 4, self._baseline.seconds)]
+            self._noise_is_checked = True
+        return executions
+
+    def _add_execution(self, trial: TrialRun | None) -> None:
+        """Use an undisturbed execution that ran beside the trials."""
+        if trial is None:
+            return
+        if trial.status is not RunStatus.SUCCEEDED:
+            raise _FailsUndisturbedError(trial)
+        if len(self._undisturbed_seconds) == 1:
+            self._add_undisturbed(trial)
+        else:
+            self._add_noise(trial)
+
+    def _may_start(self, number: int) -> bool:
+        """Whether to start one more trial: not once the step never finishes, nor if the budget would be exceeded."""
+        if self._is_given_up:  # further points would take as long, with the same result
+            return False
+        budget = self._settings.budget
+        executions = 2 if self._noise_is_checked else 3  # a difference is checked by executing the step again
+        expected = time.monotonic() - self._began + executions * self._baseline.seconds
+        return budget is None or number == 0 or expected <= budget
+
+    def _measure_room(self) -> int:
+        """How many trials may run at the same time: one if they would share claims or kept paths."""
+        first = self._first.last_attempt(self._task)
+        if self._workspace.is_shared(self._task):
+            return 1
+        return room_for(first.seconds, first.cpu_seconds, first.max_rss)
+
+    def _run_point(self, number: int, point: InjectionPoint) -> TrialRun:
+        name = f"{self._slug}-{number:02d}-{re.sub('[^a-z0-9]+', '-', point.name)}"
+        return self._runner.run_interrupted(name, self._task, self._first, point.injections, self._timing)
+
+    def _concluded(self, point: InjectionPoint, trial: TrialRun) -> PointOutcome:
+        """The outcome of a trial that has ended; removes its files if they show nothing."""
+        outcome = self._evaluate(point, trial)
+        if outcome.differences and not self._noise_is_checked:
+            self._check_noise()
+            outcome = self._evaluate(point, trial)
+        if not outcome.problem:
+            trial.remove_files()
+        if point.kind is InjectionKind.START and not outcome.problem:  # a nearly whole execution, on a warmer machine
+            seconds = min(self._baseline.seconds, trial.attempts[-1].seconds)
+            self._baseline = replace(self._baseline, seconds=seconds)
+        return self._with_cost(outcome)
+
+    def _with_cost(self, outcome: PointOutcome) -> PointOutcome:
+        if outcome.trial is None or outcome.problem:
+            return outcome
+        return replace(outcome, cost=cost_of(outcome.trial, self._baseline))
+
+    def _check_noise(self) -> None:
+        """Execute the step undisturbed again before the first difference counts: its outputs may vary only sometimes."""
+        self._noise_is_checked = True
+        executions = [partial(self._run_again, number) for number in range(3, 3 + _EXTRA_EXECUTIONS)]
+        for again in run_side_by_side(executions, self._room, lambda _: True):
+            if again is not None and again.status is RunStatus.SUCCEEDED:
+                self._add_noise(again)
+
+    def _add_noise(self, trial: TrialRun) -> None:
+        self._noise += without_noise(self._differences(trial), self._noise)
+        trial.remove_files()
+
+    def _evaluate(self, point: InjectionPoint, trial: TrialRun) -> PointOutcome:
+        last = trial.attempts[-1] if trial.attempts else None
+        if trial.timed_out and last is not None:
+            problem = (
+                f"attempt {last.number} was given up after {last.seconds:.3g}s; "
+                f"undisturbed it takes {self._baseline.seconds:.3g}s"
+            )
+            return PointOutcome(point, trial, problem, never_finishes=True)
+        if trial.status is not RunStatus.SUCCEEDED:
+            problem = f"attempt {last.number} {_ending(last)}" if last is not None else trial.why
+            return PointOutcome(point, trial, problem)
+        for attempt in trial.attempts:
+            if attempt.accepted_by_kfp:
+                return PointOutcome(point, trial, f"attempt {attempt.number} {_HALF_AN_OUTPUT}")
+        differences = without_noise(self._differences(trial), self._noise)
+        if differences and trial.injected:  # without an interruption, a difference is noise
+            more = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
+            paths = self._output_paths(trial, differences[0].output)
+            return PointOutcome(
+                point, trial, f"{differences[0]}{more}", differences=tuple(differences), output_paths=paths
+            )
+        return PointOutcome(point, trial)
+
+    def _differences(self, trial: TrialRun) -> list[Difference]:
+        old, new = self._outputs(self._first, self._task), self._outputs(trial, self._task)
+        return compare_outputs(old, new, self._settings.tolerance, self._settings.compare)
+
+    def _output_paths(self, trial: TrialRun, output: str) -> tuple[Path, ...]:
+        both = (self._outputs(each, self._task).get(output) for each in (self._first, trial))
+        return tuple(each for each in both if isinstance(each, Path))
+
+    def _pool_notices(self) -> Iterator[tuple[str, float]]:
+        pools = self._runner.plan.config.pools
+        for name in self._first.pools[self._task]:
+            if pools[name].is_spot:
+                yield name, pools[name].notice
+
+    def _notice(self, undisturbed: float) -> float:
+        """Seconds of notice: as set, else the shortest of the pools' notices and a quarter of the undisturbed time."""
+        if self._settings.notice is not None:
+            return self._settings.notice
+        of_pools = [notice for _, notice in self._pool_notices() if notice > 0]
+        return min([max(0.05, undisturbed * _NOTICE_SHARE), *of_pools])
+
+
+def _seconds(durations: Sequence[float]) -> str:
+    return " and ".join(f"{seconds:.2g}s" for seconds in durations)
+
+
+def _trace_of(trial: TrialRun, task: str) -> AttemptTrace:
+    """The trace of a task's first attempt."""
+    return next(iter(trial.traces.get(task, ())), AttemptTrace(failure="it was not traced"))
+
+
+def _activity(trace: AttemptTrace) -> FileActivity:
+    if not trace.operations and trace.failure:
+        return FileActivity(observed=False)
+    activity = summarize_activity(trace.operations, traced=not trace.failure)
+    return replace(activity, mapped=tuple(path for area, path in trace.mapped if area == SAVES))
+
+
+def _ending(attempt: TrialAttempt) -> str:
+    """The cause of an attempt's end, the reason, and the last line of its log if there is one."""
+    last_line = f": {attempt.last_line}" if attempt.last_line else ""
+    return f"{attempt.cause}, {attempt.why}{last_line}"

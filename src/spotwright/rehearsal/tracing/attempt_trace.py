@@ -1,0 +1,86 @@
+"""What the tracer observed of one attempt: file operations, stray files, the answer to SIGTERM, and connections.
+
+The answer to SIGTERM is read where the signal arrives: ``/proc/PID/status`` shows then whether the process ignores it, has a
+handler for it, or ends. A signal that the process blocks never arrives: it stays pending, which is read before the notice ends.
+Source: proc_pid_status(5), fields SigIgn, SigCgt, SigBlk and ShdPnd; signal(7), "Signal mask and pending signals".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from spotwright.local.supervisor.syscalls import FileCall
+
+__all__ = ["NO_ANSWER", "AttemptTrace", "FileOperation", "OnSigterm", "on_sigterm", "read_blocked", "read_on_sigterm"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileOperation:
+    """One change of a file, ``at`` seconds after the attempt began. ``path`` is relative to the folder watched as ``area``."""
+
+    call: FileCall
+    area: str
+    path: str
+    at: float
+
+
+class OnSigterm(StrEnum):
+    """What a process does when SIGTERM arrives."""
+
+    IGNORES = "ignores"
+    BLOCKS = "blocks"  # by its signal mask, so that the signal stays pending
+    HANDLES = "handles"  # a function of its own, which may end the process or not
+    ENDS = "ends"  # the default
+
+
+NO_ANSWER = frozenset({OnSigterm.IGNORES, OnSigterm.BLOCKS})
+"""Whatever the process does, it hears nothing of the signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptTrace:
+    """The observations of one attempt.
+
+    ``stray_files`` were written outside of the watched folders and not removed; ``failure`` says why the attempt could not be
+    traced; ``on_sigterm`` has every process that SIGTERM reached; ``connections`` are addresses with ports; ``mapped`` are
+    area and path of the watched files that a writable memory map shows.
+    """
+
+    operations: tuple[FileOperation, ...] = ()
+    stray_files: tuple[str, ...] = ()
+    failure: str = ""
+    on_sigterm: tuple[OnSigterm, ...] = ()
+    connections: tuple[str, ...] = ()
+    mapped: tuple[tuple[str, str], ...] = ()
+
+
+def on_sigterm(status: str, number: int) -> OnSigterm:
+    """The answer to signal ``number`` of the process that the text of a ``/proc/PID/status`` describes."""
+    if _has(status, "SigIgn", number):
+        return OnSigterm.IGNORES
+    return OnSigterm.HANDLES if _has(status, "SigCgt", number) else OnSigterm.ENDS
+
+
+def _has(status: str, field: str, number: int) -> bool:
+    """Whether a set of signals in the text of a ``/proc/PID/status`` has this one."""
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    return bool(int(fields[field], 16) >> (number - 1) & 1)
+
+
+def read_on_sigterm(process: int, number: int) -> OnSigterm | None:
+    """The answer to a signal of a process of this machine; None if it has ended."""
+    try:
+        return on_sigterm(Path(f"/proc/{process}/status").read_text("utf-8", "replace"), number)
+    except OSError:
+        return None
+
+
+def read_blocked(process: int, number: int) -> bool:
+    """Whether a signal that was sent to a process of this machine waits because the process blocks it."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return _has(status, "SigBlk", number) and (_has(status, "ShdPnd", number) or _has(status, "SigPnd", number))

@@ -1,0 +1,1 @@
+"""Run a step once per injection point: workspaces, persistent data, fault injection and the run itself."""

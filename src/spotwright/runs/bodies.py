@@ -1,0 +1,259 @@
+"""The link from runs to the body that executes them: this machine. No other module of the package imports the local body.
+
+Reading a run needs a body only to ask whether its engine is alive. So everything of the local body is imported when it is used; a
+test holds that listing and showing runs import none of it. The engine too is imported by annotations alone: the command line uses
+this module to start a run's fork server, which boots while the engine is being imported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spotwright.records.cache import Cache
+from spotwright.records.state_folder import RunFolder, StateFolder
+
+if TYPE_CHECKING:  # `as` offers a name to annotations elsewhere; __all__ has only what exists at run time
+    from spotwright.engine.events import Event
+    from spotwright.engine.plan import Plan
+    from spotwright.engine.ports import Clock, Holder
+    from spotwright.engine.state import RunState
+    from spotwright.local.attempts import AttemptPaths
+    from spotwright.local.body import LocalHooks as LocalHooks  # noqa: PLC0414
+    from spotwright.local.host.preflight import HostResources as HostResources  # noqa: PLC0414
+    from spotwright.local.processes.prestart import EarlyServer as EarlyServer  # noqa: PLC0414
+    from spotwright.local.world import LocalWorld
+    from spotwright.pipelines.values.secrets import Secrets
+    from spotwright.records.stored_plan import StoredPlan
+
+__all__ = [
+    "REQUEST_SIGNAL",
+    "CachedEnvironment",
+    "RunToExecute",
+    "cached_environments",
+    "check_machine",
+    "early_server",
+    "environments_folder",
+    "hide_secrets",
+    "is_alive",
+    "local_clock",
+    "local_hooks",
+    "open_world",
+    "read_secrets",
+    "read_secrets_again",
+    "require_platform",
+    "run_folders_in_use",
+    "settle",
+    "this_process",
+    "unmet_requests",
+    "wake",
+]
+
+_ENVIRONMENT = re.compile("[0-9a-f]{32}")
+"""The names that the local body gives to environments."""
+
+REQUEST_SIGNAL = getattr(signal, "SIGUSR1", None)
+"""The signal to an engine after a request was written to its journal; ``None`` on platforms where no engine can run."""
+
+
+def require_platform() -> None:
+    """Raise :class:`~spotwright.errors.UnsupportedPlatform` on platforms that cannot run attempts."""
+    from spotwright.local.host.prerequisites import require_linux
+
+    require_linux()
+
+
+def local_clock() -> Clock:
+    """The clock of an engine on this machine."""
+    from spotwright.local.host.clock import steady_clock
+
+    return steady_clock()
+
+
+# The lease of a run
+
+
+def this_process() -> Holder:
+    """This process as the holder of a lease."""
+    from spotwright.local.supervisor.process_identity import mine
+
+    return mine()._asdict()
+
+
+def is_alive(holder: Holder) -> bool:
+    """Whether the process that holds a lease is alive. Never on macOS and Windows: engines run on Linux."""
+    descriptor = _open(holder)
+    if descriptor is None:
+        return False
+    os.close(descriptor)
+    return True
+
+
+def wake(holder: Holder) -> bool:
+    """Wake the engine that holds a lease, so that it reads its requests. Returns whether it is alive."""
+    descriptor = _open(holder)
+    if descriptor is None or REQUEST_SIGNAL is None:
+        return False
+    try:
+        signal.pidfd_send_signal(descriptor, REQUEST_SIGNAL)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _open(holder: Holder) -> int | None:
+    if sys.platform != "linux":
+        return None
+    from spotwright.local.supervisor.process_identity import ProcessIdentity, open_process
+
+    return open_process(ProcessIdentity(holder["pid"], holder["starttime"], holder["boot_id"]))
+
+
+def run_folders_in_use() -> frozenset[Path]:
+    """The folders of runs with a live process on this machine, whether or not an engine drives them."""
+    from spotwright.local.host import activity
+
+    return activity.run_folders_in_use()
+
+
+class CachedEnvironment(NamedTuple):
+    """A Python environment in the user's cache. ``used_at`` is in Unix seconds."""
+
+    path: Path
+    used_at: float
+    in_use: bool  # a process of it is alive, or it is being built
+
+
+def environments_folder() -> Path:
+    """The cache of Python environments for ``packages_to_install``, which all projects of this user share."""
+    from spotwright.local.python_envs.environments import cache_folder
+
+    return cache_folder()
+
+
+def cached_environments() -> list[CachedEnvironment]:
+    """The Python environments in that cache."""
+    from spotwright.local.host import activity
+    from spotwright.local.python_envs.build_environment import used_at
+
+    cache = environments_folder()
+    paths = [path for path in cache.iterdir() if _ENVIRONMENT.fullmatch(path.name)] if cache.is_dir() else []
+    in_use = activity.environments_in_use(cache)
+    return [CachedEnvironment(path, used_at(path), path.name in in_use) for path in sorted(paths)]
+
+
+# Before a run
+
+
+def early_server(folder: Path) -> EarlyServer:
+    """Start the fork server for the run in this folder while the engine is being imported."""
+    from spotwright.local.processes.prestart import EarlyServer
+
+    return EarlyServer(folder)
+
+
+def local_hooks(server: EarlyServer) -> LocalHooks:
+    """The hooks of a run whose fork server was started early."""
+    from spotwright.local.body import LocalHooks
+
+    return LocalHooks(server)
+
+
+def read_secrets(plan: Plan, arguments: Mapping[str, Any]) -> HostResources:
+    """The secrets, config maps and stored arguments of a plan; see :mod:`spotwright.local.host.preflight`."""
+    from spotwright.local.host import preflight
+
+    return preflight.read_secrets(plan, arguments)
+
+
+def read_secrets_again(plan: Plan, given: Mapping[str, Any], *, textual: bool) -> HostResources:
+    """The same as :func:`read_secrets`, from arguments as the journal keeps them."""
+    from spotwright.local.host import preflight
+
+    return preflight.read_secrets_again(plan, given, textual=textual)
+
+
+def check_machine(stored: StoredPlan, host: HostResources, containers: str) -> HostResources:
+    """Check that this machine can run the tasks of a plan. Raises :class:`~spotwright.errors.PipelineError`."""
+    from spotwright.local.host import preflight
+
+    return preflight.check_machine(stored.place_of, stored.plan.graph, host, containers)
+
+
+def unmet_requests(plan: Plan, host: HostResources) -> Sequence[str]:
+    """Warnings for settings that this machine cannot honour."""
+    from spotwright.local.host import preflight
+
+    return preflight.unmet_requests(plan, host.containers)
+
+
+# A run
+
+
+class RunToExecute(NamedTuple):
+    """A run whose lease is held under this epoch. ``caching``: earlier results may be used."""
+
+    folder: RunFolder
+    epoch: int
+    state: RunState
+    stored: StoredPlan
+    host: HostResources
+    caching: bool
+
+
+def open_world(
+    run: RunToExecute,
+    selector: selectors.BaseSelector,
+    clock: Clock,
+    facts: Callable[[], list[Event]],
+    hooks: LocalHooks | None = None,
+) -> AbstractContextManager[LocalWorld]:
+    """The world of a run on this machine. ``facts`` returns the stops and requests since its last call."""
+    from spotwright.local import body
+    from spotwright.local.result_cache import Results
+
+    host, stored = run.host, run.stored
+    paths = replace(_paths(run.folder, run.epoch, host.secrets), containers=host.containers, objects=host.objects)
+    cache = Cache(StateFolder(paths.folder.parent.parent).cache)
+    results = Results(cache.find, cache.keep) if run.caching else None
+    engine = body.EngineSide(selector, clock, facts)
+    traces, pools = stored.traces, stored.plan.config.pools
+    return body.open_world(engine, paths, run.state, pools, traces, results, hooks or body.LocalHooks())
+
+
+def settle(folder: RunFolder, epoch: int, state: RunState, secrets: Secrets | None) -> list[Event]:
+    """End the attempts that a dead engine left, for a run that is cancelled. Returns the facts about them.
+
+    ``secrets`` is ``None`` where they cannot be read.
+    """
+    from spotwright.local.settlement import settle_run
+    from spotwright.pipelines.values.secrets import Secrets as NoSecrets
+
+    paths = _paths(folder, epoch, secrets or NoSecrets())
+    return settle_run(state, paths, secrets_known=secrets is not None)
+
+
+def hide_secrets(folder: RunFolder, state: RunState, secrets: Secrets) -> None:
+    """Hide secrets in the outputs of every attempt, once the facts of :func:`settle` are committed."""
+    from spotwright.local.settlement import hide_secrets_everywhere
+
+    hide_secrets_everywhere(state, _paths(folder, state.epoch, secrets))
+
+
+def _paths(folder: RunFolder, epoch: int, secrets: Secrets) -> AttemptPaths:
+    """The absolute paths that the attempts of a run use."""
+    from spotwright.local.attempts import AttemptPaths
+
+    here = RunFolder(folder.path.absolute())
+    state = StateFolder(here.path.parent.parent)
+    return AttemptPaths(folder.name, epoch, str(here.path.parent), here.attempt, here.checkpoint, state.volume, secrets)

@@ -1,0 +1,327 @@
+"""Choose and delete the items of ``spotwright prune``: runs, rehearsals, checkpoints, cached results, Python environments.
+
+Items that were not used for a while are deleted. Pinned runs and everything in progress stay, and so do runs whose results are
+still used: by a run that stays (from the cache, or as files among its inputs or outputs), or by a cached result of another run.
+A cached result is valid only while its files exist, so it is deleted together with the run that holds them.
+
+Volumes (``pvc://NAME``) are the user's data and are never deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spotwright.engine.state import RunState
+from spotwright.engine.status import RunStatus
+from spotwright.errors import InputError, SpotwrightError, StateError
+from spotwright.records.inventory import Item, Sort, disk_use
+from spotwright.records.journal import Journal
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.trash import Trash
+from spotwright.runs import bodies
+from spotwright.views.phrasing import age_text
+
+__all__ = ["DEFAULT_AGE", "PruneOptions", "delete", "take_stock"]
+
+DEFAULT_AGE = 30 * 86400.0
+"""Seconds without use after which items are deleted, unless the user gives another age."""
+
+_CHECKPOINT_AGE = 86400.0  # no resume needs the checkpoints of a run that has succeeded
+_BEGINNING = 3600.0  # a folder without a journal may be a run that begins; after an hour, its process was killed
+_JUST_USED = 600.0  # an engine that looked up an environment may start its interpreter soon
+
+
+@dataclass(frozen=True, slots=True)
+class PruneOptions:
+    """``older_than``: seconds without use; ``keep``: how many of the newest runs stay. ``None``: not given.
+
+    With ``keep`` alone the age of runs does not count, and other items have their default ages.
+    """
+
+    older_than: float | None = None
+    keep: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse negative numbers."""
+        if self.keep is not None and self.keep < 0:
+            raise InputError(f"--keep {self.keep}: expected a number from 0")
+
+    @property
+    def age(self) -> float:
+        """The age from which items are deleted, in seconds."""
+        return DEFAULT_AGE if self.older_than is None else self.older_than
+
+    @property
+    def run_age(self) -> float:
+        """The age from which runs are deleted, in seconds."""
+        return 0.0 if self.keep is not None and self.older_than is None else self.age
+
+    @property
+    def checkpoint_age(self) -> float:
+        """The age from which checkpoints of runs that succeeded are deleted, in seconds."""
+        return _CHECKPOINT_AGE if self.older_than is None else self.older_than
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run with the facts that decide whether it stays. ``uses`` names the runs whose results it has."""
+
+    item: Item
+    folder: RunFolder
+    has_succeeded: bool = False
+    uses: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A cached result. ``run`` is the run that stored it, ``holders`` are the runs that its files lie in."""
+
+    item: Item
+    run: str = ""
+    holders: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Stock:
+    """A state folder at one moment."""
+
+    state: StateFolder
+    options: PruneOptions
+    now: float
+    trash: Trash
+    in_use: frozenset[Path]  # folders of runs with a live process
+
+    def recent(self, used_at: float, age: float) -> str:
+        """The reason to keep something that was used less than this age ago; empty where it was not."""
+        return f"used in the last {age_text(age)}" if self.now - used_at < age else ""
+
+    def is_in_use(self, folder: Path) -> bool:
+        """Whether a process of a run in this folder is alive."""
+        real = folder.resolve()
+        return any(used.is_relative_to(real) for used in self.in_use)
+
+    def entries(self, folder: Path) -> list[Path]:
+        """The content of a folder of the state folder; nothing if a symbolic link leads out of the state folder."""
+        return sorted(folder.iterdir()) if folder.is_dir() and not self.trash.refusal(folder) else []
+
+    def runs_named_in(self, *values: Any) -> frozenset[str]:
+        """The runs of this state folder whose files are named anywhere in these JSON values."""
+        folder = (self.state.path / "runs").absolute()
+        roots = "|".join(re.escape(json.dumps(str(each))[1:-1]) for each in {folder, folder.resolve()})
+        return frozenset(re.findall(rf'(?:{roots})/([^/"]+)', json.dumps(values, default=str)))
+
+
+def take_stock(state: StateFolder, options: PruneOptions, now: float | None = None) -> list[Item]:
+    """Everything that takes space. Each item has the reason why it stays; an item without a reason can be deleted."""
+    now = time.time() if now is None else now
+    stock = _Stock(state, options, now, Trash(state.path), bodies.run_folders_in_use())
+    results = [_result(stock, path) for path in stock.entries(state.cache) if path.suffix == ".json"]
+    runs = _keep_used(_runs(stock), [result for result in results if result.item.kept])
+    deleted = frozenset(run.folder.name for run in runs if not run.item.kept)
+    return [
+        *(run.item for run in runs),
+        *(_rehearsal(stock, path) for path in stock.entries(state.rehearsals)),
+        *(item for run in runs for item in _checkpoints(stock, run)),
+        *(replace(each.item, kept="") if each.holders & deleted else each.item for each in results),
+        *_environments(stock),
+        *_leftovers(stock),
+        *_linked(stock),
+    ]
+
+
+# Taking stock
+
+
+def _runs(stock: _Stock) -> list[_Run]:
+    """The runs, oldest first; whether other runs use their results does not count yet."""
+    if stock.trash.refusal(stock.state.path / "runs"):
+        return []
+    folders = stock.state.runs()
+    newest = {folder.name for folder in folders[max(0, len(folders) - (stock.options.keep or 0)) :]}
+    return [_run(stock, folder, is_newest=folder.name in newest) for folder in folders]
+
+
+def _run(stock: _Stock, folder: RunFolder, *, is_newest: bool) -> _Run:
+    use, own = disk_use(folder.path), disk_use(folder.checkpoints).size
+    item = Item(Sort.RUN, folder.name, folder.path, use.changed_at, use.size - own)
+    refusal = stock.trash.refusal(folder.path)
+    if refusal:
+        return _Run(replace(item, size=0, kept=refusal), folder)
+    try:
+        reader = RunReader(folder, bodies.is_alive)
+    except SpotwrightError as error:
+        return _Run(replace(item, kept=f"cannot be read: {error}"), folder)
+    state = reader.state
+    item = replace(item, used_at=state.last_at, detail=state.status.value)
+    if folder.is_pinned:
+        kept = "pinned"
+    elif reader.is_driven:
+        kept = "an engine drives it"
+    elif stock.is_in_use(folder.path):
+        kept = "its attempts still run"
+    elif is_newest:
+        kept = f"one of the {stock.options.keep} newest"
+    else:
+        kept = stock.recent(state.last_at, stock.options.run_age)
+    return _Run(replace(item, kept=kept), folder, state.status is RunStatus.SUCCEEDED, _used_by(stock, state))
+
+
+def _used_by(stock: _Stock, state: RunState) -> frozenset[str]:
+    """The runs whose results a run has: from the cache, or as files among its arguments and artifacts."""
+    cached = frozenset(task.cached_from[0] for task in state.tasks.values() if task.cached_from is not None)
+    return cached | stock.runs_named_in(state.meta.arguments, [task.artifacts for task in state.tasks.values()])
+
+
+def _keep_used(runs: Sequence[_Run], results: Iterable[_Result]) -> list[_Run]:
+    """The runs. Runs whose results are used by runs or cached results that stay are kept as well."""
+    runs, results = list(runs), list(results)
+    while True:
+        kept = {run.folder.name for run in runs if run.item.kept}
+        users = {used: f"run {run.folder.name} uses its results" for run in runs if run.item.kept for used in run.uses}
+        for result in results:
+            if result.run in kept:
+                users |= dict.fromkeys(result.holders, f"a cached result of run {result.run} uses its files")
+        if users.keys() & {run.folder.name for run in runs} <= kept:
+            return runs
+        runs = [
+            replace(run, item=replace(run.item, kept=users[run.folder.name]))
+            if not run.item.kept and run.folder.name in users
+            else run
+            for run in runs
+        ]
+
+
+def _rehearsal(stock: _Stock, path: Path) -> Item:
+    use = disk_use(path)
+    item = Item(Sort.REHEARSAL, path.name, path, use.changed_at, use.size)
+    refusal = stock.trash.refusal(path)
+    if refusal:
+        return replace(item, kept=refusal)
+    driver = _read_json(StateFolder(path).driver)
+    if (driver.keys() >= {"pid", "starttime", "boot_id"} and bodies.is_alive(driver)) or stock.is_in_use(path):
+        return replace(item, kept="under way")
+    return replace(item, kept=stock.recent(use.changed_at, stock.options.age))
+
+
+def _checkpoints(stock: _Stock, run: _Run) -> Iterator[Item]:
+    """The checkpoints of a run. They are deleted with it, or earlier once it has succeeded."""
+    folder = run.folder.checkpoints
+    if stock.trash.refusal(folder) or all(path.is_dir() for path in folder.rglob("*")):  # every run makes the folders
+        return
+    use = disk_use(folder)
+    item = Item(Sort.CHECKPOINT, run.folder.name, folder, use.changed_at, use.size, run.item.kept)
+    is_protected = run.folder.is_pinned or stock.is_in_use(run.folder.path)
+    if run.item.kept and run.has_succeeded and not is_protected:
+        item = replace(item, kept=stock.recent(max(use.changed_at, run.item.used_at), stock.options.checkpoint_age))
+    elif run.item.kept and not run.has_succeeded:
+        item = replace(item, kept="resume needs them")
+    yield item
+
+
+def _result(stock: _Stock, path: Path) -> _Result:
+    use, content = disk_use(path), _read_json(path)
+    item = Item(Sort.RESULT, path.stem, path, use.changed_at, use.size)
+    files = content.get("files")
+    is_whole = isinstance(files, list) and all(isinstance(file, str) and Path(file).exists() for file in files)
+    kept = stock.trash.refusal(path) or (stock.recent(use.changed_at, stock.options.age) if is_whole else "")
+    return _Result(replace(item, kept=kept), str(content.get("run")), stock.runs_named_in(files))
+
+
+def _environments(stock: _Stock) -> Iterator[Item]:
+    trash = Trash(bodies.environments_folder())
+    for each in bodies.cached_environments():
+        item = Item(Sort.ENVIRONMENT, each.path.name, each.path, each.used_at, disk_use(each.path).size)
+        kept = trash.refusal(each.path) or ("in use" if each.in_use else "")
+        yield replace(item, kept=kept or stock.recent(each.used_at, max(stock.options.age, _JUST_USED)))
+
+
+def _leftovers(stock: _Stock) -> Iterator[Item]:
+    """The remains of killed processes: of earlier prunes, and folders of runs that never began."""
+    unbegun = [path for path in stock.entries(stock.state.path / "runs") if not RunFolder(path).journal.exists()]
+    for path in [*stock.trash.leftovers(), *Trash(bodies.environments_folder()).leftovers(), *unbegun]:
+        use = disk_use(path)
+        kept = stock.trash.refusal(path) if path in unbegun else ""
+        if path in unbegun and not kept and (stock.is_in_use(path) or stock.now - use.changed_at < _BEGINNING):
+            kept = "a run may begin there"
+        yield Item(Sort.LEFTOVER, path.name, path, use.changed_at, use.size, kept)
+
+
+def _linked(stock: _Stock) -> Iterator[Item]:
+    """The folders that stay as a whole, because they are symbolic links."""
+    sorts = {"runs": Sort.RUN, "rehearsals": Sort.REHEARSAL, "cache": Sort.RESULT}
+    for name, sort in sorts.items():
+        refusal = stock.trash.refusal(stock.state.path / name)
+        if refusal:
+            yield Item(sort, name, stock.state.path / name, stock.now, 0, refusal)
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    """The mapping in a file; empty if there is none, or none that can be read."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+# Deleting
+
+
+def delete(state: StateFolder, items: Iterable[Item]) -> Iterator[tuple[Item, str]]:
+    """Delete the items without a reason to stay. Yields each with the reason if it could not be deleted, else an empty string.
+
+    Changes since the items were listed count: a run that was pinned or resumed meanwhile stays.
+    """
+    own, environments = Trash(state.path), Trash(bodies.environments_folder())
+    for item in items:
+        if item.kept:
+            continue
+        trash = own if item.path.is_relative_to(state.path) else environments
+        try:
+            _delete(item, trash)
+        except StateError as error:
+            yield item, str(error)
+        else:
+            yield item, ""
+
+
+def _delete(item: Item, trash: Trash) -> None:
+    if item.sort is Sort.RUN:
+        _hold(RunFolder(item.path)).close()  # the lease ends with this process, so a kill leaves no lock
+        trash.remove(item.path)
+    elif item.sort is Sort.CHECKPOINT and item.path.exists():
+        with closing(_hold(RunFolder(item.path.parent))) as journal:
+            try:
+                trash.remove(item.path)
+            finally:
+                journal.give_up()
+    elif item.sort is Sort.ENVIRONMENT:
+        now = next((each for each in bodies.cached_environments() if each.path == item.path), None)
+        if now is not None and (now.in_use or now.used_at > item.used_at):
+            raise StateError(f"{item.path}: is in use by now")
+        trash.remove(item.path)
+    elif item.sort is Sort.LEFTOVER and RunFolder(item.path).journal.exists() and item.path.parent != trash.folder:
+        raise StateError(f"{item.path}: a run has begun there")
+    else:
+        trash.remove(item.path)
+
+
+def _hold(folder: RunFolder) -> Journal:
+    """Take the lease of a run, so that no engine takes it up. Raises :class:`StateError` while another process holds it."""
+    if folder.is_pinned:
+        raise StateError(f"run {folder.name} is pinned by now")
+    journal = Journal.open(folder.journal)
+    try:
+        journal.take(bodies.this_process(), bodies.is_alive)
+    except StateError:
+        journal.close()
+        raise
+    return journal

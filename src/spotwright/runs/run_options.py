@@ -1,0 +1,121 @@
+"""The options of a new run: one object for planning it, one for running it on this machine.
+
+The command line, the Python API and rehearsals create both and pass them to :func:`spotwright.runs.runner.prepare`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from spotwright.errors import InputError
+
+__all__ = [
+    "CACHE_MODES",
+    "CONTAINER_MODES",
+    "DEFAULT_STATE",
+    "ConfigSource",
+    "PlanOptions",
+    "RunOptions",
+    "config_option",
+]
+
+DEFAULT_STATE = ".spotwright"
+"""The default state folder, below the current folder."""
+
+CACHE_MODES = ("auto", "on", "off")
+"""``auto``: use earlier results as KFP does, but not in a run whose nodes may be taken, which shows what interruptions do."""
+
+CONTAINER_MODES = ("auto", "podman", "docker", "host")
+"""The runtime of container components; ``auto``: podman, else docker; ``host``: processes of this machine."""
+
+
+ConfigSource = str | Path | Mapping[str, Any]
+"""A configuration in the Python API: the path of a ``spotwright.yaml``, or a mapping in its shape."""
+
+
+def config_option(config: ConfigSource | None) -> Path | Mapping[str, Any] | None:
+    """A configuration as it is handed to another process: an absolute path or a mapping."""
+    return config if config is None or isinstance(config, Mapping) else Path(config).absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """The options that decide the plan of a run: arguments, pools and policy. Durations are seconds.
+
+    ``arguments`` are strings from a command line if ``textual`` is set, else Python values; ``@env:VAR`` and
+    ``@file:PATH`` are references in both. ``config`` is a file or a mapping in its shape; without one it is looked for from the
+    pipeline's file, or from ``folder`` (default: the current one) if the pipeline has none. ``taken_every`` overrides every spot
+    pool's ``simulate``. ``policy`` is in the shape of ``policy.default`` and is stronger than anything that the configuration or
+    the pipeline says.
+    """
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    textual: bool = False
+    config: Path | Mapping[str, Any] | None = None
+    folder: Path | None = None
+    taken_every: float | None = None
+    policy: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse values that no plan can have."""
+        if self.taken_every is not None and self.taken_every <= 0:
+            raise InputError(f"--taken-every {self.taken_every:g}s: expected a duration above 0, for example 20s")
+
+    def to_data(self) -> dict[str, Any]:
+        """The options as plain data for another process, if the arguments are plain data."""
+        return _plain(self)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> PlanOptions:
+        """The options from the result of :meth:`to_data`."""
+        config = data["config"]  # a mapping is plain data already
+        return cls(**{**_with_paths(data, "folder"), "config": Path(config) if isinstance(config, str) else config})
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a planned run is executed on this machine.
+
+    ``seed`` decides every simulated interruption (``None``: drawn). ``time_scale`` makes the waits of the simulated world pass
+    that many times faster. ``state`` is the state folder, ``name`` the run's (``None``: drawn from the pipeline's).
+    """
+
+    seed: int | None = None
+    time_scale: float = 1.0
+    cache: str = "auto"
+    containers: str = "auto"
+    state: Path = Path(DEFAULT_STATE)
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run can have."""
+        if not 0 < self.time_scale < math.inf:
+            raise InputError(f"--time-scale {self.time_scale:g}: expected a number above 0, for example 60")
+        if self.cache not in CACHE_MODES:
+            raise InputError(f"cache {self.cache!r}: expected one of {', '.join(CACHE_MODES)}")
+        if self.containers not in CONTAINER_MODES:
+            raise InputError(f"containers {self.containers!r}: expected one of {', '.join(CONTAINER_MODES)}")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise InputError(f"--seed {self.seed}: expected a whole number from 0")
+
+    def to_data(self) -> dict[str, Any]:
+        """The options as plain data for another process."""
+        return _plain(self)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> RunOptions:
+        """The options from the result of :meth:`to_data`."""
+        return cls(**_with_paths(data, "state"))
+
+
+def _plain(options: PlanOptions | RunOptions) -> dict[str, Any]:
+    values = {each.name: getattr(options, each.name) for each in fields(options)}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+
+
+def _with_paths(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {**data, name: None if data[name] is None else Path(data[name])}

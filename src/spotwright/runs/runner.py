@@ -1,0 +1,217 @@
+"""Start a run on this machine: prepare it, write its first files, take its lease, open its world and drive it to its end.
+
+:mod:`spotwright.runs.resume` takes up a run that exists; it shares :func:`leased` and :func:`opened`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets as randomness
+import selectors
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spotwright.config import Config
+from spotwright.engine.decisions.replay import DECISIONS_VERSION
+from spotwright.engine.events import EngineStarted, Event, NoteAdded, RunCreated
+from spotwright.engine.fold import fold
+from spotwright.engine.loop import Observer, drive
+from spotwright.engine.ports import Clock, World
+from spotwright.engine.run_meta import RunMeta
+from spotwright.engine.state import RunState
+from spotwright.errors import SpotwrightError
+from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.records.journal import Journal
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.stored_plan import StoredPlan, can_be_taken, save_plan
+from spotwright.runs import bodies
+from spotwright.runs.component_pins import check_pins, keep_pins
+from spotwright.runs.engine_signals import EngineSignals, surviving_requests
+from spotwright.runs.planning import PlannedRun, plan_run
+from spotwright.runs.run_names import new_name
+from spotwright.runs.run_options import PlanOptions, RunOptions
+from spotwright.version import __version__
+
+if TYPE_CHECKING:
+    from spotwright.manifests.pod_graph import PodSource
+    from spotwright.runs.bodies import HostResources, LocalHooks
+
+__all__ = [
+    "Prepared",
+    "engine_started",
+    "leased",
+    "opened",
+    "prepare",
+    "start",
+]
+
+
+class Prepared(NamedTuple):
+    """A run that is planned and that this machine can execute. Nothing is written yet. ``notes`` are for the user."""
+
+    planned: PlannedRun
+    host: HostResources
+    options: RunOptions
+    notes: tuple[str, ...]
+
+    @property
+    def stored(self) -> StoredPlan:
+        """The plan as it will be stored."""
+        return self.planned.stored
+
+
+def prepare(source: Compiled | PodSource, planning: PlanOptions, running: RunOptions) -> Prepared:
+    """Plan a run and check that this machine can execute it. Raises :class:`InputError`."""
+    planned = plan_run(source, planning)
+    pins = check_pins(source.source, source.commits, StateFolder.existing(running.state).components)
+    host = bodies.check_machine(
+        planned.stored, bodies.read_secrets(planned.stored.plan, planned.arguments), running.containers
+    )
+    unmet = bodies.unmet_requests(planned.stored.plan, host)
+    return Prepared(planned, host, running, (*planned.notes, *pins, *unmet))
+
+
+def start(
+    prepared: Prepared,
+    observers: Sequence[Observer] = (),
+    hooks: LocalHooks | None = None,
+    *,
+    given: Callable[[RunState], Sequence[Event]] = lambda _: (),
+) -> tuple[RunFolder, RunState]:
+    """Create the run and drive it to its end. Returns the folder of the run and its last state.
+
+    ``hooks`` are a fork server that was started already, and the interruptions of a rehearsal; ``given`` returns facts that a
+    rehearsal states at the start, such as tasks that count as succeeded.
+    """
+    options, source = prepared.options, prepared.stored.source
+    state_folder = StateFolder.open(options.state)
+    folder = state_folder.create(options.name if options.name is not None else new_name(source.pipeline))
+    keep_pins(source.commits, state_folder.components)
+    clock = bodies.local_clock()
+    created = RunCreated(clock(), meta=_meta(folder.name, prepared))
+    _begin(folder, prepared.stored, created)
+    with errors_after_start(), leased(folder) as journal:
+        state = RunState([prepared.stored.plan])
+        fold(state, created)
+        for observe in observers:
+            observe(state, [created])
+        stated = given(state)
+        facts: list[Event] = [
+            engine_started(clock(), journal.epoch, state.meta, prepared.stored, replayable=not stated)
+        ]
+        facts += [NoteAdded(clock(), text=text) for text in prepared.notes]
+        facts += stated
+        with opened(folder, journal, state, prepared.stored, prepared.host, hooks) as (world, clock):
+            world.begin(state)
+            drive(state, journal, world, clock, facts=facts, observers=observers, lease=journal)
+    return folder, state
+
+
+def engine_started(
+    at: float, epoch: int, meta: RunMeta, stored: StoredPlan, *, replayable: bool = True
+) -> EngineStarted:
+    """The event by which an engine takes a run. ``replayable`` is false where a rehearsal states facts that no engine decided."""
+    return EngineStarted(
+        at,
+        epoch=epoch,
+        pid=os.getpid(),
+        version=__version__,
+        decisions=DECISIONS_VERSION if replayable else 0,
+        caching=_uses_cache(meta.cache, stored.plan.config),
+        environments=True,
+    )
+
+
+def _meta(run: str, prepared: Prepared) -> RunMeta:
+    planning, options, source = prepared.planned.options, prepared.options, prepared.stored.source
+    return RunMeta(
+        run=run,
+        pipeline=source.pipeline,
+        source=source.source,
+        config=prepared.stored.config.path,
+        arguments=prepared.host.arguments,
+        given=prepared.host.secrets.redact(_given(prepared)),
+        textual=planning.textual,
+        seed=options.seed if options.seed is not None else randomness.randbelow(2**31),
+        time_scale=options.time_scale,
+        cache=options.cache,
+        containers=options.containers,
+    )
+
+
+def _given(prepared: Prepared) -> dict[str, Any]:
+    """The arguments as the user gave them; artifacts with absolute paths, because a resume may start in another folder."""
+    artifacts = prepared.stored.plan.graph.root.artifacts
+    bound = prepared.host.arguments
+    given = prepared.planned.options.arguments
+    return {name: bound[name] if name in artifacts else value for name, value in given.items()}
+
+
+def _begin(folder: RunFolder, stored: StoredPlan, created: Event) -> None:
+    """Write the plan and the journal's first event. The journal gets its name last, so every run that is listed can be resumed.
+
+    Raises :class:`StateError` where they cannot be written; then nothing of the run stays.
+    """
+    beside = folder.journal.with_name("journal.new")
+    try:
+        save_plan(folder, 1, stored)
+        with closing(Journal.create(beside)) as journal:
+            journal.append([created])
+        beside.rename(folder.journal)
+    except SpotwrightError:
+        import shutil
+
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def errors_after_start() -> Iterator[None]:
+    """Mark errors of the block as raised after the run has begun: the command line then exits with 1 instead of 2."""
+    try:
+        yield
+    except SpotwrightError as error:
+        error.after_start = True
+        raise
+
+
+@contextmanager
+def leased(folder: RunFolder) -> Iterator[Journal]:
+    """The journal of a run while this process holds its lease, which is given back at the end, also after an error.
+
+    Raises :class:`RunBusy` while another engine drives the run.
+    """
+    with closing(Journal.open(folder.journal)) as journal, surviving_requests():
+        journal.take(bodies.this_process(), bodies.is_alive)
+        try:
+            yield journal
+        finally:
+            journal.give_up()
+
+
+@contextmanager
+def opened(
+    folder: RunFolder,
+    journal: Journal,
+    state: RunState,
+    stored: StoredPlan,
+    host: HostResources,
+    hooks: LocalHooks | None = None,
+) -> Iterator[tuple[World, Clock]]:
+    """The world of a run whose lease is held, and its clock."""
+    clock = bodies.local_clock()
+    run = bodies.RunToExecute(folder, journal.epoch, state, stored, host, _uses_cache(state.meta.cache, stored.config))
+    with (
+        errors_after_start(),
+        selectors.DefaultSelector() as selector,
+        EngineSignals(selector, journal, clock) as signals,
+        bodies.open_world(run, selector, clock, signals.facts, hooks) as world,
+    ):
+        signals.kill = world.kill
+        yield world, clock
+
+
+def _uses_cache(mode: str, config: Config) -> bool:
+    """Whether earlier results are used. With ``auto`` not where nodes can be taken: such a run shows what interruptions do."""
+    return mode == "on" or (mode == "auto" and not can_be_taken(config.pools))

@@ -1,0 +1,203 @@
+"""The simulated cluster as the engine's world: one engine's view of the attempts of its run.
+
+Deeds start and stop attempts (:mod:`spotwright.simulation.simulated_attempts`), waiting moves the virtual clock. When an engine
+crashes or detaches, the attempts go on; the world of the next engine recovers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from spotwright.engine.attempt_queue import AttemptQueue
+from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
+from spotwright.engine.events import (
+    AttemptBound,
+    AttemptDecided,
+    AttemptHalted,
+    CacheAsked,
+    CacheMissed,
+    Event,
+    NodeChanged,
+    NoticeGiven,
+    ProgressReported,
+    TaskCached,
+    TaskCompleted,
+)
+from spotwright.engine.io_resolution import inputs_of
+from spotwright.engine.ports import Outcome
+from spotwright.engine.state import RunState, TaskState
+from spotwright.errors import SpotwrightError
+from spotwright.simulation.simulated_attempts import SimulatedAttempts
+
+__all__ = ["SimulatedWorld"]
+
+
+class SimulatedWorld:
+    """The world of one engine. The previous world of the same attempts must not be used any more.
+
+    ``results`` are earlier results by task path, for runs with caching. With ``adopts`` the attempts of an earlier engine go on
+    under this one, as in a cluster; without it they are ended and count as lost, as on one machine. ``on_facts`` is called at
+    every new fact, for a caller that waits on behalf of several runs.
+    """
+
+    def __init__(
+        self,
+        attempts: SimulatedAttempts,
+        *,
+        results: Mapping[str, TaskCached] | None = None,
+        adopts: bool = True,
+        on_facts: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.attempts, self.cluster, self.results = attempts, attempts.cluster, dict(results or {})
+        self._adopts, self._on_facts = adopts, on_facts
+        self._queue = AttemptQueue(self.cluster.supply, attempts.run)
+        self._facts: list[Event] = []
+        attempts.listener = self._hear
+        attempts.join()
+
+    # -- questions
+
+    def has_room(self, pool: str) -> bool:
+        """Whether the pool has a node with room, or could add one now."""
+        return self.cluster.supply.has_room(pool)
+
+    def why_pending(self, task: TaskState) -> str:
+        """Why the task's newest attempt has no node yet."""
+        return self.cluster.supply.why_pending(self.attempts.key(task.path, task.last.number))
+
+    # -- an engine takes the run up
+
+    def recover(self, state: RunState) -> list[Event]:
+        """Settle the attempts of earlier engines: adopt live ones, report ended and lost ones, and the nodes that are gone."""
+        supply, live = self.cluster.supply, self.attempts.live
+        placements = supply.placements(self.attempts.run)
+        facts: list[Event] = []
+        for task in [state.tasks[path] for path in state.under_way]:
+            key = self.attempts.key(task.path, task.last.number)
+            if task.last.bound_at is None:
+                continue
+            if self._adopts and key in live:
+                facts += self._adopted(task)
+            else:
+                facts.append(replace(self.attempts.end_unheard(key), at=self._now, settled=True))
+        for key in placements:
+            if key not in self.attempts.live:
+                supply.release(key, self._now)
+        existing = supply.node_names()
+        facts += [
+            NodeChanged(self._now, node=node.name, pool=node.pool, state="gone")
+            for node in state.nodes.values()
+            if node.gone_at is None and node.name not in existing
+        ]
+        return facts
+
+    def _adopted(self, task: TaskState) -> Iterator[Event]:
+        """The facts about an adopted attempt from the time without an engine: its progress, a notice for its node."""
+        key, attempt = self.attempts.key(task.path, task.last.number), task.last
+        progress = self.attempts.progress_of(key)
+        if progress is not None and progress != attempt.progress:
+            yield ProgressReported(self._now, key.task, key.number, value=progress)
+        node = self.cluster.supply.placements(key.run)[key]
+        if node.goes_at is not None and attempt.noticed_at is None:
+            yield NoticeGiven(self._now, node=node.name, goes_at=node.goes_at, attempts=((key.task, key.number),))
+
+    def begin(self, state: RunState) -> None:
+        """Queue the attempts that have no node."""
+        self.cluster.supply.withdraw_run(self.attempts.run)
+        for path in state.under_way:
+            task = state.tasks[path]
+            if task.last.bound_at is None:
+                self._queue.submit(state, task)
+
+    # -- turns
+
+    def arrange(self, state: RunState, decisions: Sequence[Event]) -> list[Event]:
+        """Apply decisions to the queue, look up earlier results, and bind attempts that fit now."""
+        self._facts += [answer for event in decisions for answer in self._answers(event)]
+        self._facts += self._queue.arrange(state, decisions, self._now)
+        self.cluster.advance()
+        return self.take_facts()
+
+    def _answers(self, event: Event) -> Iterator[Event]:
+        """The answer to a question: an earlier result or none; a Python environment, which is always ready in a simulation."""
+        if isinstance(event, CacheAsked):
+            result = self.results.get(event.task)
+            missed = CacheMissed(event.at, event.task)
+            yield missed if result is None else replace(result, at=event.at, task=event.task)
+        elif isinstance(event, EnvironmentAsked):
+            yield EnvironmentChanged(event.at, event.task, state="ready")
+
+    def prepare(self, _state: RunState, _event: EnvironmentAsked) -> Outcome:
+        """Nothing to build in a simulation."""
+        return None
+
+    def start(self, state: RunState, event: AttemptBound) -> Outcome:
+        """Start an attempt on its node."""
+        task = state.tasks[event.task]
+        self.attempts.start(task, inputs_of(state, task), event)
+        return None
+
+    def halt(self, _state: RunState, event: AttemptHalted) -> Outcome:
+        """Ask an attempt to end."""
+        key = self.attempts.key(event.task, event.attempt)
+        if not self._queue.was_withdrawn(key):
+            self.attempts.halt(key)
+        return None
+
+    def conclude(self, _state: RunState, _event: AttemptDecided) -> Outcome:
+        """Nothing to tidy up after a simulated attempt."""
+        return None
+
+    def complete(self, _state: RunState, _event: TaskCompleted) -> Outcome:
+        """Nothing to do for tasks without attempts in a simulation."""
+        return None
+
+    def kill(self) -> None:
+        """End halted attempts now."""
+        self.attempts.kill_halted()
+
+    def wait(self, until: float | None) -> list[Event]:
+        """Let time pass until there are facts, or until the moment ``until``.
+
+        Raises :class:`SpotwrightError` if neither can come: the run would wait for ever.
+        """
+        while True:
+            self.cluster.advance()
+            if self._facts or (until is not None and self._now >= until):
+                return self.take_facts()
+            moments = [m for m in (until, self.cluster.next_moment()) if m is not None]
+            if not moments:
+                raise SpotwrightError(
+                    f"the simulated run {self.attempts.run} waits for ever: no further event can happen"
+                )
+            self.cluster.clock.move_to(min(moments))
+
+    def take_facts(self) -> list[Event]:
+        """The facts since the last call."""
+        facts, self._facts = self._facts, []
+        return facts
+
+    def schedule(self, moment: float, make_fact: Callable[[float], Event]) -> None:
+        """Schedule a fact for a moment (Unix seconds): a cancel, a stop, a note."""
+        self.cluster.agenda.at(moment, lambda at: self._hear(make_fact(at)))
+
+    # -- an engine lets the run go
+
+    def detach(self) -> None:
+        """Leave the attempts running; those without a node leave the queue until a later engine begins."""
+        self.attempts.listener = None
+        self.cluster.supply.withdraw_run(self.attempts.run)
+
+    def close(self) -> list[Event]:
+        """Leave the cluster, and end everything that the run has there."""
+        self.attempts.leave()
+        return self.take_facts()
+
+    def _hear(self, fact: Event) -> None:
+        self._facts.append(fact)
+        self._on_facts()
+
+    @property
+    def _now(self) -> float:
+        return self.cluster.clock.now

@@ -1,0 +1,96 @@
+"""The events of a supply: nodes boot, get a notice and go; attempts are bound and evicted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = [
+    "AttemptKey",
+    "Bound",
+    "Evicted",
+    "NodeBooting",
+    "NodeGone",
+    "NodeReady",
+    "Noticed",
+    "SigtermDue",
+    "SupplyEvent",
+]
+
+
+class AttemptKey(NamedTuple):
+    """The key of an attempt. Several runs may share a supply, so it contains the run."""
+
+    run: str
+    task: str  # the task's path in its run
+    number: int  # of the attempt, from one
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBooting:
+    """A node was requested and is billed from now on, for an attempt of ``run``; empty: for ``min_nodes``."""
+
+    node: str
+    pool: str
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReady:
+    """A node accepts attempts."""
+
+    node: str
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An attempt has its node."""
+
+    key: AttemptKey
+    node: str
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """The provider announces when it takes a node (``goes_at``); ``keys`` are the attempts on it."""
+
+    node: str
+    pool: str
+    keys: tuple[AttemptKey, ...]
+    goes_at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SigtermDue:
+    """An attempt gets SIGTERM, because the provider will take its node soon."""
+
+    key: AttemptKey
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """A drain evicts an attempt from its node: SIGTERM now, SIGKILL at ``ends_by`` (the end of its grace period).
+
+    The node stays until it is empty. ``why`` becomes ``Signals.moved``.
+    """
+
+    key: AttemptKey
+    node: str
+    ends_by: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """A node is gone. ``keys`` are the attempts on it at that moment; empty for a node that was given back."""
+
+    node: str
+    pool: str
+    keys: tuple[AttemptKey, ...]
+    why: str
+
+
+SupplyEvent = NodeBooting | NodeReady | Bound | Noticed | SigtermDue | Evicted | NodeGone

@@ -1,0 +1,194 @@
+"""Choose a simulated node for an attempt: filter and score nodes as the Kubernetes scheduler does.
+
+Filter: taints (NoSchedule, NoExecute), node selector, required node affinity, and room for the requests. Score: the
+weights of matching preferred terms first, then fewer untolerated ``PreferNoSchedule`` taints, then the emptier node; ties go
+to the older node. Source: Kubernetes scheduler plugins NodeAffinity, TaintToleration, NodeResourcesFit (LeastAllocated).
+
+Two deviations. If no node exists yet, the preferred terms also choose the pool that grows; the cluster autoscaler ignores them,
+and its choice depends on its expander, which is unknown here. And an attempt that requests no resources takes a default share
+of its node (``DEFAULT_CPU``): kube-scheduler would pack ``maxPods`` of them onto one node, where one interruption would end them
+all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from spotwright import clouds
+from spotwright.model.pools import DEFAULT_CPU, Pool, Resources
+from spotwright.model.scheduling_terms import Constraints, Taint
+from spotwright.scheduling.ladder import node_labels
+from spotwright.supply.node_events import AttemptKey
+
+__all__ = ["PODS", "Growth", "Node", "NodeRequest", "choose", "growth", "new_node"]
+
+PODS = 110
+"""The most attempts that a node holds, whatever they request: the kubelet's default ``maxPods``."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeRequest:
+    """The node that an attempt needs. Attempts of one shape share one object, so that one queue per object is enough.
+
+    ``pools`` are in the order of preference; ``constraints`` include the tolerations that Spotwright adds; ``grace`` is the
+    grace period in seconds of the simulated world.
+    """
+
+    pools: tuple[str, ...]
+    requests: Resources = field(default_factory=dict)
+    constraints: Constraints = field(default_factory=Constraints)
+    grace: float = 30.0
+    _scores: dict[tuple[str, str], int | None] = field(default_factory=dict, init=False)
+    _names_nodes: bool = field(default=False, init=False)
+    names_resources: bool = field(default=False, init=False)  # it requests more than nothing
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names_resources", any(self.requests.values()))
+        object.__setattr__(self, "_names_nodes", _name_nodes(self.constraints))
+
+    def score_of(self, node: Node) -> int | None:
+        """The score of a node, higher is better; ``None`` if the constraints refuse it. Cached per pool and zone."""
+        if self._names_nodes:
+            return _score(self.constraints, node)
+        kind = (node.pool.name, node.zone or "")
+        if kind not in self._scores:
+            self._scores[kind] = _score(self.constraints, node)
+        return self._scores[kind]
+
+
+@dataclass(slots=True)
+class Node:
+    """A simulated node. ``room`` is the free amount of each resource; ``None`` for a node of unknown size.
+
+    ``default_share`` is what an attempt without requests takes of the room.
+    """
+
+    name: str
+    pool: Pool
+    zone: str | None
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    room: dict[str, int] | None
+    pods: int = PODS
+    default_share: Resources = field(default_factory=dict)
+    ready: bool = False
+    gone: bool = False
+    goes_at: float | None = None  # when the provider takes the node, by its notice
+    draining: str = ""  # the reason of its drain; empty: not drained
+    empty_since: float = 0.0
+    idle_timer: bool = False  # whether a timer will check that it is still empty
+    keys: dict[AttemptKey, None] = field(default_factory=dict)  # the attempts on it, oldest first
+
+    @property
+    def is_schedulable(self) -> bool:
+        """Whether it accepts new attempts once it is ready: it has no notice and is not drained."""
+        return self.goes_at is None and not self.draining
+
+    def has_room_for(self, request: NodeRequest) -> bool:
+        """Whether an attempt fits beside the attempts on it; a node of unknown size takes one attempt at a time."""
+        if self.room is None:
+            return not self.keys
+        if self.pods <= 0:
+            return False
+        for name, amount in self._taken_by(request).items():  # noqa: SIM110  # the hottest loop: twice as fast as all()
+            if amount > self.room.get(name, 0):
+                return False
+        return True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one of its resources is used up."""
+        if self.room is None:
+            return bool(self.keys)
+        offered = self.pool.node or {}
+        return self.pods <= 0 or any(left <= 0 < offered.get(name, 0) for name, left in self.room.items())
+
+    def _taken_by(self, request: NodeRequest) -> Resources:
+        """What an attempt takes of the room."""
+        return request.requests if request.names_resources else self.default_share
+
+    def add(self, key: AttemptKey, request: NodeRequest) -> None:
+        """Put an attempt on the node."""
+        self.keys[key] = None
+        self.pods -= 1
+        if self.room is not None:
+            for name, amount in self._taken_by(request).items():
+                self.room[name] = self.room.get(name, 0) - amount
+
+    def remove(self, key: AttemptKey, request: NodeRequest) -> None:
+        """Take an attempt off the node."""
+        del self.keys[key]
+        self.pods += 1
+        if self.room is not None:
+            for name, amount in self._taken_by(request).items():
+                self.room[name] = self.room.get(name, 0) + amount
+
+    def copy(self) -> Node:
+        """A copy with the same room and attempts, for planning."""
+        room = dict(self.room) if self.room is not None else None
+        share = self.default_share
+        return Node(
+            self.name, self.pool, self.zone, self.labels, self.taints, room, self.pods, share, keys=dict(self.keys)
+        )
+
+
+def new_node(name: str, pool: Pool, zone: str | None) -> Node:
+    """An empty node of a pool, in one of its zones."""
+    labels = {**node_labels(pool, zone), "kubernetes.io/hostname": name}
+    room = dict(pool.node) if pool.node is not None else None
+    pods = room.pop("pods", PODS) if room is not None else PODS
+    share = _default_share(room or {})
+    return Node(name, pool, zone, labels, tuple(clouds.taints(pool)), room, pods, share)
+
+
+def choose(request: NodeRequest, nodes: Iterable[Node]) -> Node | None:
+    """The best node that the request accepts and that has room, or ``None``."""
+    best: Node | None = None
+    best_rank: tuple[int, int] | None = None
+    for node in nodes:
+        score = request.score_of(node)
+        if score is None or not node.has_room_for(request):
+            continue
+        rank = (score, -len(node.keys))
+        if best_rank is None or rank > best_rank:
+            best, best_rank = node, rank
+    return best
+
+
+Growth = tuple[tuple[str, tuple[str | None, ...]], ...]
+"""The pools that could grow for a request, best first, each with its best zones for the request."""
+
+
+def growth(request: NodeRequest, pools: Mapping[str, Pool]) -> Growth:
+    """The pools in which this request accepts a new node, best first."""
+    ranked: list[tuple[int, str, tuple[str | None, ...]]] = []
+    for name, pool in pools.items():
+        scores = {zone: request.score_of(new_node("", pool, zone)) for zone in pool.zones or (None,)}
+        accepted = [score for score in scores.values() if score is not None]
+        if accepted:
+            best = max(accepted)
+            ranked.append((best, name, tuple(zone for zone, score in scores.items() if score == best)))
+    ranked.sort(key=lambda item: -item[0])
+    return tuple((name, zones) for _, name, zones in ranked)
+
+
+def _default_share(node: Resources) -> Resources:
+    """What an attempt without requests takes of a node of this size: one CPU, or all of a smaller node's CPU."""
+    cpu = min(DEFAULT_CPU, node.get("cpu", 0))
+    return {"cpu": cpu} if cpu else {}
+
+
+def _score(constraints: Constraints, node: Node) -> int | None:
+    if constraints.refusal(node.labels, node.taints, node.name):
+        return None
+    preferred = sum(p.weight for p in constraints.preferred if p.term.matches(node.labels, node.name))
+    avoided = sum(t.effect == "PreferNoSchedule" and not constraints.tolerates(t) for t in node.taints)
+    return preferred * 100 - avoided
+
+
+def _name_nodes(constraints: Constraints) -> bool:
+    """Whether the constraints distinguish nodes of one pool: by name, or by the hostname label."""
+    terms = [*constraints.required, *(p.term for p in constraints.preferred)]
+    named = any(term.fields or any(e.key == "kubernetes.io/hostname" for e in term.expressions) for term in terms)
+    return named or "kubernetes.io/hostname" in constraints.selector

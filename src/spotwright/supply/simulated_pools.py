@@ -1,0 +1,399 @@
+"""Simulated pools: nodes that boot, fill up, are drained and are taken, and the attempts that run on them.
+
+The supply is a state machine without clock, threads or processes: the caller passes ``now``, and :meth:`Supply.advance`
+returns the events up to that moment. The local world turns them into signals to real processes, the simulation into facts on
+virtual time. Attempts are bound as the Kubernetes scheduler does it (:mod:`spotwright.supply.node_fit`); nodes are added one at
+a time for pending attempts, as the cluster autoscaler does it, and removed when they have been empty for ten minutes.
+
+Several runs may share the pools. Their attempts wait in one queue (see :mod:`spotwright.supply.pending_requests` for the order)
+and run side by side on nodes; :meth:`Supply.join` gives a run its own seed for the interruptions of its attempts.
+
+All moments are in the caller's seconds; the waits of the simulated world are divided by ``scale``. The age at which the
+seeded model takes a node is not: it is a share of real work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from spotwright.model.pools import Drain, Pool
+from spotwright.model.traces import Trace
+from spotwright.supply.agenda import Agenda
+from spotwright.supply.interruption_model import InterruptionDraw, draw_interruption, next_change, nodes_at, uniform
+from spotwright.supply.node_events import (
+    AttemptKey,
+    Bound,
+    Evicted,
+    NodeBooting,
+    NodeGone,
+    NodeReady,
+    Noticed,
+    SigtermDue,
+    SupplyEvent,
+)
+from spotwright.supply.node_fit import Growth, Node, NodeRequest, choose, growth
+from spotwright.supply.pending_requests import RequestQueue
+from spotwright.supply.pool_state import PoolState, RunningAttempt
+
+__all__ = ["Supply"]
+
+_IDLE_TIMEOUT = 600.0
+"""Seconds after which an empty node above ``min_nodes`` is given back: the cluster autoscaler's default for
+``--scale-down-unneeded-time``."""
+
+
+class Supply:
+    """The nodes of all pools. ``seed`` decides every draw; ``scale`` is the time scale; ``now`` is the start.
+
+    ``made`` counts the nodes that earlier engines of the run had in each pool, so that every node gets a new name.
+    """
+
+    def __init__(
+        self,
+        pools: Mapping[str, Pool],
+        *,
+        seed: int,
+        scale: float,
+        now: float,
+        traces: Mapping[str, Trace] | None = None,
+        made: Mapping[str, int] | None = None,
+    ) -> None:
+        self._seed, self._scale, self._start = seed, scale, now
+        self._seeds: dict[str, int] = {}
+        traces, made = traces or {}, made or {}
+        self._pools = {name: PoolState(pool, traces.get(name), made.get(name, 0)) for name, pool in pools.items()}
+        self._queue = RequestQueue()
+        self._shapes: dict[str, NodeRequest] = {}
+        self._running: dict[AttemptKey, RunningAttempt] = {}
+        self._growth: dict[NodeRequest, Growth] = {}
+        self._agenda = Agenda()
+        self._events: list[SupplyEvent] = []
+        self._dirty = False  # whether an attempt may get a node, or a node may have to be added
+        for state in self._pools.values():
+            self._open(state, now)
+
+    @property
+    def scale(self) -> float:
+        """The time scale."""
+        return self._scale
+
+    def join(self, run: str, seed: int) -> None:
+        """Give a run its own seed for the interruptions of its attempts."""
+        self._seeds[run] = seed
+
+    def leave(self, run: str, now: float) -> None:
+        """End a run: withdraw its waiting attempts and free the room of the others. The nodes stay for other runs."""
+        self.withdraw_run(run)
+        for key in self.placements(run):
+            self.release(key, now)
+
+    def placements(self, run: str) -> dict[AttemptKey, Node]:
+        """The attempts of a run that have a node, with that node."""
+        return {key: running.node for key, running in self._running.items() if key.run == run}
+
+    def shared(self, request: NodeRequest) -> NodeRequest:
+        """The request object for this shape: attempts with equal requests wait in one queue only if they share the object."""
+        shape = repr((request.pools, sorted(request.requests.items()), request.constraints, request.grace))
+        return self._shapes.setdefault(shape, request)
+
+    def submit(self, key: AttemptKey, request: NodeRequest) -> None:
+        """Queue an attempt for a node. Attempts of one shape should share one request object (:meth:`shared`)."""
+        self._queue.add(key, request)
+        self._dirty = True
+
+    def withdraw(self, key: AttemptKey) -> bool:
+        """Take a waiting attempt out of the queue. Returns False if it does not wait (any more)."""
+        return self._queue.remove(key)
+
+    def withdraw_run(self, run: str) -> None:
+        """Take all waiting attempts of a run out of the queue."""
+        self._queue.remove_run(run)
+
+    def release(self, key: AttemptKey, now: float) -> None:
+        """Free the room of an ended attempt, once the decision about its end is made.
+
+        Before that decision, a waiting attempt would get the room even if the end is a failure after which nothing may start.
+        """
+        running = self._running.pop(key, None)
+        if running is None:
+            return
+        node = running.node
+        node.remove(key, running.request)
+        self._dirty = True
+        if running.draw is not None and node.keys:
+            self._use_draw_of(next(iter(node.keys)), now)
+        if node.keys or node.goes_at is not None:
+            return
+        if node.draining:
+            self._remove(node, node.draining)
+        else:
+            self._watch_idle(node, now)
+
+    def report(self, key: AttemptKey, progress: float, now: float) -> None:
+        """Note the progress (0 to 1) of an attempt; its node is taken at the drawn share of its work."""
+        running = self._running.get(key)
+        if running is None:
+            return
+        if running.draw is not None and running.progress is None:
+            running.threshold = running.draw.threshold(progress)
+        running.progress = progress
+        if running.threshold is not None and progress >= running.threshold:
+            self._take(running.node, f"at {progress:.0%} of the work of {key.task}", now)
+
+    # -- interruptions and disruptions from outside the pools
+
+    def take(self, key: AttemptKey, notice: float, why: str, now: float) -> None:
+        """Take the node of an attempt after ``notice`` seconds, whatever the notice of its pool; nothing if it has no node.
+
+        With a notice of zero the node goes at once, even if a notice was given before.
+        """
+        running = self._running.get(key)
+        if running is None:
+            return
+        if notice <= 0:
+            self._remove(running.node, why)
+        else:
+            self._take(running.node, why, now, notice)
+
+    def approve(self, node: str) -> None:
+        """Let the provider take a node with a notice now, because its event was approved; nothing for a node without notice."""
+        noticed = self._node(node)
+        if noticed is not None and noticed.goes_at is not None:
+            self._remove(noticed, "before its time, as was approved")
+
+    def drain(self, node: str, why: str, now: float) -> bool:
+        """Evict every attempt from a node, as ``kubectl drain`` or a consolidation does; the empty node is removed.
+
+        ``why`` ("drained", "consolidated") is the reason of the disruption. Returns False and does nothing for a node that is
+        gone, is not ready, is drained already or has a notice.
+        """
+        drained = self._node(node)
+        if drained is None or not drained.ready or not drained.is_schedulable:
+            return False
+        drained.draining = why
+        for key in drained.keys:
+            grace = self._running[key].request.grace / self._scale
+            self._events.append(Evicted(key, node, now + grace, why))
+        if not drained.keys:
+            self._remove(drained, why)
+        return True
+
+    def node_names(self) -> set[str]:
+        """The names of the existing nodes, booting ones included."""
+        return {name for state in self._pools.values() for name in state.nodes}
+
+    def busy_nodes(self) -> list[str]:
+        """The names of the nodes with attempts that could be drained, pool by pool, older before newer."""
+        nodes = (node for state in self._pools.values() for node in state.nodes.values())
+        return [node.name for node in nodes if node.keys and node.is_schedulable]
+
+    # -- events and answers
+
+    def advance(self, now: float) -> list[SupplyEvent]:
+        """Let time pass until ``now`` and return the events, in order."""
+        self._agenda.run_until(now)
+        if self._dirty:
+            self._dirty = False
+            self._bind(now)
+        events, self._events = self._events, []
+        return events
+
+    def next_moment(self) -> float | None:
+        """The moment of the next event that only needs time to pass."""
+        return self._agenda.next_moment()
+
+    def close(self) -> list[SupplyEvent]:
+        """Give every node back at the end of the run. Waiting attempts get no node."""
+        self._agenda.clear()
+        for state in self._pools.values():
+            for node in list(state.nodes.values()):
+                self._remove(node, "given back at the end of the run")
+        events, self._events, self._dirty = self._events, [], False
+        return events
+
+    def has_room(self, pool: str) -> bool:
+        """Whether the pool has a node with room or could add one, as of the last :meth:`advance`."""
+        return self._pools[pool].has_room()
+
+    def why_pending(self, key: AttemptKey) -> str:
+        """Why an attempt has no node yet, pool by pool, as of the last :meth:`advance`."""
+        request = self._queue.request_of(key)
+        if request is None:
+            return "it does not wait"
+        return "; ".join(f"{name}: {self._pools[name].why_pending()}" for name in request.pools)
+
+    # -- nodes
+
+    def _node(self, name: str) -> Node | None:
+        return next((state.nodes[name] for state in self._pools.values() if name in state.nodes), None)
+
+    def _open(self, state: PoolState, now: float) -> None:
+        """Create the nodes that exist before the run begins, and start to follow the pool's trace."""
+        if state.trace is not None:
+            self._tick(state, state.pool.simulate.start, now)
+        while state.is_short:
+            self._become_ready(self._add_node(state, state.zones), now)
+
+    def _add_node(self, state: PoolState, zones: tuple[str | None, ...], run: str = "") -> Node:
+        node = state.add_node(zones)
+        self._events.append(NodeBooting(node.name, state.pool.name, run))
+        return node
+
+    def _boot(self, state: PoolState, zones: tuple[str | None, ...], now: float, run: str = "") -> Node:
+        node = self._add_node(state, zones, run)
+        self._agenda.at(now + state.pool.simulate.boot / self._scale, lambda at: self._become_ready(node, at))
+        return node
+
+    def _become_ready(self, node: Node, now: float) -> None:
+        if node.gone:
+            return
+        node.ready, self._dirty = True, True
+        self._events.append(NodeReady(node.name, node.pool.name))
+        if node.pool.lifetime is not None:
+            why = f"at the end of its lifetime of {node.pool.lifetime:g}s"
+            self._agenda.at(now + node.pool.lifetime / self._scale, lambda at: self._take(node, why, at))
+        self._watch_idle(node, now)
+
+    def _watch_idle(self, node: Node, now: float) -> None:
+        node.empty_since = now
+        if not node.idle_timer:
+            node.idle_timer = True
+            self._agenda.at(now + _IDLE_TIMEOUT / self._scale, lambda at: self._check_idle(node, at))
+
+    def _check_idle(self, node: Node, now: float) -> None:
+        node.idle_timer = False
+        if node.gone or node.keys or node.goes_at is not None:
+            return
+        due = node.empty_since + _IDLE_TIMEOUT / self._scale
+        if now < due:
+            node.idle_timer = True
+            self._agenda.at(due, lambda at: self._check_idle(node, at))
+        elif len(self._pools[node.pool.name].nodes) > node.pool.min_nodes:
+            self._remove(node, f"empty for {(now - node.empty_since) * self._scale:.3g}s")
+
+    def _take(self, node: Node, why: str, now: float, notice: float | None = None) -> None:
+        """Let the provider take a node: notice, SIGTERM, gone."""
+        if node.gone or node.goes_at is not None:
+            return
+        notice = node.pool.notice / self._scale if notice is None else notice
+        node.goes_at = now + notice
+        if notice <= 0:
+            self._remove(node, why)
+            return
+        self._events.append(Noticed(node.name, node.pool.name, tuple(node.keys), node.goes_at, why))
+        for key in node.keys:
+            grace = self._running[key].request.grace / self._scale
+            at_once = node.pool.simulate.drain is Drain.AT_NOTICE
+            sigterm = now if at_once else max(now, node.goes_at - grace)
+            self._agenda.at(sigterm, lambda _, key=key: self._terminate(key, node))  # type: ignore[misc]
+        self._agenda.at(node.goes_at, lambda _: self._remove(node, why))
+
+    def _terminate(self, key: AttemptKey, node: Node) -> None:
+        if not node.gone and key in node.keys:
+            self._events.append(SigtermDue(key))
+
+    def _remove(self, node: Node, why: str) -> None:
+        if node.gone:
+            return
+        node.gone, self._dirty = True, True
+        del self._pools[node.pool.name].nodes[node.name]
+        self._events.append(NodeGone(node.name, node.pool.name, tuple(node.keys), why))
+        for key in node.keys:
+            del self._running[key]
+
+    # -- traces
+
+    def _tick(self, state: PoolState, moment: float, now: float) -> None:
+        """Follow the trace to ``moment`` of its own time: take the nodes that are too many now.
+
+        The seed draws the order in which they go.
+        """
+        if state.trace is None:
+            return
+        state.available = nodes_at(state.trace, moment)
+        staying = [node for node in state.nodes.values() if node.goes_at is None]
+        staying.sort(key=lambda node: uniform(self._seed, "taken", node.name))
+        for node in staying[state.available :]:
+            self._take(node, f"the trace has {state.available_text()} left", now)
+        change = next_change(state.trace, moment)
+        if change is not None:
+            at = self._start + (change - state.pool.simulate.start) / self._scale
+            self._agenda.at(at, lambda at: self._tick(state, change, at))
+        self._dirty = True
+
+    # -- the scheduler
+
+    def _bind(self, now: float) -> None:
+        """Bind attempts to ready nodes; plan the others on booting nodes, and add nodes for the rest."""
+        for key, request, node in self._queue.bind(lambda request: choose(request, self._ready_nodes(request))):
+            self._bind_to(key, request, node, now)
+        for state in self._pools.values():
+            while state.is_short:
+                self._boot(state, state.zones, now)
+        booting = [
+            node.copy()
+            for state in self._pools.values()
+            for node in state.nodes.values()
+            if not node.ready and node.goes_at is None
+        ]
+        self._queue.plan(lambda key, request: self._plan(key, request, booting, now))
+
+    def _ready_nodes(self, request: NodeRequest) -> Iterator[Node]:
+        for name in request.pools:
+            for node in self._pools[name].nodes.values():
+                if node.ready and node.is_schedulable:
+                    yield node
+
+    def _bind_to(self, key: AttemptKey, request: NodeRequest, node: Node, now: float) -> None:
+        node.add(key, request)
+        self._running[key] = RunningAttempt(node, request)
+        self._events.append(Bound(key, node.name, node.pool.name))
+        if len(node.keys) == 1:
+            self._use_draw_of(key, now)
+
+    def _use_draw_of(self, key: AttemptKey, now: float) -> None:
+        """Let the draw of this attempt decide when its node is taken.
+
+        Only the draw of the oldest attempt on a node counts. If every draw counted, a node with ten attempts would be taken ten
+        times as often.
+        """
+        running = self._running[key]
+        pool = running.node.pool
+        seed = self._seeds.get(key.run, self._seed)
+        draw = draw_interruption(pool.simulate, seed, key.task, key.number) if pool.is_spot else None
+        running.draw = draw
+        if draw is None:
+            return
+        if running.progress is not None:
+            running.threshold = draw.threshold(running.progress)
+        else:
+            self._agenda.at(now + draw.age, lambda at: self._take_at_age(key, draw, at))
+
+    def _take_at_age(self, key: AttemptKey, draw: InterruptionDraw, now: float) -> None:
+        running = self._running.get(key)
+        if running is not None and running.draw is draw and running.progress is None:
+            self._take(running.node, f"after {draw.age:.3g}s of {key.task}", now)
+
+    def _plan(self, key: AttemptKey, request: NodeRequest, booting: list[Node], now: float) -> bool:
+        """Plan one more attempt on a booting node, or add a node for it. Returns False if no node can be added.
+
+        ``booting`` holds copies of the booting nodes, filled with the attempts that are planned on them.
+        """
+        node = choose(request, (node for node in booting if node.pool.name in request.pools))
+        if node is None:
+            booted = self._grow(key, request, now)
+            if booted is None:
+                return False
+            node = booted.copy()
+            booting.append(node)
+        node.add(key, request)
+        return True
+
+    def _grow(self, key: AttemptKey, request: NodeRequest, now: float) -> Node | None:
+        """Add a node for a request, in the best pool that can grow."""
+        options = self._growth.get(request)
+        if options is None:
+            pools = {name: self._pools[name].pool for name in request.pools}
+            options = self._growth[request] = growth(request, pools)
+        best = next(((name, zones) for name, zones in options if not self._pools[name].limit()), None)
+        return None if best is None else self._boot(self._pools[best[0]], best[1], now, key.run)

@@ -1,0 +1,239 @@
+"""An account as text and as JSON: the pools, the use of node time, and the savings by spot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from spotwright.model.quantities import format_money
+from spotwright.views.account.account_model import Account, AttemptCost, PoolCost, SpentOn
+from spotwright.views.account.amounts import Amount, Range
+from spotwright.views.phrasing import SPENT, cost, cost_range, figures, heading, plural, span, time_range, with_unit
+from spotwright.views.table import Rows, table, wrapped
+
+__all__ = ["amount_json", "line_rows", "money_lines", "pool_rows", "report_json", "report_text"]
+
+
+def report_text(account: Account, name: str = "") -> str:
+    """The account as tables of at most 100 columns."""
+    title = f"Account of {name}" if name else "Account"
+    parts = [
+        list(wrapped(f"{title} ({figures(account)})")),
+        *([table(pool_rows(account)), table(line_rows(account))] if account.pools else [["no node was used"]]),
+        money_lines(account),
+        _build_lines(account),
+        _cached_lines(account),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def pool_rows(account: Account) -> Rows:
+    """A line per pool: the use of its nodes' time, and their cost."""
+    headers = ["Pool", "Capacity", "Price/h", "Nodes", "Node time", "Boot", "Idle", "Unfilled", "Attempts"]
+    rows = [
+        [
+            pool.name, pool.capacity.value, format_money(pool.price) if pool.price is not None else "", str(pool.nodes),
+            *(span(amount.seconds) for amount in (pool.whole, pool.boot, pool.idle, pool.unfilled, pool.attempts)),
+            cost(pool.whole, account.whole),
+        ]
+        for pool in account.pools
+    ]  # fmt: skip
+    return Rows([*headers, heading(account)], rows, "ll.rrrrrr.")
+
+
+def line_rows(account: Account) -> Rows:
+    """The use of node time: useful work, waste by reason, and time that no attempt used."""
+    lines = [("useful work", account.useful)]
+    lines += [(SPENT[spent], amounts) for spent, amounts in account.spent.items()]
+    lines += [(word, Range(amount, amount)) for word, amount in _beside(account)]
+    whole = account.whole
+    rows = [[word, time_range(amounts), cost_range(amounts, whole), _share(amounts, whole)] for word, amounts in lines]
+    rows.append(["all node time", span(whole.seconds), cost(whole, whole), "100%"])
+    return Rows(["Where it went", "Node time", heading(account), "Part"], rows, "lr.r")
+
+
+def _beside(account: Account) -> list[tuple[str, Amount]]:
+    """The lines of time that no attempt used, without empty ones."""
+    named = [("boot", account.boot), ("idle", account.idle), ("unfilled", account.unfilled)]
+    return [(word, amount) for word, amount in named if amount]
+
+
+def _share(amounts: Range, whole: Amount) -> str:
+    """The part of the whole: of the money if there is any, else of the time."""
+    by_money = bool(whole.money)
+    ends = []
+    for amount in (amounts.low, amounts.high):
+        part, all_of_it = (amount.money, whole.money) if by_money else (amount.seconds, whole.seconds)
+        ends.append(f"{float((part or Fraction(0)) / all_of_it):.0%}" if all_of_it else "0%")
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def money_lines(account: Account) -> list[str]:
+    """Spent, wasted, saved: the end of every report, in three or four lines; none if no node was used."""
+    if not account.pools:
+        return []
+    rows = [("spent", _spent_text(account))]
+    rows += [("errors" if spent is SpentOn.ERRORS else "wasted", text) for spent, text in _not_useful(account)]
+    rows.append(("saved", _saved_text(account)))
+    return [
+        f"Cost ({figures(account)})",
+        *(line for word, text in rows for line in wrapped(text, indent=f"  {word:<8}", hang=" " * 10)),
+    ]
+
+
+def _spent_text(account: Account) -> str:
+    whole = account.whole
+    beside = "".join(f", {cost(amount, whole)} {word}" for word, amount in _beside(account))
+    return f"{with_unit(cost(whole, whole), account)}: {cost(account.attempts, whole)} on attempts{beside}"
+
+
+def _not_useful(account: Account) -> Iterator[tuple[SpentOn, str]]:
+    for spent, amounts in account.spent.items():
+        if spent is SpentOn.UNDER_WAY:
+            continue
+        costs = [each for each in account.attempts_by_start if each.spent is spent]
+        words = f"{with_unit(cost_range(amounts, account.whole), account)} {_by(spent, len(costs))}"
+        if amounts.high and not amounts.is_exact:
+            words += "; a range, since only reported progress tells what was done again"
+        yield spent, words
+
+
+def _by(spent: SpentOn, count: int) -> str:
+    if spent is SpentOn.ERRORS:
+        return f"on {plural(count, 'attempt')} that ended in an error"
+    if spent is SpentOn.STOPPED:
+        return f"on {plural(count, 'attempt')} that {'was' if count == 1 else 'were'} stopped"
+    return f"by {plural(count, 'interruption' if spent is SpentOn.INTERRUPTIONS else 'move')}"
+
+
+def _saved_text(account: Account) -> str:
+    if account.saved is None or account.on_demand is None:
+        return f"not known: {account.why_no_comparison}"
+    low, high = account.saved
+    names = ", ".join(name for name, _ in account.on_demand_pools)
+    there = f"{with_unit(cost_range(account.on_demand, account.whole), account)} for the useful work on on-demand nodes ({names})"
+    paid = account.on_demand.high.money or Fraction(0)
+    if high < 0:
+        more = with_unit(_money_range(-high, -low, account.whole), account)
+        return f"nothing: spot did not pay here, its attempts cost {more} more than {there}"
+    part = f" ({float(high / paid):.0%})" if low == high and paid else ""
+    so_far = " so far" if account.under_way else ""
+    return f"{with_unit(_money_range(low, high, account.whole), account)}{part}{so_far} against {there}"
+
+
+def _money_range(low: Fraction, high: Fraction, whole: Amount) -> str:
+    texts = [format_money(money, beside=whole.money or Fraction(0)) for money in (low, high)]
+    return texts[0] if texts[0] == texts[1] else " to ".join(texts)
+
+
+def _build_lines(account: Account) -> list[str]:
+    """A line for each Python environment that was built: its time is on no node, so it is in no amount."""
+    return [
+        line
+        for packages, seconds in account.builds
+        for line in wrapped(
+            f"the Python environment with {', '.join(packages)} took {span(seconds)}, on no node",
+            indent="Built   ",
+            hang=" " * 8,
+        )
+    ]
+
+
+def _cached_lines(account: Account) -> list[str]:
+    return [
+        line
+        for task, run, origin in account.cached
+        for line in wrapped(
+            f"{task} cost nothing: its result is that of {origin} in run {run}", indent="Cached  ", hang=" " * 8
+        )
+    ]
+
+
+def report_json(account: Account, name: str = "") -> dict[str, Any]:
+    """The account for machines.
+
+    An amount is node time with its cost, ``{"seconds", "money"}``, ``money`` null without prices. A range is
+    ``{"low", "high"}`` of two amounts, or of two numbers where nothing else is said. Moments are Unix seconds.
+
+    - ``run``, ``currency``, ``prices`` (``simulated``, ``example``, ``configured``, ``mixed``), ``time_scale``, ``until``
+      (when it was made), ``under_way`` (something has not ended), ``unpriced`` (pools without a price);
+    - amounts: ``whole``, which is the sum of ``attempts``, ``boot``, ``idle`` and ``unfilled``;
+    - ranges of amounts: ``useful``, and by what they went into ``spent`` (``interruptions``, ``moves``, ``errors``,
+      ``stopped``, ``under way``); with the low end of the one and the high end of the other they add up to
+      ``attempts``;
+    - ``on_demand`` (a range of amounts: the useful work there), ``on_demand_pools`` (prices by pool), ``saved`` (a
+      range of money); null with the reason in ``why_no_comparison``;
+    - ``pools``: ``name``, ``capacity``, ``price`` of a node hour, ``price_source`` (``simulated``, ``example`` or
+      ``configured``), ``nodes`` (how many), and the same amounts as above;
+    - ``attempts_by_start``: ``task``, ``attempt``, ``pool``, ``node``, ``capacity``, ``cause``, ``started_at``,
+      ``seconds`` by the clock, ``share`` of its node, ``cost``, ``kept`` (a range: the part of it that was kept);
+    - ``builds`` of Python environments: ``packages``, and the ``seconds`` by the clock, which are in no amount;
+    - ``cached``: tasks that cost nothing, with the ``run`` whose result they used and the ``task_there``.
+    """
+    return {
+        "run": name,
+        "currency": account.currency,
+        "prices": account.prices,
+        "time_scale": account.time_scale,
+        "until": account.until,
+        "under_way": account.under_way,
+        "whole": amount_json(account.whole),
+        "attempts": amount_json(account.attempts),
+        "boot": amount_json(account.boot),
+        "idle": amount_json(account.idle),
+        "unfilled": amount_json(account.unfilled),
+        "useful": _range_json(account.useful),
+        "spent": {spent.value: _range_json(amounts) for spent, amounts in account.spent.items()},
+        "on_demand": _range_json(account.on_demand) if account.on_demand is not None else None,
+        "on_demand_pools": {pool: float(price) for pool, price in account.on_demand_pools},
+        "saved": {"low": float(account.saved[0]), "high": float(account.saved[1])}
+        if account.saved is not None
+        else None,
+        "why_no_comparison": account.why_no_comparison,
+        "pools": [_pool_json(pool) for pool in account.pools],
+        "attempts_by_start": [_attempt_json(cost) for cost in account.attempts_by_start],
+        "builds": [{"packages": list(packages), "seconds": seconds} for packages, seconds in account.builds],
+        "cached": [{"task": task, "run": run, "task_there": origin} for task, run, origin in account.cached],
+        "unpriced": list(account.unpriced),
+    }
+
+
+def amount_json(amount: Amount) -> Mapping[str, float | None]:
+    """One amount for machines."""
+    return {"seconds": float(amount.seconds), "money": float(amount.money) if amount.money is not None else None}
+
+
+def _range_json(amounts: Range) -> Mapping[str, Any]:
+    return {"low": amount_json(amounts.low), "high": amount_json(amounts.high)}
+
+
+def _pool_json(pool: PoolCost) -> Mapping[str, Any]:
+    return {
+        "name": pool.name,
+        "capacity": pool.capacity.value,
+        "price": float(pool.price) if pool.price is not None else None,
+        "price_source": pool.price_source.value,
+        "nodes": pool.nodes,
+        "whole": amount_json(pool.whole),
+        "boot": amount_json(pool.boot),
+        "idle": amount_json(pool.idle),
+        "unfilled": amount_json(pool.unfilled),
+        "attempts": amount_json(pool.attempts),
+    }
+
+
+def _attempt_json(attempt: AttemptCost) -> Mapping[str, Any]:
+    return {
+        "task": attempt.task,
+        "attempt": attempt.number,
+        "pool": attempt.pool,
+        "node": attempt.node,
+        "capacity": attempt.capacity.value,
+        "cause": attempt.cause.value if attempt.cause is not None else None,
+        "started_at": attempt.started_at,
+        "seconds": float(attempt.seconds),
+        "share": float(attempt.share),
+        "cost": amount_json(attempt.cost),
+        "kept": {"low": float(attempt.kept.low), "high": float(attempt.kept.high)},
+    }

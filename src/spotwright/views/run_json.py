@@ -1,0 +1,232 @@
+"""A run as JSON values, from which the text and notebook views are made too, and the short form for lists of runs.
+
+:func:`run_view` has this shape (moments are Unix seconds, ``null`` until they happen; durations are seconds; ``cost`` is
+``{"seconds", "money"}`` of node time):
+
+- ``run``, ``pipeline``, ``status`` (running, stopped, succeeded, failed, cancelled), ``why``, ``seed``, ``time_scale``,
+  ``engines`` (how many have driven it), ``driven`` (an engine drives it now), ``started_at``, ``finished_at``, ``seconds``,
+  ``arguments`` (references instead of secrets), ``notes``, ``currency``, ``prices`` (``simulated``,
+  ``example``, ``configured`` or ``mixed``), ``has_prices``;
+- ``tasks``: a list of ``path``, ``written`` (the path without iteration numbers), ``display_name``, ``is_pipeline``, ``status``,
+  ``why``, ``waits_for`` (``kind``, ``text``, ``tasks``, ``pools``, ``until``; null for a task that runs or has ended),
+  ``environment`` (null without a build in this run),
+  ``cached_from`` (``run``, ``task``), ``spent`` (``interruptions``, ``errors``, ``moves``), ``budgets``
+  (``interruptions``, ``errors``), ``outputs`` (``parameters``, ``artifacts``), ``attempts``;
+- an attempt: ``number``, ``status`` (pending, running, ended), ``pools`` it may wait for, ``pool``, ``node``, ``capacity``,
+  ``cause``, ``why``, ``next`` (the decision that followed), ``tried`` (the reason for each rung that it left), ``placed_at``,
+  ``bound_at``, ``noticed_at``, ``goes_at``, ``ended_at``, ``seconds`` on its node, ``share`` of it, ``cost``, ``kept`` (``low``,
+  ``high``: the part of it that was kept), ``first_progress``, ``progress``, ``exit_code``, ``signal``, ``last_line`` of
+  its log if its code failed, ``log`` (the command that prints it; null if it never had a node);
+- the ``environment`` of a task, for its packages: ``status`` (building, ready, failed), ``packages``, ``began_at``,
+  ``ended_at``, ``seconds`` (they count on no node), ``why`` it could not be built, ``last_lines`` of its log then, ``log`` (the
+  command that prints it);
+- ``nodes``: ``name``, ``pool``, ``capacity``, ``state``, ``booted_at``, ``ready_at``, ``noticed_at``, ``gone_at``, ``why``;
+- ``outputs`` of the run by name: ``{"kind": "parameter", "value"}``, ``{"kind": "artifact", "uri", "type", "metadata"}`` or
+  ``{"kind": "artifacts", "artifacts"}`` for a list of them;
+- ``left_behind``: tasks with attempts that the pipeline no longer has, in the shape of ``tasks``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+from spotwright.engine.io_resolution import run_outputs
+from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
+from spotwright.engine.status import RunStatus
+from spotwright.model.attempts import Signals
+from spotwright.views.account.account_model import Account, AttemptCost
+from spotwright.views.account.compute import account, pool_of
+from spotwright.views.account_report import amount_json
+from spotwright.views.phrasing import readable
+from spotwright.views.waiting import booting_nodes, waiting_for
+
+__all__ = ["run_view", "summary"]
+
+
+def run_view(state: RunState, name: str, now: float | None = None) -> dict[str, Any]:
+    """The whole run for people and machines. ``now`` as for :func:`~spotwright.views.account.compute.account`."""
+    costs = account(state, now)
+    by_key = {(cost.task, cost.number): cost for cost in costs.attempts_by_start}
+    booting = booting_nodes(state)
+    left_behind = [task for task in state.retired.values() if task.attempts]
+    return {
+        **_head(state, name, costs),
+        "engines": state.epoch,
+        "driven": now is not None and state.status is RunStatus.RUNNING,
+        "arguments": readable(dict(state.meta.arguments)),
+        "notes": list(state.notes),
+        "tasks": [_task(state, name, task, by_key, booting, costs.until) for task in state.tasks.values()],
+        "left_behind": [_task(state, name, task, by_key, {}, costs.until) for task in left_behind],
+        "nodes": [_node(state, node) for node in state.nodes.values()],
+        "outputs": _outputs(state),
+    }
+
+
+def summary(state: RunState, name: str, now: float | None = None, *, pinned: bool = False) -> dict[str, Any]:
+    """A run in one line: the head of :func:`run_view`, its ``cost``, and counts.
+
+    ``tasks`` holds how many there are in all and by status; ``attempts``, ``interruptions``, ``errors`` and ``cached`` are
+    counts.
+    ``pinned`` says whether the run is protected against ``prune``.
+    """
+    costs = account(state, now)
+    statuses = [task.status.value for task in state.tasks.values() if task.plan.spec.dag is None]
+    causes = [a.cause for task in chain(state.tasks.values(), state.retired.values()) for a in task.attempts]
+    return {
+        **_head(state, name, costs),
+        "tasks": {"all": len(statuses), **{status: statuses.count(status) for status in dict.fromkeys(statuses)}},
+        "attempts": len(causes),
+        "interruptions": sum(cause is not None and cause.is_interruption for cause in causes),
+        "errors": sum(cause is not None and cause.is_error for cause in causes),
+        "cached": len(costs.cached),
+        "cost": amount_json(costs.whole),
+        "pinned": pinned,
+    }
+
+
+def _head(state: RunState, name: str, costs: Account) -> dict[str, Any]:
+    finished = state.finished_at
+    return {
+        "run": name,
+        "pipeline": state.meta.pipeline or state.plan.graph.name,
+        "status": state.status.value,
+        "why": state.why,
+        "seed": state.meta.seed,
+        "time_scale": state.time_scale,
+        "started_at": state.started_at,
+        "finished_at": finished,
+        "seconds": (finished if finished is not None else costs.until) - state.started_at,
+        "currency": costs.currency,
+        "prices": costs.prices,
+        "has_prices": not costs.unpriced,
+    }
+
+
+def _task(
+    state: RunState,
+    name: str,
+    task: TaskState,
+    costs: Mapping[tuple[str, int], AttemptCost],
+    booting: Mapping[str, int],
+    until: float,
+) -> dict[str, Any]:
+    is_here = state.tasks.get(task.path) is task
+    waiting = waiting_for(state, task, booting) if is_here else None
+    return {
+        "path": task.path,
+        "written": task.plan.spec_path or task.path,
+        "display_name": task.plan.spec.display_name,
+        "is_pipeline": task.plan.spec.dag is not None,
+        "status": task.status.value,
+        "why": task.why,
+        "waits_for": None
+        if waiting is None
+        else {
+            "kind": waiting.kind,
+            "text": waiting.text,
+            "tasks": list(waiting.tasks),
+            "pools": list(waiting.pools),
+            "until": waiting.until,
+        },
+        "environment": _environment(name, task, until),
+        "cached_from": None if task.cached_from is None else {"run": task.cached_from[0], "task": task.cached_from[1]},
+        "spent": {"interruptions": task.spent.interruptions, "errors": task.spent.errors, "moves": task.spent.moves},
+        "budgets": {"interruptions": task.plan.policy.max_interruptions, "errors": task.plan.policy.retries},
+        "outputs": {"parameters": readable(task.parameters), "artifacts": readable(task.artifacts)},
+        "attempts": [
+            _attempt(state, name, task, attempt, costs.get((task.path, attempt.number))) for attempt in task.attempts
+        ],
+    }
+
+
+def _environment(name: str, task: TaskState, until: float) -> dict[str, Any] | None:
+    """The build of a task's Python environment; None where it was there already. One that goes on counts ``until`` then."""
+    built = task.environment
+    if built is None or built.began_at is None:
+        return None
+    ended_at = built.ended_at
+    return {
+        "status": "building" if ended_at is None else "failed" if built.why else "ready",
+        "packages": list(built.packages),
+        "began_at": built.began_at,
+        "ended_at": ended_at,
+        "seconds": (until if ended_at is None else ended_at) - built.began_at,
+        "why": built.why,
+        "last_lines": list(built.last_lines),
+        "log": f"spotwright logs {shlex.join([name, task.path, 'environment'])}",
+    }
+
+
+def _attempt(
+    state: RunState, name: str, task: TaskState, attempt: AttemptState, cost: AttemptCost | None
+) -> dict[str, Any]:
+    signals = attempt.ended.signals if attempt.ended is not None else Signals()
+    return {
+        "number": attempt.number,
+        "status": "ended" if not attempt.is_live else "pending" if attempt.bound_at is None else "running",
+        "pools": list(attempt.pools),
+        "pool": attempt.pool,
+        "node": attempt.node,
+        "capacity": pool_of(state, attempt.pool).capacity.value if attempt.pool is not None else None,
+        "cause": attempt.cause.value if attempt.cause is not None else None,
+        "why": attempt.cause_why,
+        "next": attempt.following,
+        "tried": list(attempt.tried),
+        "placed_at": attempt.placed_at,
+        "bound_at": attempt.bound_at,
+        "noticed_at": attempt.noticed_at,
+        "goes_at": attempt.goes_at,
+        "ended_at": attempt.ended_at,
+        "seconds": float(cost.seconds) if cost is not None else None,
+        "share": float(cost.share) if cost is not None else None,
+        "cost": amount_json(cost.cost) if cost is not None else None,
+        "kept": {"low": float(cost.kept.low), "high": float(cost.kept.high)} if cost is not None else None,
+        "first_progress": attempt.first_progress,
+        "progress": attempt.progress,
+        "exit_code": signals.exit_code,
+        "signal": signals.signal,
+        "last_line": attempt.ended.last_line if attempt.ended is not None else "",
+        "log": f"spotwright logs {shlex.join([name, task.path, str(attempt.number)])}" if attempt.bound_at else None,
+    }
+
+
+def _node(state: RunState, node: NodeState) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "pool": node.pool,
+        "capacity": pool_of(state, node.pool).capacity.value,
+        "state": node.state,
+        "booted_at": node.booted_at,
+        "ready_at": node.ready_at,
+        "noticed_at": node.noticed_at,
+        "gone_at": node.gone_at,
+        "why": node.why,
+    }
+
+
+def _outputs(state: RunState) -> dict[str, Any]:
+    """The outputs of the run by name, as far as their tasks have succeeded."""
+    artifacts = state.plan.graph.root.artifact_outputs
+    declared = bool(artifacts or state.plan.graph.root.parameter_outputs)
+    outputs = {}
+    for name, value in run_outputs(state).items() if state.unfolded else ():
+        path, _, output = name.rpartition(".")
+        is_artifact = name in artifacts if declared else output in state.tasks[path].artifacts
+        outputs[name] = _output(readable(value), is_artifact=is_artifact)
+    return outputs
+
+
+def _output(value: Any, *, is_artifact: bool) -> dict[str, Any]:
+    if not is_artifact:
+        return {"kind": "parameter", "value": value}
+    if isinstance(value, list):
+        return {"kind": "artifacts", "artifacts": [_output(each, is_artifact=True) for each in value]}
+    return {
+        "kind": "artifact",
+        "uri": value.get("uri", ""),
+        "type": value.get("type", {}).get("schemaTitle", ""),
+        "metadata": value.get("metadata", {}),
+    }

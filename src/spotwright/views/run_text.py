@@ -1,0 +1,210 @@
+"""Runs as text: one run in full, a list of runs, and the summary that stands at the end of a run.
+
+All of it is made from :func:`~spotwright.views.run_json.run_view`, so text and JSON agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+from spotwright.engine.state import RunState
+from spotwright.model.attempts import Cause
+from spotwright.views.account.compute import account
+from spotwright.views.account_report import money_lines
+from spotwright.views.artifacts import artifact_lines
+from spotwright.views.phrasing import after_cause, cost_heading, ended, plural, span, value_text
+from spotwright.views.run_json import run_view
+from spotwright.views.table import Rows, fitted, shorten, table, wrapped
+from spotwright.views.table_rows import (
+    LONGEST_VALUE,
+    attempt_rows,
+    cost_of,
+    in_pipeline_order,
+    number_of,
+    output_rows,
+    run_title,
+)
+
+__all__ = ["runs_text", "show_text", "summary_text"]
+
+
+def show_text(view: Mapping[str, Any]) -> str:
+    """A run in full: tasks and attempts, the reason for each end and the command for its log, waiting tasks, outputs."""
+    tasks = [*in_pipeline_order(view["tasks"]), *view["left_behind"]]
+    parts = [
+        [*fitted(run_title(view), hang="  "), *_head(view)],
+        table(attempt_rows(view)),
+        _titled("Python environments", _environments(tasks)),
+        _titled("Why attempts ended, and what followed", (line for task in tasks for line in _ends(view, task))),
+        _titled("Why tasks have failed", (line for task in tasks for line in _failure(view, task, briefly=True))),
+        _titled("What waits", _waits(view, tasks)),
+        _titled("Outputs", _output_lines(view)),
+        _titled("Artifacts", artifact_lines(view)),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def summary_text(state: RunState, name: str, now: float | None = None) -> str:
+    """The summary after a run: its outputs, a line per attempt, money spent, wasted and saved."""
+    view = run_view(state, name, now)
+    tasks = [*view["tasks"], *view["left_behind"]]
+    parts = [
+        _titled("Outputs", _output_lines(view)),
+        table(attempt_rows(view, by_start=True)),
+        money_lines(account(state, now)),
+        _titled("Why tasks have failed", (line for task in tasks for line in _failure(view, task, briefly=False))),
+        list(fitted(run_title(view), hang="  ")),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def runs_text(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """A line per run, in the given order."""
+    if not summaries:
+        return "no runs yet"
+    headers = [
+        "Run",
+        "Status",
+        "Started",
+        "Took",
+        "Tasks",
+        "Attempts",
+        "Interruptions",
+        cost_heading(item["prices"] for item in summaries),
+        "Pinned",
+    ]
+    rows = [
+        [
+            item["run"], item["status"], _moment(item["started_at"]), span(item["seconds"]),
+            f"{item['tasks'].get('succeeded', 0)}/{item['tasks']['all']}", str(item["attempts"]),
+            str(item["interruptions"]), cost_of(item["cost"], _most(summaries, item), item["currency"]),
+            "pinned" if item["pinned"] else "",
+        ]
+        for item in summaries
+    ]  # fmt: skip
+    lines = table(Rows(headers, rows, "lllrrrrrl"))
+    if any(item["cost"]["money"] is None for item in summaries):
+        lines += ["", "nh: node-hours, where a pool has no price"]
+    return "\n".join(lines)
+
+
+def _most(summaries: Sequence[Mapping[str, Any]], item: Mapping[str, Any]) -> Fraction:
+    """The cost of the most expensive run in the unit of this one."""
+    unit = item["currency"], item["cost"]["money"] is None
+    alike = (other for other in summaries if (other["currency"], other["cost"]["money"] is None) == unit)
+    return max(number_of(other["cost"]) for other in alike)
+
+
+def _titled(title: str, lines: Iterator[str]) -> list[str]:
+    listed = list(lines)
+    return [title, *listed] if listed else []
+
+
+def _head(view: Mapping[str, Any]) -> Iterator[str]:
+    started = f"{_moment(view['started_at'], precisely=True)}, seed {view['seed']}"
+    if view["engines"] > 1:
+        started += f", resumed {plural(view['engines'] - 1, 'time')}"
+    rows = [("pipeline", view["pipeline"]), ("started", started)]
+    rows += [
+        ("argument", f"{key} = {shorten(value_text(value), LONGEST_VALUE)}") for key, value in view["arguments"].items()
+    ]
+    if view["time_scale"] != 1:
+        rows.append(("time", f"waits pass {view['time_scale']:g} times faster; seconds are real"))
+    rows += [("note", text) for text in view["notes"]]
+    if view["status"] in ("stopped", "failed") or (view["status"] == "running" and not view["driven"]):
+        rows.append(("go on", f"spotwright resume {view['run']}"))
+    for word, text in rows:
+        yield from wrapped(text, indent=f"  {word:<9} ", hang=" " * 12)
+
+
+def _moment(at: float, *, precisely: bool = False) -> str:
+    """A moment in local time, to the minute, or to the second with the zone."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S %z" if precisely else "%Y-%m-%d %H:%M")
+
+
+def _environments(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The builds of Python environments, each once with the tasks that waited for it."""
+    builds: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for task in tasks:
+        if task["environment"] is not None:
+            builds.setdefault(tuple(task["environment"]["packages"]), []).append(task)
+    for packages, together in builds.items():
+        longest = max((task["environment"] for task in together), key=lambda environment: float(environment["seconds"]))
+        how = {"building": "being built for", "failed": "could not be built, after"}.get(longest["status"], "built in")
+        more = f" and {len(together) - 1} more" if len(together) > 1 else ""
+        what = f"{', '.join(packages)}: {how} {span(longest['seconds'])}, on no node"
+        yield from wrapped(f"{together[0]['path']}{more}  {what}", indent="  ", hang="    ")
+        yield from fitted(f"    log   {together[0]['environment']['log']}", hang=" " * 10)
+
+
+def _ends(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]:
+    """The ends of a task's attempts that did not succeed."""
+    for attempt in task["attempts"]:
+        if attempt["cause"] is not None and attempt["cause"] != Cause.SUCCEEDED:
+            yield from _end(view, task, attempt)
+
+
+def _end(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str, Any]) -> Iterator[str]:
+    """The cause of an attempt's end, the decision after it, and the command that prints its log."""
+    where = f" on {attempt['node']}" if attempt["node"] else ""
+    how = ended(Cause(attempt["cause"]), attempt["why"], attempt["progress"])
+    yield from wrapped(f"{task['path']} attempt {attempt['number']}{where} {how}", indent="  ", hang="    ")
+    if Cause(attempt["cause"]).is_error and attempt["last_line"]:
+        yield from fitted(f"    said  {shorten(attempt['last_line'], LONGEST_VALUE)}", hang=" " * 10)
+    if attempt["next"]:
+        yield from wrapped(_following(view, task, attempt), indent="    then  ", hang=" " * 10)
+    if attempt["log"]:
+        yield from fitted(f"    log   {attempt['log']}", hang=" " * 10)
+
+
+def _following(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
+    """What followed an attempt. One that was stopped with its run is repeated when the run is resumed."""
+    cause = Cause(attempt["cause"])
+    if cause is not Cause.CANCELLED:
+        return after_cause(cause, attempt["next"])
+    later = next((other["number"] for other in task["attempts"] if other["number"] > attempt["number"]), None)
+    if later is not None:
+        return f"attempt {later}, when the run was resumed"
+    return f"again when the run is resumed: spotwright resume {view['run']}"
+
+
+def _failure(view: Mapping[str, Any], task: Mapping[str, Any], *, briefly: bool) -> Iterator[str]:
+    """Why a task has failed. ``briefly`` leaves out a reason that the ends of its attempts give.
+
+    Nothing for a pipeline or loop that failed because of a task inside it: that task has the reason.
+    """
+    last = task["attempts"][-1] if task["attempts"] else None
+    if task["status"] != "failed" or not task["why"] or task["why"].startswith(f"{task['path']}/"):
+        return
+    if last is None or last["next"] != task["why"]:
+        yield from wrapped(f"{task['path']}: {task['why']}", indent="  ", hang="    ")
+        yield from _end_of_build(task["environment"])
+    elif not briefly:
+        yield from _end(view, task, last)
+
+
+def _end_of_build(environment: Mapping[str, Any] | None) -> Iterator[str]:
+    """The end of the log of a build that failed, and the command that prints the whole log."""
+    if environment is not None and environment["status"] == "failed":
+        for line in environment["last_lines"]:
+            yield from fitted(f"    said  {shorten(line.strip(), LONGEST_VALUE)}", hang=" " * 10)
+        yield from fitted(f"    log   {environment['log']}", hang=" " * 10)
+
+
+def _waits(view: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for task in tasks:
+        waiting = task["waits_for"]
+        if waiting is not None and (waiting["kind"] != "nothing" or view["status"] == "running"):
+            until = waiting["until"]
+            moment = f", until +{span(until - view['started_at'])}" if until is not None else ""
+            yield from wrapped(f"{task['path']} {waiting['text']}{moment}", indent="  ", hang="    ")
+
+
+def _output_lines(view: Mapping[str, Any]) -> Iterator[str]:
+    outputs = output_rows(view)
+    width = max((len(name) for name, _ in outputs), default=0)
+    for name, value in outputs:
+        yield from fitted(f"  {name:<{width}}  {value}", hang=" " * 4)

@@ -1,0 +1,169 @@
+"""The tables that text and notebooks share: headers and cells, made from the JSON view of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from spotwright.model.quantities import format_money
+from spotwright.views.phrasing import price_unit, span, value_text
+from spotwright.views.table import Rows, shorten
+
+__all__ = ["LONGEST_VALUE", "attempt_rows", "cost_of", "in_pipeline_order", "number_of", "output_rows", "run_title"]
+
+LONGEST_VALUE = 76
+"""Most columns of the value of an argument or output."""
+
+_LONGEST_NAME = 40  # columns of a display name
+_MANY = 20  # of more iterations of a task, those that succeeded at once share a line
+
+
+def run_title(view: Mapping[str, Any]) -> str:
+    """The status of the run in one sentence."""
+    took = span(view["seconds"])
+    if view["status"] == "running":
+        word = f"has been running for {took}" if view["driven"] else f"was left unfinished by its engine after {took}"
+    else:
+        word = f"{ {'cancelled': 'was cancelled', 'stopped': 'was stopped'}.get(view['status'], view['status']) } after {took}"
+    why = f": {view['why']}" if view["why"] else ""
+    return f"Run {view['run']} {word}{why}"
+
+
+def cost_of(amount: Mapping[str, Any] | None, beside: Fraction, unit: str = "") -> str:
+    """An amount of the JSON view as a number. ``beside`` is the total that the reader sees with it."""
+    if amount is None:
+        return ""
+    return format_money(number_of(amount), "nh" if unit and amount["money"] is None else unit, beside=beside)
+
+
+def number_of(amount: Mapping[str, Any]) -> Fraction:
+    """An amount of the JSON view: its money, or node-hours without prices."""
+    return Fraction(amount["seconds"]) / 3600 if amount["money"] is None else Fraction(amount["money"])
+
+
+def _total(view: Mapping[str, Any]) -> Fraction:
+    """The cost of all attempts of a run."""
+    attempts = (attempt for task in [*view["tasks"], *view["left_behind"]] for attempt in task["attempts"])
+    return sum((number_of(attempt["cost"]) for attempt in attempts if attempt["cost"] is not None), Fraction(0))
+
+
+def attempt_rows(view: Mapping[str, Any], *, by_start: bool = False) -> Rows:
+    """A line per attempt, and a line with the status of each task without attempts.
+
+    Of a task with many iterations, those that succeeded at once and those that were skipped share one line each. The order is
+    that of the tasks, each named once, with its status. With ``by_start`` it is that of the attempts' begin, and the status of a
+    task without attempts is in the column of the causes, so that no column is almost empty.
+    """
+    unit = price_unit(view["prices"], view["currency"]) if view["has_prices"] else "Node-hours"
+    headers = ["Task", "Status", "Attempt", "Pool", "Node", "Cause", "Began", "Seconds", unit]
+    tasks = [*in_pipeline_order(view["tasks"]), *view["left_behind"]]
+    groups = list(_together(tasks).values())
+    total = _total(view)
+    alike = {task["path"] for group in groups for task in group}
+    of_many = {group[0]["path"]: group for group in groups}
+    rows: list[tuple[float, list[str]]] = []
+    for task in tasks:
+        if task["path"] in of_many:
+            began, row = _row_of_many(view, of_many[task["path"]], total)
+            rows.append((began, _without_status(row) if by_start else row))
+        if task["path"] in alike:
+            continue
+        for index, (began, row) in enumerate(_task_rows(view, task, total)):
+            if index and not by_start:
+                row[:2] = ["", ""]
+            rows.append((began, _without_status(row) if by_start else row))
+    if by_start:
+        rows.sort(key=lambda row: row[0])
+    return Rows(headers, [row for _, row in rows], "llrlllrr.")
+
+
+def _without_status(row: list[str]) -> list[str]:
+    """A row whose status, if it is no attempt, stands in the column of the causes."""
+    return [row[0], "", *row[2:5], row[5] or row[1], *row[6:]]
+
+
+def in_pipeline_order(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The tasks as they stand in the pipeline: those in a loop, branch or nested pipeline directly after it.
+
+    The journal has them in the order in which their pipelines opened. The path of a task begins with that of its pipeline.
+    """
+    inside: dict[str, list[Mapping[str, Any]]] = {}
+    for task in tasks:
+        inside.setdefault(task["path"].rpartition("/")[0], []).append(task)
+    ordered = []
+    waiting = list(reversed(inside.pop("", [])))
+    while waiting:
+        task = waiting.pop()
+        ordered.append(task)
+        waiting += reversed(inside.pop(task["path"], []))
+    return [*ordered, *(task for rest in inside.values() for task in rest)]
+
+
+def _titled(task: Mapping[str, Any]) -> str:
+    """The path of a task, with its display name where the pipeline gives it another one than its own."""
+    name = shorten(task["display_name"], _LONGEST_NAME)
+    return f"{task['path']} ({name})" if name and name != task["written"].rpartition("/")[2] else str(task["path"])
+
+
+def _together(tasks: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+    """The iterations that share a line: many of one task that succeeded at once, or were skipped."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for task in tasks:
+        plain = len(task["attempts"]) <= 1 and task["cached_from"] is None
+        if task["path"] != task["written"] and task["status"] in ("succeeded", "skipped") and plain:
+            groups.setdefault((task["written"], task["status"]), []).append(task)
+    return {key: group for key, group in groups.items() if len(group) > _MANY}
+
+
+def _row_of_many(
+    view: Mapping[str, Any], group: Sequence[Mapping[str, Any]], total: Fraction
+) -> tuple[float, list[str]]:
+    attempts = [attempt for task in group for attempt in task["attempts"]]
+    began = min((a["bound_at"] for a in attempts if a["bound_at"] is not None), default=math.inf)
+    seconds = sum(a["seconds"] or 0.0 for a in attempts)
+    costs = [a["cost"] for a in attempts if a["cost"] is not None]
+    money = None if any(c["money"] is None for c in costs) else sum(c["money"] for c in costs)
+    cost = {"seconds": sum(c["seconds"] for c in costs), "money": money}
+    return began, [
+        f"{group[0]['written']} ({len(group):,} iterations)", str(group[0]["status"]), "",
+        ", ".join(sorted({a["pool"] for a in attempts if a["pool"]})), "", "succeeded" if attempts else "",
+        f"+{span(began - view['started_at'])}" if attempts else "", f"{seconds:.1f}" if attempts else "",
+        cost_of(cost, total) if attempts else "",
+    ]  # fmt: skip
+
+
+def _status(task: Mapping[str, Any]) -> str:
+    if task["cached_from"] is not None:
+        return f"result of {task['cached_from']['run']}"
+    waiting = task["waits_for"]
+    over = waiting is not None and waiting["kind"] == "nothing"
+    return "not started" if over and not task["attempts"] else str(task["status"])
+
+
+def _task_rows(view: Mapping[str, Any], task: Mapping[str, Any], total: Fraction) -> Iterator[tuple[float, list[str]]]:
+    status = _status(task)
+    for attempt in task["attempts"]:
+        began = attempt["bound_at"] if attempt["bound_at"] is not None else attempt["placed_at"]
+        yield began, [
+            _titled(task), status, str(attempt["number"]), attempt["pool"] or "", attempt["node"] or "",
+            attempt["cause"] or attempt["status"],
+            f"+{span(began - view['started_at'])}",
+            f"{attempt['seconds']:.1f}" if attempt["seconds"] is not None else "",
+            cost_of(attempt["cost"], total),
+        ]  # fmt: skip
+    if not task["attempts"]:
+        yield math.inf, [_titled(task), status, *[""] * 7]
+
+
+def output_rows(view: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The outputs of the run by name. Long values are cut; ``--json`` has them whole."""
+    return [(name, _output_text(output)) for name, output in view["outputs"].items()]
+
+
+def _output_text(output: Mapping[str, Any]) -> str:
+    if output["kind"] == "artifact":
+        return str(output["uri"])
+    value = [each["uri"] for each in output["artifacts"]] if output["kind"] == "artifacts" else output["value"]
+    return shorten(value_text(value), LONGEST_VALUE)

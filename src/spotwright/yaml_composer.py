@@ -1,0 +1,370 @@
+"""Compose YAML text into nodes that know their position and their plain values, in one pass over libyaml's events.
+
+The configuration and the manifests are both read here, so both refuse the same texts. PyYAML's own nodes have no values, takes
+the last of two equal keys in silence, and follows aliases without a bound. Here a text is refused, with its line, where readers
+of Kubernetes would refuse it or take it for something else: equal keys in a mapping, a key that is no text, an alias without an
+anchor before it, nesting that is too deep, and aliases that stand for too many values (an alias bomb).
+
+A scalar's node is the parser's event itself. Values that are no text, number, truth value or null stay texts: a timestamp is a
+text to Kubernetes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+
+import yaml
+
+__all__ = [
+    "DOCUMENT_BREAK",
+    "MAX_DEPTH",
+    "MAX_UNFOLDED",
+    "MAY_MEAN_MORE",
+    "CollectionNode",
+    "ComposeError",
+    "Composed",
+    "Extent",
+    "MappingNode",
+    "Node",
+    "ScalarNode",
+    "SequenceNode",
+    "compose",
+    "events",
+    "is_null",
+    "join",
+    "value_of",
+]
+
+MAX_DEPTH: Final = 200
+"""The deepest nesting of a document."""
+
+MAX_UNFOLDED: Final = 1_000_000
+"""How many values the aliases of a document may stand for. Values that are written out count only as the text is long."""
+
+
+class Mark(Protocol):
+    """A position in the text, counted from 0: in characters, in lines, and in characters of its line."""
+
+    index: int
+    line: int
+    column: int
+
+
+if TYPE_CHECKING:
+
+    class ScalarNode:
+        """A scalar: ``value`` is its text, ``style`` is ``|``, ``>``, a quote, or ``None`` for a plain one."""
+
+        start_mark: Mark
+        end_mark: Mark
+        value: Any  # a text
+        style: str | None
+        tag: str | None
+        implicit: tuple[bool, bool]
+
+else:
+    ScalarNode = yaml.ScalarEvent
+
+_SCALAR: Any = yaml.ScalarEvent  # the parser's events carry no useful types
+_MAPPING_END: Any = yaml.MappingEndEvent
+_SEQUENCE_END: Any = yaml.SequenceEndEvent
+_DOCUMENT_START: Any = yaml.DocumentStartEvent
+_DOCUMENT_END: Any = yaml.DocumentEndEvent
+_STREAM_END: Any = yaml.StreamEndEvent
+_PARSER: Final[Any] = yaml.cyaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader  # type: ignore[attr-defined]
+_TAG = "tag:yaml.org,2002:"
+_CACHED_LENGTH = 64  # characters: longer texts are seldom met twice
+_CONSTRUCTOR = yaml.constructor.SafeConstructor()
+_IMPLICIT: dict[str, list[tuple[str, Any]]] = yaml.resolver.Resolver.yaml_implicit_resolvers
+
+MAY_MEAN_MORE = frozenset(_IMPLICIT)
+"""First characters of plain scalars that may be numbers, truth values or nulls; all other plain scalars are texts."""
+
+DOCUMENT_BREAK: Final[Any] = object()
+"""Separates the events of two documents that are edited together."""
+
+
+class ComposeError(Exception):
+    """A text that the parser takes is refused. ``line`` counts from 1."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+class Extent(NamedTuple):
+    """The part of a text from character ``start`` up to, not including, ``end``."""
+
+    start: int
+    end: int
+
+
+class CollectionNode:
+    """A mapping or a list: ``start`` is the parser's event, the marks are its extent, ``flow_style`` means ``{}`` or ``[]``."""
+
+    __slots__ = ("end_mark", "flow_style", "start", "start_mark")
+    value: Any
+
+    def __init__(self, start: Any) -> None:
+        self.start = start
+        self.start_mark: Mark = start.start_mark
+        self.end_mark: Mark = start.end_mark
+        self.flow_style: bool = start.flow_style
+
+
+class MappingNode(CollectionNode):
+    """A mapping: ``value`` has its own pairs of nodes, ``keys`` all pairs by name, merged ones too, ``data`` the plain values."""
+
+    __slots__ = ("data", "keys", "value")
+
+    def __init__(self, start: Any) -> None:
+        super().__init__(start)
+        self.value = []
+        self.keys: dict[str, tuple[ScalarNode, Node]] = {}
+        self.data: dict[str, Any] = {}
+
+
+class SequenceNode(CollectionNode):
+    """A list: ``value`` has the nodes of its items, ``data`` their plain values."""
+
+    __slots__ = ("data", "value")
+
+    def __init__(self, start: Any) -> None:
+        super().__init__(start)
+        self.value = []
+        self.data: list[Any] = []
+
+
+Node: TypeAlias = ScalarNode | MappingNode | SequenceNode
+
+
+class Composed(NamedTuple):
+    """One document. ``line`` is that of its ``---``, or of its beginning; ``events`` begin with the first of the root.
+
+    ``shared`` has the identities of the nodes that aliases name, each with the line of the first alias.
+    """
+
+    line: int
+    root: Node
+    events: Sequence[Any]
+    shared: dict[int, int]
+
+
+def compose(
+    text: str,
+    reveal: Callable[[str], str] | None = None,
+    *,
+    above: int = 0,
+    lenient: bool = False,
+    max_unfolded: int = MAX_UNFOLDED,
+) -> Iterator[Composed]:
+    """Compose every document of a text, empty ones included.
+
+    ``reveal`` maps the text of a scalar to what it stands for. ``above`` is how many lines of the file stand above the text: all
+    lines but those of marks are lines of the file. ``lenient`` leaves equal keys and keys that are no texts to the
+    caller, who finds them among the pairs of a mapping's ``value``; in ``keys`` and ``data`` the first of equal keys counts.
+
+    Raises :class:`ComposeError`, and the parser's own errors (:class:`yaml.YAMLError`).
+    """
+    parser = events(text)
+    try:
+        while (start := _next_document(parser.get_event)) is not None:
+            composer = _Composer(parser.get_event, reveal, above, lenient=lenient, max_unfolded=max_unfolded)
+            root = composer.root()
+            yield Composed(start.start_mark.line + 1 + above, root, composer.events, composer.shared)
+    finally:
+        parser.dispose()
+
+
+def _next_document(get: Callable[[], Any]) -> Any:
+    """The event that starts the next document; ``None`` at the end of the text."""
+    while (event := get()).__class__ is not _DOCUMENT_START:
+        if event.__class__ is _STREAM_END:
+            return None
+    return event
+
+
+def events(text: str) -> Any:
+    """A parser, whose ``get_event`` gives the events of a text one after another; ``dispose`` of it when done."""
+    return _PARSER(text)
+
+
+class _Composer:
+    """Composes one document.
+
+    ``_size`` counts the values so far, those behind an alias each time it is met; ``_unfolded`` counts only the latter.
+    """
+
+    def __init__(
+        self,
+        get: Callable[[], Any],
+        reveal: Callable[[str], str] | None,
+        above: int,
+        *,
+        lenient: bool,
+        max_unfolded: int,
+    ) -> None:
+        self.events: list[Any] = []
+        self.shared: dict[int, int] = {}
+        self._get = get
+        self._keep = self.events.append
+        self._reveal = reveal
+        self._above = above
+        self._lenient = lenient
+        self._max_unfolded = max_unfolded
+        self._anchors: dict[str, tuple[Node, Any, int]] = {}
+        self._depth = self._size = self._unfolded = 0
+
+    def root(self) -> Node:
+        """Compose the whole document."""
+        event = self._get()
+        self._keep(event)
+        return self._node(event)[0]
+
+    def _node(self, event: Any) -> tuple[Node, Any]:
+        """The node and the plain value that begin with an event."""
+        if event.__class__ is _SCALAR:
+            if self._reveal is not None:
+                event.value = self._reveal(event.value)
+            value = value_of(event)
+            if event.anchor is not None:
+                self._anchors[event.anchor] = (event, value, 1)
+            return event, value
+        if event.__class__ is yaml.AliasEvent:
+            return self._alias(event)
+        before, self._depth = self._size, self._depth + 1
+        if self._depth > MAX_DEPTH:
+            raise self._refusal(event, f"nested deeper than {MAX_DEPTH} levels")
+        node = self._mapping(event) if event.__class__ is yaml.MappingStartEvent else self._sequence(event)
+        self._depth -= 1
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (node, node.data, self._size - before + 1)
+        return node, node.data
+
+    def _mapping(self, start: Any) -> MappingNode:
+        node = MappingNode(start)
+        own, pairs, data = node.keys, node.value, node.data
+        get, keep, reveal = self._get, self._keep, self._reveal
+        merged: list[Node] = []
+        while (key := get()).__class__ is not _MAPPING_END:
+            keep(key)
+            if key.__class__ is not _SCALAR:
+                pairs.append(self._strange_pair(key))
+                continue
+            if reveal is not None:
+                key.value = reveal(key.value)
+            name, child = key.value, get()
+            keep(child)
+            if child.__class__ is _SCALAR and child.anchor is None and child.tag is None and reveal is None:
+                value = child.value
+                if value[:1] in MAY_MEAN_MORE:  # few do, and a call for each of the others would be a third of the time
+                    value = value_of(child)
+            else:
+                child, value = self._node(child)
+            pair = (key, child)
+            pairs.append(pair)
+            if name == "<<" and key.implicit[0]:
+                merged.append(child)
+            elif name not in own:
+                own[name] = pair
+                data[name] = value
+            elif not self._lenient:
+                raise self._refusal(key, f"the key {name!r} stands here and on line {self._line(own[name][0])}")
+        keep(key)
+        node.end_mark = key.end_mark
+        self._size += len(pairs)
+        if merged:
+            _merge(node, merged)
+        return node
+
+    def _strange_pair(self, key: Any) -> tuple[Node, Node]:
+        """The pair whose key is a mapping, a list or an alias, for a caller who says what is wrong with it."""
+        if not self._lenient:
+            raise self._refusal(key, "a key must be a text; a template marker such as {{...}} needs quotes")
+        name, _ = self._node(key)
+        value = self._get()
+        self._keep(value)
+        return name, self._node(value)[0]
+
+    def _sequence(self, start: Any) -> SequenceNode:
+        node = SequenceNode(start)
+        nodes, data, get, keep = node.value, node.data, self._get, self._keep
+        while (event := get()).__class__ is not _SEQUENCE_END:
+            keep(event)
+            child, value = self._node(event)
+            nodes.append(child)
+            data.append(value)
+        keep(event)
+        node.end_mark = event.end_mark
+        self._size += len(nodes)
+        return node
+
+    def _alias(self, event: Any) -> tuple[Node, Any]:
+        if event.anchor not in self._anchors:
+            text = f"the alias *{event.anchor} names no anchor that ended before it; a text that begins with * needs quotes"
+            raise self._refusal(event, text)
+        node, value, size = self._anchors[event.anchor]
+        self._size += size - 1
+        self._unfolded += size
+        if self._unfolded > self._max_unfolded:
+            raise self._refusal(event, f"the aliases unfold to more than {self._max_unfolded:,} values")
+        self.shared.setdefault(id(node), self._line(event))
+        return node, value
+
+    def _refusal(self, event: Any, text: str) -> ComposeError:
+        return ComposeError(self._line(event), text)
+
+    def _line(self, event: Any) -> int:
+        return int(event.start_mark.line) + 1 + self._above
+
+
+def _merge(node: MappingNode, merged: list[Node]) -> None:
+    """Put merged keys behind a mapping's own; of several sources the first wins."""
+    for source in merged:
+        for part in source.value if isinstance(source, SequenceNode) else [source]:
+            if isinstance(part, MappingNode):
+                for name, pair in part.keys.items():
+                    node.keys.setdefault(name, pair)
+                    node.data.setdefault(name, part.data[name])
+
+
+def value_of(node: ScalarNode) -> Any:
+    """The plain value of a scalar."""
+    text: str = node.value
+    if node.tag is not None:
+        return _tagged(node.tag, text)
+    if not node.implicit[0] or text[:1] not in MAY_MEAN_MORE:
+        return text
+    return _plain(text) if len(text) < _CACHED_LENGTH else _plain.__wrapped__(text)
+
+
+def join(roots: list[Node]) -> SequenceNode:
+    """The roots of documents that are one object, as the items of a list."""
+    node = SequenceNode(roots[0])
+    node.end_mark, node.flow_style = roots[-1].end_mark, False
+    node.value, node.data = roots, [root.data for root in roots if isinstance(root, MappingNode)]
+    return node
+
+
+def is_null(node: Node) -> bool:
+    """Whether the node is a null."""
+    return isinstance(node, ScalarNode) and value_of(node) is None
+
+
+@lru_cache(maxsize=4096)
+def _plain(text: str) -> Any:
+    for tag, pattern in _IMPLICIT.get(text[:1], ()):
+        if pattern.match(text):
+            return _tagged(tag, text)
+    return text
+
+
+def _tagged(tag: str, text: str) -> Any:
+    if tag.removeprefix(_TAG) in ("int", "float", "bool", "null"):
+        try:
+            return _CONSTRUCTOR.yaml_constructors[tag](_CONSTRUCTOR, yaml.ScalarNode(tag, text))
+        except ValueError:
+            return text
+    return text

@@ -1,0 +1,170 @@
+"""The images of the test bed: made from programs of this machine, kept in the cache, imported on every node.
+
+| image | what it holds |
+|---|---|
+| localhost/pause:1 | the process of a pod's sandbox |
+| localhost/busybox:1 | the static busybox of this machine, as /bin/sh and all its commands |
+| localhost/python:1 | busybox, and the Python that runs the test bed with the libraries it needs |
+| localhost/argoexec:1 | Argo's executor |
+
+Pods need `imagePullPolicy: Never` or `IfNotPresent`, because no registry is asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from testbed.building.archives import Image, write_archive
+from testbed.building.builds import Cache
+from testbed.errors import TestbedError
+
+__all__ = ["ARGOEXEC", "BUSYBOX", "PAUSE", "PYTHON", "archives", "make_images"]
+
+PAUSE, BUSYBOX, PYTHON, ARGOEXEC = (f"localhost/{name}:1" for name in ("pause", "busybox", "python", "argoexec"))
+
+_BUSYBOX = Path("/bin/busybox")
+_FOLDERS = ("bin", "dev", "etc/ssl/certs", "lib64", "opt", "proc", "root", "run", "sys", "tmp", "usr/bin", "var/tmp")
+_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+_UNUSED = (
+    "test",
+    "idlelib",
+    "turtledemo",
+    "tkinter",
+    "ensurepip",
+    "site-packages",
+    "dist-packages",
+    "__pycache__",
+    "config-*",
+)
+_SELF_TEST = "import ctypes, hashlib, json, sqlite3, ssl, zlib"
+
+
+def archives(cache: Cache) -> list[Path]:
+    """The archives of all images, of which some may still be missing."""
+    return [path for path, _ in _recipes(cache)]
+
+
+def make_images(cache: Cache, progress: Callable[[str], None]) -> list[Path]:
+    """Make the archives that the cache lacks; ``progress`` gets one line for each. Returns all archives."""
+    with cache.locked():
+        for path, make in _recipes(cache):
+            if not path.exists():
+                started = time.monotonic()
+                path.parent.mkdir(parents=True, exist_ok=True)
+                make(path)
+                progress(f"made image {path.name} in {time.monotonic() - started:.0f} s")
+    return archives(cache)
+
+
+def _recipes(cache: Cache) -> list[tuple[Path, Callable[[Path], None]]]:
+    """Each archive with the function that makes it. Its name changes with what goes into it."""
+    folder = cache.root / "images"
+    pause, argoexec = cache.program("pause"), cache.program("argoexec")
+    return [
+        (
+            folder / f"{pause.parent.name}.tar",
+            lambda path: write_archive(Image(PAUSE, files={"/pause": pause}, entrypoint=["/pause"]), path),
+        ),
+        (folder / f"busybox-{_digest(_BUSYBOX)}.tar", _make_busybox),
+        (folder / f"python-{sysconfig.get_python_version()}-{_digest(_python())}.tar", _make_python),
+        (
+            folder / f"{argoexec.parent.name}.tar",
+            lambda path: write_archive(
+                Image(ARGOEXEC, files={"/bin/argoexec": argoexec}, entrypoint=["argoexec"]), path
+            ),
+        ),
+    ]
+
+
+def _digest(path: Path) -> str:
+    status = path.stat()
+    return hashlib.sha256(f"{path} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:8]
+
+
+def _python() -> Path:
+    return Path(sys.base_prefix) / "bin" / f"python{sysconfig.get_python_version()}"
+
+
+def _make_busybox(target: Path) -> None:
+    with _root() as root:
+        write_archive(Image(BUSYBOX, root=root, command=["/bin/sh"]), target)
+
+
+def _make_python(target: Path) -> None:
+    with _root() as root:
+        _add_python(root)
+        _add_libraries(root)
+        if _CERTIFICATES.exists():
+            shutil.copy(_CERTIFICATES, root / "etc/ssl/certs")
+        tried = subprocess.run(
+            ["chroot", str(root), f"{_prefix()}/bin/python3", "-c", _SELF_TEST],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if tried.returncode != 0:
+            raise TestbedError(f"{_python()} does not run in an image of its own:\n{tried.stderr.strip()}")
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/root", "PYTHONDONTWRITEBYTECODE": "1"}
+        write_archive(Image(PYTHON, root=root, command=["/bin/sh"], workdir="/root", environment=environment), target)
+
+
+@contextmanager
+def _root() -> Iterator[Path]:
+    """A root with busybox and what programs expect of a small system."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)
+        for folder in _FOLDERS:
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        for folder in ("tmp", "var/tmp"):
+            (root / folder).chmod(0o1777)
+        shutil.copy(_BUSYBOX, root / "bin/busybox")
+        listed = subprocess.run([str(_BUSYBOX), "--list"], capture_output=True, text=True, check=True).stdout.split()
+        for command in set(listed) - {"busybox"}:
+            (root / "bin" / command).symlink_to("busybox")
+        (root / "usr/bin/env").symlink_to("../../bin/env")
+        (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")
+        (root / "etc/group").write_text("root:x:0:\nnogroup:x:65534:\n")
+        (root / "etc/nsswitch.conf").write_text("hosts: files dns\n")
+        yield root
+
+
+def _prefix() -> str:
+    """Where Python lies in the image: a Python that was installed elsewhere, say by pyenv, moves to /usr/local."""
+    return "/usr" if sys.base_prefix == "/usr" else "/usr/local"
+
+
+def _add_python(root: Path) -> None:
+    """Copy the Python of this process without its packages; it finds its library beside itself."""
+    name = _python().name
+    prefix = root / _prefix().lstrip("/")
+    library = prefix / "lib" / name
+    shutil.copytree(
+        Path(sys.base_prefix) / "lib" / name, library, symlinks=True, ignore=shutil.ignore_patterns(*_UNUSED)
+    )
+    (library / "site-packages").mkdir()
+    (prefix / "bin").mkdir(parents=True, exist_ok=True)
+    shutil.copy(_python(), prefix / "bin")
+    for link in ("python3", "python"):
+        (prefix / "bin" / link).symlink_to(name)
+
+
+def _add_libraries(root: Path) -> None:
+    """Copy the shared libraries that Python and its modules are linked with."""
+    modules = [str(path) for path in root.rglob("*.so*") if path.is_file()]
+    linked = subprocess.run(["ldd", str(_python()), *modules], capture_output=True, text=True, check=False).stdout
+    for library in sorted(set(re.findall(r"(?:=> )?(/\S+\.so\S*) \(0x", linked))):
+        place = root / Path(library).relative_to("/")
+        if not library.startswith(str(root)) and not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, place)  # follows links: loaders look for the name, not for the version behind it

@@ -1,0 +1,175 @@
+"""The command line of the test bed. `make cluster` and its kind call it; settings come from `TESTBED_*` variables."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import click
+
+from testbed.cluster import bring_down, bring_up, build
+from testbed.control import control_plane, controllers
+from testbed.control.api import Api
+from testbed.errors import TestbedError
+from testbed.faults import FAULT_TAINT, Faults
+from testbed.machine import leftovers, nodes
+from testbed.machine.processes import Processes
+from testbed.settings import Settings
+
+__all__ = ["main"]
+
+_ALL = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+class _Group(click.Group):
+    """Shows a :class:`TestbedError` as one message, with exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except TestbedError as error:
+            raise click.ClickException(str(error)) from error
+
+
+class _Node(click.ParamType[int]):
+    """A node by its name or number: n2 or 2."""
+
+    name = "node"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of a node that exists."""
+        text = str(value).removeprefix("n")
+        settings = Settings.from_environment()
+        if not text.isdecimal() or not settings.node_folder(int(text)).is_dir():
+            self.fail(
+                f"{value}: no such node; `python -m testbed status` lists those of a cluster that is up", param, ctx
+            )
+        return int(text)
+
+
+@click.group(cls=_Group)
+def main() -> None:
+    """A real Kubernetes on this machine, whose nodes can lose power."""
+
+
+@main.command("build")
+def _build() -> None:
+    """Build the programs and images that are not in the cache yet."""
+    build(Settings.from_environment(), click.echo)
+
+
+@main.command()
+def up() -> None:
+    """Start the cluster; one that runs is taken down first."""
+    settings = Settings.from_environment()
+    build(settings, click.echo)
+    bring_up(settings, click.echo)
+    click.echo(f"use it: export KUBECONFIG={settings.kubeconfig}")
+    click.echo("end it: make cluster-down")
+
+
+@main.command()
+def down() -> None:
+    """End the cluster, remove everything of it, and check that nothing is left."""
+    settings = Settings.from_environment()
+    existed = settings.folder.exists()
+    bring_down(settings)
+    click.echo("down: nothing is left of the cluster" if existed else f"there is no cluster {settings.name}")
+
+
+@main.command()
+def status() -> None:
+    """Show processes and nodes, and with no cluster what is left of one."""
+    settings = Settings.from_environment()
+    if not settings.folder.exists():
+        left = leftovers.find(settings)
+        click.echo("\n".join(left) if left else f"there is no cluster {settings.name}")
+        sys.exit(bool(left))
+    processes = Processes(settings)
+    for name in processes.names():
+        click.echo(f"{name:20} {processes.pid(name) or 'has ended, see ' + str(processes.log(name))}")
+    click.echo(Api(settings).kubectl("get", "nodes", "--show-labels"), nl=False)
+
+
+@main.command()
+def env() -> None:
+    """Print what a shell evaluates to use the cluster: eval "$(python -m testbed env)"."""
+    click.echo(f"export KUBECONFIG={Settings.from_environment().kubeconfig}")
+
+
+@main.command(context_settings=_ALL)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def kubectl(arguments: tuple[str, ...]) -> None:
+    """Run the cluster's kubectl."""
+    settings = Settings.from_environment()
+    program = Api(settings).kubectl_path
+    os.execv(program, [str(program), "--kubeconfig", str(settings.kubeconfig), *arguments])
+
+
+@main.command("exec", context_settings=_ALL)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+@click.option("--node", type=_Node(), help="Inside this node, with its processes and mounts.")
+def execute(command: tuple[str, ...], node: int | None) -> None:
+    """Run a command in the control plane's network, from which all pods and nodes are reached."""
+    settings = Settings.from_environment()
+    if node is not None:
+        nodes.execute(settings, node, list(command))
+    os.environ["KUBECONFIG"] = str(settings.inside_kubeconfig)
+    os.execvp("nsenter", ["nsenter", f"--net=/run/netns/{settings.namespace}", *command])
+
+
+@main.command()
+@click.argument("name")
+def restart(name: str) -> None:
+    """Restart one process: etcd, apiserver, controller-manager, scheduler, argo, jobset and so on."""
+    settings = Settings.from_environment()
+    if name in control_plane.END_ORDER:
+        control_plane.restart(settings, name)
+    elif name in settings.controllers:
+        controllers.run_again(settings, name)
+    else:
+        raise TestbedError(f"there is no process {name}; `python -m testbed status` lists them")
+
+
+@main.group()
+def fault() -> None:
+    """Let something happen to a node, such as n2."""
+
+
+def _fault(name: str, help_text: str, action: Callable[[Faults, int], object]) -> None:
+    """Add a fault that needs nothing but a node."""
+
+    @fault.command(name, help=help_text)
+    @click.argument("node", type=_Node())
+    def command(node: int) -> None:
+        result = action(Faults(Settings.from_environment()), node)
+        if isinstance(result, float):
+            click.echo(f"after {result:.1f} s")
+
+
+_fault("power-cut", "End every process of the node at once.", Faults.cut_power)
+_fault("unplug", "Cut the node's network; its processes go on.", Faults.unplug)
+_fault("plug", "Connect the node's network again.", Faults.plug)
+_fault("shutdown", "Shut the node down gracefully, then cut its power.", Faults.shut_down)
+_fault("drain", "Cordon the node and evict its pods.", Faults.drain)
+_fault("delete", "Delete the Node object; the machine runs on.", Faults.delete)
+_fault("withdraw", "Take the notice of the node's metadata server back.", Faults.withdraw)
+_fault("restore", "Undo every fault of the node and wait until it is Ready.", Faults.restore)
+
+
+@fault.command()
+@click.argument("node", type=_Node())
+@click.option("--key", default=FAULT_TAINT, show_default=True)
+@click.option("--effect", default="NoExecute", show_default=True)
+def taint(node: int, key: str, effect: str) -> None:
+    """Taint the node; NoExecute deletes the pods that do not tolerate it."""
+    Faults(Settings.from_environment()).taint(node, key, effect)
+
+
+@fault.command()
+@click.argument("node", type=_Node())
+@click.option("--seconds", type=float, help="Until the node goes; by default what its cloud grants.")
+def notice(node: int, seconds: float | None) -> None:
+    """Let the node's metadata server announce that the node goes."""
+    Faults(Settings.from_environment()).notice(node, seconds)

@@ -1,0 +1,90 @@
+"""Brings a whole cluster up and takes it down."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+from testbed.building.builds import Cache, build_all
+from testbed.building.images import archives, make_images
+from testbed.building.requirements import check_machine
+from testbed.control import control_plane, controllers
+from testbed.control.api import Api
+from testbed.control.credentials import Credentials
+from testbed.errors import TestbedError
+from testbed.machine import leftovers, network, nodes
+from testbed.machine.processes import Processes, wait_until
+from testbed.settings import Settings
+
+__all__ = ["bring_down", "bring_up", "build"]
+
+_NODES_TIMEOUT = 180.0  # seconds, on a busy machine that imports images
+_DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
+
+
+def build(settings: Settings, progress: Callable[[str], None]) -> None:
+    """Build programs and images that the cache lacks; check the machine first."""
+    cache = Cache(settings.cache)
+    missing = cache.missing()
+    check_machine(building=bool(missing))
+    if missing:
+        progress(
+            f"building {len(missing)} parts into {settings.cache}, once; all of them take up to an hour and a half"
+        )
+        build_all(cache, progress)
+    if not all(path.exists() for path in archives(cache)):
+        make_images(cache, progress)
+
+
+def bring_up(settings: Settings, progress: Callable[[str], None]) -> None:
+    """Start the cluster; one of the same name is taken down first. Returns when nodes and controllers are ready."""
+    bring_down(settings)
+    started = time.monotonic()
+
+    def report(text: str) -> None:
+        progress(f"{text} after {time.monotonic() - started:.0f} s")
+
+    _check_port(settings.port)
+    settings.folder.mkdir(parents=True, mode=0o700)
+    Credentials(settings).create()
+    network.create_control_plane(settings)
+    control_plane.start(settings)
+    report("API server ready")
+    for number in settings.numbers:
+        nodes.start(settings, number)
+    controllers.start(settings, settings.controllers)
+    if settings.controllers:
+        report(f"controllers ready: {', '.join(settings.controllers)}")
+    api, names = Api(settings), {f"n{number}" for number in settings.numbers}
+    hint = f"all nodes Ready; see {settings.node_folder(1)}/log"
+    wait_until(lambda: api.ready_nodes() == names, hint, _NODES_TIMEOUT)
+    wait_until(lambda: api.get(_DEFAULT_ACCOUNT) is not None, "the default service account", _NODES_TIMEOUT)
+    report(f"{settings.nodes} nodes Ready")
+
+
+def bring_down(settings: Settings) -> None:
+    """End the cluster and remove everything of it. Do nothing if there is none. Raise if something stays."""
+    processes = Processes(settings)
+    numbers = [int(name[1:]) for name in processes.names() if name[0] == "n" and name[1:].isdecimal()]
+    for number in numbers:
+        nodes.cut_power(settings, number)
+    last = control_plane.END_ORDER
+    for name in sorted(set(processes.names()) - set(last)):
+        processes.end(name)
+    for name in last:
+        processes.end(name)
+    leftovers.remove(settings)
+    if left := leftovers.find(settings):
+        raise TestbedError("left behind:\n  " + "\n  ".join(left))
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise TestbedError(
+                f"127.0.0.1:{port} is taken ({error.strerror}); name another with TESTBED_PORT"
+            ) from error

@@ -1,0 +1,1 @@
+"""What belongs to the control plane: credentials, API server, scheduler, and the controllers of workloads."""

@@ -1,0 +1,3 @@
+module spotwright.dev/testbed/pause
+
+go 1.24

@@ -1,0 +1,110 @@
+"""Fixtures for tests on a real Kubernetes: the cluster, a namespace of one's own, faults of nodes, and times measured.
+
+The test bed is the cluster by default: one that is up is used, else one is started for these tests and taken down afterwards.
+With `SPOTWRIGHT_CLUSTER=external` the tests run on the cluster that `KUBECONFIG` names, say kind or minikube; those that let a
+node die are skipped there. `SPOTWRIGHT_CLUSTER_IMAGE` then names an image with a shell.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from testbed.building.builds import Cache
+from testbed.building.images import BUSYBOX
+from testbed.building.requirements import obstacle
+from testbed.cluster import bring_down, bring_up, build
+from testbed.control.api import Api
+from testbed.faults import Faults
+from testbed.settings import Settings
+from tests.cluster.live.kube import Kube
+
+Measured = Callable[[str, float], None]
+"""Notes a time in seconds under a name; all are shown at the end of the suite."""
+
+_TIMES = pytest.StashKey[dict[str, float]]()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show what the tests measured."""
+    times = config.stash.get(_TIMES, {})
+    if times:
+        terminalreporter.section("seconds measured on the cluster")
+        for name, seconds in times.items():
+            terminalreporter.write_line(f"{seconds:7.1f}  {name}")
+
+
+@pytest.fixture
+def measured(pytestconfig: pytest.Config) -> Measured:
+    """Notes a time for the end of the suite."""
+    times = pytestconfig.stash.setdefault(_TIMES, {})
+
+    def note(name: str, seconds: float) -> None:
+        times[name] = seconds
+
+    return note
+
+
+@pytest.fixture(scope="session")
+def external() -> bool:
+    """Whether the tests run on a cluster that is not the test bed."""
+    return os.environ.get("SPOTWRIGHT_CLUSTER") == "external"
+
+
+@pytest.fixture(scope="session")
+def bed(external: bool) -> Iterator[Settings]:
+    """The settings of a test bed that is up. Tests that ask for it are skipped on other clusters."""
+    if external:
+        pytest.skip("nodes of an external cluster cannot be ended from here")
+    settings = Settings.from_environment()
+    if reason := obstacle(building=bool(Cache(settings.cache).missing())):
+        pytest.skip(reason)
+    if is_up(settings):
+        yield settings
+        return
+    build(settings, print)
+    try:
+        bring_up(settings, print)
+        yield settings
+    finally:
+        bring_down(settings)
+
+
+def is_up(settings: Settings) -> bool:
+    """Whether a test bed of this name serves its API."""
+    return settings.kubeconfig.exists() and Api(settings).ready()
+
+
+@pytest.fixture(scope="session")
+def kube(external: bool, request: pytest.FixtureRequest) -> Kube:
+    """The cluster: the test bed, or the one that KUBECONFIG names."""
+    if not external:
+        settings: Settings = request.getfixturevalue("bed")
+        return Kube(Api(settings).kubectl_path, settings.kubeconfig, BUSYBOX)
+    program, kubeconfig = shutil.which("kubectl"), os.environ.get("KUBECONFIG")
+    assert program, "SPOTWRIGHT_CLUSTER=external needs kubectl on the PATH"
+    assert kubeconfig, "SPOTWRIGHT_CLUSTER=external needs KUBECONFIG"
+    return Kube(Path(program), Path(kubeconfig), os.environ.get("SPOTWRIGHT_CLUSTER_IMAGE", "busybox"))
+
+
+@pytest.fixture
+def namespace(kube: Kube) -> Iterator[str]:
+    """A namespace of the test's own, removed with all that is in it."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    kube.run("create", "namespace", name)
+    kube.wait(lambda: kube.get("serviceaccount", "default", name), "the namespace's service account", 60)
+    yield name
+    kube.run("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def faults(bed: Settings) -> Iterator[Faults]:
+    """Faults of nodes, which are undone after the test."""
+    faults = Faults(bed)
+    yield faults
+    for number in bed.numbers:
+        faults.restore(number)

@@ -1,0 +1,197 @@
+"""Admission of objects: what is placed, what is left alone, and what the API server has filled in before."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.cluster.admission_objects import KEY, a_config, a_job, a_jobset, admitted, owned_by
+from tests.manifests.placing import at_path
+
+from spotwright.cluster.admission.marks import ADMITTED_ANNOTATION, IGNORE_ANNOTATION
+from spotwright.cluster.admission.objects import Verdict, admit_object, referenced_objects
+
+JOB_POD = "spec.template.spec"
+
+
+def last_applied(data: dict[str, Any]) -> dict[str, Any]:
+    """The object as ``kubectl apply`` sends it: with what its user wrote in an annotation."""
+    annotation = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(data)}
+    return {**data, "metadata": {**data["metadata"], "annotations": annotation}}
+
+
+def test_a_job_is_placed_and_marked() -> None:
+    job, outcome = admitted(a_job())
+    assert outcome.verdict == Verdict.PLACED
+    assert at_path(job, f"{JOB_POD}.tolerations.0.key") == KEY
+    assert json.loads(job["metadata"]["annotations"][ADMITTED_ANNOTATION])["v"] == 1
+
+
+def test_a_marked_object_is_not_placed_again() -> None:
+    job, _ = admitted(a_job())
+    assert admit_object(job, a_config()).verdict == Verdict.ALREADY_PLACED
+
+
+def test_a_limit_that_equals_the_default_counts_as_missing() -> None:
+    job, _ = admitted(a_job(), a_config("{default: {spot: require, interruptions: {max: 3}, errors: {retries: 1}}}"))
+    assert job["spec"]["backoffLimit"] == 4
+
+
+def test_a_limit_that_kubectl_apply_has_sent_stays() -> None:
+    job, outcome = admitted(last_applied(a_job()), a_config("{default: {spot: require, errors: {retries: 1}}}"))
+    assert job["spec"]["backoffLimit"] == 6
+    assert any("backoffLimit 6 stays" in text for text in outcome.warnings)
+
+
+def test_a_limit_of_a_server_side_apply_stays() -> None:
+    data = a_job()
+    fields: dict[str, Any] = {"f:spec": {"f:backoffLimit": {}}}
+    data["metadata"]["managedFields"] = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": fields}]
+    job, _ = admitted(data, a_config("{default: {spot: require, errors: {retries: 1}}}"))
+    assert job["spec"]["backoffLimit"] == 6
+
+
+def test_a_default_replacement_policy_gives_way_to_the_one_that_a_failure_policy_needs() -> None:
+    job, _ = admitted(a_job())
+    assert job["spec"]["podFailurePolicy"]["rules"]
+    assert job["spec"]["podReplacementPolicy"] == "Failed"
+
+
+def test_a_default_limit_gives_way_to_a_limit_for_each_index() -> None:
+    job, _ = admitted(a_job(completionMode="Indexed"))
+    assert job["spec"]["backoffLimitPerIndex"] == 10
+    assert job["spec"]["backoffLimit"] == 2**31 - 1
+
+
+def test_the_cluster_s_default_grace_period_gives_way_to_the_policy_s() -> None:
+    job, _ = admitted(a_job(), a_config("{default: {spot: require, grace_period: 20s}}"))
+    assert at_path(job, f"{JOB_POD}.terminationGracePeriodSeconds") == 20
+
+
+def test_a_job_set_s_default_restart_policy_gives_way_to_never() -> None:
+    jobset, _ = admitted(a_jobset())
+    path = "spec.replicatedJobs.0.template.spec.template.spec.restartPolicy"
+    assert at_path(jobset, path) == "Never"
+
+
+def test_an_object_that_asks_for_it_is_left_alone() -> None:
+    data = a_job()
+    data["metadata"]["annotations"] = {IGNORE_ANNOTATION: "true"}
+    assert admit_object(data, a_config()).verdict == Verdict.IGNORED
+
+
+def a_cron_job(**annotations: str) -> dict[str, Any]:
+    metadata = {"name": "nightly", "annotations": annotations}
+    spec = {"schedule": "0 1 * * *", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": a_job()["spec"]}}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}
+
+
+def job_of(cron: dict[str, Any]) -> dict[str, Any]:
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "nightly-1"}}
+    return owned_by({**job, "spec": cron["spec"]["jobTemplate"]["spec"]}, "batch/v1", "CronJob", "nightly")
+
+
+def test_a_job_of_an_ignored_cron_job_is_left_alone() -> None:
+    cron = a_cron_job(**{IGNORE_ANNOTATION: "true"})
+    job = job_of(cron)
+    assert referenced_objects(job) == [("batch/v1", "CronJob", "nightly")]
+    assert admit_object(job, a_config(), [cron]).verdict == Verdict.IGNORED
+
+
+def test_a_job_of_a_placed_cron_job_is_not_placed_twice() -> None:
+    cron, _ = admitted(a_cron_job())
+    assert admit_object(job_of(cron), a_config()).verdict == Verdict.ALREADY_PLACED
+
+
+def test_a_job_of_a_cron_job_that_is_older_than_the_webhook_is_placed() -> None:
+    assert admit_object(job_of(a_cron_job()), a_config()).verdict == Verdict.PLACED
+
+
+def test_a_job_of_a_job_set_follows_the_set() -> None:
+    job = owned_by(a_job(), "jobset.x-k8s.io/v1alpha2", "JobSet", "train")
+    assert admit_object(job, a_config()).verdict == Verdict.OWNED
+
+
+RUNTIME: dict[str, Any] = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "ClusterTrainingRuntime",
+    "metadata": {"name": "torch"},
+    "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": a_jobset()["spec"]}},
+}
+TRAINJOB: dict[str, Any] = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "TrainJob",
+    "metadata": {"name": "train", "labels": {"spotwright.dev/spot": "require"}},
+    "spec": {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": 2}},
+}
+
+
+def test_the_retries_of_a_train_job_are_placed_on_its_job_set() -> None:
+    config = a_config("{default: {interruptions: {max: 7}}}")
+    trainjob, outcome = admitted(TRAINJOB, config, RUNTIME)
+    assert outcome.verdict == Verdict.PLACED
+    assert referenced_objects(TRAINJOB) == [("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", "torch")]
+    jobset = owned_by(a_jobset(), "trainer.kubeflow.org/v1alpha1", "TrainJob", "train")
+    placed, outcome = admitted(jobset, config, trainjob)
+    assert outcome.verdict == Verdict.PLACED
+    assert placed["spec"]["failurePolicy"]["maxRestarts"] == 7
+
+
+def test_a_policy_of_the_train_job_s_own_holds_on_its_job_set_which_has_no_annotations() -> None:
+    policy = '{"spot":"require","interruptions":{"max":9}}'
+    trainjob = {**TRAINJOB, "metadata": {"name": "train", "annotations": {"spotwright.dev/policy": policy}}}
+    jobset = owned_by(a_jobset(), "trainer.kubeflow.org/v1alpha1", "TrainJob", "train")
+    placed, _ = admitted(jobset, a_config("{default: {spot: never}}"), trainjob)
+    assert placed["spec"]["failurePolicy"]["maxRestarts"] == 9
+    assert list(placed["metadata"]["annotations"]) == [ADMITTED_ANNOTATION]
+
+
+def test_a_train_job_has_no_warnings_of_what_its_job_set_will_get() -> None:
+    assert list(admitted(TRAINJOB, a_config(), RUNTIME)[1].warnings) == []
+
+
+def test_a_train_job_without_its_runtime_is_placed_on_its_job_set_without_a_warning() -> None:
+    outcome = admit_object(TRAINJOB, a_config())
+    assert (outcome.verdict, list(outcome.warnings)) == (Verdict.NOTHING_TO_DO, [])
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "verdict"),
+    [
+        ("example.com/v1", "Job", Verdict.UNKNOWN_KIND),
+        ("v1", "ConfigMap", Verdict.UNKNOWN_KIND),
+        ("batch/v2", "Job", Verdict.UNKNOWN_VERSION),
+        ("jobset.x-k8s.io/v1beta9", "JobSet", Verdict.UNKNOWN_VERSION),
+    ],
+)
+def test_unknown_kinds_and_generations_stay_as_they_are(api_version: str, kind: str, verdict: str) -> None:
+    outcome = admit_object({**a_job(), "apiVersion": api_version, "kind": kind}, a_config())
+    assert (outcome.verdict, outcome.patch) == (verdict, ())
+
+
+def test_a_pod_without_a_policy_of_its_own_is_not_placed() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "debug"}, "spec": {"containers": [{"name": "sh"}]}}
+    assert admit_object(pod, a_config()).verdict == Verdict.NO_POLICY
+    pod["metadata"] = {"name": "debug", "labels": {"spotwright.dev/spot": "require"}}
+    assert admit_object(pod, a_config()).verdict == Verdict.PLACED
+
+
+def test_what_no_pool_fits_is_created_as_it_is_with_a_warning() -> None:
+    job = a_job()
+    job["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "elsewhere"}
+    outcome = admit_object(job, a_config())
+    assert (outcome.verdict, outcome.patch) == (Verdict.UNPLACEABLE, ())
+    assert outcome.warnings[0].startswith(
+        "spotwright: not placed: spec.template.spec.nodeSelector.pool: job fits no pool"
+    )
+
+
+def test_malformed_fields_are_left_to_the_api_server() -> None:
+    job = a_job()
+    job["spec"]["template"]["spec"]["tolerations"] = "all"
+    assert admit_object(job, a_config()).verdict == Verdict.UNPLACEABLE
+
+
+def test_without_a_configuration_nothing_happens() -> None:
+    assert admit_object(a_job(), None).verdict == Verdict.NO_CONFIGURATION

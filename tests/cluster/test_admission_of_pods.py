@@ -1,0 +1,253 @@
+"""Admission of pods: the rung of an attempt as a requirement, its marks and variables, and pods that are refused."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.cluster.admission_objects import KEY, a_config, a_job, admitted
+from tests.cluster.json_patches import apply_patch
+from tests.manifests.placing import at_path
+
+from spotwright.cluster.admission.marks import IGNORE_ANNOTATION
+from spotwright.cluster.admission.objects import Outcome
+from spotwright.cluster.admission.pods import ATTEMPT_ANNOTATION, PodFacts, admit_pod
+from spotwright.config import Config
+from spotwright.model.attempts import Cause
+from spotwright.scheduling.next_attempt import PastAttempt
+
+PREFER = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2, errors: {retries: 1}}}"
+POOL = "kubernetes.azure.com/agentpool"
+REQUIRED = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+PREFERRED = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+IMAGE = "spotwright-refusal:1"
+
+
+def taken(*pools: str) -> PodFacts:
+    """Attempts that were interrupted on these pools."""
+    return PodFacts([PastAttempt(Cause.INTERRUPTED, (pool,), pool) for pool in pools])
+
+
+def a_pod(config: Config | None = None, **pod_spec: Any) -> dict[str, Any]:
+    """A pod as a placed Job makes it, with the defaults of the API server."""
+    job = a_job()
+    job["spec"]["template"]["spec"].update(pod_spec)
+    placed, _ = admitted(job, config or a_config(PREFER))
+    template = placed["spec"]["template"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "1", "controller": True}
+    metadata = {**template["metadata"], "generateName": "train-", "ownerReferences": [owner]}
+    spec = {"terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler", **template["spec"]}
+    return copy.deepcopy({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+def precise(
+    pod: dict[str, Any], facts: PodFacts | None = None, config: Config | None = None
+) -> tuple[dict[str, Any], Outcome]:
+    before = copy.deepcopy(pod)
+    outcome = admit_pod(pod, config or a_config(PREFER), facts or PodFacts(), IMAGE)
+    assert pod == before
+    return apply_patch(pod, outcome.patch), outcome
+
+
+def conditions(pod: dict[str, Any]) -> dict[str, list[str]]:
+    [term] = at_path(pod, REQUIRED)
+    return {one["key"]: one["values"] for one in term["matchExpressions"] if one["operator"] == "In"}
+
+
+def variables(pod: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0].get("env", [])}
+
+
+@pytest.mark.parametrize(
+    ("facts", "pool"),
+    [
+        (PodFacts(), "spot-a"),
+        (taken("spot-a"), "spot-b"),
+        (taken("spot-a", "spot-b"), "regular"),
+        (PodFacts([PastAttempt(Cause.FAILED, ("spot-a",), "spot-a")]), "spot-a"),
+        (PodFacts(without_capacity={"spot-a"}), "spot-b"),
+        (PodFacts(agreed=("spot-b",)), "spot-b"),
+    ],
+)
+def test_a_pod_requires_the_pool_of_its_rung(facts: PodFacts, pool: str) -> None:
+    pod, _ = precise(a_pod(), facts)
+    assert conditions(pod)[POOL] == [pool]
+    assert pod["metadata"]["annotations"]["spotwright.dev/rung"] == pool
+
+
+def test_the_preference_for_spot_gives_way_to_the_requirement() -> None:
+    given = a_pod()
+    assert at_path(given, PREFERRED)
+    assert at_path(precise(given)[0], PREFERRED) is None
+
+
+def test_preferences_and_conditions_of_the_user_s_stay() -> None:
+    own = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    given = a_pod()
+    node = given["spec"]["affinity"]["nodeAffinity"]
+    node["preferredDuringSchedulingIgnoredDuringExecution"].append({"weight": 5, "preference": own})
+    node["requiredDuringSchedulingIgnoredDuringExecution"] = {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "disk", "operator": "Exists"}]},
+            {"matchExpressions": [{"key": "disk2", "operator": "Exists"}]},
+        ]
+    }
+    config = a_config(PREFER)
+    pools = {
+        name: replace(pool, labels={**pool.labels, "disk": "ssd", "disk2": "x"}) for name, pool in config.pools.items()
+    }
+    pod, _ = precise(given, config=replace(config, pools=pools))
+    assert at_path(pod, PREFERRED) == [{"weight": 5, "preference": own}]
+    terms = at_path(pod, REQUIRED)
+    assert [term["matchExpressions"][0]["key"] for term in terms] == ["disk", "disk2"]
+    assert all(term["matchExpressions"][1]["key"] == POOL for term in terms)
+
+
+def test_a_pod_is_marked_with_its_attempt_and_the_reason_of_its_rung() -> None:
+    annotations = precise(a_pod(), taken("spot-a"))[0]["metadata"]["annotations"]
+    assert annotations[ATTEMPT_ANNOTATION] == "2"
+    assert annotations["spotwright.dev/why"] == "interruption 1 of 3: again on spot-b"
+
+
+def test_a_second_look_at_a_pod_changes_nothing() -> None:
+    pod, _ = precise(a_pod())
+    assert precise(pod, taken("spot-a"))[0] == pod
+
+
+def test_variables_say_what_they_say_locally() -> None:
+    pod, _ = precise(a_pod(), taken("spot-a"))
+    found = variables(pod)
+    assert (found["SPOTWRIGHT_ATTEMPT"], found["SPOTWRIGHT_NOTICE"]) == ("2", "30")
+    assert found["SPOTWRIGHT_GRACE"] == str(pod["spec"]["terminationGracePeriodSeconds"])
+
+
+def test_an_attempt_on_on_demand_has_no_notice() -> None:
+    assert variables(precise(a_pod(), taken("spot-a", "spot-b"))[0])["SPOTWRIGHT_NOTICE"] == "0"
+
+
+def test_the_place_of_the_checkpoint_is_the_same_for_all_attempts() -> None:
+    config = a_config(PREFER.replace("spot: prefer", "spot: prefer, checkpoint: 's3://ours/ckpt'"))
+    given = a_pod(config)
+    first, second = (variables(precise(given, facts, config)[0]) for facts in (PodFacts(), taken("spot-a")))
+    assert first["SPOTWRIGHT_CHECKPOINT"] == second["SPOTWRIGHT_CHECKPOINT"] == "s3://ours/ckpt/$(SPOTWRIGHT_RUN)/train"
+
+
+def test_a_kfp_pod_gets_the_address_of_the_notice_that_its_pipeline_could_not_have() -> None:
+    given = a_pod()
+    container = given["spec"]["containers"][0]
+    container["env"] = [one for one in container["env"] if one["name"] != "SPOTWRIGHT_NOTICE_URL"]
+    given["metadata"]["annotations"]["workflows.argoproj.io/node-name"] = "run.root.train"
+    found = variables(precise(given)[0])
+    assert found["SPOTWRIGHT_NOTICE_URL"] == "http://$(SPOTWRIGHT_HOST):8788/notice"
+    assert "SPOTWRIGHT_GRACE" not in found  # Argo leaves the code 0.3 s
+
+
+def test_the_grace_period_of_the_policy_is_kept_within_the_notice_of_the_pool() -> None:
+    config = a_config("{default: {spot: require, grace_period: 300s}}")
+    given = a_pod(config)
+    given["spec"]["terminationGracePeriodSeconds"] = 30  # as a pod of KFP has it
+    assert precise(given, config=config)[0]["spec"]["terminationGracePeriodSeconds"] == 25
+
+
+def test_under_kueue_the_flavor_is_the_rung() -> None:
+    given = a_pod()
+    given["metadata"]["labels"]["kueue.x-k8s.io/podset"] = "main"
+    pod, _ = precise(given)
+    assert pod["spec"]["affinity"] == given["spec"]["affinity"]
+    assert pod["metadata"]["annotations"][ATTEMPT_ANNOTATION] == "1"
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "DaemonSet"])
+def test_pods_that_serve_are_left_alone(kind: str) -> None:
+    given = a_pod()
+    given["metadata"]["ownerReferences"][0]["kind"] = kind
+    assert precise(given)[1].patch == ()
+
+
+def test_pods_without_a_policy_or_that_are_ignored_are_left_alone() -> None:
+    given = a_pod()
+    given["metadata"]["annotations"][IGNORE_ANNOTATION] = "true"
+    assert precise(given)[1].patch == ()
+    given["metadata"]["annotations"] = {}
+    assert precise(given)[1].patch == ()
+
+
+def test_a_policy_of_the_object_s_own_reaches_its_pods() -> None:
+    job = a_job()
+    own = '{"spot":"prefer","ladder":["spot-b","regular"],"fall_back_after":1}'
+    job["metadata"]["annotations"] = {"spotwright.dev/policy": own}
+    template = admitted(job, a_config("{default: {spot: never}}"))[0]["spec"]["template"]
+    given = {**a_pod(), "metadata": {**template["metadata"], "generateName": "train-"}, "spec": template["spec"]}
+    rungs = [precise(given, facts, a_config("{default: {spot: never}}"))[0] for facts in (PodFacts(), taken("spot-b"))]
+    assert [one["metadata"]["annotations"]["spotwright.dev/rung"] for one in rungs] == ["spot-b", "regular"]
+
+
+def test_a_missing_fact_never_refuses() -> None:
+    facts = PodFacts([*taken("spot-a").history, *[PastAttempt(None, ("spot-b",))] * 9])
+    assert conditions(precise(a_pod(), facts)[0])[POOL] == ["spot-b"]
+
+
+SPENT = taken("spot-a", "spot-b", "regular", "regular")
+
+
+def refused(pod: dict[str, Any]) -> dict[str, Any]:
+    after, outcome = precise(pod, SPENT)
+    assert outcome.verdict == "pod is refused"
+    return after
+
+
+def test_a_spent_budget_refuses_with_its_name_and_the_attempts_that_spent_it() -> None:
+    pod = refused(a_pod())
+    [main] = pod["spec"]["containers"]
+    assert main["image"] == IMAGE
+    assert main["env"][0]["value"] == "interrupted 4 times, interruptions.max is 3 (attempts 1, 2, 3, 4)"
+    assert main["command"][2].endswith("exit 86")
+
+
+def test_a_refused_pod_requests_nothing_and_runs_anywhere() -> None:
+    hook = {"preStop": {"exec": {"command": ["sleep", "20"]}}}
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    main = {"name": "main", "image": "train:1", "lifecycle": hook, "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    given = a_pod()
+    given["spec"] |= {"containers": [{**main, "env": given["spec"]["containers"][0]["env"]}, {"name": "log"}]}
+    given["spec"] |= {"volumes": [claim], "initContainers": [{"name": "fetch"}], "nodeSelector": {"pool": "a"}}
+    spec = refused(given)["spec"]
+    assert [one["name"] for one in spec["containers"]] == ["main"]
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert {"affinity", "nodeSelector", "volumes", "initContainers"}.isdisjoint(spec)
+    assert {"resources", "lifecycle"}.isdisjoint(spec["containers"][0])
+
+
+def test_a_refused_pod_of_argo_keeps_argo_s_containers_and_its_emissary() -> None:
+    given = a_pod()
+    mount, own = {"name": "var-run-argo", "mountPath": "/var/run/argo"}, {"name": "data", "mountPath": "/data"}
+    argo = {"name": "ARGO_CONTAINER_NAME", "value": "main"}
+    main = {
+        "name": "main",
+        "image": "train:1",
+        "command": ["/var/run/argo/argoexec", "emissary", "--", "/kfp-launcher/launch", "--", "python3"],
+        "args": ["train.py"],
+        "env": [argo, *given["spec"]["containers"][0]["env"]],
+        "volumeMounts": [own, mount],
+    }
+    wait = {"name": "wait", "image": "argoexec:1", "volumeMounts": [mount], "resources": {"requests": {"cpu": "1"}}}
+    given["metadata"]["annotations"]["workflows.argoproj.io/node-name"] = "run.train(0)"
+    given["spec"]["containers"] = [wait, main]
+    given["spec"]["initContainers"] = [{"name": "init", "volumeMounts": [mount]}, {"name": "kfp-launcher"}]
+    given["spec"]["volumes"] = [{"name": "var-run-argo", "emptyDir": {}}, {"name": "data", "emptyDir": {}}]
+    spec = refused(given)["spec"]
+    first, second = spec["containers"]
+    assert (first["name"], first["resources"]) == ("wait", {})
+    assert second["command"][:4] == ["/var/run/argo/argoexec", "emissary", "--", "sh"]
+    assert "args" not in second
+    assert (argo in second["env"], second["volumeMounts"]) == (True, [mount])
+    assert [one["name"] for one in spec["initContainers"]] == ["init"]
+    assert [one["name"] for one in spec["volumes"]] == ["var-run-argo"]
+
+
+def test_tolerations_of_a_pool_that_came_later_are_added() -> None:
+    given = a_pod()
+    given["spec"]["tolerations"] = []
+    assert precise(given)[0]["spec"]["tolerations"][0]["key"] == KEY

@@ -1,0 +1,63 @@
+"""An object that comes as data is placed exactly as its file is."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cluster.json_patches import apply_patch
+from tests.manifests.placing import a_config
+
+from spotwright.manifests.files.live_objects import place_object
+from spotwright.manifests.files.place_files import place_text
+from spotwright.manifests.files.references import References
+from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.manifests.yamltext.documents import parse
+
+GOLDEN = Path(__file__).parents[1] / "manifests" / "golden"
+POLICY = (
+    "{default: {spot: prefer, fall_back_after: 2, interruptions: {max: 4}, errors: {retries: 1}, "
+    "image_pull_secrets: [acr], checkpoint: 'pvc://ckpt'}}"
+)
+TARGET = "{kubernetes: '1.33', argo: '4.0', trainer: '2.3'}"
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(path.read_text()) if one] if path.exists() else []
+
+
+def cases() -> list[str]:
+    """The golden inputs that are Kubernetes objects, one a file."""
+    inputs = {path.parent.name: documents(path) for path in sorted(GOLDEN.glob("*/in.yaml"))}
+    return [name for name, found in inputs.items() if len(found) == 1 and "apiVersion" in found[0]]
+
+
+def without_record(data: dict[str, Any]) -> dict[str, Any]:
+    metadata = data["metadata"]
+    annotations = {key: value for key, value in metadata["annotations"].items() if key != "spotwright.dev/placed"}
+    metadata["annotations"] = annotations
+    if not annotations:
+        del metadata["annotations"]
+    return data
+
+
+@pytest.mark.parametrize("case", cases())
+def test_an_object_is_placed_as_its_file_is(case: str) -> None:
+    folder = GOLDEN / case
+    given, beside = (folder / "in.yaml").read_text(), folder / "with.yaml"
+    config, options = a_config(POLICY, TARGET), PlaceOptions(may_add=False, has_webhook=False)
+    references = References(parse(beside.read_text(), "with.yaml") if beside.exists() else [])
+    from_file = place_text(given, "in.yaml", config, references, options)
+    before = copy.deepcopy(data := yaml.safe_load(given))
+    placed = place_object(data, config, beside=documents(beside), options=options)
+    expected = without_record(yaml.safe_load(from_file.text))
+    assert data == before
+    assert apply_patch(data, placed.patch) == expected
+    assert [finding.text for finding in placed.findings] == [finding.text for finding in from_file.findings]
+
+
+def test_the_cases_cover_every_family_of_kinds() -> None:
+    assert len(cases()) >= 20

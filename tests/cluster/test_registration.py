@@ -1,0 +1,43 @@
+"""The registration of the webhook: everything that is placed is asked about, and everything fails open."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from spotwright.cluster.admission.registration import webhook_configuration
+from spotwright.manifests.kinds import SERVED
+
+
+def webhooks() -> dict[str, dict[str, Any]]:
+    configuration = webhook_configuration("spotwright", ("spotwright", "webhook"), b"PEM")
+    return {webhook["name"].partition(".")[0]: webhook for webhook in configuration["webhooks"]}
+
+
+def test_every_webhook_fails_open_within_two_seconds_and_has_no_side_effects() -> None:
+    for webhook in webhooks().values():
+        assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == ("Ignore", 2)
+        assert webhook["sideEffects"] == "NoneOnDryRun"
+        assert webhook["namespaceSelector"] == {"matchLabels": {"spotwright.dev/enabled": "true"}}
+
+
+def test_the_service_and_its_authority_are_named() -> None:
+    client = webhooks()["pods"]["clientConfig"]
+    assert client["service"] == {"namespace": "spotwright", "name": "webhook", "path": "/mutate", "port": 443}
+    assert base64.b64decode(client["caBundle"]) == b"PEM"
+
+
+def test_every_namespaced_kind_that_is_placed_is_asked_about() -> None:
+    resources = {rule["resources"][0] for name in ("objects", "pods") for rule in webhooks()[name]["rules"]}
+    assert resources == {"deployments", *(f"{kind.lower()}s" for kind in SERVED if not kind.startswith("Cluster"))}
+
+
+def test_objects_are_asked_about_when_they_are_created_and_workflows_never_when_they_are_updated() -> None:
+    assert {rule["operations"][0] for rule in webhooks()["objects"]["rules"]} == {"CREATE"}
+    updated = {rule["resources"][0] for rule in webhooks()["updates"]["rules"]}
+    assert updated == {"jobs", "cronjobs", "jobsets", "trainjobs"}
+
+
+def test_pods_without_a_policy_cost_no_request() -> None:
+    conditions = {one["name"]: one["expression"] for one in webhooks()["pods"]["matchConditions"]}
+    assert "'spotwright.dev/policy' in object.metadata.annotations" in conditions["has-a-policy"]

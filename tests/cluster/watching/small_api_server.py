@@ -1,0 +1,118 @@
+"""A small API server on the loopback: list in pages, watch with bookmarks, and the faults of a real one on command."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from aiohttp import web
+
+
+class SmallApiServer:
+    """Holds objects by path of their collection and name. Every change has the next version."""
+
+    def __init__(self) -> None:
+        self.version = 10
+        self.objects: dict[str, dict[str, dict[str, Any]]] = {}
+        self.history: list[tuple[int, str, str, dict[str, Any]]] = []  # version, collection, kind, object
+        self.oldest = 0  # watches from before this version get 410
+        self.answers: list[web.Response] = []  # the next answers, whatever is asked
+        self.asked: list[str] = []  # method and path with query, of every request
+        self.page = 500
+        self.url = ""
+        self._changed = asyncio.Event()
+        self._streams: set[web.StreamResponse] = set()
+
+    def put(self, collection: str, name: str, uid: str = "", **more: Any) -> dict[str, Any]:
+        """Add or change an object."""
+        self.version += 1
+        known = self.objects.setdefault(collection, {})
+        kind = "MODIFIED" if name in known else "ADDED"
+        metadata = {"name": name, "namespace": "a", "uid": uid or f"uid-{name}", "resourceVersion": str(self.version)}
+        known[name] = {**more, "metadata": {**more.get("metadata", {}), **metadata}}
+        self._remember(collection, kind, known[name])
+        return known[name]
+
+    def delete(self, collection: str, name: str) -> None:
+        """Delete an object at once."""
+        self.version += 1
+        self._remember(collection, "DELETED", self.objects[collection].pop(name))
+
+    def bookmark(self, collection: str) -> None:
+        """Tell watchers how far they are."""
+        self.version += 1
+        self._remember(collection, "BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
+
+    def expire(self) -> None:
+        """Forget the history: watches from any version so far get 410."""
+        self.oldest = self.version + 1
+        self.version += 1
+
+    async def cut(self, last_bytes: bytes = b"") -> None:
+        """Break every stream, after these bytes."""
+        for stream in list(self._streams):
+            with contextlib.suppress(ConnectionError):
+                if last_bytes:
+                    await stream.write(last_bytes)
+            transport = stream._req.transport if stream._req is not None else None
+            if transport is not None:
+                transport.close()
+
+    def _remember(self, collection: str, kind: str, data: dict[str, Any]) -> None:
+        self.history.append((self.version, collection, kind, json.loads(json.dumps(data))))
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(f"{request.method} {request.path_qs}")
+        if self.answers:
+            return self.answers.pop(0)
+        if request.query.get("watch") == "true":
+            return await self._watch(request)
+        if request.path not in self.objects:
+            return web.json_response({"kind": "Status", "message": "not found"}, status=404)
+        items = sorted(self.objects[request.path].values(), key=lambda each: str(each["metadata"]["name"]))
+        start = int(request.query.get("continue") or 0)
+        more = str(start + self.page) if start + self.page < len(items) else ""
+        metadata = {"resourceVersion": str(self.version), "continue": more}
+        return web.json_response(
+            {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items[start : start + self.page]}
+        )
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        since = int(request.query["resourceVersion"])
+        if since < self.oldest:
+            return web.json_response({"kind": "Status", "message": "too old", "code": 410}, status=410)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        self._streams.add(response)
+        try:
+            while True:
+                changed = self._changed
+                for version, collection, kind, data in list(self.history):
+                    if version > since and collection == request.path:
+                        since = version
+                        await response.write(json.dumps({"type": kind, "object": data}).encode() + b"\n")
+                await changed.wait()
+        finally:
+            self._streams.discard(response)
+
+
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[SmallApiServer]:
+    """A server while the block runs."""
+    server = SmallApiServer()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", server._handle)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield server
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,173 @@
+"""A mirror of the API misses no change and no deletion, whatever becomes of its streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import httpx2
+import pytest
+from aiohttp import web
+from tests.cluster.watching.small_api_server import SmallApiServer, serving
+
+from spotwright.cluster.api.connection import find_cluster
+from spotwright.cluster.api.mirror import Change, ChangeKind, Mirror, Resource
+from spotwright.cluster.api.requests import Api, ApiFailed, wait_before
+from spotwright.errors import InputError
+
+PODS = Resource("/api/v1", "pods")
+PATH = "/api/v1/pods"
+
+
+class Watched:
+    """A mirror that is followed, with what it reported."""
+
+    def __init__(self, server: SmallApiServer) -> None:
+        self.server = server
+        self.api = Api(httpx2.AsyncClient(base_url=server.url))
+        self.mirror = Mirror(self.api, PODS)
+        self.seen: list[Change] = []
+
+    async def follow(self) -> None:
+        async with aclosing(self.mirror.changes()) as changes:  # type: ignore[type-var]
+            async for change in changes:
+                self.seen.append(change)
+
+    async def until(self, *kinds_and_names: tuple[ChangeKind, str]) -> None:
+        """Wait for these changes, in this order, beside others."""
+        async with asyncio.timeout(10):
+            while not _contains([(change.kind, _name(change)) for change in self.seen], kinds_and_names):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+
+def _contains(changes: list[tuple[ChangeKind, str]], wanted: tuple[tuple[ChangeKind, str], ...]) -> bool:
+    rest = iter(changes)
+    return all(each in rest for each in wanted)
+
+
+def _name(change: Change) -> str:
+    return str(change.data.get("metadata", {}).get("name", ""))
+
+
+def watch(story: Callable[[Watched], Awaitable[None]]) -> Watched:
+    async def play() -> Watched:
+        async with serving() as server:
+            server.put(PATH, "one")
+            watched = Watched(server)
+            task = asyncio.ensure_future(watched.follow())
+            await watched.until((ChangeKind.SYNCED, ""))
+            await story(watched)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await watched.api.close()
+            return watched
+
+    return asyncio.run(play())
+
+
+def test_changes_and_deletions_come_in_order() -> None:
+    async def story(watched: Watched) -> None:
+        watched.server.put(PATH, "two")
+        watched.server.delete(PATH, "one")
+        await watched.until((ChangeKind.PUT, "one"), (ChangeKind.PUT, "two"), (ChangeKind.DELETED, "one"))
+
+    assert {name for _, name in watch(story).mirror.objects} == {"two"}
+
+
+def test_a_deletion_while_the_history_expired_is_reported_with_the_last_state() -> None:
+    async def story(watched: Watched) -> None:
+        watched.server.put(PATH, "two", phase="Running")
+        await watched.until((ChangeKind.PUT, "two"))
+        watched.server.objects[PATH].pop("two")  # in a history that nobody has any more
+        watched.server.expire()
+        watched.server.put(PATH, "three")
+        await watched.server.cut()
+        await watched.until((ChangeKind.DELETED, "two"), (ChangeKind.PUT, "three"))
+
+    deleted = [change for change in watch(story).seen if change.kind is ChangeKind.DELETED]
+    assert [(change.data["metadata"]["name"], change.data["phase"]) for change in deleted] == [("two", "Running")]
+
+
+def test_an_object_made_again_under_its_name_is_first_deleted() -> None:
+    async def story(watched: Watched) -> None:
+        watched.server.put(PATH, "one", uid="another")
+        watched.server.expire()
+        await watched.server.cut()
+        await watched.until((ChangeKind.DELETED, "one"), (ChangeKind.PUT, "one"))
+
+    puts = [change.data["metadata"]["uid"] for change in watch(story).seen if change.kind is ChangeKind.PUT]
+    assert puts[-1] == "another"
+
+
+def test_a_line_that_is_cut_in_the_middle_is_read_again_whole() -> None:
+    async def story(watched: Watched) -> None:
+        await watched.server.cut(b'{"type":"MODIFIED","object":{"metadata":{"name":"on')
+        watched.server.put(PATH, "two")
+        await watched.until((ChangeKind.PUT, "two"))
+
+    watched = watch(story)
+    assert [_name(change) for change in watched.seen if change.kind is ChangeKind.PUT] == ["one", "two"]
+    assert watched.mirror.problem == ""
+
+
+def test_a_watch_goes_on_from_the_last_bookmark() -> None:
+    async def story(watched: Watched) -> None:
+        watched.server.bookmark(PATH)
+        bookmarked = watched.server.version
+        await asyncio.sleep(0.1)
+        await watched.server.cut()
+        watched.server.put(PATH, "two")
+        await watched.until((ChangeKind.PUT, "two"))
+        assert f"resourceVersion={bookmarked}" in watched.server.asked[-1]
+
+    watch(story)
+
+
+def test_429_and_5xx_are_tried_again_and_lists_come_in_pages() -> None:
+    async def story(watched: Watched) -> None:
+        server = watched.server
+        for number in range(5):
+            server.put(PATH, f"more-{number}")
+        server.page = 2
+        server.answers = [
+            web.json_response({}, status=429, headers={"Retry-After": "0"}),
+            web.json_response({}, status=503),
+        ]
+        server.expire()
+        await server.cut()
+        await watched.until((ChangeKind.SYNCED, ""), (ChangeKind.SYNCED, ""))
+
+    assert len(watch(story).mirror.objects) == 6
+
+
+def test_a_refusal_is_told_and_names_no_token(tmp_path: Path) -> None:
+    async def ask() -> ApiFailed:
+        async with serving() as server:
+            api = Api(httpx2.AsyncClient(base_url=server.url, headers={"Authorization": "Bearer very-secret"}))
+            with pytest.raises(ApiFailed) as caught:
+                await api.get("/api/v1/nothing")
+            await api.close()
+            return caught.value
+
+    error = asyncio.run(ask())
+    assert (error.status, error.may_pass, "very-secret" in str(error)) == (404, False, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["users: [{name: u, user: {token: very-secret}}", "token: very-secret", "[very-secret]"]
+)
+def test_a_broken_kubeconfig_is_named_and_not_quoted(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "config"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        find_cluster(kubeconfig=str(file))
+    assert str(file) in str(caught.value)
+    assert "very-secret" not in str(caught.value)
+
+
+def test_the_servers_wish_is_obeyed_and_a_day_is_not() -> None:
+    assert wait_before(1, 7.0) == 7.0
+    assert wait_before(1, 86_400.0) == 120.0
+    assert wait_before(9, None) <= 30.0

@@ -1,0 +1,102 @@
+"""Pods are named as tasks: those of pipelines as in a local run, those of sets by their number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.cluster.watching.watched_objects import job, pod
+
+from spotwright.cluster.workloads.outcome import outcome_of
+from spotwright.cluster.workloads.owners import lineage
+from spotwright.cluster.workloads.tasks import task_name
+
+NODE_NAME = "workflows.argoproj.io/node-name"
+
+
+@pytest.mark.parametrize(
+    ("node_name", "path", "template"),
+    [
+        ("digits-bnm48(0).root(0).train(0).executor(0)", "train", "train"),
+        ("digits-bnm48.root.train.executor(2)", "train", "train"),
+        ("digits-bnm48(0).root(0).train-driver(0)", "train-driver", "train-driver"),
+        (
+            "l(0).root(0).for-loop-2(0).iteration-iterations(1:1)(0).iteration-item(0).flaky(0).executor(1)",
+            "for-loop-2/flaky-1",
+            "for-loop-2.flaky",
+        ),
+        (
+            "l.root.for-loop-2.iteration-iterations(0:0).iteration-item.flaky.executor",
+            "for-loop-2/flaky-0",
+            "for-loop-2.flaky",
+        ),
+    ],
+)
+def test_a_pod_of_a_kfp_run_has_the_path_of_its_task_in_the_pipeline(node_name: str, path: str, template: str) -> None:
+    made = pod("p", labels={"pipeline/runid": "1"}, annotations={NODE_NAME: node_name})
+    assert task_name(made, ())[:2] == (path, template)
+
+
+@pytest.mark.parametrize(
+    ("node_name", "path"),
+    [
+        ("wf.train", "train"),
+        ("wf.train(3)", "train"),
+        ("wf.loop(2:item with a.dot)(1)", "loop-2"),
+        ("wf[0].prepare", "prepare"),
+        ("wf[1].outer[0].inner(1)", "outer/inner"),
+        ("wf", "wf"),
+        ("wf(1)", "wf"),
+    ],
+)
+def test_a_pod_of_a_workflow_has_the_path_of_its_node(node_name: str, path: str) -> None:
+    assert task_name(pod("p", annotations={NODE_NAME: node_name}), ()).path == path
+
+
+def test_pods_of_a_job_with_an_index_are_numbered_by_it() -> None:
+    indexed = job(completionMode="Indexed", completions=4)
+    made = pod("p", indexed, annotations={"batch.kubernetes.io/job-completion-index": "2"})
+    assert task_name(made, (indexed,)) == ("train-2", "train", 1)
+
+
+def jobset(replicas: int) -> dict[str, Any]:
+    return {
+        "kind": "JobSet",
+        "metadata": {"name": "set", "uid": "set-uid", "namespace": "team-a"},
+        "spec": {"replicatedJobs": [{"name": "node", "replicas": replicas}]},
+    }
+
+
+@pytest.mark.parametrize(("replicas", "parallelism", "path"), [(1, 1, "node"), (3, 1, "node-1"), (2, 4, "node-6")])
+def test_members_of_a_set_are_numbered_through_all_of_its_jobs(replicas: int, parallelism: int, path: str) -> None:
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "1"}
+    made = pod(
+        "p", labels=labels, annotations={"batch.kubernetes.io/job-completion-index": "2" if parallelism > 1 else "0"}
+    )
+    assert task_name(made, (job(parallelism=parallelism), jobset(replicas))).path == path
+
+
+def test_the_run_of_a_pod_is_its_topmost_owner_and_an_owner_that_is_missing_is_waited_for() -> None:
+    owner = {"kind": "JobSet", "uid": "set-uid", "name": "set", "controller": True}
+    child = job("set-node-0", uid="child")
+    child["metadata"]["ownerReferences"] = [owner]
+    known = {"child": child, "set-uid": jobset(1)}
+    made = pod("p", child)
+    assert lineage(made, lambda _k, _n, uid: known.get(uid)).root(made)["metadata"]["name"] == "set"
+    del known["set-uid"]
+    assert not lineage(made, lambda _k, _n, uid: known.get(uid)).is_complete
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        ({"kind": "Workflow", "status": {"phase": "Error", "message": "pod deleted"}}, "failed"),
+        ({"kind": "JobSet", "status": {"conditions": [{"type": "Completed", "status": "True"}]}}, "succeeded"),
+        ({"kind": "Job", "status": {"conditions": [{"type": "Failed", "status": "True", "reason": "X"}]}}, "failed"),
+        ({"kind": "Job", "status": {"conditions": [{"type": "Suspended", "status": "True"}]}}, None),
+        ({"kind": "Workflow", "status": {"phase": "Running"}}, None),
+    ],
+)
+def test_the_end_of_a_workload_is_its_controllers_word(data: dict[str, Any], status: str | None) -> None:
+    outcome = outcome_of(data)
+    assert (None if outcome is None else outcome.status.value) == status

@@ -1,0 +1,49 @@
+"""Files that components bring with them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import tarfile
+
+import pytest
+from tests.pipelines.builders import python_container
+
+from spotwright.pipelines.graph.embedded_archives import escaping_member
+from spotwright.pipelines.graph.executor_reader import Unsupported, read_executor
+
+
+def module(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> str:
+    """A component's source with an archive of one member, as the SDK writes it."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, link
+        archive.addfile(member)
+    return f"import kfp\n__KFP_EMBEDDED_ARCHIVE_B64 = '{base64.b64encode(packed.getvalue()).decode()}'\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "link"),
+    [
+        ("../x", tarfile.REGTYPE, ""), ("a/../../x", tarfile.REGTYPE, ""), ("/etc/x", tarfile.REGTYPE, ""),
+        ("a/x", tarfile.SYMTYPE, "../../etc"), ("x", tarfile.SYMTYPE, "/etc"), ("x", tarfile.LNKTYPE, "../y"),
+        ("x", tarfile.CHRTYPE, ""),
+    ],
+)  # fmt: skip
+def test_a_member_that_leaves_the_folder_of_its_archive_is_refused_before_the_run(
+    name: str, kind: bytes, link: str
+) -> None:
+    with pytest.raises(Unsupported, match=f"has the member '{name}', which would leave"):
+        read_executor({"container": python_container(source=module(name, kind, link))})
+
+
+@pytest.mark.parametrize(("name", "kind", "link"), [("a/b", tarfile.REGTYPE, ""), ("a/x", tarfile.SYMTYPE, "../b")])
+def test_members_inside_the_folder_are_accepted(name: str, kind: bytes, link: str) -> None:
+    assert escaping_member(module(name, kind, link)) is None
+    assert escaping_member("import kfp") is None
+
+
+def test_an_archive_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(Unsupported, match="the archive of its files cannot be read"):
+        read_executor({"container": python_container(source="__KFP_EMBEDDED_ARCHIVE_B64 = 'AAAA'\n")})

@@ -1,0 +1,58 @@
+"""The shared YAML composer: one set of bounds for configuration and manifests, and the events of each document."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from spotwright import config
+from spotwright.errors import InputError
+from spotwright.manifests.yamltext.documents import parse
+from spotwright.yaml_composer import MAX_DEPTH, ComposeError, MappingNode, compose
+
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20)
+)
+REFUSED = {
+    "deep": ("a: " + "[" * (MAX_DEPTH + 1), f"nested deeper than {MAX_DEPTH} levels"),
+    "bomb": (BOMB, "the aliases unfold to more than"),
+    "no anchor": ("a: *b\n", "the alias *b names no anchor that ended before it"),
+    "its own anchor": ("a: &b [*b]\n", "the alias *b names no anchor that ended before it"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_configuration_and_a_manifest_are_refused_alike(case: str) -> None:
+    text, message = REFUSED[case]
+    for read in (config.parse, lambda given: parse(given, "it.yaml")):
+        with pytest.raises(InputError) as refused:
+            read(text)
+        assert message in str(refused.value)
+
+
+def test_an_alias_bomb_is_refused_before_it_unfolds() -> None:
+    with pytest.raises(ComposeError) as refused:
+        list(compose(BOMB))
+    assert refused.value.line < 10
+
+
+def test_values_without_aliases_have_no_bound() -> None:
+    [composed] = compose("a: [" + "1," * 200_000 + "]", max_unfolded=10)
+    assert isinstance(composed.root, MappingNode)
+    assert len(composed.root.data["a"]) == 200_000
+
+
+def test_the_events_of_a_document_are_those_of_the_parser() -> None:
+    text = "# first\na: [1, {b: &x two}]\nc: *x\n--- last\n"
+    events = [event.__class__ for event in yaml.parse(text, Loader=yaml.CSafeLoader)]
+    composed = [[event.__class__ for event in document.events] for document in compose(text)]
+
+    assert composed == [events[2:-5], [yaml.ScalarEvent]]
+    assert [document.line for document in compose(text, above=10)] == [12, 14]
+
+
+def test_a_lenient_caller_finds_equal_keys_among_the_pairs() -> None:
+    [composed] = compose("a: 1\na: 2\n", lenient=True)
+    assert isinstance(composed.root, MappingNode)
+    assert composed.root.data == {"a": 1}
+    assert [key.value for key, _ in composed.root.value] == ["a", "a"]

@@ -1,0 +1,204 @@
+"""The cost of interruptions, with redone work measured by the most reliable source, and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spotwright.engine.status import RunStatus
+from spotwright.local.supervisor.syscalls import FileCall
+from spotwright.records.state_folder import RunFolder
+from spotwright.rehearsal.step_rehearsal import LIMIT_FACTOR, LIMIT_SECONDS
+from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace, FileOperation
+from spotwright.rehearsal.trials.fault_injector import InjectionResult
+from spotwright.rehearsal.trials.injection_points import SAVES, AtShare, Injection, InjectionKind, InjectionPoint
+from spotwright.rehearsal.trials.trial_runs import TrialAttempt, TrialRun
+from spotwright.rehearsal.verdicts.interruption_cost import (
+    Baseline,
+    InterruptionCost,
+    MeasuredBy,
+    cost_of,
+    most_reliable,
+)
+from spotwright.rehearsal.verdicts.verdict import MIN_KEPT_SHARE, PointOutcome, StepReport, Verdict, verdict_of
+
+POINT = InjectionPoint("middle, no notice", InjectionKind.MIDDLE, ())
+SAVES_REGULARLY = Baseline(1.0, save_times=tuple(number / 10 for number in range(1, 10)), traced_seconds=1.0)
+
+
+def attempt(
+    number: int, seconds: float, cause: str, first: float | None = None, last: float | None = None
+) -> TrialAttempt:
+    return TrialAttempt(number, seconds, cause, "", first, last, "", Path())
+
+
+def trial(*attempts: TrialAttempt, saves: tuple[int, ...] = ()) -> TrialRun:
+    """A trial that succeeded; ``saves`` counts the operations on saves of each traced attempt."""
+    write = FileOperation(FileCall.WRITE, SAVES, "s", 0.0)
+    traces = {"t": tuple(AttemptTrace((write,) * count) for count in saves)}
+    return TrialRun(RunFolder(Path("run")), RunStatus.SUCCEEDED, "", {"t": attempts}, "t", {}, {}, traces=traces)
+
+
+def interrupted(seconds: float, **progress: float) -> TrialAttempt:
+    return attempt(1, seconds, "interrupted", progress.get("first"), progress.get("last"))
+
+
+def succeeded(seconds: float, first: float | None = None) -> TrialAttempt:
+    return attempt(2, seconds, "succeeded", first, 1.0)
+
+
+def measured(one: TrialRun, baseline: Baseline) -> InterruptionCost:
+    cost = cost_of(one, baseline)
+    assert cost is not None
+    return cost
+
+
+def test_a_trial_without_interruption_has_no_cost() -> None:
+    assert cost_of(trial(succeeded(1.0)), Baseline(1.0)) is None
+
+
+def test_the_extra_time_is_the_time_beyond_the_undisturbed_one() -> None:
+    assert measured(trial(interrupted(0.6), succeeded(0.7)), Baseline(1.0)).extra_seconds == pytest.approx(0.3)
+
+
+def test_by_progress_the_redone_work_is_the_gap_between_last_and_first_report() -> None:
+    cost = measured(trial(interrupted(9.0, first=0.0, last=0.6), succeeded(9.0, first=0.5)), Baseline(1.0, 0.0, 1.0))
+
+    assert cost.measured_by is MeasuredBy.PROGRESS
+    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.6, 0.1))
+
+
+def test_by_saves_an_attempt_that_makes_only_the_remaining_ones_resumes() -> None:
+    cost = measured(trial(interrupted(0.55), succeeded(9.0), saves=(5, 4)), SAVES_REGULARLY)
+
+    assert cost.measured_by is MeasuredBy.SAVES
+    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.55, 0.05))
+
+
+def test_by_saves_an_attempt_that_makes_all_of_them_starts_over() -> None:
+    cost = measured(trial(interrupted(0.55), succeeded(9.0), saves=(5, 9)), SAVES_REGULARLY)
+
+    assert cost.redone_work == cost.interrupted_work
+
+
+def test_by_saves_work_after_the_last_save_counts_as_redone() -> None:
+    download = Baseline(1.0, save_times=(0.01, 0.02), traced_seconds=1.0)
+
+    cost = measured(trial(interrupted(0.8), succeeded(9.0), saves=(2, 0)), download)
+
+    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.8, 0.78))
+
+
+def test_without_progress_and_saves_redone_work_is_measured_by_time() -> None:
+    cost = measured(trial(interrupted(0.6), succeeded(1.0)), Baseline(1.0))
+
+    assert cost.measured_by is MeasuredBy.TIME
+    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.6, 0.6))
+
+
+def test_costs_by_the_most_reliable_source_count() -> None:
+    by_progress, by_time = (
+        InterruptionCost(1, 0.0, 1.0, 0.0, MeasuredBy.PROGRESS),
+        InterruptionCost(1, 0.0, 1.0, 1.0, MeasuredBy.TIME),
+    )
+
+    assert most_reliable([by_time, by_progress]) == [by_progress]
+
+
+NOT_INTERRUPTED = trial(succeeded(1.0))
+INTERRUPTED = replace(
+    NOT_INTERRUPTED, injected=(InjectionResult(1, Injection(InjectionKind.MIDDLE, AtShare(0.5)), 0.5),)
+)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [
+        ([{"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.TIME)}], Verdict.RESUMES),
+        ([{"cost": InterruptionCost(1, 1.0, 1.0, 1.0, MeasuredBy.TIME)}], Verdict.STARTS_OVER),
+        ([{}], Verdict.STARTS_OVER),
+        (
+            [
+                {"problem": "it hangs", "never_finishes": True, "trial": INTERRUPTED},
+                {"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.TIME)},
+            ],
+            Verdict.NEVER_FINISHES,
+        ),
+        (
+            [
+                {"problem": "it hangs", "never_finishes": True, "trial": INTERRUPTED},
+                {"problem": "other", "trial": INTERRUPTED},
+            ],
+            Verdict.UNSAFE,
+        ),
+        (
+            [
+                {"problem": "no data", "trial": NOT_INTERRUPTED},
+                {"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.TIME)},
+            ],
+            Verdict.FAILS,
+        ),
+    ],
+)
+def test_the_verdict_is_the_worst_outcome(outcomes: list[dict[str, Any]], verdict: Verdict) -> None:
+    step = StepReport("t", (1.0,), outcomes=tuple(PointOutcome(POINT, **each) for each in outcomes))
+
+    assert step.verdict is verdict
+
+
+def test_a_step_that_fails_undisturbed_has_the_verdict_fails() -> None:
+    assert StepReport("t", (), undisturbed_failure="no data").verdict is Verdict.FAILS
+
+
+def test_the_cost_per_interruption_is_the_mean() -> None:
+    costs = [InterruptionCost(1, 0.3, 1, 0, MeasuredBy.TIME), InterruptionCost(3, 0.5, 1, 0, MeasuredBy.TIME)]
+    step = StepReport("t", (1.0,), outcomes=tuple(PointOutcome(POINT, cost=cost) for cost in costs))
+
+    assert step.cost_per_interruption == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("page", ["explanation/rehearsal.md", "how-to/rehearse.md"])
+def test_both_pages_name_the_thresholds_of_the_code(page: str) -> None:
+    words = {2.0: "twice", 5.0: "five", 0.25: "a quarter"}
+    text = " ".join((Path(__file__).parents[2] / "docs" / page).read_text().split())
+
+    limit = f"more than {words[LIMIT_FACTOR]} the undisturbed time plus {words[LIMIT_SECONDS]} seconds"
+    assert limit in text
+    assert f"at least {words[MIN_KEPT_SHARE]} of the interrupted work is kept" in text
+
+
+@pytest.mark.parametrize(
+    ("unannounced", "announced", "verdict"),
+    [
+        (0.1, 0.1, Verdict.RESUMES),
+        (0.1, 1.0, Verdict.RESUMES),
+        (1.0, 0.1, Verdict.RESUMES_WITH_NOTICE),
+        (1.0, 1.0, Verdict.STARTS_OVER),
+    ],
+)
+def test_a_step_resumes_if_it_keeps_work_without_a_notice(
+    unannounced: float, announced: float, verdict: Verdict
+) -> None:
+    outcomes = [
+        PointOutcome(
+            InjectionPoint("middle", InjectionKind.MIDDLE, (Injection(InjectionKind.MIDDLE, AtShare(0.5), notice),)),
+            cost=InterruptionCost(1, 0.1, 1.0, redone, MeasuredBy.PROGRESS),
+        )
+        for notice, redone in ((False, unannounced), (True, announced))
+    ]
+
+    assert StepReport("t", (1.0,), outcomes=tuple(outcomes)).verdict is verdict
+
+
+def test_time_does_not_tell_that_a_step_resumes_after_a_notice_where_its_saves_tell_that_it_starts_over() -> None:
+    point = InjectionPoint("n", InjectionKind.MIDDLE, (Injection(InjectionKind.MIDDLE, AtShare(0.5), notice=True),))
+    costs = [InterruptionCost(1, 0.5, 0.5, 0.5, MeasuredBy.SAVES), InterruptionCost(3, 0.1, 0.9, 0.1, MeasuredBy.TIME)]
+    with_saves = replace(
+        INTERRUPTED, traces={"t": (AttemptTrace((FileOperation(FileCall.WRITE, SAVES, "s", 0.0),)),) * 2}
+    )
+
+    assert verdict_of([PointOutcome(point, with_saves, cost=cost) for cost in costs]) is Verdict.STARTS_OVER
+    assert verdict_of([PointOutcome(point, with_saves, cost=costs[1])]) is Verdict.RESUMES_WITH_NOTICE

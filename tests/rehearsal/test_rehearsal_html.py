@@ -1,0 +1,121 @@
+"""The report of a rehearsal in a notebook."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from spotwright.rehearsal.rehearsal_api import RehearsalReport
+
+
+def point(name: str, **fields: Any) -> Mapping[str, Any]:
+    return {"name": name, "problem": None, "run": "r", "interrupted": True, "lost_seconds": 0.25, **fields}
+
+
+def report(verdict: str = "not safe", **fields: Any) -> RehearsalReport:
+    step = {
+        "task": "train<script>",
+        "verdict": verdict,
+        "fails_undisturbed": None,
+        "probable_cause": "state.json is written in place",
+        "cost_per_interruption": 0.5,
+        "done_again": 0.1,
+        "measured_by": "its saves",
+        "lost_files": ["/tmp/state"],  # noqa: S108 (what a report names)
+        "connections": ["127.0.0.1:8080"],
+        "mapped_saves": ["state.bin"],
+        "points": [
+            point("start, no notice"),
+            point("save 1, no notice", problem="attempt 2 failed: <b>"),
+            point("end, no notice", interrupted=False),
+            point("middle, no notice", run=None),
+        ],
+        **fields,
+    }
+    return RehearsalReport("", {"safe": False, "steps": [step]})
+
+
+def test_the_verdict_and_every_point_are_in_the_table() -> None:
+    html = report()._repr_html_()
+
+    tree = ET.fromstring(html.replace("&nbsp;", " "))  # noqa: S314 (we wrote it)
+    rows = [["".join(cell.itertext()) for cell in row.findall("td")] for row in tree.iter("tr")]
+    assert [(row[0], row[1].split(" ", 1)[1]) for row in rows if row] == [
+        ("start, no notice", "survived"),
+        ("save 1, no notice", "broken"),
+        ("end, no notice", "not interrupted"),
+        ("middle, no notice", "not tried"),
+    ]
+    cause, lost, kept = "probable cause: state.json is written in place", "/tmp/state", "10% of the interrupted"  # noqa: S108
+    for text in ("not safe", cause, lost, kept, "127.0.0.1:8080", "state.bin"):
+        assert text in html
+
+
+def test_texts_of_the_step_are_escaped() -> None:
+    html = report()._repr_html_()
+
+    assert "<script" not in html
+    assert "<b>" not in html
+
+
+def test_a_step_that_fails_undisturbed_has_its_reason_and_no_table() -> None:
+    html = report(
+        "fails without any interruption", fails_undisturbed="it exited with 1", points=[], cost_per_interruption=None
+    )._repr_html_()
+
+    assert "it exited with 1" in html
+    assert "<table" not in html
+
+
+_BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
+_NOTEBOOK = """<!doctype html><meta charset=utf-8><style>
+body {{ font: 13px sans-serif; margin: 12px; background: {background}; color: {colour} }}
+td, th {{ text-align: right; white-space: normal; padding: .5em; color: red }}
+</style><body>{html}<script>
+const page = document.documentElement, cell = document.querySelector("td"), style = getComputedStyle(cell);
+const range = document.createRange();
+range.selectNodeContents(cell);
+document.title = JSON.stringify({{overflow: page.scrollWidth - page.clientWidth, colour: style.color, align: style.textAlign,
+  lines: range.getClientRects().length}});
+</script>"""
+
+
+def shown_in_a_browser(html: str, folder: Path, width: int, background: str, colour: str) -> Mapping[str, Any]:
+    """What a browser makes of the report in a page with the style sheet of a notebook."""
+    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if browser is None:
+        pytest.skip("no browser is installed")
+    page = folder / "page.html"
+    page.write_text(_NOTEBOOK.format(background=background, colour=colour, html=html))
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    done = subprocess.run(
+        [*command, f"--window-size={width},900", "--dump-dom", page.as_uri()],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return json.loads(done.stdout.partition("<title>")[2].partition("</title>")[0])
+
+
+@pytest.mark.parametrize("width", [1000, 480])
+@pytest.mark.parametrize(
+    ("background", "colour"), [("rgb(255, 255, 255)", "rgb(33, 33, 33)"), ("rgb(17, 17, 17)", "rgb(221, 221, 221)")]
+)
+def test_a_browser_shows_the_report_without_overflow_in_the_colours_of_the_notebook(
+    tmp_path: Path, width: int, background: str, colour: str
+) -> None:
+    long = point(
+        "save 1, no notice", problem="FileExistsError: '/mnt/" + "checkpoints-of-the-run" * 12 + "/train.lock'"
+    )
+
+    shown = shown_in_a_browser(report(points=[long])._repr_html_(), tmp_path, width, background, colour)
+
+    assert shown == {"overflow": 0, "colour": colour, "align": "left", "lines": 1}

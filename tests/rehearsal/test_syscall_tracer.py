@@ -1,0 +1,242 @@
+"""The tracer records file operations of a process and holds it at exactly one of them."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.rehearsal.conftest import Rehearse
+from tests.rehearsal.sample_steps import by_hand, starts_over, torn_slowly
+from tests.sampling import every
+
+from spotwright.local.supervisor import process_identity
+from spotwright.local.supervisor.syscalls import FileCall
+from spotwright.rehearsal.rehearsal_report import as_text
+from spotwright.rehearsal.tracing import syscall_tracer
+from spotwright.rehearsal.tracing.attempt_trace import FileOperation, OnSigterm
+from spotwright.rehearsal.tracing.syscall_tracer import SyscallTracer
+from spotwright.rehearsal.verdicts.verdict import Verdict
+
+HELD = "import importlib, sys\nfrom spotwright.local.supervisor import syscalls\nsyscalls.hold_for_tracer()\n"
+
+
+class TracedProgram:
+    """A held Python program below this process, with a tracer on a folder."""
+
+    def __init__(self, folder: Path, code: str, must_hold: Callable[[FileOperation], bool] = lambda _: False) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", HELD + code], cwd=folder)
+        self.tracer = SyscallTracer(os.getpid(), {folder: "here"}, must_hold)
+        self.tracer.start()
+
+    def operations(self) -> list[tuple[str, str]]:
+        """Wait for the end; return the operations in the folder. Only the tracer may wait before: each stop is reported once."""
+        self.tracer.join(120)
+        self.process.wait(120)
+        assert not self.tracer.failure
+        assert self.tracer.operations[-1].call is FileCall.EXIT
+        return [(each.call.value, each.path) for each in self.tracer.operations if each.area == "here"]
+
+
+def test_file_operations_are_recorded_in_order(tmp_path: Path) -> None:
+    code = "import os\nos.mkdir('d')\nopen('d/a', 'w').write('x')\nos.rename('d/a', 'b')\nos.unlink('b')"
+
+    assert TracedProgram(tmp_path, code).operations() == [
+        ("make", "d"), ("open", "d/a"), ("write", "d/a"), ("rename", "b"), ("remove", "b"),
+    ]  # fmt: skip
+
+
+def test_reading_is_not_recorded(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+
+    assert TracedProgram(tmp_path, "open('a').read(); import os; os.listdir('.')").operations() == []
+
+
+def test_operations_of_threads_and_children_are_recorded(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, threading\n"
+        "thread = threading.Thread(target=lambda: open('by-thread', 'w').close())\nthread.start()\nthread.join()\n"
+        "subprocess.run(['sh', '-c', 'echo x > by-child'])"
+    )
+
+    seen = TracedProgram(tmp_path, code).operations()
+
+    assert ("open", "by-thread") in seen
+    assert ("open", "by-child") in seen
+
+
+def test_a_failed_call_is_not_recorded(tmp_path: Path) -> None:
+    assert (
+        TracedProgram(tmp_path, "import os\ntry:\n    os.unlink('none')\nexcept OSError:\n    pass").operations() == []
+    )
+
+
+@pytest.mark.parametrize(("call", "size"), [(FileCall.OPEN, 0), (FileCall.WRITE, 3)])
+def test_a_process_is_held_right_after_the_operation(tmp_path: Path, call: FileCall, size: int) -> None:
+    reached = threading.Event()
+
+    def must_hold(operation: FileOperation) -> bool:
+        if operation.call is call and operation.area:
+            reached.set()
+            return True
+        return False
+
+    code = "file = open('a', 'w', buffering=1)\nfile.write('xy\\n')\nfile.close()\nopen('b', 'w').close()"
+    program = TracedProgram(tmp_path, code, must_hold)
+    assert reached.wait(120)
+
+    assert [(path.name, path.stat().st_size) for path in sorted(tmp_path.iterdir())] == [("a", size)]
+
+    os.kill(program.process.pid, signal.SIGKILL)
+    program.tracer.release(resume=False)
+    program.tracer.join(120)
+    program.process.wait(120)
+
+
+def test_no_process_is_held_once_the_attempt_is_to_be_killed(tmp_path: Path) -> None:
+    reached, seen = threading.Event(), set()
+
+    def must_hold(operation: FileOperation) -> bool:
+        seen.add(operation.path)
+        if len(seen) == 16:
+            reached.set()
+        return reached.is_set()
+
+    code = "import os\nfor _ in range(4):\n    os.fork()\nwhile True:\n    open(str(os.getpid()), 'w').close()"
+    program = TracedProgram(tmp_path, code, must_hold)
+    assert reached.wait(20)
+    processes = list(tree(program.process.pid))
+    wait_until(lambda: all(stat is None or stat.state == "t" for stat in map(process_identity.stat, processes)))
+
+    held = len(program.tracer.operations)
+    program.tracer.release(resume=False)
+    wait_until(lambda: len(program.tracer.operations) > held)  # another process stands after its operation, too
+    for process in reversed(processes):
+        os.kill(process, signal.SIGKILL)
+    program.tracer.join(20)
+
+    assert not program.tracer.is_alive(), "another process was held, and nobody releases it"
+    program.process.wait(20)
+
+
+def tree(process: int) -> list[int]:
+    return [process, *(each for child in process_identity.children(process) for each in tree(child))]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("handler", "answer"),
+    [
+        ("signal.SIG_IGN", OnSigterm.IGNORES),
+        ("lambda *_: None", OnSigterm.HANDLES),
+        ("signal.SIG_DFL", OnSigterm.ENDS),
+    ],
+)
+def test_the_answer_of_a_process_to_sigterm_is_noted(tmp_path: Path, handler: str, answer: OnSigterm) -> None:
+    code = f"import signal, time\nsignal.signal(signal.SIGTERM, {handler})\nopen('ready', 'w').close()\ntime.sleep(60)"
+    ready = threading.Event()
+
+    def note_ready(_: FileOperation) -> bool:
+        ready.set()
+        return False
+
+    program = TracedProgram(tmp_path, code, note_ready)
+    assert ready.wait(20)
+
+    os.kill(program.process.pid, signal.SIGTERM)
+    wait_until(lambda: bool(program.tracer.trace().on_sigterm))
+
+    assert program.tracer.trace().on_sigterm == (answer,)
+    program.process.kill()
+    program.tracer.join(20)
+    program.process.wait(20)
+
+
+@pytest.mark.parametrize(("is_sent", "answers"), [(True, (OnSigterm.BLOCKS,)), (False, ())])
+def test_a_sigterm_that_the_signal_mask_of_a_child_blocks_is_noted(
+    tmp_path: Path, *, is_sent: bool, answers: tuple[OnSigterm, ...]
+) -> None:
+    child = (
+        "import signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}); "
+        "open('ready', 'w').close(); time.sleep(60)"
+    )
+    program = TracedProgram(tmp_path, f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {child!r}])")
+    wait_until((tmp_path / "ready").exists)
+    [blocking] = process_identity.children(program.process.pid)
+
+    if is_sent:
+        os.kill(blocking, signal.SIGTERM)
+    program.tracer.note_blocked_sigterm()
+
+    assert program.tracer.trace().on_sigterm == answers
+    os.kill(blocking, signal.SIGKILL)
+    program.tracer.join(20)
+    program.process.wait(20)
+
+
+def test_connections_to_other_processes_are_noted_with_address_and_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        program = TracedProgram(tmp_path, f"import socket\nsocket.create_connection(('127.0.0.1', {port})).close()")
+        program.operations()
+
+    assert program.tracer.trace().connections == (f"127.0.0.1:{port}",)
+
+
+def test_a_writable_memory_map_of_a_watched_file_is_noted(tmp_path: Path) -> None:
+    for name in ("read", "written"):
+        (tmp_path / name).write_bytes(bytes(8))
+    code = (
+        "import mmap\nwith open('written', 'r+b') as file:\n    mmap.mmap(file.fileno(), 8)[0] = 1\n"
+        "with open('read', 'rb') as file:\n    mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ)"
+    )
+
+    program = TracedProgram(tmp_path, code)
+    program.operations()
+
+    assert program.tracer.trace().mapped == (("here", "written"),)
+
+
+def test_a_held_process_without_a_tracer_runs_without_a_filter(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", HELD + "open('a', 'w').write('x')"], cwd=tmp_path)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    os.kill(process.pid, signal.SIGCONT)
+
+    assert process.wait(120) == 0
+    assert (tmp_path / "a").read_text() == "x"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "verdict"),
+    every(2, [(by_hand, Verdict.RESUMES), (starts_over, Verdict.STARTS_OVER), (torn_slowly, Verdict.UNSAFE)]),
+)
+def test_without_permission_to_trace_saves_are_observed_by_inotify(
+    step: Callable[..., object], verdict: Verdict, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        ctypes.set_errno(errno.EPERM)
+        return -1
+
+    monkeypatch.setattr(syscall_tracer, "_ptrace", refuse)
+
+    rehearsal = rehearse(step)
+
+    assert rehearsal.steps[0].activity.observed
+    assert not rehearsal.steps[0].activity.traced
+    assert rehearsal.steps[0].verdict is verdict, as_text(rehearsal)
