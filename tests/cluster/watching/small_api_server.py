@@ -1,4 +1,4 @@
-"""A small API server on the loopback: list in pages, watch with bookmarks, and the faults of a real one on command."""
+"""A small API server on the loopback: list, watch, write with versions, and the faults of a real one on command."""
 
 from __future__ import annotations
 
@@ -72,6 +72,11 @@ class SmallApiServer:
             return self.answers.pop(0)
         if request.query.get("watch") == "true":
             return await self._watch(request)
+        collection, _, name = request.path.rpartition("/")
+        if request.method in ("POST", "PUT"):
+            return self._write(request, await request.json())
+        if name in self.objects.get(collection, ()):
+            return web.json_response(self.objects[collection][name])
         if request.path not in self.objects:
             return web.json_response({"kind": "Status", "message": "not found"}, status=404)
         items = sorted(self.objects[request.path].values(), key=lambda each: str(each["metadata"]["name"]))
@@ -81,6 +86,21 @@ class SmallApiServer:
         return web.json_response(
             {"kind": "PodList", "apiVersion": "v1", "metadata": metadata, "items": items[start : start + self.page]}
         )
+
+    def _write(self, request: web.Request, body: dict[str, Any]) -> web.Response:
+        """Create an object that is not there, or replace one whose version the writer knows; anything else is a conflict."""
+        collection, _, name = request.path.rpartition("/")
+        if request.method == "POST":
+            collection, name = request.path, str(body["metadata"].get("name") or f"made-{self.version}")
+        known = self.objects.get(collection, {}).get(name)
+        is_in_order = known is None
+        if request.method == "PUT":
+            is_in_order = known is not None and known["metadata"]["resourceVersion"] == body["metadata"].get(
+                "resourceVersion"
+            )
+        if not is_in_order:
+            return web.json_response({"kind": "Status", "message": "conflict"}, status=409)
+        return web.json_response(self.put(collection, name, **body), status=201 if request.method == "POST" else 200)
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         since = int(request.query["resourceVersion"])

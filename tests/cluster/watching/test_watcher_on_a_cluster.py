@@ -1,4 +1,4 @@
-"""The watcher on a real Kubernetes: killed again and again, it records every pod of every Job once and with its cause.
+"""The watcher on a real Kubernetes: killed again and again, alone or of three, it records every pod once and with its cause.
 
 Needs ``KUBECONFIG`` and an image with Python on the nodes (``SPOTWRIGHT_TEST_IMAGE``, default ``localhost/python:1``).
 """
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,7 @@ def call(method: str, path: str, body: object = None) -> dict[str, Any]:
 
 @pytest.fixture
 def namespace() -> Iterator[str]:
-    name = f"watched-{os.getpid()}"
+    name = f"watched-{uuid.uuid4().hex[:8]}"
     labels = {"spotwright.dev/enabled": "true"}
     call("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
     yield name
@@ -58,8 +59,17 @@ def job(name: str, code: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"backoffLimit": 2, "template": {"spec": pod}}}
 
 
-def start_watcher(state: Path, namespace: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "spotwright.cluster.watching", "--state", str(state), "--namespace", namespace]
+def start_watcher(state: Path, namespace: str, *options: str) -> subprocess.Popen[bytes]:
+    command = [
+        sys.executable,
+        "-m",
+        "spotwright.cluster.watching",
+        "--state",
+        str(state),
+        "--namespace",
+        namespace,
+        *options,
+    ]
     with (state.parent / "watcher.log").open("ab") as log:
         return subprocess.Popen(command, stderr=log)
 
@@ -82,7 +92,7 @@ def test_a_watcher_that_is_killed_again_and_again_records_each_pod_once(tmp_path
         watcher.wait()
     watcher = start_watcher(state, namespace)
     try:
-        _wait_for_ends(state)
+        _wait_for_ends(state, JOBS)
     finally:
         watcher.terminate()
         assert watcher.wait(10) == 0
@@ -94,11 +104,11 @@ def test_a_watcher_that_is_killed_again_and_again_records_each_pod_once(tmp_path
     assert all(causes[f"job-{number}"] == [Cause.FAILED] * 3 for number in range(1, JOBS))
 
 
-def _wait_for_ends(state: Path) -> None:
+def _wait_for_ends(state: Path, jobs: int) -> None:
     until = time.monotonic() + 180
     while time.monotonic() < until:
         runs = states(state)
-        if len(runs) == JOBS and all(run.finished_at is not None for run in runs.values()):
+        if len(runs) == jobs and all(run.finished_at is not None for run in runs.values()):
             return
         time.sleep(1)
     pytest.fail(f"after 3 minutes: { {name: run.status for name, run in states(state).items()} }")
@@ -108,3 +118,32 @@ def _uids(runs: Any) -> Iterator[str]:
     for run in runs:
         for task in run.tasks.values():
             yield from (attempt.key.partition("/")[0] for attempt in task.attempts)
+
+
+def test_the_replica_that_holds_the_lease_records_and_the_next_takes_over(tmp_path: Path, namespace: str) -> None:
+    state = tmp_path / "state"
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/watcher"
+    replicas = [start_watcher(state, namespace, "--lease", f"{namespace}/watcher") for _ in range(3)]
+    ended: dict[int, int] = {}
+    try:
+        for number, ending in enumerate((signal.SIGKILL, signal.SIGSTOP, None)):
+            jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+            call("POST", jobs, job(f"job-{number}", "import time; time.sleep(1)"))
+            _wait_for_ends(state, number + 1)
+            pid = int(call("GET", lease)["spec"]["holderIdentity"].split("_")[1])
+            if ending is not None:
+                os.kill(pid, ending)
+                ended[ending] = pid
+        frozen = next(replica for replica in replicas if replica.pid == ended[signal.SIGSTOP])
+        frozen.send_signal(signal.SIGCONT)
+        assert frozen.wait(60) == 1
+    finally:
+        for replica in replicas:
+            replica.send_signal(signal.SIGCONT)
+            replica.terminate()
+        codes = {replica.pid: replica.wait(60) for replica in replicas}
+    assert sorted(codes.values()) == [-9, 0, 1]
+    assert "this replica writes nothing more" in (tmp_path / "watcher.log").read_text(encoding="utf-8")
+    assert call("GET", lease)["spec"]["holderIdentity"] == ""
+    pods = call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    assert Counter(_uids(states(state).values())) == Counter({pod["metadata"]["uid"]: 1 for pod in pods})

@@ -16,6 +16,7 @@ from spotwright.cluster.watching.view import ClusterView, SeenPod
 from spotwright.cluster.workloads.templates import templates_of
 from spotwright.engine.events import EngineStarted, Event
 from spotwright.engine.state import RunState
+from spotwright.errors import Fenced
 from spotwright.model.attempts import Cause
 from spotwright.records.journal import Journal
 from spotwright.records.reader import RunReader
@@ -156,6 +157,20 @@ def test_a_look_that_finds_nothing_new_writes_nothing(cluster: Cluster) -> None:
         before = len(cluster.events())
         step()
         assert len(cluster.events()) == before
+
+
+def test_a_watcher_that_lost_its_lease_writes_nothing_more(cluster: Cluster) -> None:
+    train = job()
+    cluster.look(train, pod("one", train, node="n1", phase="Running"))
+    before = cluster.events()
+
+    def is_lost() -> None:
+        raise Fenced("lost")
+
+    cluster.store.runs["job-uid"].require = is_lost
+    with pytest.raises(Fenced):
+        cluster.look(train, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
+    assert cluster.events() == before
 
 
 def test_attempts_that_ended_while_nobody_looked_are_found_with_their_times(cluster: Cluster) -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 from spotwright import config as configuration
 from spotwright.cluster.api.connection import connect, find_cluster
 from spotwright.cluster.api.requests import Api
+from spotwright.cluster.watching.lease import KubernetesLease, while_held
 from spotwright.cluster.watching.run_store import RunStore, this_process
 from spotwright.cluster.watching.watcher import Watcher
 from spotwright.config import Config
-from spotwright.errors import RunBusy, SpotwrightError
+from spotwright.errors import InputError, RunBusy, SpotwrightError
 from spotwright.records.state_folder import StateFolder
 
 __all__ = ["main"]
@@ -31,6 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kubeconfig")
     parser.add_argument("--context")
     parser.add_argument("--namespace", "-n", default="", help="default: all labelled spotwright.dev/enabled=true")
+    parser.add_argument(
+        "--lease",
+        default="",
+        help="NAMESPACE/NAME: wait for this Lease, of several replicas; default: a lock of the folder",
+    )
     parser.add_argument("--verbose", "-v", action="store_true")
     options = parser.parse_args(arguments)
     logging.basicConfig(
@@ -50,14 +56,33 @@ async def _watch(options: argparse.Namespace) -> None:
     config = configuration.load(options.config) if options.config else _without_pools()
     state = StateFolder.open(options.state)
     api = Api(connect(find_cluster(options.context, kubeconfig=options.kubeconfig)))
-    with _alone(options.state):
-        watcher = Watcher(api, RunStore(state, config, this_process()), options.namespace)
-        task = asyncio.ensure_future(watcher.run())
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    task = asyncio.ensure_future(
+        _elected(options, api, state, config) if options.lease else _only(options, api, state, config)
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
     await api.close()
+
+
+async def _only(options: argparse.Namespace, api: Api, state: StateFolder, config: Config) -> None:
+    """Watch as the only watcher of this machine that uses the folder."""
+    with _alone(options.state):
+        await Watcher(api, RunStore(state, config, this_process()), options.namespace).run()
+
+
+async def _elected(options: argparse.Namespace, api: Api, state: StateFolder, config: Config) -> None:
+    """Watch once this replica holds the Lease, and no longer than that."""
+    namespace, slash, name = options.lease.partition("/")
+    if not (namespace and slash and name):
+        raise InputError(f"--lease {options.lease}: give it as NAMESPACE/NAME")
+    lease = KubernetesLease(api, namespace, name)
+
+    async def watch(_epoch: int) -> None:
+        await Watcher(api, RunStore(state, config, this_process(), lease.require), options.namespace).run()
+
+    await while_held(lease, watch)
 
 
 def _without_pools() -> Config:

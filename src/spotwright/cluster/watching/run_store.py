@@ -6,9 +6,10 @@ run. All events of one observation are one transaction: either the journal has t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus
 from spotwright.engine.workload.events import PlanExtended
-from spotwright.errors import SpotwrightError, StateError
+from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.manifests.pod_graph import PodSource, PodTask
 from spotwright.model.pools import Pool
 from spotwright.records.journal import Journal
@@ -48,6 +49,7 @@ class WorkloadRun:
     state: RunState
     stored: StoredPlan
     pending: list[Event]
+    require: Callable[[], None]  # raises Fenced once this process may not write any more
 
     @property
     def uid(self) -> str:
@@ -65,9 +67,13 @@ class WorkloadRun:
         self.pending.append(event)
 
     def commit(self) -> Sequence[Event]:
-        """Write the pending events in one durable transaction, and return them. Raises :class:`StateError`."""
+        """Write the pending events in one durable transaction, and return them.
+
+        Raises :class:`StateError`, and :class:`Fenced` where another process records now.
+        """
         events, self.pending = self.pending, []
         if events:
+            self.require()
             self.journal.append(events)
         return events
 
@@ -79,15 +85,22 @@ class WorkloadRun:
             source = PodSource(source.pipeline, (*source.tasks, template))
         self.stored = _plannable(StoredPlan(source, config, None, {}))
         version = self.state.version + 1
+        self.require()
         save_plan(self.folder, version, self.stored)
         self.add(PlanExtended(at, version=version))
 
 
 class RunStore:
-    """The runs of all workloads that are watched, by UID. ``config`` is the configuration for new runs."""
+    """The runs of all workloads that are watched, by UID. ``config`` is the configuration for new runs.
 
-    def __init__(self, folder: StateFolder, config: Config, holder: Holder) -> None:
-        self._folder, self._config, self._holder = folder, config, holder
+    ``require`` is called before each write, and raises :class:`Fenced` once another process records
+    (:meth:`spotwright.cluster.watching.lease.KubernetesLease.require`). Without it the caller sees to it that there is no other.
+    """
+
+    def __init__(
+        self, folder: StateFolder, config: Config, holder: Holder, require: Callable[[], None] = lambda: None
+    ) -> None:
+        self._folder, self._config, self._holder, self._require = folder, config, holder, require
         self.runs: dict[str, WorkloadRun] = {}
         self._over: set[str] = set()  # UIDs of workloads whose runs have ended
 
@@ -100,6 +113,8 @@ class RunStore:
                     self._over.add(str(reader.state.meta.arguments.get(_UID, "")))
                 elif _UID in reader.state.meta.arguments:
                     self._keep(folder, reader.state, now)
+            except Fenced:
+                raise
             except SpotwrightError as error:
                 yield f"run {folder.name} is not watched: {error}"
 
@@ -150,18 +165,21 @@ class RunStore:
         return self._keep(folder, RunReader(folder, _is_nobody).state, now)
 
     def close(self) -> None:
-        """Give up all leases. The runs go on with the next watcher."""
+        """Give up the leases of all journals, where this process may write. The runs go on with the next watcher."""
         for run in self.runs.values():
-            run.journal.give_up()
+            with contextlib.suppress(Fenced):
+                self._require()
+                run.journal.give_up()
             run.journal.close()
         self.runs.clear()
 
     def _keep(self, folder: RunFolder, state: RunState, now: float, created: RunCreated | None = None) -> WorkloadRun:
+        self._require()
         journal = Journal.open(folder.journal)
         try:
             epoch = journal.take(self._holder, _is_nobody)
             has_begun = state.events > 0 or next(iter(journal.events()), None) is not None
-            run = WorkloadRun(folder, journal, state, load_plans(folder)[-1], [])
+            run = WorkloadRun(folder, journal, state, load_plans(folder)[-1], [], self._require)
             if created is not None and not has_begun:
                 run.add(created)
             run.add(EngineStarted(now, epoch=epoch, pid=os.getpid(), version=__version__))
@@ -181,7 +199,7 @@ def this_process() -> Holder:
 
 
 def _is_nobody(_holder: Holder) -> bool:
-    """Nobody else holds a lease here: the lock of the state folder lets one watcher in, so every lease is that of a dead one."""
+    """No other watcher may write: the lock of the state folder or the Lease lets one in, and the next epoch fences the others."""
     return False
 
 

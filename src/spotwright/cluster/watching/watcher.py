@@ -21,7 +21,7 @@ from spotwright.cluster.watching.run_store import RunStore, WorkloadRun
 from spotwright.cluster.watching.view import ClusterView, SeenPod
 from spotwright.cluster.workloads.owners import Lineage, is_own_run, metadata, uid_of
 from spotwright.cluster.workloads.templates import templates_of
-from spotwright.errors import SpotwrightError
+from spotwright.errors import Fenced, SpotwrightError
 
 __all__ = ["Watcher"]
 
@@ -53,7 +53,7 @@ class Watcher:
         self._broken_until = 0.0
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch until cancelled. Raises :class:`Fenced` once another watcher records."""
         for problem in self._store.open_unfinished(self._api.now()):
             _LOG.warning("%s", problem)
         for uid, run in self._store.runs.items():
@@ -232,6 +232,8 @@ class Watcher:
         now = self._api.now()
         try:
             run = self._store.runs.get(uid) or self._begin(pods, now)
+        except Fenced:
+            raise
         except SpotwrightError as error:
             _LOG.warning("workload %s is not watched: %s", uid, error)
             return
@@ -239,6 +241,8 @@ class Watcher:
             Recorder(run, self._view, now).record(pods, self._root(run, pods), are_all=are_all)
             for event in run.commit():
                 _LOG.debug("%s: %s %s %s", run.folder.name, event.kind, event.task, event.attempt or "")
+        except Fenced:
+            raise
         except SpotwrightError as error:
             _LOG.warning("run %s waits: %s", run.folder.name, error)
             self._store.forget(run)
@@ -290,6 +294,8 @@ class Watcher:
         for uid, run in broken.items():
             try:
                 self._store.open_again(run.folder, self._api.now())
+            except Fenced:
+                raise
             except SpotwrightError as error:
                 _LOG.warning("run %s waits: %s", run.folder.name, error)
                 self._broken[uid] = run
