@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from tests.e2e.building import Of, Param, step
 from tests.e2e.inside import attempt, note, until_noticed, work_and_hold
 from tests.e2e.project import AT_WORK, Project
