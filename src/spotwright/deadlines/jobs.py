@@ -1,0 +1,115 @@
+"""Describes a job with a deadline, and the moment at which a decision about it is due: the words that every policy shares.
+
+A job is work that must be done by a deadline. Launching it on a node, launching it again after a loss, and changing the kind of
+node cost an overhead before the work goes on; a new launch replaces what was left of an earlier overhead. This is the setting of
+"Can't Be Late" (Wu et al., NSDI 2024), with time in seconds and prices per hour.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+from typing import NamedTuple
+
+from spotwright.errors import InputError
+
+__all__ = ["DUST", "Action", "Job", "Moment", "after", "is_safe", "may", "nearest_deadline"]
+
+DUST = 1e-6
+"""Seconds that rounding may leave of a duration that is nothing; far below what any clock here can tell."""
+
+
+class Action(IntEnum):
+    """What a job does until the next decision; as a mode, what it did until now."""
+
+    WAIT = 0
+    SPOT = 1
+    ON_DEMAND = 2
+
+    @property
+    def words(self) -> str:
+        """The action in words, for people."""
+        return ("wait", "spot", "on-demand")[self]
+
+
+class Job(NamedTuple):
+    """A job with a deadline.
+
+    ``work`` is how long it runs on a node that is never taken, ``deadline`` the time until it must be done, ``overhead`` what a
+    launch takes before work goes on (boot, image, restore, lost work); all in seconds. Prices are per hour, in any currency.
+    """
+
+    work: float
+    deadline: float
+    overhead: float
+    spot_price: float
+    on_demand_price: float
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether on-demand alone can meet the deadline, so that a policy can promise it."""
+        return self.work + self.overhead <= self.deadline + DUST
+
+    @property
+    def is_cheaper_on_spot(self) -> bool:
+        """Whether spot costs less than on-demand. Where it does not, no policy uses it."""
+        return self.spot_price < self.on_demand_price
+
+    def checked(self) -> Job:
+        """Return the job itself. Raises :class:`InputError` for durations and prices that mean nothing."""
+        for name, value, least in (
+            ("work", self.work, 0.0),
+            ("deadline", self.deadline, 0.0),
+            ("overhead", self.overhead, 0.0),
+            ("spot_price", self.spot_price, 0.0),
+            ("on_demand_price", self.on_demand_price, 0.0),
+        ):
+            if not math.isfinite(value) or value < least:
+                raise InputError(f"{name}: expected a finite number, {least:g} or more, found {value!r}")
+        return self
+
+
+class Moment(NamedTuple):
+    """The situation of a job when a decision is due. Durations in seconds.
+
+    ``remaining`` is the time to the deadline, ``left`` the work left. ``mode`` is what the job runs on: a job whose spot node
+    was just taken waits. ``starting`` is what is left of the overhead of its present launch. ``up`` tells whether spot can be
+    had now, ``age`` how long that has been so.
+    """
+
+    remaining: float
+    left: float
+    mode: Action
+    starting: float
+    up: bool
+    age: float
+
+
+def after(job: Job, moment: Moment, action: Action, tick: float) -> tuple[float, float]:
+    """Return the work and the overhead that are left after ``action`` for ``tick`` seconds."""
+    if action is Action.WAIT:
+        return moment.left, 0.0
+    starting = moment.starting if action is moment.mode else job.overhead
+    return moment.left - max(0.0, tick - starting), max(0.0, starting - tick)
+
+
+def is_safe(job: Job, remaining: float, left: float, mode: Action, starting: float) -> bool:
+    """Whether on-demand can finish in time from here whatever the market does: the exact safety rule.
+
+    Spot may be gone in the next instant, so only a running on-demand node spares the overhead of a launch.
+    """
+    needs = left + (starting if mode is Action.ON_DEMAND else job.overhead)
+    return left <= DUST or needs <= remaining + DUST
+
+
+def may(job: Job, moment: Moment, action: Action, tick: float) -> bool:
+    """Whether the action is possible now and leaves the job safe ``tick`` seconds later."""
+    if action is Action.SPOT and not moment.up:
+        return False
+    left, starting = after(job, moment, action, tick)
+    return is_safe(job, moment.remaining - tick, left, action, starting)
+
+
+def nearest_deadline(job: Job) -> float:
+    """The shortest deadline that can be promised, in seconds from the start: all of the work on on-demand."""
+    return job.work + job.overhead
