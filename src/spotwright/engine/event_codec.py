@@ -47,7 +47,7 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.status import RunStatus
-from spotwright.engine.workload.events import AttemptAdopted, PlanExtended
+from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, PlanExtended
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.scheduling.budgets import FollowUp
@@ -108,6 +108,7 @@ EVENT_TYPES = (
     EnvironmentChanged,
     SnapshotTaken,
     AttemptAdopted,
+    AttemptWaits,
     PlanExtended,
     *DECISIONS,
 )

@@ -31,8 +31,8 @@ from spotwright.engine.events import Event
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import AttemptState, NodeState, RunState, ScopeState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.engine.workload.events import AttemptAdopted, PlanExtended
-from spotwright.engine.workload.transitions import attempt_adopted, plan_extended
+from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, PlanExtended
+from spotwright.engine.workload.transitions import attempt_adopted, attempt_waits, plan_extended
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FollowUp
@@ -366,6 +366,7 @@ _HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {  # each han
     EnvironmentAsked: environment_asked,
     EnvironmentChanged: environment_changed,
     AttemptAdopted: attempt_adopted,
+    AttemptWaits: attempt_waits,
     PlanExtended: plan_extended,
     ev.SnapshotTaken: _snapshot,
     ev.RunCreated: _created,

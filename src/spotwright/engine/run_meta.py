@@ -23,4 +23,7 @@ class RunMeta:
     seed: int = 0
     time_scale: float = 1.0  # how many times faster the waits of simulated pools pass
     cache: str = "auto"  # auto | on | off
+    orchestrator: str = (
+        ""  # the kind of object whose controller makes the attempts, such as Job; empty: an engine makes them
+    )
     containers: str = "auto"  # which runtime executes container components

@@ -60,6 +60,7 @@ class AttemptState:
     cause_why: str = ""
     following: str = ""  # the decision after its end, in words
     key: str = ""  # of an attempt that an orchestrator made
+    waits: str = ""  # why the orchestrator says that it has no node, or does not start
 
     @property
     def is_live(self) -> bool:

@@ -4,7 +4,9 @@
 ``{"seconds", "money"}`` of node time):
 
 - ``run``, ``pipeline``, ``status`` (running, stopped, succeeded, failed, cancelled), ``why``, ``seed``, ``time_scale``,
-  ``engines`` (how many have driven it), ``driven`` (an engine drives it now), ``started_at``, ``finished_at``, ``seconds``,
+  ``engines`` (how many have driven it), ``driven`` (an engine drives it now),
+  ``orchestrator`` (the kind of object whose controller makes the attempts, empty where an engine does),
+  ``started_at``, ``finished_at``, ``seconds``,
   ``arguments`` (references instead of secrets), ``notes``, ``currency``, ``prices`` (``simulated``,
   ``example``, ``configured`` or ``mixed``), ``has_prices``;
 - ``tasks``: a list of ``path``, ``written`` (the path without iteration numbers), ``display_name``, ``is_pipeline``, ``status``,
@@ -92,6 +94,7 @@ def _head(state: RunState, name: str, costs: Account) -> dict[str, Any]:
     return {
         "run": name,
         "pipeline": state.meta.pipeline or state.plan.graph.name,
+        "orchestrator": state.meta.orchestrator,
         "status": state.status.value,
         "why": state.why,
         "seed": state.meta.seed,

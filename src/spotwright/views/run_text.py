@@ -104,8 +104,10 @@ def _titled(title: str, lines: Iterator[str]) -> list[str]:
 
 
 def _head(view: Mapping[str, Any]) -> Iterator[str]:
-    started = f"{_moment(view['started_at'], precisely=True)}, seed {view['seed']}"
-    if view["engines"] > 1:
+    started = _moment(view["started_at"], precisely=True)
+    if not view["orchestrator"]:
+        started += f", seed {view['seed']}"
+    if view["engines"] > 1 and not view["orchestrator"]:  # there each engine is a watcher, and takes nothing up
         started += f", resumed {plural(view['engines'] - 1, 'time')}"
     rows = [("pipeline", view["pipeline"]), ("started", started)]
     rows += [
@@ -114,7 +116,8 @@ def _head(view: Mapping[str, Any]) -> Iterator[str]:
     if view["time_scale"] != 1:
         rows.append(("time", f"waits pass {view['time_scale']:g} times faster; seconds are real"))
     rows += [("note", text) for text in view["notes"]]
-    if view["status"] in ("stopped", "failed") or (view["status"] == "running" and not view["driven"]):
+    is_over = view["status"] in ("stopped", "failed") or (view["status"] == "running" and not view["driven"])
+    if is_over and not view["orchestrator"]:
         rows.append(("go on", f"spotwright resume {view['run']}"))
     for word, text in rows:
         yield from wrapped(text, indent=f"  {word:<9} ", hang=" " * 12)
@@ -163,7 +166,7 @@ def _end(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str,
 def _following(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str, Any]) -> str:
     """What followed an attempt. One that was stopped with its run is repeated when the run is resumed."""
     cause = Cause(attempt["cause"])
-    if cause is not Cause.CANCELLED:
+    if cause is not Cause.CANCELLED or view["orchestrator"]:
         return after_cause(cause, attempt["next"])
     later = next((other["number"] for other in task["attempts"] if other["number"] > attempt["number"]), None)
     if later is not None:

@@ -24,7 +24,10 @@ def run_title(view: Mapping[str, Any]) -> str:
     """The status of the run in one sentence."""
     took = span(view["seconds"])
     if view["status"] == "running":
-        word = f"has been running for {took}" if view["driven"] else f"was left unfinished by its engine after {took}"
+        left = (
+            "was left unfinished by its engine" if not view["orchestrator"] else "was running when it was last watched,"
+        )
+        word = f"has been running for {took}" if view["driven"] else f"{left} after {took}"
     else:
         word = f"{ {'cancelled': 'was cancelled', 'stopped': 'was stopped'}.get(view['status'], view['status']) } after {took}"
     why = f": {view['why']}" if view["why"] else ""

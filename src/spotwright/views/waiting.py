@@ -18,7 +18,8 @@ _NAMED = 3  # most upstream tasks that are named; more are counted
 class Waiting(NamedTuple):
     """The reason why a task waits.
 
-    ``kind``: ``tasks``, ``environment``, ``node``, ``backoff``, ``turn``, or ``nothing`` once the run is over.
+    ``kind``: ``tasks``, ``environment``, ``node``, ``start`` (it has a node), ``backoff``, ``turn``, or ``nothing`` once the run
+    is over.
 
     ``tasks`` are the unfinished upstream tasks, ``pools`` the pools of the rung; ``until`` (Unix seconds) is the end of the
     backoff or of the wait for these pools. ``text`` is a phrase without that moment.
@@ -42,6 +43,8 @@ def booting_nodes(state: RunState) -> Mapping[str, int]:
 
 def waiting_for(state: RunState, task: TaskState, booting: Mapping[str, int]) -> Waiting | None:
     """Why a task waits; ``None`` if it runs or has ended. ``booting`` is the result of :func:`booting_nodes`."""
+    if task.status is TaskStatus.RUNNING and task.last.waits and state.status is RunStatus.RUNNING:
+        return Waiting("start", f"has a node and does not start: {task.last.waits}")
     if task.status.is_final or task.status in (TaskStatus.RUNNING, TaskStatus.OPEN):
         return None
     if state.status is not RunStatus.RUNNING:
@@ -59,6 +62,8 @@ def waiting_for(state: RunState, task: TaskState, booting: Mapping[str, int]) ->
         return Waiting("environment", f"builds its Python environment{_listed(packages)}")
     if task.status is TaskStatus.PENDING:
         return _for_node(task, booting)
+    if state.meta.orchestrator and task.attempts:
+        return Waiting("turn", f"waits until its {state.meta.orchestrator} makes attempt {len(task.attempts) + 1}")
     if task.status is TaskStatus.BACKOFF:
         return Waiting("backoff", f"waits before attempt {len(task.attempts) + 1}", until=task.due)
     return Waiting("turn", "is about to start")
@@ -82,4 +87,6 @@ def _for_node(task: TaskState, booting: Mapping[str, int]) -> Waiting:
     text = f"waits for a node of {' or '.join(attempt.pools)}"
     if count:
         text += f" ({plural(count, 'node')} booting)"
+    if attempt.waits:
+        text += f"; {attempt.waits}"
     return Waiting("node", text, pools=attempt.pools, until=attempt.until)

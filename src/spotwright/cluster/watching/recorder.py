@@ -8,15 +8,18 @@ attempt never ends before it began, and nothing happens in the future.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from spotwright.cluster.evidence import LastSeen, signals_of
+from spotwright.cluster.evidence.waiting import waits_for
 from spotwright.cluster.watching.node_pools import pool_of_node
 from spotwright.cluster.watching.run_store import WorkloadRun
 from spotwright.cluster.watching.view import ClusterView, SeenPod
 from spotwright.cluster.workloads.attempts import PodAttempt, attempts_of
 from spotwright.cluster.workloads.outcome import outcome_of
-from spotwright.cluster.workloads.owners import metadata
+from spotwright.cluster.workloads.owners import metadata, uid_of
+from spotwright.cluster.workloads.retries import retries_of
 from spotwright.cluster.workloads.tasks import TaskName, task_name
 from spotwright.cluster.workloads.templates import template_of_pod
 from spotwright.engine.decisions.decide import close_ended
@@ -26,6 +29,7 @@ from spotwright.engine.events import (
     AttemptDecided,
     AttemptEnded,
     CancelRequested,
+    Event,
     NodeChanged,
     NoteAdded,
     NoticeGiven,
@@ -33,8 +37,9 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.engine.workload.events import AttemptAdopted
+from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits
 from spotwright.model.attempts import Signals
+from spotwright.model.policy import BUILT_IN
 from spotwright.notices.notice import Notice
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.scheduling.cause import classify
@@ -85,7 +90,10 @@ class Recorder:
         task, recorded = self._known[attempt.key]
         if recorded.bound_at is None and recorded.is_live and attempt.bound_at is not None:
             self._bind(seen, task, recorded, attempt.bound_at)
+        if recorded.is_live and not attempt.has_ended:
+            self._note_wait(seen, task, recorded)
         if recorded.is_live and attempt.has_ended and self._view.is_settled(seen.pod):
+            self._learn_retries(seen, task)
             self._end(seen, task, recorded, attempt)
 
     def _adopt(self, seen: SeenPod, attempt: PodAttempt) -> None:
@@ -135,6 +143,20 @@ class Recorder:
             self._run.add(NodeChanged(at, node=name, pool=pool.name, state="ready"))
         self._run.add(AttemptBound(at, task.path, recorded.number, node=name, pool=self._state.nodes[name].pool))
 
+    def _note_wait(self, seen: SeenPod, task: TaskState, recorded: AttemptState) -> None:
+        """Record why an attempt waits. Words change with each try of the scheduler; only another kind of reason is news."""
+        waits = waits_for(seen.pod)
+        if waits.kind != recorded.waits.partition(":")[0]:
+            self._run.add(AttemptWaits(self._now, task.path, recorded.number, why=str(waits)))
+
+    def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:
+        """Take the retries of a task into the plan, where its controller's objects tell them only now."""
+        template = self._run.template(task.plan.spec.name)
+        if template is not None and template.retries is None:
+            retries = retries_of(seen.pod, seen.owners)
+            if retries is not None:
+                self._run.extend(self._now, template=replace(template, retries=retries))
+
     def _end(self, seen: SeenPod, task: TaskState, recorded: AttemptState, attempt: PodAttempt) -> None:
         at = max(self._past(attempt.ended_at), recorded.bound_at or recorded.placed_at)
         signals = self._signals(seen, recorded, attempt.restart) if attempt.is_known else Signals(heard=False)
@@ -149,6 +171,7 @@ class Recorder:
             pod_gone=seen.is_gone,
             node_gone=recorded.node is not None and self._view.is_node_gone(recorded.node),
             node_events=self._view.events_of(recorded.node) if recorded.node else (),
+            waited=self._view.waited(uid_of(seen.pod)),
         )
         notice = self._view.notice(recorded.node) if recorded.node and recorded.noticed_at is not None else None
         pool = self._state.plan.config.pools.get(recorded.pool or "")
@@ -162,7 +185,20 @@ class Recorder:
             return
         self._run.add(ended)
         for decision in close_ended(self._state, Snapshot(), max(self._now, ended.at)):
-            self._run.add(decision)
+            self._run.add(self._honest(task, decision))
+
+    def _honest(self, task: TaskState, decision: Event) -> Event:
+        """The decision, with other words where the last error ends the task by our count alone: nobody said how many it has."""
+        if (
+            not isinstance(decision, AttemptDecided)
+            or decision.then is not FollowUp.FAIL
+            or not decision.cause.is_error
+        ):
+            return decision
+        if task.plan.policy.sources.get("errors.retries") != BUILT_IN.source:
+            return decision
+        kind = self._state.meta.orchestrator or "controller"
+        return replace(decision, following=f"whether it is tried again, its {kind} decides: its retries are not known")
 
     def _judge(self, ended: AttemptEnded, then: FollowUp, following: str) -> None:
         """Record an end with its cause, and what follows where that is no decision of ours."""

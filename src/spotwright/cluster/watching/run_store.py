@@ -77,12 +77,22 @@ class WorkloadRun:
             self.journal.append(events)
         return events
 
+    def template(self, name: str) -> PodTask | None:
+        """A template of the plan by name."""
+        source = self.stored.source
+        tasks = source.tasks if isinstance(source, PodSource) else ()
+        return next((task for task in tasks if task.name == name), None)
+
     def extend(self, at: float, *, pool: NodePool | None = None, template: PodTask | None = None) -> None:
-        """Put a plan in force that has one more pool, or one more template. A template that fits no pool goes anywhere."""
+        """Put a plan in force that has one more pool, or one more template, or more of one that it has.
+
+        A template that fits no pool goes anywhere.
+        """
         config = self.stored.config if pool is None else _with_pool(self.stored.config, pool)
         source = self.stored.source
         if template is not None and isinstance(source, PodSource):
-            source = PodSource(source.pipeline, (*source.tasks, template))
+            others = tuple(task for task in source.tasks if task.name != template.name)
+            source = PodSource(source.pipeline, (*others, template))
         self.stored = _plannable(StoredPlan(source, config, None, {}))
         version = self.state.version + 1
         self.require()
@@ -219,6 +229,7 @@ def _meta(root: Mapping[str, Any], name: str, config: Config) -> RunMeta:
         pipeline=f"{kind} {namespace}/{meta.get('name', '')}",
         config=config.path,
         arguments=arguments,
+        orchestrator=kind,
     )
 
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from spotwright.cluster.evidence.waiting import is_held_up
 from spotwright.cluster.workloads.owners import Lineage, lineage, metadata, uid_of
 from spotwright.notices.kubernetes_node import KubernetesSource
 from spotwright.notices.notice import Notice
@@ -39,6 +40,7 @@ class ClusterView:
         self._gone_owners: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
         self._events: dict[str, list[Mapping[str, Any]]] = {}
         self._notices: dict[str, KubernetesSource] = {}
+        self._waited: dict[str, Mapping[str, Any]] = {}  # pod UID -> its last state in which a container was held up
         self._ended_at: dict[str, float] = {}  # pod UID -> when its end was first seen, by the monotonic clock
         self.pods: dict[str, Mapping[str, Any]] = {}  # by UID; of a finished pod the first finished state
         self.gone_pods: dict[str, Mapping[str, Any]] = {}  # deleted, and not recorded yet
@@ -54,6 +56,8 @@ class ClusterView:
         if before is not None and is_finished(before):
             return  # later states only tell how it was tidied up
         self.pods[uid] = pod
+        if is_held_up(pod):
+            self._waited[uid] = pod
         if is_finished(pod) or is_stopped(pod):
             self._ended_at.setdefault(uid, self.clock)
 
@@ -67,6 +71,7 @@ class ClusterView:
     def forget_pod(self, uid: str) -> None:
         """Drop a deleted pod, once its end is recorded."""
         self.gone_pods.pop(uid, None)
+        self._waited.pop(uid, None)
         self._ended_at.pop(uid, None)
 
     def put_owner(self, owner: Mapping[str, Any]) -> None:
@@ -99,6 +104,10 @@ class ClusterView:
         events[:] = [*others[-_KEPT_EVENTS + 1 :], event]
 
     # Questions
+
+    def waited(self, uid: str) -> Mapping[str, Any] | None:
+        """The last state of a pod in which a container was held up: the kubelet forgets why when it ends the pod."""
+        return self._waited.get(uid)
 
     def lineage(self, pod: Mapping[str, Any]) -> Lineage:
         """The owners of a pod, also those that were deleted lately."""

@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spotwright.cluster.workloads.owners import metadata
+from spotwright.cluster.workloads.retries import retries_of, retries_of_job
 from spotwright.manifests.pod_graph import PodTask
 
 __all__ = ["template_of_pod", "templates_of"]
+
+_JOBS_DEFAULT = 6  # what the API server fills in for a Job's backoffLimit; in a JobSet it stands in the Job alone
 
 
 def templates_of(owners: Sequence[Mapping[str, Any]]) -> list[PodTask]:
@@ -21,21 +24,22 @@ def templates_of(owners: Sequence[Mapping[str, Any]]) -> list[PodTask]:
         spec = owner.get("spec") or {}
         if owner.get("kind") == "Job" and len(owners) == 1:
             name = str(metadata(owner).get("name", ""))
-            return [_task("Job", name, spec.get("template") or {}, spec.get("backoffLimit"))]
+            return [_task("Job", name, spec.get("template") or {}, retries_of_job(spec, ()))]
         if owner.get("kind") == "JobSet":
-            return [_of_replicated_job(replicated) for replicated in spec.get("replicatedJobs") or ()]
+            return [_of_replicated_job(replicated, owner) for replicated in spec.get("replicatedJobs") or ()]
     return []
 
 
 def template_of_pod(name: str, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> PodTask:
     """A pod as the template of its task."""
     kind = str(owners[-1].get("kind", "Pod")) if owners else "Pod"
-    return _task(kind, name, pod, None)
+    return _task(kind, name, pod, retries_of(pod, owners))
 
 
-def _of_replicated_job(replicated: Mapping[str, Any]) -> PodTask:
-    job = (replicated.get("template") or {}).get("spec") or {}
-    return _task("JobSet", str(replicated.get("name", "")), job.get("template") or {}, None)
+def _of_replicated_job(replicated: Mapping[str, Any], job_set: Mapping[str, Any]) -> PodTask:
+    job = {"backoffLimit": _JOBS_DEFAULT, **((replicated.get("template") or {}).get("spec") or {})}
+    retries = retries_of_job(job, (job_set,))
+    return _task("JobSet", str(replicated.get("name", "")), job.get("template") or {}, retries)
 
 
 def _task(kind: str, name: str, template: Mapping[str, Any], retries: int | None) -> PodTask:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from spotwright.engine.events import Event
 
-__all__ = ["AttemptAdopted", "PlanExtended"]
+__all__ = ["AttemptAdopted", "AttemptWaits", "PlanExtended"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -33,10 +33,19 @@ class AttemptAdopted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class PlanExtended(Event):
-    """Fact: the next version of the plan is in force, because the cluster has pools or the workload has tasks that it lacked.
+class AttemptWaits(Event):
+    """Fact: why an attempt has no node yet, or does not start on its node; an empty ``why``: nothing holds it up any more."""
 
-    Unlike a reset it changes no task and no budget.
+    kind: ClassVar[str] = "waits"
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class PlanExtended(Event):
+    """Fact: the next version of the plan is in force: more is known of the cluster's pools, or of the workload's tasks.
+
+    Unlike a reset it begins no budget anew. A task whose own number of retries has become known has it from then on.
     """
 
     kind: ClassVar[str] = "extended"

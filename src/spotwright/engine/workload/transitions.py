@@ -9,9 +9,9 @@ from __future__ import annotations
 from spotwright.engine.dag_transitions import set_active
 from spotwright.engine.state import AttemptState, RunState, ScopeState, TaskState
 from spotwright.engine.status import TaskStatus
-from spotwright.engine.workload.events import AttemptAdopted, PlanExtended
+from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, PlanExtended
 
-__all__ = ["attempt_adopted", "plan_extended"]
+__all__ = ["attempt_adopted", "attempt_waits", "plan_extended"]
 
 
 def plan_extended(state: RunState, event: PlanExtended) -> None:
@@ -19,6 +19,16 @@ def plan_extended(state: RunState, event: PlanExtended) -> None:
     if event.version != state.version + 1:
         raise ValueError(f"version {event.version} of the plan does not follow version {state.version}")
     state.version = event.version
+    templates = state.plan.graph.root.tasks
+    for task in state.tasks.values():
+        template = templates.get(task.plan.spec.name)
+        if template is not None and template.retry != task.plan.spec.retry:
+            task.plan = state.plan.instance(template.name, task.path)
+
+
+def attempt_waits(state: RunState, event: AttemptWaits) -> None:
+    """Note why an attempt waits."""
+    state.tasks[event.task].attempts[event.attempt - 1].waits = event.why
 
 
 def attempt_adopted(state: RunState, event: AttemptAdopted) -> None:
