@@ -32,7 +32,7 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.state import AttemptState, NodeState, RunState, ScopeState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, PlanExtended
-from spotwright.engine.workload.transitions import attempt_adopted, attempt_waits, plan_extended
+from spotwright.engine.workload.transitions import attempt_adopted, attempt_waits, charge, plan_extended
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FollowUp
@@ -308,7 +308,7 @@ def _decided(state: RunState, event: ev.AttemptDecided) -> None:
         attempt.ended_at = event.at
         state.under_way.pop(task.path, None)
     attempt.cause, attempt.cause_why, attempt.following = event.cause, event.why, event.following
-    task.spent = task.spent.after(attempt.cause)
+    charge(state, task, attempt, event.cause)
     if attempt is not task.last:
         return  # the next attempt, which is there already, decides what becomes of the task
     set_active(task, active=event.then is FollowUp.RETRY)

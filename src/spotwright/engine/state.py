@@ -60,6 +60,7 @@ class AttemptState:
     cause_why: str = ""
     following: str = ""  # the decision after its end, in words
     key: str = ""  # of an attempt that an orchestrator made
+    gang: str = ""  # the restart of a set of tasks that it belongs to, as SET/RESTART
     waits: str = ""  # why the orchestrator says that it has no node, or does not start
 
     @property
@@ -196,6 +197,9 @@ class RunState:
     detached: bool = False  # the last engine left the attempts running for the next one
     tasks: dict[str, TaskState] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
+    gangs: dict[str, dict[str, Cause]] = field(
+        default_factory=dict
+    )  # by set: its restarts with the causes they are charged for
     todo: dict[str, None] = field(default_factory=dict)
     timers: list[tuple[float, str]] = field(default_factory=list)
     preparing: dict[str, None] = field(default_factory=dict)  # tasks whose environment is being built

@@ -15,7 +15,7 @@ from spotwright.cluster.evidence.fields import mapping, mappings, seconds, text
 __all__ = ["OwnersWord", "read_owners"]
 
 _FAILING = ("FailureTarget", "Failed")
-_DONE = ("SuccessCriteriaMet", "Complete", "Completed")
+_DONE = ("SuccessCriteriaMet", "Complete", "Completed", "Succeeded")
 _NODE_ID = "workflows.argoproj.io/node-id"
 _DEADLINE = "exceeded its deadline"  # Argo's message where the Workflow's own time limit passed
 

@@ -17,9 +17,10 @@ from spotwright.cluster.watching.node_pools import pool_of_node
 from spotwright.cluster.watching.run_store import WorkloadRun
 from spotwright.cluster.watching.view import ClusterView, SeenPod
 from spotwright.cluster.workloads.attempts import PodAttempt, attempts_of
+from spotwright.cluster.workloads.gangs import gang_of
 from spotwright.cluster.workloads.outcome import outcome_of
 from spotwright.cluster.workloads.owners import metadata, uid_of
-from spotwright.cluster.workloads.retries import retries_of
+from spotwright.cluster.workloads.retries import has_policy, retries_of
 from spotwright.cluster.workloads.tasks import TaskName, task_name
 from spotwright.cluster.workloads.templates import template_of_pod
 from spotwright.engine.decisions.decide import close_ended
@@ -102,11 +103,22 @@ class Recorder:
         at = self._past(attempt.made_at)
         if name.template not in self._state.plan.graph.root.tasks:
             self._run.extend(at, template=template_of_pod(name.template, seen.pod, seen.owners))
-        number = len(self._state.tasks[path].attempts) + 1 if path in self._state.tasks else 1
+        earlier = self._state.tasks[path].attempts if path in self._state.tasks else ()
+        gang = gang_of(seen.pod, seen.owners, [attempt.gang for attempt in earlier])
         rung, pools = self._rung(seen.pod, path, name.template)
         pod = str(metadata(seen.pod).get("name", ""))
         self._run.add(
-            AttemptAdopted(at, path, number, key=attempt.key, template=name.template, pod=pod, rung=rung, pools=pools)
+            AttemptAdopted(
+                at,
+                path,
+                len(earlier) + 1,
+                key=attempt.key,
+                template=name.template,
+                pod=pod,
+                rung=rung,
+                pools=pools,
+                gang=gang,
+            )
         )
         task = self._state.tasks[path]
         self._known[attempt.key] = (task, task.last)
@@ -152,7 +164,7 @@ class Recorder:
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:
         """Take the retries of a task into the plan, where its controller's objects tell them only now."""
         template = self._run.template(task.plan.spec.name)
-        if template is not None and template.retries is None:
+        if template is not None and template.retries is None and not has_policy(template.labels, template.annotations):
             retries = retries_of(seen.pod, seen.owners)
             if retries is not None:
                 self._run.extend(self._now, template=replace(template, retries=retries))
@@ -195,7 +207,9 @@ class Recorder:
             or not decision.cause.is_error
         ):
             return decision
-        if task.plan.policy.sources.get("errors.retries") != BUILT_IN.source:
+        spec = task.plan.spec
+        is_known = task.plan.policy.sources.get("errors.retries") != BUILT_IN.source
+        if is_known or has_policy(spec.labels, spec.annotations):
             return decision
         kind = self._state.meta.orchestrator or "controller"
         return replace(decision, following=f"whether it is tried again, its {kind} decides: its retries are not known")

@@ -19,7 +19,7 @@ from spotwright.cluster.watching.node_pools import NodePool, pool_of_node
 from spotwright.cluster.watching.recorder import Recorder
 from spotwright.cluster.watching.run_store import RunStore, WorkloadRun
 from spotwright.cluster.watching.view import ClusterView, SeenPod
-from spotwright.cluster.workloads.owners import Lineage, is_own_run, metadata, uid_of
+from spotwright.cluster.workloads.owners import TRAINING_KINDS, Lineage, is_own_run, metadata, uid_of
 from spotwright.cluster.workloads.templates import templates_of
 from spotwright.errors import Fenced, SpotwrightError
 
@@ -32,7 +32,13 @@ _OWNERS = {
     "JobSet": Resource("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
     "TrainJob": Resource("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs"),
     "Workflow": Resource("/apis/argoproj.io/v1alpha1", "workflows"),
+    **{kind: Resource("/apis/kubeflow.org/v1", f"{kind.lower()}s") for kind in TRAINING_KINDS},
+    "MPIJob v2": Resource("/apis/kubeflow.org/v2beta1", "mpijobs"),
+    "Trial": Resource("/apis/kubeflow.org/v1beta1", "trials"),
+    "Experiment": Resource("/apis/kubeflow.org/v1beta1", "experiments"),
 }
+"""The streams of owners. An API server has one version of MPIJob or the other."""
+
 _RETRY = 5.0  # seconds until a run is tried again whose journal could not be written
 
 

@@ -1,7 +1,8 @@
 """Finds the workload that a pod belongs to: the topmost owner of a kind that is a run, or the pod itself.
 
-A pod of a JobSet belongs to a Job, the Job to the JobSet, and that perhaps to a TrainJob. The run is the topmost of them. A
-CronJob starts Jobs again and again: each Job is a run of its own. A pod without an owner is a run if it carries a policy.
+A pod of a JobSet belongs to a Job, the Job to the JobSet, and that perhaps to a TrainJob; all of them may belong to a Trial of a
+Katib Experiment. The run is the topmost of them. A CronJob starts Jobs again and again: each Job is a run of its own. A pod
+without an owner is a run if it carries a policy.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from typing import Any, NamedTuple
 
 from spotwright.manifests.rules.context import POLICY_ANNOTATION
 
-__all__ = ["FindOwner", "Lineage", "is_own_run", "lineage", "metadata", "uid_of"]
+__all__ = ["RUN_KINDS", "TRAINING_KINDS", "FindOwner", "Lineage", "is_own_run", "lineage", "metadata", "uid_of"]
 
-RUN_KINDS = ("Job", "JobSet", "TrainJob", "Workflow")
+TRAINING_KINDS = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
+"""Kinds of the training operator v1 and of the MPI operator v2."""
+
+RUN_KINDS = ("Job", "JobSet", "TrainJob", "Workflow", *TRAINING_KINDS, "Trial", "Experiment")
 """Kinds of owners that are runs."""
 
 FindOwner = Callable[[str, str, str], Mapping[str, Any] | None]

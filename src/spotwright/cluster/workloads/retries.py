@@ -10,6 +10,9 @@ Pod                 none with ``restartPolicy: Never``
 anything else       not known
 ==================  =====================================================================================================
 
+Where a template carries a policy, ``place`` has written the controller's number from it: there the policy says how many retries
+errors have, and the number of the controller, which holds interruptions too, says nothing more.
+
 Argo's limit may be an expression over inputs, which stand in the node's status, and a strategy without a limit has no bound: both
 count as not known where nothing resolves them. The name of a pod's template stands in its environment (``ARGO_TEMPLATE``, seen in
 pods of Argo 3.7.3 and 4.0.5), because the Workflow's status names a new node only after its pod.
@@ -23,11 +26,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spotwright.cluster.workloads.owners import metadata
+from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL
 
-__all__ = ["retries_of", "retries_of_job"]
+__all__ = ["has_policy", "retries_of", "retries_of_job"]
 
 _NODE_ID = "workflows.argoproj.io/node-id"
 _INPUT = re.compile(r"\{\{inputs\.parameters\.([^}]+)\}\}")
+
+
+def has_policy(labels: Mapping[str, Any], annotations: Mapping[str, Any]) -> bool:
+    """Whether a pod template carries a policy, by its label or its annotation."""
+    return SPOT_LABEL in labels or POLICY_ANNOTATION in annotations
 
 
 def retries_of(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> int | None:
@@ -50,7 +59,7 @@ def retries_of_job(spec: Mapping[str, Any], owners: Sequence[Mapping[str, Any]])
         if owner.get("kind") == "JobSet":
             restarts = ((owner.get("spec") or {}).get("failurePolicy") or {}).get("maxRestarts") or 0
             return (limit + 1) * (int(restarts) + 1) - 1
-    return None if owners else limit
+    return limit
 
 
 def _of_node(pod: Mapping[str, Any], workflow: Mapping[str, Any]) -> int | None:

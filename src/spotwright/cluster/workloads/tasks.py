@@ -5,6 +5,8 @@ run                             task
 ==============================  =========================================================================
 Job                             the Job's name; with several completions ``NAME-INDEX``
 JobSet, TrainJob                the replicated job's name; with several pods ``NAME-NUMBER``
+PyTorchJob, TFJob ..., MPIJob    the role; with several pods ``worker-NUMBER``
+Katib Experiment                the trial; of a trial with several pods ``TRIAL/TASK``
 Argo Workflow                   the path of its node: ``train``, ``loop/train-3``
 KFP run (a Workflow)            the path in the pipeline, as in a local run; driver pods as ``train-driver``
 Pod                             the pod's name
@@ -21,7 +23,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spotwright.cluster.workloads.owners import metadata
+from spotwright.cluster.workloads.owners import TRAINING_KINDS, metadata
 
 __all__ = ["TaskName", "task_name"]
 
@@ -29,6 +31,11 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 _REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
 _JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 _NODE_NAME = "workflows.argoproj.io/node-name"
+_ROLE, _REPLICA = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
+_MPI_ROLE = (
+    "training.kubeflow.org/job-role"  # of mpi-operator v2; the training operator has it for masters, beside the type
+)
+_TRIAL = "trial"
 _KFP_RUN = "pipeline/runid"
 _ITERATION = re.compile(r"\((\d+):")
 _KFP_WRAPPERS = frozenset(("root", "executor", "iteration-item"))
@@ -51,10 +58,37 @@ def task_name(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Ta
     if not owners:
         name = str(metadata(pod).get("name", ""))
         return TaskName(name, name)
+    if owners[-1].get("kind") == "Experiment":
+        return _of_trial(pod, owners)
+    if _ROLE in labels or _MPI_ROLE in labels:
+        return _of_role(labels, owners)
     job = owners[0]
     if _REPLICATED in labels:
         return _member(labels, annotations, job, owners)
     return _of_job(annotations, job)
+
+
+def _of_trial(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> TaskName:
+    """A pod of a Katib trial. All trials are made from one template, which the Experiment fills in."""
+    index = next((number for number, owner in enumerate(owners) if owner.get("kind") == "Trial"), len(owners) - 1)
+    trial = str(metadata(owners[index]).get("name", ""))
+    if index == 0:
+        return TaskName(trial, _TRIAL)
+    inside = task_name(pod, owners[:index])
+    if inside.path == trial:
+        return TaskName(trial, _TRIAL)
+    template = _TRIAL if inside.template == trial else inside.template
+    return TaskName(f"{trial}/{inside.path.removeprefix(f'{trial}-')}", template, inside.slots)
+
+
+def _of_role(labels: Mapping[str, str], owners: Sequence[Mapping[str, Any]]) -> TaskName:
+    """A pod of the training operator or of the MPI operator: its role, numbered where the role has several pods."""
+    role = labels.get(_ROLE) or labels[_MPI_ROLE]
+    spec = next((owner.get("spec") or {} for owner in owners if owner.get("kind") in TRAINING_KINDS), {})
+    replicas: Mapping[str, Any] = next((value for key, value in spec.items() if key.endswith("ReplicaSpecs")), {})
+    count = next((each.get("replicas", 1) for name, each in replicas.items() if name.lower() == role.lower()), 1)
+    number = labels.get(_REPLICA)
+    return TaskName(role.lower() if count == 1 or number is None else f"{role.lower()}-{number}", role.lower())
 
 
 def _of_job(annotations: Mapping[str, str], job: Mapping[str, Any]) -> TaskName:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spotwright.cluster.workloads.owners import metadata
-from spotwright.cluster.workloads.retries import retries_of, retries_of_job
+from spotwright.cluster.workloads.retries import has_policy, retries_of, retries_of_job
 from spotwright.manifests.pod_graph import PodTask
 
 __all__ = ["template_of_pod", "templates_of"]
@@ -44,11 +44,12 @@ def _of_replicated_job(replicated: Mapping[str, Any], job_set: Mapping[str, Any]
 
 def _task(kind: str, name: str, template: Mapping[str, Any], retries: int | None) -> PodTask:
     meta = metadata(template)
+    labels, annotations = (dict(meta.get(name) or {}) for name in ("labels", "annotations"))
     return PodTask(
         kind,
         name,
         dict(template.get("spec") or {}),
-        labels=dict(meta.get("labels") or {}),
-        annotations=dict(meta.get("annotations") or {}),
-        retries=retries,
+        labels=labels,
+        annotations=annotations,
+        retries=None if has_policy(labels, annotations) else retries,
     )

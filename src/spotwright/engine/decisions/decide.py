@@ -35,6 +35,7 @@ from spotwright.engine.events import (
 from spotwright.engine.io_resolution import check_inputs, computed_outputs, condition_inputs, dag_outputs, loop_items
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.engine.workload.transitions import cause_to_charge, spent_before
 from spotwright.errors import InputError
 from spotwright.graph.executors import RunsNowhere
 from spotwright.model.attempts import Cause, Ending, Signals
@@ -169,7 +170,8 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     if ending.cause.is_interruption:
         ceiling = planned.policy.interruption_backoff.ceiling
         position = position._replace(stalled=budgets.count_stalled(_lives(state, task), ceiling))
-    following = budgets.after_attempt(ending.cause, task.spent, position, planned.policy, planned.ladder)
+    cause, before = cause_to_charge(state, attempt, ending.cause), spent_before(state, task)
+    following = budgets.after_attempt(cause, before, position, planned.policy, planned.ladder)
     if following.then is FollowUp.RETRY and planned.policy.deadline is not None:
         following = under_deadline(state, task, planned, ending.cause, following, snapshot, now, position)
     return _decided(state, task, attempt, ending, following, now)

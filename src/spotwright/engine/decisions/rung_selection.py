@@ -9,6 +9,7 @@ from spotwright.engine.decisions.snapshot import Snapshot
 from spotwright.engine.io_resolution import inputs_of
 from spotwright.engine.plan import PlannedTask
 from spotwright.engine.state import RunState, TaskState
+from spotwright.engine.workload.transitions import spent_before
 from spotwright.model.attempts import Cause
 from spotwright.scheduling import budgets, deadline
 from spotwright.scheduling.budgets import Decision, LadderPosition
@@ -65,7 +66,7 @@ def under_deadline(
 
     Row 8 of the table, in place of row 6.
     """
-    spent = task.spent.after(cause)
+    spent = spent_before(state, task).after(cause)
     outlook = _outlook(state, task, planned, spent.interruptions, now)
     ladder, wait, rung = planned.ladder, following.wait, following.rung
     if cause.is_interruption:

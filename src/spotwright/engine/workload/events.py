@@ -21,6 +21,8 @@ class AttemptAdopted(Event):
 
     ``key`` is unique among all attempts, so that nothing is recorded twice by a watcher that looks again after a crash.
     ``template`` is the task of the plan from which this one was made. ``pod`` is the pod's name; ``pools`` may take it.
+    ``gang``: the restart of a set of tasks that end together, as ``SET/RESTART``. The tasks of a set share their budgets, and a
+    restart is charged once, for the worst of its ends.
     """
 
     kind: ClassVar[str] = "adopted"
@@ -30,6 +32,7 @@ class AttemptAdopted(Event):
     pod: str = ""
     rung: int = 0
     pools: Sequence[str] = ()
+    gang: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
