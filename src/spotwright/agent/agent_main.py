@@ -16,7 +16,7 @@ from spotwright.agent.approval import Approval
 from spotwright.agent.http_server import HttpServer
 from spotwright.agent.relay import NoticeRelay
 from spotwright.errors import InputError
-from spotwright.notices import Source
+from spotwright.notices import Notice, Source
 
 __all__ = ["Address", "bind", "serve"]
 
@@ -83,14 +83,15 @@ def serve(
     *,
     approve: Callable[[], bool] | None = None,
     leases: Path | None = None,
+    tell: Callable[[Notice | None], None] = lambda _: None,
 ) -> None:
     """Run an agent until SIGTERM or SIGINT.
 
     ``log`` gets lines for people. ``approve`` is called when the present notice may be approved; ``leases`` is a folder whose
-    files stand for running work.
+    files stand for running work. ``tell`` is called with each change of the notice.
     """
     server = HttpServer()
-    relay = NoticeRelay(source, server, log)
+    relay = NoticeRelay(source, server, log, tell)
     approval = Approval(relay.board, approve, log, leases) if approve is not None else None
     server.listen(listener, relay.board.handle)
     with _stop_signals(server) as stopped, contextlib.closing(server):

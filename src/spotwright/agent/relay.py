@@ -13,10 +13,20 @@ __all__ = ["NoticeRelay"]
 
 
 class NoticeRelay:
-    """Watches ``source`` and publishes its notices on :attr:`board`, which ``server`` serves; ``log`` gets lines for people."""
+    """Watches ``source`` and publishes its notices on :attr:`board`, which ``server`` serves; ``log`` gets lines for people.
 
-    def __init__(self, source: Source, server: HttpServer, log: Callable[[str], None] = lambda _: None) -> None:
+    ``tell`` is called with each change as well, after it was published.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        server: HttpServer,
+        log: Callable[[str], None] = lambda _: None,
+        tell: Callable[[Notice | None], None] = lambda _: None,
+    ) -> None:
         self._name, self._log, self._logged_problem = source.name, log, ""
+        self._tell = tell
         self._watch = NoticeWatch(source, self._on_change)
         self.board = NoticeBoard(self._problem, server.wake)
         """The board to serve."""
@@ -38,4 +48,5 @@ class NoticeRelay:
 
     def _on_change(self, notice: Notice | None) -> None:
         self.board.update(notice)
+        self._tell(notice)
         self._log("the notice was withdrawn" if notice is None else f"{notice.kind}: {notice.reason}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from spotwright.agent.agent_main import Address, bind, serve
 from spotwright.agent.notice_sources import PROVIDERS, SourceOptions, make_source
 from spotwright.cli.options import Duration
+from spotwright.notices import Notice
 from spotwright.notices.node_agent import PORT
 
 __all__ = ["node_agent"]
@@ -51,6 +53,12 @@ class _Listen(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # befo
     help="The file with the notice (local), or with the node as JSON (kubernetes).",
 )
 @click.option("--notice", type=Duration(), help="Length of Google's preemption notice.  [default: 30s]")
+@click.option(
+    "--node",
+    default="",
+    metavar="NAME",
+    help="Post each notice as an Event on this Node of Kubernetes.  [default: none is posted]",
+)
 @click.option("--metadata-url", default="", metavar="URL", help="Another metadata server, for trials.")
 def node_agent(
     provider: str,
@@ -60,6 +68,7 @@ def node_agent(
     provider_id: str,
     file: Path | None,
     notice: float | None,
+    node: str,
     metadata_url: str,
 ) -> int:
     """Read this node's notice from its provider, and pass it on to the attempts on the node.
@@ -73,8 +82,16 @@ def node_agent(
         raise click.UsageError(f"--approve: {provider} takes no approvals, only azure does")
     if leases is not None and not approve:
         raise click.UsageError("--leases says when --approve may approve; give both or none")
-    serve(source, bind(listen), _log, approve=early if approve else None, leases=leases)
+    serve(source, bind(listen), _log, approve=early if approve else None, leases=leases, tell=_teller(node))
     return 0
+
+
+def _teller(node: str) -> Callable[[Notice | None], None]:
+    if not node:
+        return lambda _: None
+    from spotwright.agent.node_events import NodeEvents
+
+    return NodeEvents(node, _log).tell
 
 
 def _log(text: str) -> None:

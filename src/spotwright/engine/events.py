@@ -173,7 +173,10 @@ class NodeChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class NoticeGiven(Event):
-    """Fact: the provider announces that it takes a node at ``goes_at``. ``attempts`` are (task, number) pairs on that node."""
+    """Fact: the provider announces that it takes a node at ``goes_at``. ``attempts`` are (task, number) pairs on that node.
+
+    ``id`` is the source's own name for the notice, empty where it has none: a node is told of each notice once.
+    """
 
     kind: ClassVar[str] = "notice"
 
@@ -181,6 +184,7 @@ class NoticeGiven(Event):
     goes_at: float
     attempts: Sequence[tuple[str, int]] = ()
     why: str = ""
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

@@ -266,6 +266,8 @@ def _progress(state: RunState, event: ev.ProgressReported) -> None:
 def _notice(state: RunState, event: ev.NoticeGiven) -> None:
     node = state.nodes[event.node]
     node.noticed_at = event.at
+    if event.id:
+        node.notices = (*node.notices, event.id)
     for path, number in event.attempts:
         attempt = state.tasks[path].attempts[number - 1]
         if attempt.is_live:

@@ -174,6 +174,7 @@ class NodeState:
     ready_at: float | None = None
     gone_at: float | None = None
     noticed_at: float | None = None
+    notices: tuple[str, ...] = ()  # the sources' ids of its notices
     why: str = ""
 
 

@@ -92,7 +92,8 @@ def _action(answer: Answer) -> Notice:
     if action == "hibernate":
         left = min(left, 0.0)  # hibernation begins at once
     certain = what is not None and ends_at is not None and left > -_LONG_AGO
-    return Notice(now + left, "interruption", "aws", certain, f"EC2 {what or 'interrupts'} this instance")
+    text = f"EC2 {what or 'interrupts'} this instance"
+    return Notice(now + left, "interruption", "aws", certain, text, f"aws-{action}-{given.get('time')}")
 
 
 def _rebalance(answer: Answer) -> Notice | None:

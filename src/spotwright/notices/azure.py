@@ -168,6 +168,7 @@ def _notice(event: _Event) -> Notice:
         "azure",
         event.certain,
         f"Azure {verb} this machine ({event.type}{', at the request of its owner' if event.by_user else ''})",
+        event.id,
     )
 
 

@@ -36,7 +36,7 @@ class Notice:
     ``ends_at`` is the end in Unix seconds of this machine's clock; infinite where it is unknown (a rebalance recommendation).
     ``kind`` is one of :data:`KINDS`. ``source`` names the origin (``azure``, ``gcp``, ``aws``, ``kubernetes``, ``file``), also
     through a node agent. ``certain`` is false where the node may yet stay (a rebalance recommendation). ``reason`` is one
-    sentence for people.
+    sentence for people. ``id`` is the source's own name for this notice, empty where it gives none.
     """
 
     ends_at: float
@@ -44,6 +44,7 @@ class Notice:
     source: str
     certain: bool
     reason: str
+    id: str = ""
 
     def same_as(self, other: Notice | None) -> bool:
         """True if both notices say the same, up to the rounding of providers."""

@@ -223,6 +223,16 @@ class Journal:
             except BadEvent as error:
                 raise StateError(f"{self.path}: event {seq} is {error}") from None
 
+    def first_and_last(self) -> tuple[Event | None, str]:
+        """The first event, and the kind of the last one; of a journal without events None and an empty text.
+
+        For a look at many runs, of which few are read in full.
+        """
+        with _clear_errors(self.path):
+            last = self._db.execute("SELECT kind FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+        first = next((event for _, event in self.events()), None)
+        return first, last[0] if last else ""
+
     def _writer(self) -> str:
         """The version of the newest engine of the run, which can read all of the journal."""
         query = "SELECT data FROM events WHERE kind = ? ORDER BY seq DESC LIMIT 1"

@@ -21,6 +21,7 @@ class SmallApiServer:
         self.oldest = 0  # watches from before this version get 410
         self.answers: list[web.Response] = []  # the next answers, whatever is asked
         self.asked: list[str] = []  # method and path with query, of every request
+        self.served: dict[str, list[str]] = {}  # resources by the path of their group and version
         self.page = 500
         self.url = ""
         self._changed = asyncio.Event()
@@ -72,6 +73,8 @@ class SmallApiServer:
             return self.answers.pop(0)
         if request.query.get("watch") == "true":
             return await self._watch(request)
+        if request.path in self.served:
+            return web.json_response({"resources": [{"name": name} for name in self.served[request.path]]})
         collection, _, name = request.path.rpartition("/")
         if request.method in ("POST", "PUT"):
             return self._write(request, await request.json())

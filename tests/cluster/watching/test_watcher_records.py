@@ -7,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.watching.watched_objects import BEGIN, SPOT, done, job, node, pod
+from tests.cluster.watching.watched_objects import BEGIN, SPOT, at, done, job, node, pod
 
 from spotwright import config as configuration
 from spotwright.cluster.watching.recorder import Recorder
 from spotwright.cluster.watching.run_store import RunStore, this_process
 from spotwright.cluster.watching.view import ClusterView, SeenPod
 from spotwright.cluster.workloads.templates import templates_of
-from spotwright.engine.events import EngineStarted, Event
+from spotwright.engine.events import EngineStarted, Event, NoticeGiven
 from spotwright.engine.state import RunState
 from spotwright.errors import Fenced
 from spotwright.model.attempts import Cause
+from spotwright.notices import Notice
+from spotwright.notices.node_event import event_of
 from spotwright.records.journal import Journal
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
@@ -271,3 +273,44 @@ def test_a_workload_that_fits_no_pool_is_recorded_all_the_same(cluster: Cluster)
     train["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "huge"}
     cluster.look(train, pod("one", train, node="n1", phase="Running"))
     assert cluster.state().tasks["train"].last.node == "n1"
+
+
+def told(ident: str, seconds: float, *, made: float = 5) -> dict[str, Any]:
+    """An Event of the node agent of n1: the node goes in so many seconds."""
+    notice = Notice(BEGIN + seconds, "interruption", "azure", certain=True, reason="Azure takes this machine", id=ident)
+    event = event_of(notice, "n1", "boot", BEGIN)
+    return {**event, "metadata": {**event["metadata"], "uid": f"event-{ident}", "creationTimestamp": at(made)}}
+
+
+def test_a_notice_of_the_node_agent_is_recorded_once_by_its_id(cluster: Cluster) -> None:
+    train = job()
+    running = pod("one", train, node="n1", phase="Running")
+    cluster.look(train, running)
+    cluster.view.put_node_event(told("event-7", 30))
+    cluster.look(train, running)
+    cluster.kill()
+    cluster.look(train, running)
+    cluster.view.put_node_event(told("event-8", 60, made=6))
+    cluster.look(train, running)
+    notices = [event for event in cluster.events() if isinstance(event, NoticeGiven)]
+    assert [(event.id, event.goes_at) for event in notices] == [("event-7", BEGIN + 35), ("event-8", BEGIN + 66)]
+
+
+def test_an_attempt_that_fails_after_the_notice_of_its_agent_was_interrupted(cluster: Cluster) -> None:
+    train = job()
+    cluster.look(train, pod("one", train, node="n1", phase="Running"))
+    cluster.view.put_node_event(told("event-7", 30))
+    cluster.look(train, pod("one", train, node="n1", phase="Running"))
+    cluster.look(train, pod("one", train, node="n1", phase="Failed", exit_code=143, ended=33))
+    task = cluster.state().tasks["train"]
+    assert (task.last.cause, task.spent.interruptions, task.spent.errors) == (Cause.INTERRUPTED, 1, 0)
+
+
+def test_a_notice_about_an_earlier_node_of_the_same_name_tells_nothing(cluster: Cluster) -> None:
+    train = job()
+    again = node("n1", **SPOT)
+    again["metadata"]["creationTimestamp"] = at(50)
+    cluster.view.put_node(again)
+    cluster.view.put_node_event(told("event-7", 30))
+    cluster.look(train, pod("one", train, made=60, node="n1", phase="Running"))
+    assert not [event for event in cluster.events() if isinstance(event, NoticeGiven)]

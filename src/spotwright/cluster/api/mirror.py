@@ -88,6 +88,11 @@ class Mirror:
         """Let the next :meth:`changes` begin with a list, because ``keep`` now holds for other objects."""
         self._version = ""
 
+    def drop(self, namespace: str) -> None:
+        """Forget the objects of a namespace without a word: ``keep`` does not hold for them any more."""
+        for key in [key for key in self.objects if key[0] == namespace]:
+            del self.objects[key]
+
     async def changes(self) -> AsyncIterator[Change]:
         """All changes, for ever. Errors that may pass are waited out; the others are tried again every 30 seconds."""
         failures = 0

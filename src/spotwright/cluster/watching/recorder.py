@@ -36,7 +36,7 @@ from spotwright.engine.events import (
     NoticeGiven,
     RunFinished,
 )
-from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits
 from spotwright.model.attempts import Signals
@@ -185,7 +185,7 @@ class Recorder:
             node_events=self._view.events_of(recorded.node) if recorded.node else (),
             waited=self._view.waited(uid_of(seen.pod)),
         )
-        notice = self._view.notice(recorded.node) if recorded.node and recorded.noticed_at is not None else None
+        notice = self._notice(recorded)
         pool = self._state.plan.config.pools.get(recorded.pool or "")
         return signals_of(last, notice=notice, restart=restart, spot=None if pool is None else pool.is_spot)
 
@@ -251,20 +251,32 @@ class Recorder:
 
     def _notices(self) -> None:
         for name, node in self._state.nodes.items():
-            notice = self._view.notice(name)
-            if notice is None or node.noticed_at is not None or node.state == "gone":
+            notice = self._news(name, node)
+            if notice is None or node.state == "gone":
                 continue
             live = tuple(
                 (task.path, attempt.number)
                 for task in self._state.tasks.values()
                 for attempt in task.attempts
-                if attempt.is_live and attempt.node == name
+                if attempt.is_live and attempt.node == name and (attempt.bound_at or 0.0) <= notice.ends_at
             )
             if live:
-                self._run.add(self._notice_event(name, notice, live))
+                goes_at, why = notice.ends_at, notice.reason
+                self._run.add(NoticeGiven(self._now, node=name, goes_at=goes_at, attempts=live, why=why, id=notice.id))
 
-    def _notice_event(self, name: str, notice: Notice, live: Sequence[tuple[str, int]]) -> NoticeGiven:
-        return NoticeGiven(self._now, node=name, goes_at=notice.ends_at, attempts=tuple(live), why=notice.reason)
+    def _news(self, name: str, node: NodeState) -> Notice | None:
+        """A notice of a node that is not recorded: its agent's, by the source's id, else what the node's conditions say."""
+        told = self._view.told(name)
+        if told is not None and told.notice.kind == "interruption" and told.id not in node.notices:
+            return told.notice
+        return self._view.notice(name) if node.noticed_at is None else None
+
+    def _notice(self, recorded: AttemptState) -> Notice | None:
+        """The notice of an ended attempt, if it was told one: also one whose signs have left the node since."""
+        if recorded.node is None or recorded.noticed_at is None:
+            return None
+        told = self._view.told(recorded.node)
+        return told.notice if told is not None else self._view.notice(recorded.node)
 
     def _nodes_gone(self) -> None:
         for name, node in list(self._state.nodes.items()):

@@ -19,7 +19,7 @@ from spotwright.cluster.watching.node_pools import NodePool
 from spotwright.cluster.workloads.attempts import seconds
 from spotwright.cluster.workloads.owners import metadata, uid_of
 from spotwright.config import Config
-from spotwright.engine.events import EngineStarted, Event, RunCreated
+from spotwright.engine.events import EngineStarted, Event, RunCreated, RunFinished
 from spotwright.engine.fold import fold
 from spotwright.engine.ports import Holder
 from spotwright.engine.run_meta import RunMeta
@@ -113,16 +113,23 @@ class RunStore:
         self._folder, self._config, self._holder, self._require = folder, config, holder, require
         self.runs: dict[str, WorkloadRun] = {}
         self._over: set[str] = set()  # UIDs of workloads whose runs have ended
+        self.unopened: dict[str, RunFolder] = {}  # unfinished runs that cannot be written, by UID
 
-    def open_unfinished(self, now: float) -> Iterator[str]:
-        """Take up the runs that an earlier watcher left. Yields a sentence for each one that cannot be read."""
+    def open_unfinished(self, now: float, namespace: str = "") -> Iterator[str]:
+        """Take up the runs that were left, of one namespace or of all. Yields a sentence for each one that cannot be read.
+
+        Of runs that have ended only the first and the last event are read. A run that can be read and not written is in
+        ``unopened``.
+        """
         for folder in self._folder.runs():
             try:
-                reader = RunReader(folder, _is_nobody)
-                if reader.state.status is not RunStatus.RUNNING:
-                    self._over.add(str(reader.state.meta.arguments.get(_UID, "")))
-                elif _UID in reader.state.meta.arguments:
-                    self._keep(folder, reader.state, now)
+                arguments, has_ended = _glance(folder)
+                uid = str(arguments.get(_UID, ""))
+                if has_ended:
+                    self._over.add(uid)
+                elif uid and uid not in self.runs and namespace in ("", arguments.get("namespace")):
+                    self.unopened[uid] = folder
+                    self.open_again(folder, now)
             except Fenced:
                 raise
             except SpotwrightError as error:
@@ -147,7 +154,11 @@ class RunStore:
             config = config if pool.name in config.pools else _with_pool(config, pool)
         source = PodSource(str(metadata(root)["name"]), tuple(templates))
         stored = _plannable(StoredPlan(source, config, None, {}))
-        folder.path.mkdir(exist_ok=True)
+        self._require()
+        try:
+            folder.path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise StateError(f"{folder.path}: cannot be made ({error.strerror}); free some space") from error
         if not folder.plan(1).exists():
             save_plan(folder, 1, stored)
         if not folder.journal.exists():
@@ -169,10 +180,19 @@ class RunStore:
         """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""
         run.journal.close()
         self.runs.pop(run.uid, None)
+        self.unopened[run.uid] = run.folder
 
     def open_again(self, folder: RunFolder, now: float) -> WorkloadRun:
         """Read a run anew from its journal. Raises :class:`StateError`."""
-        return self._keep(folder, RunReader(folder, _is_nobody).state, now)
+        run = self._keep(folder, RunReader(folder, _is_nobody).state, now)
+        self.unopened.pop(run.uid, None)
+        return run
+
+    def release(self, run: WorkloadRun) -> None:
+        """Give up a run that has not ended and is not watched any more; :meth:`open_unfinished` takes it up again."""
+        run.journal.give_up()
+        run.journal.close()
+        self.runs.pop(run.uid, None)
 
     def close(self) -> None:
         """Give up the leases of all journals, where this process may write. The runs go on with the next watcher."""
@@ -211,6 +231,16 @@ def this_process() -> Holder:
 def _is_nobody(_holder: Holder) -> bool:
     """No other watcher may write: the lock of the state folder or the Lease lets one in, and the next epoch fences the others."""
     return False
+
+
+def _glance(folder: RunFolder) -> tuple[Mapping[str, Any], bool]:
+    """The arguments of a run, and whether it has ended. Raises :class:`StateError`."""
+    journal = Journal.read(folder.journal)
+    try:
+        first, last = journal.first_and_last()
+    finally:
+        journal.close()
+    return first.meta.arguments if isinstance(first, RunCreated) else {}, last == RunFinished.kind
 
 
 def _run_name(root: Mapping[str, Any]) -> str:

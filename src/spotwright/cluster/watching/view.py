@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.cluster.evidence.waiting import is_held_up
+from spotwright.cluster.workloads.attempts import seconds
 from spotwright.cluster.workloads.owners import Lineage, lineage, metadata, uid_of
 from spotwright.notices.kubernetes_node import KubernetesSource
+from spotwright.notices.node_event import ToldNotice, notice_in
 from spotwright.notices.notice import Notice
 
 __all__ = ["ClusterView", "SeenPod"]
@@ -40,6 +42,7 @@ class ClusterView:
         self._gone_owners: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
         self._events: dict[str, list[Mapping[str, Any]]] = {}
         self._notices: dict[str, KubernetesSource] = {}
+        self._on_node: dict[str, set[str]] = {}  # node -> UIDs of pods
         self._waited: dict[str, Mapping[str, Any]] = {}  # pod UID -> its last state in which a container was held up
         self._ended_at: dict[str, float] = {}  # pod UID -> when its end was first seen, by the monotonic clock
         self.pods: dict[str, Mapping[str, Any]] = {}  # by UID; of a finished pod the first finished state
@@ -56,6 +59,7 @@ class ClusterView:
         if before is not None and is_finished(before):
             return  # later states only tell how it was tidied up
         self.pods[uid] = pod
+        self._on_node.setdefault(_node_of(pod), set()).add(uid)
         if is_held_up(pod):
             self._waited[uid] = pod
         if is_finished(pod) or is_stopped(pod):
@@ -65,14 +69,29 @@ class ClusterView:
         """A pod has left the API."""
         uid = uid_of(pod)
         before = self.pods.pop(uid, None)
+        self._on_node.get(_node_of(pod), set()).discard(uid)
         self.gone_pods[uid] = before if before is not None and is_finished(before) else pod
         self._ended_at.setdefault(uid, self.clock)
+
+    def settle_pod(self, uid: str) -> None:
+        """Note that what a pod's end shows is recorded: nobody has to look at it again before it changes."""
+        self._ended_at.pop(uid, None)
 
     def forget_pod(self, uid: str) -> None:
         """Drop a deleted pod, once its end is recorded."""
         self.gone_pods.pop(uid, None)
         self._waited.pop(uid, None)
         self._ended_at.pop(uid, None)
+
+    def drop_namespace(self, namespace: str) -> None:
+        """Forget the pods and the owners of a namespace that is not watched any more: nothing is known of them from now on."""
+        for kept in (self.pods, self.gone_pods):
+            for uid in [uid for uid, pod in kept.items() if metadata(pod).get("namespace") == namespace]:
+                self._on_node.get(_node_of(kept.pop(uid)), set()).discard(uid)
+                self._waited.pop(uid, None)
+                self._ended_at.pop(uid, None)
+        for key in [key for key, owner in self._owners.items() if metadata(owner).get("namespace") == namespace]:
+            del self._owners[key]
 
     def put_owner(self, owner: Mapping[str, Any]) -> None:
         """A Job, JobSet, TrainJob or Workflow was added or has changed."""
@@ -84,11 +103,13 @@ class ClusterView:
         self._owners.pop(key, None)
         _remember(self._gone_owners, key, owner)
 
-    def put_node(self, node: Mapping[str, Any]) -> None:
-        """A node was added or has changed."""
+    def put_node(self, node: Mapping[str, Any]) -> bool:
+        """A node was added or has changed. Returns whether anything of it has that says how its pods ended."""
         name = str(metadata(node).get("name", ""))
+        before = self._nodes.get(name)
         self._nodes[name] = node
         self._gone_nodes.pop(name, None)
+        return before is None or _signs(before) != _signs(node)
 
     def delete_node(self, node: Mapping[str, Any]) -> None:
         """A Node object was deleted."""
@@ -151,6 +172,10 @@ class ClusterView:
         """The UIDs of pods that somebody stops or that are gone, and whose end may now be recorded."""
         return [uid for uid, at in self._ended_at.items() if self.clock >= at + _SETTLING]
 
+    def pods_on(self, node: str) -> Sequence[str]:
+        """The UIDs of the pods on a node that the API has."""
+        return tuple(self._on_node.get(node, ()))
+
     def events_of(self, node: str) -> Sequence[Mapping[str, Any]]:
         """The latest events about a node."""
         return self._events.get(node, ())
@@ -161,6 +186,14 @@ class ClusterView:
             return None
         source = self._notices.setdefault(name, KubernetesSource(lambda: self.node(name)))
         return source.poll(0.0)
+
+    def told(self, name: str) -> ToldNotice | None:
+        """The latest notice that the agent of a node told; None for those about an earlier node of the same name."""
+        made_at = seconds(metadata(self.node(name) or {}).get("creationTimestamp"))
+        found = [told for event in self.events_of(name) if (told := notice_in(event)) is not None]
+        return max(
+            (told for told in found if made_at is None or told.at >= made_at), key=lambda told: told.at, default=None
+        )
 
     def _find(self, kind: str, _namespace: str, uid: str) -> Mapping[str, Any] | None:
         return self._owners.get((kind, uid)) or self._gone_owners.get((kind, uid))
@@ -174,6 +207,18 @@ def is_finished(pod: Mapping[str, Any]) -> bool:
 def is_stopped(pod: Mapping[str, Any]) -> bool:
     """Whether somebody deletes a pod."""
     return bool(metadata(pod).get("deletionTimestamp"))
+
+
+def _node_of(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("spec") or {}).get("nodeName", ""))
+
+
+def _signs(node: Mapping[str, Any]) -> tuple[object, ...]:
+    """What of a node says how its pods end; a heartbeat changes nothing of it."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    spec = node.get("spec") or {}
+    states = [(each.get("type"), each.get("status"), each.get("reason")) for each in conditions]
+    return states, spec.get("taints"), spec.get("unschedulable"), metadata(node).get("labels")
 
 
 def _ready(node: Mapping[str, Any] | None) -> str:

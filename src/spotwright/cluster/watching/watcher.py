@@ -8,9 +8,10 @@ of a pod, its owner or its node looks at that pod alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spotwright.cluster.api.mirror import Change, ChangeKind, Mirror, Resource
@@ -19,27 +20,21 @@ from spotwright.cluster.watching.node_pools import NodePool, pool_of_node
 from spotwright.cluster.watching.recorder import Recorder
 from spotwright.cluster.watching.run_store import RunStore, WorkloadRun
 from spotwright.cluster.watching.view import ClusterView, SeenPod
-from spotwright.cluster.workloads.owners import TRAINING_KINDS, Lineage, is_own_run, metadata, uid_of
+from spotwright.cluster.workloads.owners import Lineage, is_own_run, metadata, uid_of
+from spotwright.cluster.workloads.resources import OWNERS
 from spotwright.cluster.workloads.templates import templates_of
-from spotwright.errors import Fenced, SpotwrightError
+from spotwright.engine.events import NoteAdded
+from spotwright.errors import Fenced, SpotwrightError, StateError
+from spotwright.notices.node_event import notice_in
 
 __all__ = ["Watcher"]
 
 _LOG = logging.getLogger(__name__)
 _ENABLED = "spotwright.dev/enabled=true"
-_OWNERS = {
-    "Job": Resource("/apis/batch/v1", "jobs"),
-    "JobSet": Resource("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
-    "TrainJob": Resource("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs"),
-    "Workflow": Resource("/apis/argoproj.io/v1alpha1", "workflows"),
-    **{kind: Resource("/apis/kubeflow.org/v1", f"{kind.lower()}s") for kind in TRAINING_KINDS},
-    "MPIJob v2": Resource("/apis/kubeflow.org/v2beta1", "mpijobs"),
-    "Trial": Resource("/apis/kubeflow.org/v1beta1", "trials"),
-    "Experiment": Resource("/apis/kubeflow.org/v1beta1", "experiments"),
-}
-"""The streams of owners. An API server has one version of MPIJob or the other."""
-
 _RETRY = 5.0  # seconds until a run is tried again whose journal could not be written
+_BLOCKED = 20  # runs that are tried in vain, until the store counts as blocked
+_PAUSE = 0.1  # seconds between two looks at what had to settle
+_CLOSES = 5.0  # seconds in which the last changes of a deleted namespace come
 
 
 class Watcher:
@@ -55,15 +50,16 @@ class Watcher:
         self._waiting: set[str] = set()  # streams whose first list is not there
         self._homeless: set[str] = set()  # pods whose owners were not found
         self._run_of_pod: dict[str, str] = {}  # pod UID -> UID of the workload
-        self._broken: dict[str, WorkloadRun] = {}  # runs whose journal could not be written
-        self._broken_until = 0.0
+        self._unwritten: set[str] = set()  # UIDs of workloads whose run cannot be written now
+        self._refused: set[str] = set()  # UIDs of workloads that no run can be made of
+        self._store_problem = ""
+        self._try_again_at = 0.0
+        self._looked_at = 0.0
+        self._closing: dict[str, float] = {}  # deleted namespaces, and when all of their changes have surely come
 
     async def run(self) -> None:
         """Watch until cancelled. Raises :class:`Fenced` once another watcher records."""
-        for problem in self._store.open_unfinished(self._api.now()):
-            _LOG.warning("%s", problem)
-        for uid, run in self._store.runs.items():
-            self._note_pods(uid, run)
+        self._take_up("")
         if not self._namespace:
             namespaces = Mirror(self._api, Resource("/api/v1", "namespaces"), labels=_ENABLED)
             await self._follow("Namespace", namespaces)
@@ -79,8 +75,9 @@ class Watcher:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """The streams that do not work now, with the reason: for readiness checks."""
-        return {kind: mirror.problem for kind, mirror in self._mirrors.items() if mirror.problem}
+        """The streams that do not work now, and the store, with the reason: for readiness checks."""
+        streams = {kind: mirror.problem for kind, mirror in self._mirrors.items() if mirror.problem}
+        return {**streams, **({"store": self._store_problem} if self._store_problem else {})}
 
     # Streams
 
@@ -88,7 +85,7 @@ class Watcher:
         await self._follow("Node", Mirror(self._api, Resource("/api/v1", "nodes")))
         events = Mirror(self._api, Resource("/api/v1", "events"), fields="involvedObject.kind=Node")
         await self._follow("Event", events)
-        for kind, resource in _OWNERS.items():
+        for kind, resource in OWNERS.items():
             if await self._is_served(resource):
                 await self._follow(kind, Mirror(self._api, resource, self._namespace, keep=self._is_enabled))
         pods = Mirror(self._api, Resource("/api/v1", "pods"), self._namespace, keep=self._is_enabled)
@@ -114,23 +111,28 @@ class Watcher:
     # One change
 
     async def _turn(self) -> None:
-        """Take the next change, or look again at what had to settle."""
-        until = self._view.unsettled_until()
-        timeout = None if until is None else max(0.0, until - time.monotonic()) + 0.01
-        if self._broken:
-            timeout = min(_RETRY, timeout or _RETRY)
-        try:
-            kind, change = await asyncio.wait_for(self._queue.get(), timeout)
-        except TimeoutError:
+        """Take the next change, or look again at what had to settle, also while changes come without a pause."""
+        with contextlib.suppress(TimeoutError):
+            kind, change = await asyncio.wait_for(self._queue.get(), self._until_the_next_look())
             self._view.clock = time.monotonic()
-            self._look_at_ending()
-            self._mend()
-            return
+            if change.kind is ChangeKind.SYNCED:
+                self._synced(kind)
+            else:
+                self._apply(kind, change)
         self._view.clock = time.monotonic()
-        if change.kind is ChangeKind.SYNCED:
-            self._synced(kind)
-        else:
-            self._apply(kind, change)
+        if self._view.clock >= self._looked_at + _PAUSE:
+            self._looked_at = self._view.clock
+            self._look_at_ending()
+            self._close_namespaces()
+            self._mend()
+
+    def _until_the_next_look(self) -> float | None:
+        """Seconds until something is due that no change announces; None: nothing is."""
+        moments = [*self._closing.values(), *([self._try_again_at] if self._unwritten else [])]
+        settles = self._view.unsettled_until()
+        if settles is not None:
+            moments.append(settles)
+        return max(_PAUSE, min(moments) - time.monotonic() + 0.01) if moments else None
 
     def _synced(self, kind: str) -> None:
         self._view.nodes_are_complete = self._view.nodes_are_complete or kind == "Node"
@@ -143,13 +145,16 @@ class Watcher:
     def _apply(self, kind: str, change: Change) -> None:
         data, is_deleted = change.data, change.kind is ChangeKind.DELETED
         if kind == "Namespace":
-            self._enable(str(metadata(data)["name"]), is_enabled=not is_deleted)
+            self._put_namespace(data, is_labelled=not is_deleted)
         elif kind == "Node":
-            (self._view.delete_node if is_deleted else self._view.put_node)(data)
-            self._look_at_node(str(metadata(data)["name"]))
+            self._apply_node(data, is_deleted=is_deleted)
         elif kind == "Event":
             if not is_deleted:
                 self._view.put_node_event(data)
+                if notice_in(data) is not None:
+                    self._look_at_node(str((data.get("involvedObject") or {}).get("name", "")))
+        elif not self._is_enabled(data):
+            return  # its namespace has just lost the label: nothing is known of it any more
         elif kind == "Pod":
             (self._view.delete_pod if is_deleted else self._view.put_pod)(data)
             self._look([self._seen(uid_of(data))])
@@ -157,17 +162,70 @@ class Watcher:
             (self._view.delete_owner if is_deleted else self._view.put_owner)(data)
             self._look_at_owner(data)
 
-    def _enable(self, namespace: str, *, is_enabled: bool) -> None:
-        """Watch a namespace from now on, or no more: the streams that filter by namespace list again."""
-        if is_enabled is (namespace in self._enabled):
+    def _apply_node(self, node: Mapping[str, Any], *, is_deleted: bool) -> None:
+        if is_deleted:
+            self._view.delete_node(node)
+        elif not self._view.put_node(node):
+            return  # a heartbeat
+        self._look_at_node(str(metadata(node)["name"]))
+
+    # Namespaces
+
+    def _put_namespace(self, data: Mapping[str, Any], *, is_labelled: bool) -> None:
+        """Watch a namespace from now on, or no more. One that is deleted is watched until its last changes have come."""
+        name = str(metadata(data)["name"])
+        if is_labelled:
+            self._enter(name)
+        elif name in self._enabled and metadata(data).get("deletionTimestamp"):
+            self._closing[name] = time.monotonic() + _CLOSES
+        elif name in self._enabled:
+            self._leave(
+                name, "its namespace has lost the label spotwright.dev/enabled=true: nothing is known from here on"
+            )
+
+    def _enter(self, namespace: str) -> None:
+        """Take up the runs of a namespace, and let the streams that filter by namespace list again."""
+        self._closing.pop(namespace, None)
+        if namespace in self._enabled:
             return
-        (self._enabled.add if is_enabled else self._enabled.discard)(namespace)
-        for kind in (*_OWNERS, "Pod"):
+        self._enabled.add(namespace)
+        if not self._waiting:
+            self._take_up(namespace)
+        for kind in (*OWNERS, "Pod"):
             if kind in self._mirrors:
                 self._tasks[kind].cancel()
                 self._mirrors[kind].list_again()
                 self._waiting.add(kind)
                 self._tasks[kind] = asyncio.create_task(self._pump(kind, self._mirrors[kind]), name=f"watch {kind}")
+
+    def _leave(self, namespace: str, why: str) -> None:
+        """Forget a namespace. Its runs stay unfinished: they go on when somebody labels it again."""
+        self._enabled.discard(namespace)
+        self._view.drop_namespace(namespace)
+        for kind in (*OWNERS, "Pod"):
+            if kind in self._mirrors:
+                self._mirrors[kind].drop(namespace)
+        for uid, run in self._runs_of(namespace):
+            with self._setting_aside(uid):
+                run.add(NoteAdded(self._api.now(), text=why))
+                run.commit()
+                self._store.release(run)
+
+    def _close_namespaces(self) -> None:
+        """End the runs of deleted namespaces whose last changes have come: what they did not tell, nobody will."""
+        for namespace in [name for name, at in self._closing.items() if time.monotonic() >= at]:
+            del self._closing[namespace]
+            self._view.drop_namespace(namespace)
+            for uid, _ in self._runs_of(namespace):
+                self._record(uid, (), are_all=True)
+            self._leave(namespace, "its namespace was deleted")
+
+    def _runs_of(self, namespace: str) -> list[tuple[str, WorkloadRun]]:
+        return [
+            (uid, run)
+            for uid, run in self._store.runs.items()
+            if run.state.meta.arguments.get("namespace") == namespace
+        ]
 
     # Looks
 
@@ -189,8 +247,7 @@ class Watcher:
     def _look_at_node(self, name: str) -> None:
         if self._waiting:
             return
-        pods = (uid for uid, pod in self._view.pods.items() if (pod.get("spec") or {}).get("nodeName") == name)
-        self._look([self._seen(uid) for uid in pods])
+        self._look([self._seen(uid) for uid in self._view.pods_on(name)])
 
     def _look_at_owner(self, owner: Mapping[str, Any]) -> None:
         homeless = [uid for uid in self._homeless if uid in self._view.pods or uid in self._view.gone_pods]
@@ -231,34 +288,42 @@ class Watcher:
     # Records
 
     def _record(self, uid: str, pods: Sequence[SeenPod], *, are_all: bool) -> None:
-        """Record these pods of a workload, in one transaction. A run that cannot be written is tried again later."""
-        if self._store.is_over(uid) or uid in self._broken:
+        """Record these pods of a workload, in one transaction. What cannot be written now is kept, and written later."""
+        if self._store.is_over(uid) or uid in self._refused:
             self._forget(pods)
             return
-        now = self._api.now()
-        try:
-            run = self._store.runs.get(uid) or self._begin(pods, now)
-        except Fenced:
-            raise
-        except SpotwrightError as error:
-            _LOG.warning("workload %s is not watched: %s", uid, error)
+        if uid in self._unwritten:
             return
-        try:
+        now = self._api.now()
+        with self._setting_aside(uid):
+            run = self._store.runs.get(uid) or self._begin(pods, now)
             Recorder(run, self._view, now).record(pods, self._root(run, pods), are_all=are_all)
             for event in run.commit():
                 _LOG.debug("%s: %s %s %s", run.folder.name, event.kind, event.task, event.attempt or "")
+            self._note_pods(uid, run)
+            if run.is_over:
+                self._store.finish(run)
+            self._forget([seen for seen in pods if run.is_over or self._view.is_settled(seen.pod)])
+
+    @contextlib.contextmanager
+    def _setting_aside(self, uid: str) -> Iterator[None]:
+        """Set a workload aside whose run cannot be written, until :meth:`_mend`; the store's problem is said once."""
+        try:
+            yield
+        except StateError as error:
+            run = self._store.runs.get(uid)
+            if run is not None:
+                self._store.forget(run)
+            self._unwritten.add(uid)
+            self._try_again_at = time.monotonic() + _RETRY
+            if not self._store_problem:
+                _LOG.warning("what happens is kept until it can be written: %s", error)
+            self._store_problem = str(error)
         except Fenced:
             raise
         except SpotwrightError as error:
-            _LOG.warning("run %s waits: %s", run.folder.name, error)
-            self._store.forget(run)
-            self._broken[uid] = run
-            self._broken_until = time.monotonic() + _RETRY
-            return
-        self._note_pods(uid, run)
-        if run.is_over:
-            self._store.finish(run)
-        self._forget([seen for seen in pods if run.is_over or self._view.is_settled(seen.pod)])
+            self._refused.add(uid)
+            _LOG.warning("workload %s is not watched: %s", uid, error)
 
     def _begin(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun:
         owners = pods[0].owners
@@ -289,22 +354,39 @@ class Watcher:
 
     def _forget(self, pods: Iterable[SeenPod]) -> None:
         for seen in pods:
-            if seen.is_gone:
-                self._view.forget_pod(uid_of(seen.pod))
+            (self._view.forget_pod if seen.is_gone else self._view.settle_pod)(uid_of(seen.pod))
+
+    def _take_up(self, namespace: str) -> None:
+        """Open the unfinished runs of a namespace, or all; those that cannot be written now are set aside."""
+        for problem in self._store.open_unfinished(self._api.now(), namespace):
+            _LOG.warning("%s", problem)
+            self._store_problem = problem if self._store.unopened else ""
+        self._unwritten |= self._store.unopened.keys()
+        self._try_again_at = time.monotonic() + _RETRY
+        for uid, run in self._store.runs.items():
+            self._note_pods(uid, run)
 
     def _mend(self) -> None:
-        """Read runs again whose journal could not be written, and look at all of their pods."""
-        if not self._broken or time.monotonic() < self._broken_until:
+        """Read runs again that could not be written, and look at everything: all that the API still has is recorded."""
+        if not self._unwritten or time.monotonic() < self._try_again_at:
             return
-        broken, self._broken = self._broken, {}
-        for uid, run in broken.items():
+        self._try_again_at = time.monotonic() + _RETRY
+        blocked, waiting = 0, sorted(self._unwritten)
+        for uid in waiting:
+            folder = self._store.unopened.get(uid)
             try:
-                self._store.open_again(run.folder, self._api.now())
+                if folder is not None:
+                    self._store.open_again(folder, self._api.now())
             except Fenced:
                 raise
             except SpotwrightError as error:
-                _LOG.warning("run %s waits: %s", run.folder.name, error)
-                self._broken[uid] = run
-                self._broken_until = time.monotonic() + _RETRY
-        if len(self._broken) < len(broken):
+                self._store_problem, blocked = str(error), blocked + 1
+                if blocked >= _BLOCKED:
+                    break
+            else:
+                self._unwritten.discard(uid)
+        if len(self._unwritten) < len(waiting) and not self._waiting:
             self._look_at_everything()
+        if not self._unwritten and self._store_problem:
+            self._store_problem = ""
+            _LOG.warning("the runs can be written again: %d have caught up", len(waiting))

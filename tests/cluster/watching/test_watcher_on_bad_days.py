@@ -1,0 +1,276 @@
+"""Bad days of a watcher: a full disk, a label that comes and goes, a namespace that is deleted, clocks that differ."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from tests.cluster.watching.small_api_server import SmallApiServer, serving
+from tests.cluster.watching.test_watcher_records import CONFIG
+from tests.cluster.watching.watched_objects import SPOT, at, done, job, node, pod
+
+from spotwright import config as configuration
+from spotwright.cluster.api.requests import Api
+from spotwright.cluster.watching import run_store, watcher
+from spotwright.cluster.watching.run_store import RunStore, this_process
+from spotwright.cluster.watching.watcher import Watcher
+from spotwright.engine.state import RunState
+from spotwright.engine.status import RunStatus
+from spotwright.model.attempts import Cause
+from spotwright.records.journal import Journal
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import StateFolder
+
+PODS, JOBS, NODES, NAMESPACES = "/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/nodes", "/api/v1/namespaces"
+
+
+class Day:
+    """A server with a namespace ``a``, and a watcher of all namespaces with the label."""
+
+    def __init__(self, server: SmallApiServer, folder: Path) -> None:
+        self.server, self.folder = server, folder
+        self.task: asyncio.Task[None] | None = None
+        server.served = {"/apis/batch/v1": ["jobs"]}
+        server.objects |= {PODS: {}, JOBS: {}, "/api/v1/events": {}}
+        self.put(NODES, node("n1", **SPOT))
+        self.put(NAMESPACES, {"kind": "Namespace", "metadata": {"name": "a"}})
+
+    def put(self, collection: str, made: dict[str, Any]) -> None:
+        """Add or change an object in the namespace ``a``."""
+        meta = made["metadata"]
+        made = {**made, "metadata": {**meta, "namespace": "a"}}
+        self.server.put(collection, meta["name"], uid=meta.get("uid", ""), **made)
+
+    async def start(self) -> None:
+        client = httpx2.AsyncClient(base_url=self.server.url, timeout=60)
+        store = RunStore(StateFolder.open(self.folder), configuration.from_mapping(CONFIG), this_process())
+        self.watcher = Watcher(Api(client), store)
+        self.task = asyncio.create_task(self.watcher.run())
+
+    async def stop(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.task
+
+    def runs(self) -> dict[str, RunState]:
+        folders = StateFolder.open(self.folder).runs()
+        states = [RunReader(folder, lambda _: False).state for folder in folders]
+        return {str(each.meta.arguments["name"]): each for each in states if each.events}
+
+    async def until(self, holds: Callable[[], object], what: str = "") -> None:
+        """Wait for a condition, and fail with the watcher if that has ended."""
+        while not holds():
+            assert self.task is None or not self.task.done(), f"the watcher has ended before {what}: {self.task}"
+            await asyncio.sleep(0.02)
+
+    def cause(self, name: str) -> Cause | None:
+        run = self.runs().get(name)
+        return next(iter(run.tasks.values())).last.cause if run is not None and run.tasks else None
+
+    def is_recorded(self, name: str) -> bool:
+        run = self.runs().get(name)
+        return run is not None and bool(run.tasks)
+
+
+def day(folder: Path, test: Callable[[Day], Coroutine[Any, Any, None]]) -> None:
+    async def within() -> None:
+        async with serving() as server, asyncio.timeout(120):
+            made = Day(server, folder)
+            try:
+                await test(made)
+            finally:
+                await made.stop()
+
+    asyncio.run(within())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "_RETRY", 0.05)
+    monkeypatch.setattr(watcher, "_CLOSES", 0.2)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, bool]]:
+    """A disk on which nothing can be written while it is full."""
+    state = {"full": False}
+    real = Journal._transaction
+
+    @contextlib.contextmanager
+    def transaction(journal: Journal) -> Iterator[None]:
+        if state["full"]:
+            raise sqlite3.OperationalError("database or disk is full")
+        with real(journal):
+            yield
+
+    monkeypatch.setattr(Journal, "_transaction", transaction)
+    yield state
+    state["full"] = False
+
+
+def test_what_happens_while_the_disk_is_full_is_written_when_it_has_room(
+    tmp_path: Path, disk: dict[str, bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+
+    async def test(day: Day) -> None:
+        old, new = job("old", uid="uid-old"), job("new", uid="uid-new")
+        day.put(JOBS, old)
+        day.put(PODS, pod("one", old, node="n1", phase="Running"))
+        await day.start()
+        await day.until(lambda: day.is_recorded("old"), "the first attempt")
+        disk["full"] = True
+        day.put(PODS, pod("one", old, node="n1", phase="Failed", exit_code=3))
+        day.put(PODS, pod("two", old, made=20, node="n1", phase="Running"))
+        day.put(JOBS, new)
+        day.put(PODS, pod("three", new, made=21, node="n1", phase="Succeeded", exit_code=0))
+        await day.until(lambda: "store" in day.watcher.problems, "the problem")
+        day.server.delete(PODS, "one")  # Kubernetes forgets it; the watcher has seen how it ended
+        day.server.bookmark(PODS)
+        await day.until(lambda: len(day.watcher._unwritten) == 2, "both workloads wait")
+        disk["full"] = False
+        await day.until(lambda: day.cause("new") is Cause.SUCCEEDED, "the second run")
+        await day.until(lambda: "store" not in day.watcher.problems, "the end of the problem")
+        attempts = day.runs()["old"].tasks["old"].attempts
+        assert [attempt.cause for attempt in attempts] == [Cause.FAILED, None]
+
+    day(tmp_path / "state", test)
+    said = [record.message for record in caplog.records]
+    assert sum("is kept until it can be written" in each for each in said) == 1
+    assert sum("can be written again" in each for each in said) == 1
+
+
+def test_runs_that_cannot_be_written_when_the_watcher_starts_are_taken_up_later(
+    tmp_path: Path, disk: dict[str, bool]
+) -> None:
+    async def test(day: Day) -> None:
+        train = job("train", uid="uid-train")
+        day.put(JOBS, train)
+        day.put(PODS, pod("one", train, node="n1", phase="Running"))
+        await day.start()
+        await day.until(lambda: day.is_recorded("train"), "the attempt")
+        await day.stop()
+        disk["full"] = True
+        day.put(PODS, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
+        await day.start()
+        await day.until(lambda: "store" in day.watcher.problems, "the problem")
+        disk["full"] = False
+        await day.until(lambda: day.cause("train") is Cause.SUCCEEDED, "the end")
+        assert len(day.runs()["train"].tasks["train"].attempts) == 1
+
+    day(tmp_path / "state", test)
+
+
+def test_a_namespace_that_loses_its_label_ends_no_attempt(tmp_path: Path) -> None:
+    async def test(day: Day) -> None:
+        train = job("train", uid="uid-train")
+        day.put(JOBS, train)
+        day.put(PODS, pod("one", train, node="n1", phase="Running"))
+        await day.start()
+        await day.until(lambda: day.is_recorded("train"), "the attempt")
+        day.server.delete(NAMESPACES, "a")  # what a watch by label hears when the label goes
+        await day.until(lambda: day.runs()["train"].notes, "the note")
+        day.server.expire()  # the streams list again, and the pods are not theirs any more
+        await day.server.cut()
+        day.put(NAMESPACES, {"kind": "Namespace", "metadata": {"name": "a"}})
+        day.put(PODS, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
+        await day.until(lambda: day.cause("train") is Cause.SUCCEEDED, "the end")
+        state = day.runs()["train"]
+        assert len(state.tasks["train"].attempts) == 1
+        assert "lost the label" in state.notes[0]
+
+    day(tmp_path / "state", test)
+
+
+def test_a_namespace_that_is_deleted_under_way_ends_its_runs(tmp_path: Path) -> None:
+    async def test(day: Day) -> None:
+        train, idle = job("train", uid="uid-train"), job("idle", uid="uid-idle")
+        for each, name in ((train, "one"), (idle, "two")):
+            day.put(JOBS, each)
+            day.put(PODS, pod(name, each, node="n1", phase="Running"))
+        await day.start()
+        await day.until(lambda: day.is_recorded("train") and day.is_recorded("idle"), "the attempts")
+        gone = {"name": "a", "deletionTimestamp": at(60)}
+        day.put(NAMESPACES, {"kind": "Namespace", "metadata": gone})
+        day.server.delete(PODS, "one")
+        day.server.delete(JOBS, "train")
+        day.server.delete(NAMESPACES, "a")  # of the other Job nothing comes any more
+        ended = RunStatus.CANCELLED
+        await day.until(lambda: {run.status for run in day.runs().values()} == {ended}, "the ends")
+        assert all(day.cause(name) is not None for name in ("train", "idle"))
+
+    day(tmp_path / "state", test)
+
+
+def test_ends_are_recorded_while_changes_come_without_a_pause(tmp_path: Path) -> None:
+    async def test(day: Day) -> None:
+        train = job("train", uid="uid-train")
+        day.put(JOBS, train)
+        day.put(PODS, pod("one", train, node="n1", phase="Running"))
+        await day.start()
+        await day.until(lambda: day.is_recorded("train"), "the attempt")
+        day.put(PODS, pod("one", train, node="n1", phase="Running", deletionTimestamp=at(30)))
+        day.server.delete(PODS, "one")
+        changes = 0
+        while day.cause("train") is None:
+            day.put(NODES, node("n1", **SPOT, heartbeat=str(changes)))
+            changes += 1
+            await asyncio.sleep(0)
+        assert day.cause("train") is Cause.DISRUPTED
+
+    day(tmp_path / "state", test)
+
+
+def test_a_watcher_that_starts_reads_no_run_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    class Counting(RunReader):
+        def __init__(self, folder: Any, is_alive: Any) -> None:
+            read.append(folder.name)
+            super().__init__(folder, is_alive)
+
+    async def test(day: Day) -> None:
+        for name in ("ended-1", "ended-2", "running"):
+            made = job(name, uid=f"{name}-uid-long", status=done() if name != "running" else None)
+            day.put(JOBS, made)
+            phase: dict[str, Any] = (
+                {"phase": "Running"} if name == "running" else {"phase": "Succeeded", "exit_code": 0}
+            )
+            day.put(PODS, pod(f"pod-{name}", made, node="n1", **phase))
+        await day.start()
+        await day.until(
+            lambda: day.cause("ended-1") and day.cause("ended-2") and day.is_recorded("running"), "all runs"
+        )
+        await day.until(lambda: day.runs()["ended-1"].finished_at and day.runs()["ended-2"].finished_at, "the ends")
+        await day.stop()
+        monkeypatch.setattr(run_store, "RunReader", Counting)
+        store = RunStore(StateFolder.open(day.folder), configuration.from_mapping(CONFIG), this_process())
+        assert list(store.open_unfinished(0.0)) == []
+        assert [name for name in read if "ended" in name] == []
+        assert (len(read), store.is_over("ended-1-uid-long"), store.is_over("running-uid-long")) == (1, True, False)
+        store.close()
+
+    day(tmp_path / "state", test)
+
+
+def test_times_of_a_node_whose_clock_is_minutes_behind_never_go_backwards(tmp_path: Path) -> None:
+    async def test(day: Day) -> None:
+        train = job("train", uid="uid-train")
+        day.put(JOBS, train)
+        day.put(PODS, pod("one", train, made=600, node="n1", phase="Failed", exit_code=3, ended=30))
+        await day.start()
+        await day.until(lambda: day.cause("train") is Cause.FAILED, "the end")
+        (attempt,) = day.runs()["train"].tasks["train"].attempts
+        assert attempt.bound_at is not None
+        assert attempt.ended_at is not None
+        assert attempt.placed_at <= attempt.bound_at <= attempt.ended_at
+
+    day(tmp_path / "state", test)
