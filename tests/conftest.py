@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from tests.distribution import KeepFixturesTogether
 from tests.skips import SkipSummary, read
 from xdist.remote import Producer
+
+from spotwright.notices.http_client import Answer, HttpClient
 
 TESTS = Path(__file__).parent
 
@@ -76,3 +79,18 @@ def pytest_runtest_setup() -> None:
     """Let text be as wide as in a file: a width that the caller's shell or a test runner names is for terminals."""
     os.environ.pop("COLUMNS", None)
     os.unsetenv("COLUMNS")  # readline, which pytest imports, sets it for child processes without telling os.environ
+
+
+@pytest.fixture
+def patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every request to a metadata server or an agent take a minute.
+
+    A source asks again after an error, so its own limits are short, down to a second: less than a busy machine may let all
+    processes of a test stand.
+    """
+    request = HttpClient.request
+
+    def patient(client: HttpClient, path: str, *, timeout: float, **options: Any) -> Answer:
+        return request(client, path, timeout=max(timeout, 60.0), **options)
+
+    monkeypatch.setattr(HttpClient, "request", patient)

@@ -23,6 +23,8 @@ from spotwright.manifests.rules.environment import NOTICE_PORT
 from spotwright.notices import NoticeWatch, from_environment
 from spotwright.notices.node_agent import PORT
 
+pytestmark = pytest.mark.usefixtures("patient_clients")
+
 SPOTWRIGHT = [sys.executable, "-m", "spotwright"]
 
 
@@ -235,7 +237,7 @@ def test_json_answers_hold_no_more_than_the_notice(start: Callable[..., Agent]) 
     with Server(azure(node)) as metadata:
         agent = start("--provider", "azure", "--metadata-url", metadata.url)
         wait_until("the notice", lambda: "interruption" in agent.log())
-        with socket.create_connection(("127.0.0.1", int(agent.url.split(":")[2].split("/")[0])), 5) as client:
+        with socket.create_connection(("127.0.0.1", int(agent.url.split(":")[2].split("/")[0])), 120) as client:
             client.sendall(b"GET /notice HTTP/1.1\r\n\r\n")
             response = b"".join(iter(lambda: client.recv(4096), b"")).decode()
     assert "secretname" not in response

@@ -26,7 +26,6 @@ from spotwright.local.body import EngineSide, LocalHooks, open_world
 from spotwright.local.host.clock import steady_clock
 from spotwright.local.interruption_port import NodeRemoval
 from spotwright.local.processes.protocol import LOG, StartOrder, read_exit
-from spotwright.local.world import HALT_GRACE
 from spotwright.model.attempts import Signals
 from spotwright.pipelines.graph.kfp_executors import PythonComponent
 from spotwright.pipelines.values.secrets import Secrets
@@ -52,10 +51,10 @@ POOLS = (
 SOURCES = {
     "succeeds": "def f():\n    print('done')\n",
     "fails": "def f():\n    import sys\n    sys.exit(3)\n",
-    "runs": "def f():\n    import time\n    print('started', flush=True)\n    time.sleep(60)\n",
+    "runs": "def f():\n    import time\n    print('started', flush=True)\n    time.sleep(600)\n",
     "ignores SIGTERM": (
         "def f():\n    import signal, time\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "    print('started', flush=True)\n    time.sleep(60)\n"
+        "    print('started', flush=True)\n    time.sleep(600)\n"
     ),
     "waits for leave to finish": (
         "def f():\n    import os, time\n    print('started', flush=True)\n"
@@ -66,8 +65,8 @@ SOURCES = {
 BEHAVIORS = {
     "succeeds": Behavior(0.1, Signals(exit_code=0)),
     "fails": Behavior(0.1, Signals(exit_code=3)),
-    "runs": Behavior(60.0, Signals(exit_code=0), stops_in=0.1),
-    "ignores SIGTERM": Behavior(60.0, Signals(exit_code=0)),
+    "runs": Behavior(600.0, Signals(exit_code=0), stops_in=0.1),
+    "ignores SIGTERM": Behavior(600.0, Signals(exit_code=0)),
     "waits for leave to finish": Behavior(1.5, Signals(exit_code=0)),
 }
 """The same names as simulated attempts."""
@@ -84,8 +83,6 @@ class Stage(Protocol):
     """One body, and the place in which its worlds follow each other."""
 
     clock: Clock
-    longest_halt: float
-    """Seconds that a halted attempt with a long grace period lives if it ignores SIGTERM."""
 
     def open(self, plan: Plan, state: RunState, tasks: Mapping[str, str]) -> World:
         """The world for the next engine of the run."""
@@ -117,7 +114,6 @@ class SimulatedStage:
     """The simulation."""
 
     tasks: dict[str, str] = field(default_factory=dict)
-    longest_halt: float = 1.0
 
     def __post_init__(self) -> None:
         self.cluster = SimulatedCluster({pool.name: pool for pool in POOLS}, seed=1, scale=1.0, start=START)
@@ -196,8 +192,6 @@ class _Interruptions:
 
 class LocalStage:
     """Real processes on this machine."""
-
-    longest_halt = HALT_GRACE
 
     def __init__(self, folder: Path) -> None:
         self.folder = RunFolder(folder / "runs" / RUN)

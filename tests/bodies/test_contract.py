@@ -35,6 +35,7 @@ from spotwright.engine.ports import Outcome, Refused, TryAgain, World
 from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.local import world as local_world
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
 from spotwright.simulation.memory_journal import MemoryJournal
@@ -148,7 +149,7 @@ def test_waiting_ends_at_its_moment_when_nothing_happens(stage: Stage) -> None:
     session = Session(stage, {"a": "runs"}).drive_until_it_runs()
     moment = stage.clock() + 0.3
     assert session.world.wait(moment) == []
-    assert moment <= stage.clock() < moment + 5
+    assert moment <= stage.clock() < moment + 60
     session.engine.close()
 
 
@@ -166,16 +167,17 @@ def test_an_attempt_that_ignores_being_halted_is_ended_after_its_grace_period(st
     asked = stage.clock()
     session.drive(has_ended(), StopRequested(asked, why="stop")).finish()
     assert session.state.status is RunStatus.STOPPED
-    assert stage.clock() - asked < stage.longest_halt + 10  # by itself it would run for a minute
+    assert stage.clock() - asked < 300  # by itself it would run for ten minutes
 
 
-def test_kill_ends_halted_attempts_at_once(stage: Stage) -> None:
-    session = Session(stage, {"a": "ignores SIGTERM"}, policy={"grace_period": "5m"}).drive_until_it_runs()
+def test_kill_ends_halted_attempts_at_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_world, "HALT_GRACE", 600.0)  # else it ends soon without that
+    session = Session(stage, {"a": "ignores SIGTERM"}, policy={"grace_period": "20m"}).drive_until_it_runs()
     session.drive(lambda state: state.tasks["a"].last.halted, StopRequested(stage.clock(), why="stop"))
     before = stage.clock()
     session.world.kill()
     session.drive(has_ended()).finish()
-    assert stage.clock() - before < stage.longest_halt / 2
+    assert stage.clock() - before < 300
 
 
 def test_an_attempt_that_waits_for_a_node_is_cancelled_without_having_run(stage: Stage) -> None:

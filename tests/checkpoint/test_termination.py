@@ -231,11 +231,11 @@ def noticed(seconds: float, *, certain: bool = True) -> Termination:
 
 @pytest.mark.parametrize("jump", [-3600, 3600])
 def test_a_wall_clock_that_jumps_after_a_notice_changes_nothing(jump: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    termination = noticed(60)
+    termination = noticed(1000)
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + jump)
 
-    assert termination.seconds_left() == pytest.approx(60, abs=30)
+    assert 0 < termination.seconds_left() <= 1000
 
 
 def test_a_notice_of_the_past_leaves_no_time() -> None:

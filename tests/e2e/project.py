@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -145,9 +145,14 @@ class Project:
         kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
         return {**kept, "HOME": str(self.folder), "PLAYGROUND": str(self.playground), **self.extra}
 
-    def start(self, *command: str, crash: tuple[str, int] | None = None) -> RunningCommand:
-        """Start ``spotwright COMMAND`` in the project's folder. ``crash``: kill it at this crash point."""
-        program = ["-m", "spotwright"] if crash is None else [str(_CRASHING), crash[0], str(crash[1])]
+    def start(
+        self, *command: str, crash: tuple[str, int] | None = None, program: Sequence[str] = ("-m", "spotwright")
+    ) -> RunningCommand:
+        """Start ``spotwright COMMAND`` in the project's folder. ``crash``: kill it at this crash point.
+
+        ``program``: what Python runs in its place.
+        """
+        program = program if crash is None else [str(_CRASHING), crash[0], str(crash[1])]
         out, err = (self.folder / f"{len(self.started)}.{kind}" for kind in ("out", "err"))
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
@@ -268,12 +273,17 @@ class Project:
 
 @contextlib.contextmanager
 def a_project(folder: Path) -> Iterator[Project]:
-    """A project with two quick pools. At the end of the block no process of its commands may be alive."""
+    """A project with two quick pools. At the end of the block all processes of its commands end, soon and by themselves.
+
+    A fork server ends with its engine, but a moment after it where the engine was killed.
+    """
     made = Project(folder)
     made.config(QUICK)
     try:
         yield made
-        left = made.processes()
+        deadline = time.monotonic() + PATIENCE
+        while (left := made.processes()) and time.monotonic() < deadline:
+            time.sleep(0.01)
     finally:
         made.end_all()
     assert not left, f"left behind: {left}"

@@ -124,28 +124,28 @@ def test_a_node_that_goes_without_notice_interrupts_its_attempt(project: Project
 
 
 def test_a_nonzero_exit_after_a_notice_is_an_interruption(project: Project) -> None:
-    project.config(AT_WORK.format(notice="5s", grace="5s"))
+    project.config(AT_WORK.format(notice="10m", grace="10m"))
     assert project.run(project.pipeline({"it": step(ends_when_told)})).code == 0
     assert project.causes("it") == ["interrupted", "succeeded"]
     assert (one(project)["exit_code"], project.noted("told")) == (7, [1])
 
 
 def test_an_exit_with_0_and_outputs_during_a_notice_has_succeeded(project: Project) -> None:
-    project.config(AT_WORK.format(notice="20s", grace="1ms"))
+    project.config(AT_WORK.format(notice="10m", grace="1ms"))
     assert project.run(project.pipeline({"it": step(returns_when_told)})).code == 0
     assert project.causes("it") == ["succeeded"]
     assert one(project)["noticed_at"] is not None
 
 
 def test_an_exit_with_0_without_outputs_during_a_notice_is_an_interruption(project: Project) -> None:
-    project.config(AT_WORK.format(notice="5s", grace="5s"))
+    project.config(AT_WORK.format(notice="10m", grace="10m"))
     assert project.run(project.pipeline({"it": step(leaves_when_told)})).code == 0
     assert project.causes("it") == ["interrupted", "succeeded"]
     assert one(project)["exit_code"] == 0
 
 
 def test_half_an_artifact_after_sigterm_is_no_success_and_the_difference_to_kfp_is_said(project: Project) -> None:
-    project.config(AT_WORK.format(notice="5s", grace="5s"))
+    project.config(AT_WORK.format(notice="10m", grace="10m"))
     assert project.run(project.pipeline({"it": step(leaves_half_an_artifact)})).code == 0
     assert project.causes("it") == ["interrupted", "succeeded"]
     assert one(project)["exit_code"] == 0
@@ -170,7 +170,7 @@ def test_more_memory_than_the_limit_is_out_of_memory(project: Project) -> None:
 
 
 def test_an_attempt_that_takes_too_long_has_timed_out(project: Project) -> None:
-    project.config("policy:\n  default: {timeout: 200ms, grace_period: 10s}\n")
+    project.config("policy:\n  default: {timeout: 200ms, grace_period: 10m}\n")
     assert project.run(project.pipeline({"it": step(holds)})).code == 1
     assert (one(project)["cause"], one(project)["signal"]) == ("timed out", int(signal.SIGTERM))
 

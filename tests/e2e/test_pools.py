@@ -146,10 +146,15 @@ def test_an_idle_engine_and_its_helper_processes_use_no_cpu(project: Project) ->
     started = project.start("run", str(project.pipeline({"it": step(holds, {"number": 1})})), "--name", "r")
     eventually((project.playground / "holding").exists)
     eventually(lambda: "bound" in project.kinds())
-    before = {pid: used(pid) for pid in project.processes()}
-    with pytest.raises(subprocess.TimeoutExpired):
-        started.process.wait(IDLE_FOR)
-    spent = sum(used(pid) - ticks for pid, ticks in before.items())
-    assert spent / TICKS < 0.1 * IDLE_FOR
+    pids = list(project.processes())
+
+    def rests() -> bool:
+        """Whether they do nothing for a while; a busy machine may let them come to their waits late."""
+        before = sum(map(used, pids))
+        with pytest.raises(subprocess.TimeoutExpired):
+            started.process.wait(IDLE_FOR)
+        return (sum(map(used, pids)) - before) / TICKS < 0.1 * IDLE_FOR
+
+    eventually(rests)
     assert project.spotwright("cancel", "r").code == 0
     started.wait()

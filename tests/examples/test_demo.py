@@ -57,7 +57,7 @@ def _said(command: Sequence[str], folder: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

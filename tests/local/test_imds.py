@@ -26,6 +26,8 @@ from spotwright.notices import NoticeWatch, from_environment
 from spotwright.notices.azure import AzureSource
 from spotwright.supply.node_events import NodeGone
 
+pytestmark = pytest.mark.usefixtures("patient_clients")
+
 
 class Cloud:
     """Metadata servers without a run."""
@@ -107,7 +109,7 @@ def test_many_connections_are_served_at_once(cloud: Cloud) -> None:
     assert source is not None
     with contextlib.ExitStack() as stack:
         for _ in range(100):
-            client = stack.enter_context(socket.create_connection((host, int(port)), 5))
+            client = stack.enter_context(socket.create_connection((host, int(port)), 120))
             client.sendall(b"GET /notice?")  # an incomplete request, which keeps its connection
         assert source.wait(0) is None
 
@@ -201,7 +203,7 @@ def test_closing_leaves_no_process(tmp_path: Path) -> None:
 CLOUDS = """
 pools:
   spot:
-    {{capacity: spot, provider: {provider}, node: {{cpu: 8}}, notice: 8s, simulate: {{boot: 0s{takes}}}}}
+    {{capacity: spot, provider: {provider}, node: {{cpu: 8}}, notice: 10m, simulate: {{boot: 0s{takes}}}}}
   od: {{capacity: on-demand, node: {{cpu: 8}}, simulate: {{boot: 0s}}}}
 policy:
   default: {{spot: prefer, ladder: [spot, od], fall_back_after: 1, grace_period: 1s, interruptions: {{backoff: 1ms}}}}
@@ -250,7 +252,7 @@ def test_an_attempt_reads_the_notice_from_its_nodes_agent(project: Project, prov
     assert project.causes("train") == ["interrupted", "succeeded"]
     [noticed] = project.ledger("noticed")
     assert noticed["notice"]["source"] == source
-    assert 1 < noticed["left"] < 9
+    assert 0 < noticed["left"] <= 600
     assert [line["url"].partition(":")[0] for line in project.ledger("asks")] == ["http", "file"]
 
 
@@ -280,7 +282,7 @@ def lets_its_node_go_early() -> int:
 
 @pytest.mark.slow
 def test_an_approval_during_a_run_takes_the_node_early(project: Project) -> None:
-    notice = CLOUDS.replace("notice: 8s", "notice: 500s").replace("grace_period: 1s", "grace_period: 20s")
+    notice = CLOUDS.replace("grace_period: 1s", "grace_period: 20s")
     project.config(notice.format(provider="aks", takes=", taken_every: 1h, work: 10000h"))
     done = project.run(project.pipeline({"train": step(lets_its_node_go_early)}))
     assert done.code == 0, done.err

@@ -16,6 +16,8 @@ from spotwright.notices import SourceError
 from spotwright.notices.aws import AwsSource
 from spotwright.notices.http_client import Answer, format_http_date
 
+pytestmark = pytest.mark.usefixtures("patient_clients")
+
 TTL = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds"
 
 

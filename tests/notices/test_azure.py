@@ -15,6 +15,8 @@ from spotwright.notices import SourceError
 from spotwright.notices.azure import AzureSource, resource_of
 from spotwright.notices.http_client import Answer, format_http_date
 
+pytestmark = pytest.mark.usefixtures("patient_clients")
+
 ME = "aks-gpu-31415926-vmss_7"
 
 

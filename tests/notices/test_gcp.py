@@ -14,6 +14,8 @@ from spotwright.notices import SourceError
 from spotwright.notices.gcp import GcpSource
 from spotwright.notices.http_client import Answer
 
+pytestmark = pytest.mark.usefixtures("patient_clients")
+
 GOOGLE = {"Metadata-Flavor": "Google", "Content-Type": "application/text"}
 
 

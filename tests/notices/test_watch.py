@@ -16,6 +16,8 @@ from spotwright.notices import Notice, NoticeWatch, Source, SourceError, from_en
 from spotwright.notices.file import FileSource
 from spotwright.notices.node_agent import PORT, NodeAgentSource
 
+pytestmark = pytest.mark.usefixtures("patient_clients")
+
 SOME = Notice(2e9, "interruption", "fake", certain=True, reason="x")
 
 
@@ -51,7 +53,7 @@ def watching() -> Iterator[Callable[[Source, Callback], NoticeWatch]]:
 
     yield start
     for watch in watches:
-        watch.stop(5)
+        watch.stop(120)
 
 
 Watching = Callable[[Source, Callback], NoticeWatch]
@@ -107,7 +109,7 @@ def test_an_error_in_the_callback_is_shown_and_the_next_notice_still_comes(capsy
     watch = NoticeWatch(Fake(SOME, None), callback)
     watch.start()
     wait_until("both", lambda: len(record.notices) == 2)
-    watch.stop(5)
+    watch.stop(120)
     assert "ValueError: of the user's own" in capsys.readouterr().err
 
 
@@ -122,7 +124,7 @@ def test_after_stop_the_callback_is_not_called() -> None:
     watch.start()
     watch.stop()
     held.set()
-    watch.stop(5)
+    watch.stop(120)
     assert callback.notices == []
 
 
@@ -131,7 +133,7 @@ def test_its_thread_does_not_keep_a_program_alive() -> None:
     watch.start()
     assert watch._thread is not None
     assert watch._thread.daemon
-    watch.stop(5)
+    watch.stop(120)
 
 
 def test_a_file_calls_back_and_is_read_several_times_a_second(watching: Watching, tmp_path: Path) -> None:
@@ -152,14 +154,15 @@ def test_a_clock_that_is_set_while_it_watches_is_followed(watching: Watching, mo
     with Server(lambda _: json_answer(left)) as server:
         watching(NodeAgentSource(f"{server.url}/notice"), callback)
         wait_until("the notice", lambda: callback.notices)
-        real = time.time
+        first, began, real = latest_end(callback), callback.at[0], time.time
         monkeypatch.setattr("spotwright.notices.node_agent.time.time", lambda: real() + 3600)
-        wait_until("the notice after the jump", lambda: len(callback.notices) > 1)
+        wait_until("the notice after the jump", lambda: latest_end(callback) - first >= 3600)
         monkeypatch.undo()
-    first, second = callback.notices[:2]
-    assert first is not None
-    assert second is not None
-    assert second.ends_at - first.ends_at == pytest.approx(3600, abs=10)
+    assert latest_end(callback) - first <= 3600 + time.time() - began
+
+
+def latest_end(callback: Callback) -> float:
+    return max(notice.ends_at for notice in callback.notices if notice is not None)
 
 
 def notice_json(**changes: object) -> dict[str, object]:
@@ -185,6 +188,7 @@ def test_a_server_that_fails_for_a_while_is_believed_afterwards(watching: Watchi
 def test_a_server_that_hangs_for_a_while_is_believed_afterwards(
     watching: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.undo()  # here the limit of a request is what matters
     monkeypatch.setattr("spotwright.notices.node_agent._TIMEOUT", 0.1)
     monkeypatch.setattr("spotwright.notices.notice_watch._WAIT", 0.1)
     good = json_answer({"format": "spotwright-notice/1", "state": "a1", "notice": notice_json()})

@@ -58,7 +58,7 @@ class Podman:
     def _starts(self, env: Mapping[str, str]) -> bool:
         command = ["podman", "run", "--rm", "--network", "none", self.base, "python", "--version"]
         env = {**os.environ, **env}
-        return subprocess.run(command, env=env, capture_output=True, check=False, timeout=60).returncode == 0
+        return subprocess.run(command, env=env, capture_output=True, check=False, timeout=600).returncode == 0
 
     @staticmethod
     def _name(what: str) -> str:
@@ -67,7 +67,7 @@ class Podman:
     def ask(self, *command: str, given: bytes = b"") -> str:
         """What podman answers; a test that cannot have this is skipped."""
         done = subprocess.run(
-            ["podman", *command], input=given, env=self._env, capture_output=True, check=False, timeout=120
+            ["podman", *command], input=given, env=self._env, capture_output=True, check=False, timeout=600
         )
         if done.returncode != 0:
             pytest.skip(f"podman {command[0]}: {(done.stderr.decode().strip().splitlines() or ['fails'])[-1]}")
@@ -89,7 +89,7 @@ class Podman:
         options += ["--env", "PLAYGROUND=/project/playground"]
         return subprocess.run(
             ["podman", "run", *options, image, *command],
-            env=self._env, capture_output=True, text=True, check=False, timeout=120,
+            env=self._env, capture_output=True, text=True, check=False, timeout=600,
         )  # fmt: skip
 
     def remove(self) -> None:
@@ -116,7 +116,7 @@ def image(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> str:
     lock = str(ROOT / "requirements" / "build.txt")
     there = subprocess.run(
         [*pip, "download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(folder / "wheels"), "-r", lock],
-        capture_output=True, check=False, timeout=120,
+        capture_output=True, check=False, timeout=600,
     )  # fmt: skip
     if there.returncode != 0:
         pytest.skip("this machine reaches no package index")

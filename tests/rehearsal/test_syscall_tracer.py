@@ -113,7 +113,7 @@ def test_no_process_is_held_once_the_attempt_is_to_be_killed(tmp_path: Path) -> 
 
     code = "import os\nfor _ in range(4):\n    os.fork()\nwhile True:\n    open(str(os.getpid()), 'w').close()"
     program = TracedProgram(tmp_path, code, must_hold)
-    assert reached.wait(20)
+    assert reached.wait(120)
     processes = list(tree(program.process.pid))
     wait_until(lambda: all(stat is None or stat.state == "t" for stat in map(process_identity.stat, processes)))
 
@@ -122,10 +122,10 @@ def test_no_process_is_held_once_the_attempt_is_to_be_killed(tmp_path: Path) -> 
     wait_until(lambda: len(program.tracer.operations) > held)  # another process stands after its operation, too
     for process in reversed(processes):
         os.kill(process, signal.SIGKILL)
-    program.tracer.join(20)
+    program.tracer.join(120)
 
     assert not program.tracer.is_alive(), "another process was held, and nobody releases it"
-    program.process.wait(20)
+    program.process.wait(120)
 
 
 def tree(process: int) -> list[int]:
@@ -133,7 +133,7 @@ def tree(process: int) -> list[int]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -156,15 +156,15 @@ def test_the_answer_of_a_process_to_sigterm_is_noted(tmp_path: Path, handler: st
         return False
 
     program = TracedProgram(tmp_path, code, note_ready)
-    assert ready.wait(20)
+    assert ready.wait(120)
 
     os.kill(program.process.pid, signal.SIGTERM)
     wait_until(lambda: bool(program.tracer.trace().on_sigterm))
 
     assert program.tracer.trace().on_sigterm == (answer,)
     program.process.kill()
-    program.tracer.join(20)
-    program.process.wait(20)
+    program.tracer.join(120)
+    program.process.wait(120)
 
 
 @pytest.mark.parametrize(("is_sent", "answers"), [(True, (OnSigterm.BLOCKS,)), (False, ())])
@@ -185,8 +185,8 @@ def test_a_sigterm_that_the_signal_mask_of_a_child_blocks_is_noted(
 
     assert program.tracer.trace().on_sigterm == answers
     os.kill(blocking, signal.SIGKILL)
-    program.tracer.join(20)
-    program.process.wait(20)
+    program.tracer.join(120)
+    program.process.wait(120)
 
 
 def test_connections_to_other_processes_are_noted_with_address_and_port(tmp_path: Path) -> None:

@@ -40,10 +40,12 @@ class ContainerEngine:
         client.chmod(0o755)
         self.containers: dict[str, subprocess.Popen[bytes]] = {}
         self.removed: list[str] = []
+        self._starting = threading.Lock()  # held until a container that is started is known
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(folder / "s"))
         self._listening.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._server = threading.Thread(target=self._serve, daemon=True)
+        self._server.start()
 
     @property
     def calls(self) -> list[list[str]]:
@@ -61,6 +63,9 @@ class ContainerEngine:
 
     def close(self) -> None:
         """End the daemon and every container."""
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # else the thread waits on for whoever gets the descriptor next
+        self._server.join()
         self._listening.close()
         for process in self.containers.values():
             process.kill()
@@ -83,9 +88,10 @@ class ContainerEngine:
     def _run(self, name: str, command: list[str], env: dict[str, str], descriptors: list[int]) -> int:
         output, errors = descriptors
         try:
-            process = self.containers[name] = subprocess.Popen(
-                command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
-            )
+            with self._starting:
+                process = self.containers[name] = subprocess.Popen(
+                    command, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+                )
         except OSError:
             return 127
         finally:
@@ -94,19 +100,23 @@ class ContainerEngine:
         code = process.wait()
         return code if code >= 0 else 128 - code
 
+    def _find(self, name: str) -> subprocess.Popen[bytes] | None:
+        with self._starting:
+            return self.containers.get(name)
+
     def _inspect(self, name: str, descriptors: list[int]) -> str:
-        process = self.containers.get(name)
+        process = self._find(name)
         return f"false exited {process.returncode}" if process is not None else ""
 
     def _kill(self, name: str, number: int, descriptors: list[int]) -> int:
-        process = self.containers.get(name)
+        process = self._find(name)
         if process is None or process.poll() is not None:
             return 125
         process.send_signal(number)
         return 0
 
     def _rm(self, name: str, descriptors: list[int]) -> int:
-        process = self.containers.get(name)
+        process = self._find(name)
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

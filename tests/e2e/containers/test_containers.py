@@ -209,8 +209,9 @@ def test_an_engine_that_was_killed_leaves_no_container_when_the_run_goes_on(
     path = pipeline(project, waits=container(script=f'test -e "$PLAYGROUND/go" || {{ {WAITS}; }}'))
     started = project.start("run", str(path), "--name", "r")
     eventually((project.playground / "started").exists)
-    os.kill(project.shim("waits"), signal.SIGKILL)
-    started.kill()
+    shim = project.shim("waits")
+    started.kill()  # first, or it may still remove what its shim has left
+    os.kill(shim, signal.SIGKILL)
     [first] = eventually(lambda: list(engine.containers.values()))
     assert first.poll() is None  # it is nobody's child here
     project.raise_file("go")

@@ -20,7 +20,9 @@ from spotwright.local.supervisor import process_identity
 
 __all__ = ["ShimConnection", "TrackedAttempt"]
 
-_TIMEOUT = 5000  # milliseconds for a shim to report its identity, or to end after it has closed its socket
+# Milliseconds for a shim to report its identity, or to end after it has closed its socket: far more than a busy machine takes,
+# because a shim that is given up can still run its attempt, beside the next one.
+_TIMEOUT = 60_000
 
 
 @dataclass(slots=True, eq=False)

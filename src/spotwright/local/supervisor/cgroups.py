@@ -22,7 +22,7 @@ from . import process_identity
 __all__ = ["Group", "machine_oom_kills", "parent", "remove", "why_not_enforced"]
 
 _PREFIX = "spotwright-"
-_TIMEOUT = 1.0  # seconds; a group is busy until the kernel has released its last process
+_TIMEOUT = 10.0  # seconds; a group is busy until the kernel has released its last process
 
 
 class Group(NamedTuple):
@@ -92,12 +92,14 @@ def parent() -> Group | None:
 def remove(group: Group) -> None:
     """Remove an attempt's group after the end of its last process; leave it if it stays busy."""
     deadline = time.monotonic() + _TIMEOUT
-    while time.monotonic() < deadline:
+    while True:
         try:
             Path(group.path).rmdir()
         except FileNotFoundError:
             return
         except OSError:
+            if time.monotonic() > deadline:
+                return
             time.sleep(0.002)
         else:
             return
