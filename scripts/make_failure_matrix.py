@@ -141,6 +141,7 @@ class Recorded:
     variant: bool = False
 
 
+@functools.cache
 def read(path: Path = ENDINGS) -> tuple[Recorded, ...]:
     """Read the recorded endings; a case with an unknown field raises ``TypeError``."""
     return tuple(_recorded(**case) for case in yaml.safe_load(path.read_text(encoding="utf-8")))

@@ -6,6 +6,7 @@ Hypothesis tries the same examples every time, so that `make test` gives one ans
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from pathlib import Path
@@ -59,12 +60,24 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(SkipSummary(read(), strict=os.environ.get("CI") == "true"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
+    """Make no items of thousands of tests that only ``-m many`` selects: each process of the suite would make them all."""
+    is_many = any(getattr(mark, "name", "") == "many" for mark in getattr(obj, "pytestmark", ()))
+    return [] if is_many and "not many" in collector.config.option.markexpr else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests by their place."""
     slow, quick = ({TESTS / name for name in names} for names in (SLOW, QUICK))
+
+    @functools.cache
+    def is_slow(path: Path) -> bool:
+        places = {path, *path.parents}
+        return bool(places & slow) and not places & quick
+
     for item in items:
-        places = {item.path, *item.path.parents}
-        if places & slow and not places & quick:
+        if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
 
 

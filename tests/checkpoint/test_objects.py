@@ -14,19 +14,24 @@ import pytest
 
 from spotwright.checkpoint import Checkpoint, PlaceError, SaveFailed, StaleWriter
 
-pytest.importorskip("fsspec", reason="needs the group `stores`: fsspec, s3fs and moto's server")
-pytest.importorskip("s3fs", reason="needs the group `stores`: fsspec, s3fs and moto's server")
-server = pytest.importorskip("moto.server", reason="needs the group `stores`: fsspec, s3fs and moto's server")
-
+WHY = "needs the group `stores`: fsspec, s3fs and moto's server"
 HERE = Path(__file__).parent
 
 
+@pytest.fixture(scope="module", autouse=True)
+def moto() -> Any:
+    """The module of the server, imported only in the process of the suite that executes these tests."""
+    pytest.importorskip("fsspec", reason=WHY)
+    pytest.importorskip("s3fs", reason=WHY)
+    return pytest.importorskip("moto.server", reason=WHY)
+
+
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
+def endpoint(moto: Any) -> Iterator[str]:
     """A server of S3 with one bucket; credentials are in the environment, as a job has them."""
     import s3fs
 
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     given = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
     with pytest.MonkeyPatch.context() as patch:

@@ -47,7 +47,7 @@ class Training:
 
     def end(self) -> int:
         """Its exit code, when it has ended."""
-        rest, _ = self.process.communicate(timeout=120)
+        rest, _ = self.process.communicate(timeout=600)
         self.lines += rest.splitlines()
         return self.process.returncode
 

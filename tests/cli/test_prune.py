@@ -46,7 +46,7 @@ def answered(project: Project, answer: str, *command: str) -> Done:
     ) as process:  # fmt: skip
         os.close(own)
         os.write(terminal, f"{answer}\n".encode())
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=600)
     os.close(terminal)
     return Done(process.returncode, out, err)
 

@@ -26,6 +26,13 @@ from spotwright.cluster.admission.pods import PodFacts
 from spotwright.cluster.admission.server import Webhook, reloading_context, start_server
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an answer take a minute: a busy machine must not make it late where a test is not about that."""
+    monkeypatch.setattr(server, "ANSWER_AFTER", 60.0)
+    monkeypatch.setattr(server, "LOOK_UP", 60.0)
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a certificate for the loopback, ``tls.crt``, and its key, ``tls.key``."""
@@ -124,7 +131,7 @@ def test_facts_that_do_not_come_in_time_leave_the_first_rung(
     monkeypatch.setattr(server, "LOOK_UP", 0.05)
 
     async def scenario() -> None:
-        async with serving(certificate, Cluster(facts=taken("spot-a"), delay=30)) as (session, address):
+        async with serving(certificate, Cluster(facts=taken("spot-a"), delay=600)) as (session, address):
             pod = patched(a_pod(), await mutate(session, address, a_pod()))
             assert pod["metadata"]["annotations"]["spotwright.dev/rung"] == "spot-a"
 
@@ -137,7 +144,7 @@ def test_an_answer_that_would_be_late_allows_the_object_unchanged(
     monkeypatch.setattr(server, "ANSWER_AFTER", 0.05)
 
     async def scenario() -> None:
-        async with serving(certificate, Cluster(RUNTIME, delay=30)) as (session, address):
+        async with serving(certificate, Cluster(RUNTIME, delay=600)) as (session, address):
             answer = await mutate(session, address, TRAINJOB)
             assert (answer["allowed"], "patch" in answer) == (True, False)
             assert "had no time" in answer["warnings"][0]

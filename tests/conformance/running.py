@@ -110,7 +110,7 @@ def run_on(compiled: Path, pools: str, folder: Path, arguments: Mapping[str, Any
     command = [sys.executable, "-m", "spotwright", "run", str(compiled), "--config", str(config), "--cache", "off"]
     command += ["--state", str(folder / "state"), "--seed", "7", "--json", "--containers", "host", *given]
     environ = {**os.environ, "REGISTRY_TOKEN": "quite-a-secret!", "PYTHONPATH": str(IMPORTABLE)}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode in {0, 1}, done.stderr
     assert done.stdout, done.stderr
     return FinishedRun(json.loads(done.stdout))

@@ -70,7 +70,7 @@ def walk(page: Path, folder: Path) -> Iterator[tuple[Step, str]]:
             (folder / block.file).write_text(block.text, encoding="utf-8")
         for step in _steps(block) if block.language == "console" else ():
             done = subprocess.run(
-                ["sh", "-c", step.command], cwd=folder, env=environment, text=True, timeout=60,
+                ["sh", "-c", step.command], cwd=folder, env=environment, text=True, timeout=600,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
             )  # fmt: skip
             yield step, done.stdout

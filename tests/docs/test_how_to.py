@@ -19,7 +19,7 @@ HOW_TO = ROOT / "docs" / "how-to"
 def said(folder: Path, *command: str) -> str:
     """What a command prints, run by this interpreter in a folder."""
     done = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

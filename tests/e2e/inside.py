@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 PLAYGROUND = Path(os.environ.get("PLAYGROUND", "."))
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def attempt() -> int:

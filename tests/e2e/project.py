@@ -33,7 +33,7 @@ __all__ = ["AT_WORK", "PATIENCE", "QUICK", "Done", "Project", "RunningCommand", 
 
 _CRASHING = Path(__file__).parent / "crashes" / "crashing.py"
 _KEPT = ("PATH", "PYTHONPATH", "LANG", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds that anything may take before a test gives up."""
 
 QUICK = """

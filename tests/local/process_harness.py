@@ -17,7 +17,7 @@ from spotwright.local.processes.attempt_processes import AttemptProcesses
 from spotwright.local.processes.protocol import Ended, ExitRecord, Started, StartFailed, StartOrder
 from spotwright.local.supervisor import process_identity
 
-TIMEOUT = 120.0
+TIMEOUT = 300.0
 # The header of a lightweight component's source (kfp.dsl.component_factory).
 HEADER = "\nimport kfp\nfrom kfp import dsl\nfrom kfp.dsl import *\nfrom typing import *\n\n"
 

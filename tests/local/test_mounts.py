@@ -64,7 +64,7 @@ def test_a_process_sees_its_mounts_and_an_unchanged_machine(tmp_path: Path, with
     hostname = Path("/etc/hostname").exists()
     request = {"mounts": given, "staging": str(tmp_path / "s"), "without_rights": without_rights, "hostname": hostname}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(request)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", SCRIPT, json.dumps(request)], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     refused = "Read-only file system"

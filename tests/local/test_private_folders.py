@@ -112,7 +112,7 @@ def test_the_namespace_is_used_again_until_an_attempt_leaves_files(home: Path, w
     request = json.dumps({"without_rights": without_rights})
 
     done = subprocess.run(
-        [sys.executable, "-c", IN_TURN, request], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", IN_TURN, request], capture_output=True, text=True, check=False, timeout=600
     )
 
     assert done.returncode == 0, done.stderr

@@ -90,7 +90,7 @@ print(left.pid, supervisor.shim_is_reusable)
 
 def run(source: str, *arguments: str) -> str:
     command = [sys.executable, "-c", textwrap.dedent(source), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout
 
 
 def test_a_failed_fork_of_a_shim_fails_only_its_order(harness: ProcessHarness, tmp_path: Path) -> None:

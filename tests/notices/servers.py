@@ -114,7 +114,7 @@ def after(began: float, seconds: float) -> Any:
     return pytest.approx(began + took / 2 + seconds, abs=took / 2 + 1)
 
 
-def wait_until(what: str, condition: Callable[[], object], seconds: float = 120.0) -> None:
+def wait_until(what: str, condition: Callable[[], object], seconds: float = 300.0) -> None:
     """Poll until the condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():

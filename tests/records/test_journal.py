@@ -210,7 +210,7 @@ def test_one_of_many_engines_gets_the_lease(path: Path, journal: Journal) -> Non
         assert racer.stdin is not None
         racer.stdin.write("go\n")
         racer.stdin.flush()
-    assert sorted(racer.communicate(timeout=60)[0].strip() for racer in racers) == ["busy"] * 7 + ["mine"]
+    assert sorted(racer.communicate(timeout=600)[0].strip() for racer in racers) == ["busy"] * 7 + ["mine"]
 
 
 def _python(program: str) -> subprocess.Popen[str]:

@@ -100,7 +100,7 @@ def shown_in_a_browser(html: str, folder: Path, width: int, background: str, col
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     return json.loads(done.stdout.partition("<title>")[2].partition("</title>")[0])
 

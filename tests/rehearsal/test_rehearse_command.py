@@ -194,7 +194,7 @@ def test_the_stop_button_of_a_notebook_ends_the_rehearsal_and_leaves_no_process(
     ) as notebook:
         eventually(lambda: any(project.folder.glob(".spotwright/rehearsals/*/runs/*/tasks/*/*/work/begun")))
         notebook.send_signal(signal.SIGINT)  # to this process alone, as Jupyter does
-        _, errors = notebook.communicate(timeout=120)
+        _, errors = notebook.communicate(timeout=600)
 
     assert errors.count(b"Traceback") == 1, errors
     assert errors.endswith(b"KeyboardInterrupt\n")

@@ -39,7 +39,7 @@ def test_results_come_in_the_order_of_the_trials(room: int) -> None:
 
 
 def test_as_many_trials_as_there_is_room_for_run_at_the_same_time_and_no_more() -> None:
-    pair = multiprocessing.get_context("fork").Barrier(2, timeout=120)
+    pair = multiprocessing.get_context("fork").Barrier(2, timeout=600)
 
     def meets_another() -> tuple[float, float]:
         began = time.monotonic()

@@ -365,7 +365,7 @@ def prune_until_killed(state: StateFolder, point: int) -> bool:
     """Prune in a process that is killed before its change number ``point`` of the file system; whether it was killed."""
     command = ["prune", "--older-than", "0s", "--yes", "--state", str(state.path)]
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(point), *command], check=False, capture_output=True, timeout=60
+        [sys.executable, "-c", KILLED, str(point), *command], check=False, capture_output=True, timeout=600
     )
     return done.returncode == -signal.SIGKILL
 

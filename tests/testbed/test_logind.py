@@ -18,7 +18,7 @@ class Client:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(5.0)
+        self._socket.settimeout(120.0)
         self._socket.connect(str(path))
         self._serial = 0
 

@@ -26,7 +26,7 @@ def processes(settings: Settings) -> Iterator[Processes]:
 
 
 def test_a_process_is_found_by_its_name_and_by_its_mark(settings: Settings, processes: Processes) -> None:
-    pid = processes.start("sleeper", ["sleep", "60"])
+    pid = processes.start("sleeper", ["sleep", "600"])
     assert Processes(settings).pid("sleeper") == pid
     assert list(marked_pids(settings.folder)) == [pid]
     processes.end("sleeper")
@@ -37,7 +37,7 @@ def test_a_process_is_found_by_its_name_and_by_its_mark(settings: Settings, proc
 
 def test_a_process_that_ignores_sigterm_can_be_killed(processes: Processes) -> None:
     pid = processes.start("deaf", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"])
-    wait_until(lambda: "ready" in processes.log("deaf").read_text(), "it ignores SIGTERM", 5)
+    wait_until(lambda: "ready" in processes.log("deaf").read_text(), "it ignores SIGTERM", 120)
     processes.end("deaf", kill=True)
     assert not Path(f"/proc/{pid}").exists()
 

@@ -37,7 +37,7 @@ class Watched:
 
     async def until(self, *kinds_and_names: tuple[ChangeKind, str]) -> None:
         """Wait for these changes, in this order, beside others."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while not _contains([(change.kind, _name(change)) for change in self.seen], kinds_and_names):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
@@ -116,7 +116,9 @@ def test_a_watch_goes_on_from_the_last_bookmark() -> None:
     async def story(watched: Watched) -> None:
         watched.server.bookmark(PATH)
         bookmarked = watched.server.version
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(120):
+            while watched.mirror._version != str(bookmarked):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
         await watched.server.cut()
         watched.server.put(PATH, "two")
         await watched.until((ChangeKind.PUT, "two"))
