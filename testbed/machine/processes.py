@@ -7,7 +7,6 @@ gone, say after an interrupted start.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -150,11 +149,13 @@ def marked_pids(folder: Path) -> Iterator[int]:
 
 def _start_time(pid: int) -> str:
     """When a process started, in ticks since boot; empty if it has ended. A child of ours is reaped."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
     fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] in ("Z", "X") else fields[19]
+    if fields[0] not in ("Z", "X"):
+        return fields[19]
+    for process in [child for child in _CHILDREN if child.pid == pid and child.poll() is not None]:
+        _CHILDREN.remove(process)
+    return ""
