@@ -178,7 +178,7 @@ def test_the_time_to_make_the_state_is_part_of_the_cost_of_a_save(
         ckpt.load()
         next(ckpt.steps(9))
         ckpt.step_done(state)
-        assert ckpt._policy.cost >= 100
+        assert (ckpt._policy.cost or 0) >= 100
 
 
 def test_a_step_is_saved_if_sigterm_comes_at_its_last_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,16 @@ def busy_machine() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    return run_demo(tmp_path_factory.mktemp("quiet"))
+    """The demo on a machine that keeps up.
+
+    Where its engine stands still for a second while the training goes on, the training ends before its node is taken: no
+    fault, but another demo. Then it is run again.
+    """
+    for _ in range(5):
+        demo = run_demo(tmp_path_factory.mktemp("quiet"))
+        if [cause for *_, cause in demo.causes].count("interrupted") == 3:
+            break
+    return demo
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,7 @@ class Podman:
         self._folder = folder
         self._images: list[str] = []
         self._env: Mapping[str, str] = os.environ
+        self._init: tuple[str, ...] = ()
         self.base = self._name("base")
 
     def prepare(self) -> None:
@@ -54,9 +55,11 @@ class Podman:
         self._images.append(self.base)
         self._env = {**os.environ, **environment_to_start(self._folder, self._starts)}
         self.ask("run", "--rm", "--network", "none", self.base, "python", "--version")
+        if self._starts(self._env, "--init"):  # not every machine has podman's program for that
+            self._init = ("--init",)
 
-    def _starts(self, env: Mapping[str, str]) -> bool:
-        command = ["podman", "run", "--rm", "--network", "none", self.base, "python", "--version"]
+    def _starts(self, env: Mapping[str, str], *options: str) -> bool:
+        command = ["podman", "run", "--rm", *options, "--network", "none", self.base, "python", "--version"]
         env = {**os.environ, **env}
         return subprocess.run(command, env=env, capture_output=True, check=False, timeout=600).returncode == 0
 
@@ -85,7 +88,7 @@ class Podman:
 
     def run(self, image: str, project: Project, *command: str) -> subprocess.CompletedProcess[str]:
         """``spotwright COMMAND`` in a container whose project is the test's."""
-        options = ["--rm", "--init", "--network", "none", "--volume", f"{project.folder}:/project"]
+        options = ["--rm", *self._init, "--network", "none", "--volume", f"{project.folder}:/project"]
         options += ["--env", "PLAYGROUND=/project/playground"]
         return subprocess.run(
             ["podman", "run", *options, image, *command],
