@@ -21,7 +21,7 @@ import numpy as np
 from spotwright.deadlines.hazards import BUCKETS, SHIPPED, HazardTable, chance_of_leaving
 from spotwright.deadlines.jobs import Job
 
-__all__ = ["Geometry", "PolicyTable", "Relief", "solve"]
+__all__ = ["Geometry", "PolicyTable", "geometry", "solve"]
 
 _UNIT = 120.0
 _NEVER = np.float32(1e9)  # more than any job costs; finite, because infinity times a chance of zero is no number
@@ -69,18 +69,6 @@ class Geometry(NamedTuple):
         return self.overhead - stage * self.per_tick if stage else 0
 
 
-class Relief(NamedTuple):
-    """What several pools do for a job: where spot is when its own pool is lost, and when all of them are.
-
-    ``other`` is the chance that another pool has spot at the moment of a loss, ``ages`` the shares of the age buckets of the pool
-    that is then taken, ``back`` the hazard table of "no pool has spot".
-    """
-
-    other: float
-    ages: tuple[float, ...]
-    back: HazardTable
-
-
 class PolicyTable(NamedTuple):
     """A solved policy: ``actions[t, observation, mode, lost]``, and the cost that it expects at the start, in each observation.
 
@@ -102,96 +90,94 @@ def geometry(job: Job, tick: float) -> Geometry:
     return Geometry(tick, ticks, per_tick, work, overhead, max(0, ticks * per_tick - work))
 
 
-def transitions(hazards: HazardTable, tick: float, relief: Relief | None = None) -> Any:
-    """The chances of the next observation (columns) after each observation (rows)."""
-    matrix = np.zeros((2 * BUCKETS, 2 * BUCKETS), np.float32)
-    down = hazards.down if relief is None else relief.back.down
-    for index in range(BUCKETS):
-        later = min(index + 1, BUCKETS - 1)
-        leaves = chance_of_leaving(index, tick)
-        for first, spells in ((0, hazards.up), (BUCKETS, down)):
-            ends = spells.chance(index, tick)
-            matrix[first + index, first + index] += (1.0 - ends) * (1.0 - leaves)
-            matrix[first + index, first + later] += (1.0 - ends) * leaves
-            matrix[first + index, BUCKETS - first] += ends
-    return matrix
+def _chances(hazards: HazardTable, tick: float) -> tuple[Any, Any]:
+    """For each observation the chance that the spell ends within a tick, and that one which goes on enters the next bucket."""
+    spells = (hazards.up, hazards.down)
+    ends = [kind.chance(index, tick) for kind in spells for index in range(BUCKETS)]
+    ages = [chance_of_leaving(index, tick) for _ in spells for index in range(BUCKETS)]
+    return np.array(ends, np.float32)[:, None, None], np.array(ages, np.float32)[:, None, None]
 
 
-def solve(job: Job, hazards: HazardTable = SHIPPED, tick: float = 600.0, relief: Relief | None = None) -> PolicyTable:
+def solve(job: Job, hazards: HazardTable = SHIPPED, tick: float = 600.0) -> PolicyTable:
     """Return the policy with the smallest expected cost for a job, for decisions ``tick`` seconds apart.
 
     A job whose deadline on-demand cannot meet gets a table that always says on-demand.
     """
     grid = geometry(job.checked(), tick)
     actions = np.full((grid.ticks, 2 * BUCKETS, grid.modes, grid.slack + 1), 2, np.int8)
-    values = _Values(job, grid, hazards, relief)
+    values = _Values(job, grid, hazards)
     if grid.work + grid.overhead <= grid.ticks * grid.per_tick:
         for tick_index in range(grid.ticks - 1, -1, -1):
             values.step(tick_index, actions[tick_index])
-    return PolicyTable(job, grid, actions, tuple(float(cost) for cost in values.now[:, 0, 0]))
+        return PolicyTable(job, grid, actions, tuple(float(cost) for cost in values.now[:, 0, 0]))
+    paid = math.ceil((job.work + job.overhead) / tick - 1e-9) * tick / 3600.0 * job.on_demand_price
+    return PolicyTable(job, grid, actions, (paid,) * (2 * BUCKETS))
 
 
 class _Values:
     """The smallest expected cost of each state, one tick after the other from the end back."""
 
-    def __init__(self, job: Job, grid: Geometry, hazards: HazardTable, relief: Relief | None) -> None:
-        self.grid, self._chances = grid, transitions(hazards, grid.tick, relief)
-        self._relief = relief
+    def __init__(self, job: Job, grid: Geometry, hazards: HazardTable) -> None:
+        self.grid = grid
+        ends, ages = _chances(hazards, grid.tick)
+        self._flips, self._ages, self._stays = ends, (1 - ends) * ages, (1 - ends) * (1 - ages)
         self._price = (0.0, job.spot_price * grid.tick / 3600.0, job.on_demand_price * grid.tick / 3600.0)
-        self._width = grid.slack + 1
-        self.now = np.full((2 * BUCKETS, grid.modes, self._width + grid.per_tick), _NEVER, np.float32)
-        self.now[:, :, : self._width] = 0.0
-        self._next = np.empty_like(self.now)
-        self._hop: Any = None
-        if relief is not None:
-            lost = [hazards.up.chance(index, grid.tick) * relief.other for index in range(BUCKETS)]
-            self._hop = np.outer(np.array(lost, np.float32), np.array(relief.ages, np.float32))
+        width = grid.slack + 1
+        self.now = np.full((2 * BUCKETS, grid.modes, width + grid.per_tick), _NEVER, np.float32)
+        self.now[:, :, :width] = 0.0
+        self._columns = slice(0, width)
+        self._next, self._part = np.empty_like(self.now), np.empty_like(self.now)
 
     def step(self, tick_index: int, actions: Any) -> None:
-        """Go back one tick and write what is best in it to ``actions``."""
-        grid, now, width = self.grid, self.now, self._width
+        """Go back one tick and write what is best in it to ``actions``.
+
+        Only the columns that a job can have reached are worked out: it has lost no more than all time so far, and is not done.
+        """
+        grid, now = self.grid, self.now
+        done = max(0, tick_index * grid.per_tick - grid.work + 1)
+        first, last = min(done, grid.slack), min(grid.slack, tick_index * grid.per_tick) + 1
+        self._columns = slice(first, last)
         now[BUCKETS:, 1 : 2 + grid.stages] = now[BUCKETS:, :1]  # a spot node that was taken: the job waits
-        flat = self._next.reshape(2 * BUCKETS, -1)
-        np.matmul(self._chances, now.reshape(2 * BUCKETS, -1), out=flat)
-        if self._hop is not None:
-            self._add_hops()
-        wait = self._next[:, 0, grid.per_tick : grid.per_tick + width]
-        spot, on_demand = self._outcome(1, None)[:BUCKETS], self._outcome(2, None)
-        lesser, choice = wait.copy(), np.zeros((2 * BUCKETS, width), np.int8)
+        self._expect(slice(first, last + grid.per_tick))
+        wait, spot, on_demand = self._outcome(0, None), self._outcome(1, None)[:BUCKETS], self._outcome(2, None)
+        lesser, choice = wait.copy(), np.zeros(wait.shape, np.int8)
         np.less(spot, lesser[:BUCKETS], out=choice[:BUCKETS].view(np.bool_))
         np.minimum(spot, lesser[:BUCKETS], out=lesser[:BUCKETS])
-        self._keep(actions, 0, lesser, choice, on_demand, 2)
+        self._keep(actions, 0, lesser, choice, on_demand)
         for stage in range(grid.stages + 1):
-            self._keep(actions, grid.mode(2, stage), lesser, choice, self._outcome(2, stage), 2)
+            self._keep(actions, grid.mode(2, stage), lesser, choice, self._outcome(2, stage))
         lesser = np.minimum(wait[:BUCKETS], on_demand[:BUCKETS])
         choice = (on_demand[:BUCKETS] < wait[:BUCKETS]).astype(np.int8) * np.int8(2)
         for stage in range(grid.stages + 1):
-            self._keep(actions, grid.mode(1, stage), lesser, choice, self._outcome(1, stage)[:BUCKETS], 1)
-        done = tick_index * grid.per_tick - grid.work + 1
-        if done > 0:
-            now[:, :, : min(done, width)] = 0.0
+            self._keep(actions, grid.mode(1, stage), lesser, choice, self._outcome(1, stage)[:BUCKETS])
+        now[:, :, :done] = 0.0
+
+    def _expect(self, columns: slice) -> None:
+        """What the next tick costs, by the observation of this one: the spell goes on, at an age that may grow, or it ends.
+
+        Plain products and sums, no matrix product: so every processor rounds the same way, and the table is the same everywhere.
+        """
+        now, later, part = self.now[:, :, columns], self._next[:, :, columns], self._part[:, :, columns]
+        np.multiply(now, self._stays, out=later)
+        for first in (0, BUCKETS):
+            rows, following = slice(first, first + BUCKETS - 1), slice(first + 1, first + BUCKETS)
+            later[rows] += np.multiply(now[following], self._ages[rows], out=part[rows])
+            rows = slice(first, first + BUCKETS)
+            later[rows] += np.multiply(now[BUCKETS - first], self._flips[rows], out=part[rows])
 
     def _outcome(self, action: int, stage: int | None) -> Any:
         """The cost of an action from now on, by observation and lost work; ``stage`` is None for a launch."""
-        grid = self.grid
+        grid, columns = self.grid, self._columns
+        if action == 0:
+            return self._next[:, 0, columns.start + grid.per_tick : columns.stop + grid.per_tick]
         starting = grid.overhead if stage is None else grid.starting(stage)
         following = (1 if grid.stages else 0) if stage is None else grid.following(stage)
         lost = min(grid.per_tick, starting)
-        return self._next[:, grid.mode(action, following), lost : lost + self._width] + np.float32(self._price[action])
+        costs = self._next[:, grid.mode(action, following), columns.start + lost : columns.stop + lost]
+        return costs + np.float32(self._price[action])
 
-    def _keep(self, actions: Any, mode: int, lesser: Any, choice: Any, other: Any, action: int) -> None:
-        """Keep the better of ``choice`` at the cost ``lesser`` and ``action`` at the cost ``other``."""
-        rows = slice(0, len(lesser))
-        actions[rows, mode] = np.where(other <= lesser, np.int8(action), choice)
-        np.minimum(other, lesser, out=self.now[rows, mode, : self._width])
-
-    def _add_hops(self) -> None:
-        """Where other pools are up at a loss, the job goes on there, after a launch, and is not without spot."""
-        spots = 2 + self.grid.stages
-        self._next[:BUCKETS, :spots] += self._hops(self.now[:, :1])
-        self._next[:BUCKETS, spots:] += self._hops(self.now[:, spots:])
-
-    def _hops(self, values: Any) -> Any:
-        others = self._hop @ values[:BUCKETS].reshape(BUCKETS, -1)
-        nothing = self._hop.sum(axis=1, keepdims=True) * values[BUCKETS].reshape(1, -1)
-        return (others - nothing).reshape(BUCKETS, *values.shape[1:])
+    def _keep(self, actions: Any, mode: int, lesser: Any, choice: Any, other: Any) -> None:
+        """Keep the better of ``choice`` at the cost ``lesser`` and ``other``: going on in the mode, or launching on-demand."""
+        rows, action = slice(0, len(lesser)), 1 if 0 < mode < self.grid.mode(2) else 2
+        actions[rows, mode, self._columns] = np.where(other <= lesser, np.int8(action), choice)
+        np.minimum(other, lesser, out=self.now[rows, mode, self._columns])

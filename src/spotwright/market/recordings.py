@@ -16,7 +16,7 @@ from spotwright.errors import InputError
 from spotwright.market.windows import Windows
 from spotwright.model.traces import Trace
 
-__all__ = ["TICK", "hazards_of", "looks", "part", "windows_of"]
+__all__ = ["TICK", "hazards_of", "looks", "part", "pools_of", "windows_of"]
 
 TICK = 600.0
 """The default seconds between two looks at the market."""

@@ -17,6 +17,7 @@ from spotwright.simulation.jobs.tables import Grid, grid_of
 __all__ = ["cheapest"]
 
 _NEVER = 1e30
+_AT_A_TIME = 8  # windows; more do not fit into a processor's cache
 
 
 def cheapest(job: Job, windows: Windows) -> Any:
@@ -30,47 +31,42 @@ def cheapest(job: Job, windows: Windows) -> Any:
         return np.full(windows.size, paid * job.on_demand_price / 3600.0)
     grid = grid_of(job, windows.tick)
     windows.checked(grid.ticks)
-    return np.array([_one(job, grid, windows, index) for index in range(windows.size)])
+    few = [slice(first, first + _AT_A_TIME) for first in range(0, windows.size, _AT_A_TIME)]
+    return np.concatenate([_few(job, grid, windows, some) for some in few])
 
 
-def _one(job: Job, grid: Grid, windows: Windows, window: int) -> float:
+def _few(job: Job, grid: Grid, windows: Windows, some: slice) -> Any:
+    """The cheapest ways through a few windows at once, so that numpy has enough to do at a time."""
     stages, width, hours = 1 + grid.stages, grid.width, grid.tick / 3600.0
-    up = windows.up[:, : grid.ticks, window]
-    prices = np.full(up.shape, job.spot_price) if windows.prices is None else windows.prices[:, : grid.ticks, window]
-    limit = np.arange(width) * grid.grain + job.work > job.deadline + DUST  # too much lost to be in time
-    # rows: waiting, on-demand by stage, spot by pool and stage; columns: work lost, with room for the tick that loses most
-    now = np.full((1 + stages * (1 + len(up)), width + grid.grains), _NEVER)
-    now[:, :width][:, ~limit] = 0.0
+    up = windows.up[:, : grid.ticks, some]
+    paid = job.spot_price if windows.prices is None else windows.prices[:, : grid.ticks, some]
+    prices = np.where(up, paid * hours, _NEVER)
+    late = np.arange(width) * grid.grain + job.work > job.deadline + DUST
+    # waiting, on-demand by stage, spot by pool and stage; windows; work lost, with room for the tick that loses most
+    now = np.full((1 + stages * (1 + len(up)), up.shape[2], width + grid.grains), _NEVER)
+    now[:, :, :width][:, :, ~late] = 0.0
     later = now.copy()
-    lost = [min(grid.grains, grid.overhead)] + [
-        min(grid.grains, grid.overhead - stage * grid.grains) for stage in range(1, stages)
-    ]
+    launch = min(grid.grains, grid.overhead)
+    lost = [0] + [min(grid.grains, grid.overhead - stage * grid.grains) for stage in range(1, stages)]
+    on_demand = np.full(up.shape[2], job.on_demand_price * hours)
     for tick in range(grid.ticks - 1, -1, -1):
         now, later = later, now
-        wait = later[0, grid.grains : grid.grains + width]
-        launches = [later[1 + (1 if stages > 1 else 0), lost[0] : lost[0] + width] + job.on_demand_price * hours]
-        _go_on(now, later, 1, lost, job.on_demand_price * hours, width)
-        for pool in np.flatnonzero(up[:, tick]):
-            row, price = 1 + stages * (1 + int(pool)), float(prices[pool, tick]) * hours
-            launches.append(later[row + (1 if stages > 1 else 0), lost[0] : lost[0] + width] + price)
-            _go_on(now, later, row, lost, price, width)
-        best = wait.copy()
-        for launch in launches:
-            np.minimum(best, launch, out=best)
-        now[0, :width] = best
-        now[1 : 1 + stages, :width] = np.minimum(now[1 : 1 + stages, :width], best)
-        for pool in range(len(up)):
-            rows = slice(1 + stages * (1 + pool), 1 + stages * (2 + pool))
-            now[rows, :width] = np.minimum(now[rows, :width], best) if up[pool, tick] else best
         over = tick * grid.tick - job.work + DUST
-        if over >= 0:
-            now[:, : min(width, int(over / grid.grain) + 1)] = 0.0
-    return float(now[0, 0])
-
-
-def _go_on(now: Any, later: Any, row: int, lost: list[int], price: float, width: int) -> None:
-    """The cost of going on in each stage of a kind of node, before it is compared with a change."""
-    np.add(later[row, :width], price, out=now[row, :width])
-    for stage in range(1, len(lost)):
-        following = 0 if stage == len(lost) - 1 else stage + 1
-        np.add(later[row + following, lost[stage] : lost[stage] + width], price, out=now[row + stage, :width])
+        done = min(width, int(over / grid.grain) + 1) if over >= 0 else 0
+        first, last = (
+            min(done, width - 1),
+            min(width, tick * grid.grains + 1),
+        )  # what a job can have lost, and is not done
+        best = later[0, :, first + grid.grains : last + grid.grains]
+        offers = [(1, on_demand[:, None])]
+        offers += [(1 + stages * (1 + pool), prices[pool, tick][:, None]) for pool in range(len(up))]
+        for row, price in offers:
+            best = np.minimum(best, later[row + min(1, stages - 1), :, first + launch : last + launch] + price)
+        now[0, :, first:last] = best
+        for row, price in offers:
+            for stage in range(stages):
+                following = row + (0 if stage in {0, stages - 1} else stage + 1)
+                goes_on = later[following, :, first + lost[stage] : last + lost[stage]] + price
+                np.minimum(goes_on, best, out=now[row + stage, :, first:last])
+        now[:, :, :done] = 0.0
+    return now[0, :, 0]
