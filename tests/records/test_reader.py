@@ -154,7 +154,7 @@ def test_a_follower_prints_every_log_once_and_whole(growing: GrowingRun, monkeyp
             journal.append(rest[:7])
         del rest[:7]
 
-    monkeypatch.setattr("spotwright.records.attempt_logs.time.sleep", grow_instead_of_sleeping)
+    monkeypatch.setattr("spotwright.records.run_source.time.sleep", grow_instead_of_sleeping)
     pieces = list(follow_logs(reader))
     assert {(log.task, log.attempt): text for log, text in pieces} == expected
     assert len(pieces) == len(expected)

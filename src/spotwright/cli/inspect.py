@@ -6,11 +6,12 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
 from spotwright.cli import SUCCEEDED
+from spotwright.cli.cluster_reading import Place, open_cluster, open_run, place_options
 from spotwright.cli.options import json_option, state_option
 from spotwright.errors import SpotwrightError
 from spotwright.records.attempt_logs import ENVIRONMENT, AttemptLog, follow_logs, list_logs
@@ -28,32 +29,43 @@ _POLL = 0.5  # seconds between two looks at a run that is followed
 
 
 @click.command()
-@state_option
+@place_options
 @json_option
-def runs(state: Path, as_json: bool) -> int:
-    """List the runs of the state folder, newest last."""
-    summaries = []
-    for folder in StateFolder.existing(state).runs():
+def runs(place: Place, as_json: bool) -> int:
+    """List the runs of the state folder, or of a cluster, newest last."""
+    summaries, problems = _summaries(place)
+    for problem in problems:
+        click.echo(f"spotwright: {problem}", err=True)
+    click.echo(json.dumps(summaries) if as_json else runs_text(summaries))
+    return SUCCEEDED
+
+
+def _summaries(place: Place) -> tuple[list[dict[str, Any]], list[str]]:
+    """The lines of all runs, and a sentence for each that cannot be read: a damaged run hides no other."""
+    if place.cluster:
+        with open_cluster(place) as (_, runs_there):
+            return runs_there.lines(place.namespace)
+    summaries, problems = [], []
+    for folder in StateFolder.existing(place.state).runs():
         try:
             reader = RunReader(folder, is_alive)
             summaries.append(summary(reader.state, folder.name, reader.now, pinned=folder.is_pinned))
-        except SpotwrightError as error:  # a damaged run, or one of a newer version, hides no other
-            click.echo(f"spotwright: run {folder.name} is left out: {error}", err=True)
-    click.echo(json.dumps(summaries) if as_json else runs_text(summaries))
-    return SUCCEEDED
+        except SpotwrightError as error:
+            problems.append(f"run {folder.name} is left out: {error}")
+    return summaries, problems
 
 
 @click.command()
 @click.argument("name", metavar="RUN")
 @click.option("--follow", is_flag=True, help="First show what happens, until the run has ended.")
-@state_option
+@place_options
 @json_option
-def show(name: str, follow: bool, state: Path, as_json: bool) -> int:
+def show(place: Place, name: str, follow: bool, as_json: bool) -> int:
     """Show RUN: every task and attempt, where it ran, why it ended and what followed."""
-    reader = _open(state, name)
-    if follow:
-        _show_progress(reader, sys.stderr if as_json else sys.stdout)
-    view = run_view(reader.state, reader.folder.name, reader.now)
+    with open_run(place, name) as reader:
+        if follow:
+            _show_progress(reader, sys.stderr if as_json else sys.stdout)
+        view = run_view(reader.state, reader.folder.name, reader.now)
     click.echo(json.dumps(view) if as_json else show_text(view))
     return SUCCEEDED
 
@@ -77,39 +89,42 @@ class _AttemptNumber(click.ParamType):  # type: ignore[type-arg, unused-ignore] 
 @click.argument("task", required=False)
 @click.argument("attempt", type=_AttemptNumber(), required=False)
 @click.option("--follow", is_flag=True, help="Go on as the attempts write, until they have ended.")
-@state_option
+@place_options
 @json_option
-def logs(name: str, task: str | None, attempt: int | None, follow: bool, state: Path, as_json: bool) -> int:
+def logs(place: Place, name: str, task: str | None, attempt: int | None, follow: bool, as_json: bool) -> int:
     """Print the logs of RUN, of one TASK, or of one ATTEMPT of it; also those of attempts whose node was taken.
 
     ATTEMPT is a number, or 'environment': what pip wrote while the packages of TASK were installed.
 
     TASK is a path or a name: of several tasks with that name, and of everything in a loop, all logs are printed.
     """
-    reader = _open(state, name)
-    if follow:
-        _print_pieces(follow_logs(reader, task, attempt), with_headings=attempt is None, as_json=as_json)
-        return SUCCEEDED
-    selected = list_logs(reader, task, attempt)
+    with open_run(place, name) as reader:
+        if follow:
+            _print_pieces(follow_logs(reader, task, attempt), with_headings=attempt is None, as_json=as_json)
+        else:
+            _print_logs(list_logs(reader, task, attempt), with_headings=attempt is None, as_json=as_json)
+    return SUCCEEDED
+
+
+def _print_logs(selected: list[AttemptLog], *, with_headings: bool, as_json: bool) -> None:
+    """Print whole logs, one after the other."""
     if as_json:
         click.echo(json.dumps([_as_json(log, log.text()) for log in selected]))
-        return SUCCEEDED
+        return
     for log in selected:
-        if attempt is None:
+        if with_headings:
             click.echo(log.heading)
-        _write(log.text(), newline=attempt is None)
-    return SUCCEEDED
+        _write(log.text(), newline=with_headings)
 
 
 @click.command()
 @click.argument("name", metavar="RUN")
-@state_option
+@place_options
 @json_option
-def report(name: str, state: Path, as_json: bool) -> int:
+def report(place: Place, name: str, as_json: bool) -> int:
     """Show the account of RUN: its cost, the waste, and the savings by spot."""
-    reader = _open(state, name)
-    costs = account(reader.state, reader.now)
-    run = reader.folder.name
+    with open_run(place, name) as reader:
+        costs, run = account(reader.state, reader.now), reader.folder.name
     click.echo(json.dumps(report_json(costs, run)) if as_json else report_text(costs, run))
     return SUCCEEDED
 
@@ -132,11 +147,6 @@ def cancel(name: str, state: Path, as_json: bool) -> int:
     else:
         click.echo(f"run {folder.name}: {ended.status.value}")
     return SUCCEEDED
-
-
-def _open(state: Path, name: str) -> RunReader:
-    """A run by name, unique beginning, or ``last``. Raises :class:`UnknownRun`."""
-    return RunReader(StateFolder.existing(state).find(name), is_alive)
 
 
 def _show_progress(reader: RunReader, stream: TextIO) -> None:

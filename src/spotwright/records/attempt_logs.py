@@ -8,7 +8,6 @@ thousand.
 from __future__ import annotations
 
 import codecs
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from spotwright.engine.state import TaskState
 from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError, UnknownRun
 from spotwright.records.reader import RunReader
+from spotwright.records.run_source import RunSource
 from spotwright.records.state_folder import RunFolder
 
 __all__ = ["ENVIRONMENT", "AttemptLog", "follow_logs", "list_logs"]
@@ -41,6 +41,7 @@ class AttemptLog:
     has_node: bool
     ended: bool
     placed_at: float
+    source: RunSource
     environment: str = ""
 
     @property
@@ -60,10 +61,11 @@ class AttemptLog:
 
     def text(self) -> str:
         """The text so far. Bytes that are not UTF-8 become replacement characters."""
-        try:
-            return self.path.read_bytes().decode("utf-8", "replace")
-        except FileNotFoundError:
-            return ""
+        return self.read(0).decode("utf-8", "replace")
+
+    def read(self, offset: int) -> bytes:
+        """What the log has from an offset on, in bytes."""
+        return self.source.read_log(self.task, self.attempt, self.environment, offset)
 
 
 def list_logs(reader: RunReader, task: str | None = None, attempt: int | None = None) -> list[AttemptLog]:
@@ -91,7 +93,7 @@ def follow_logs(
         yield from tails.read(logs, is_over=is_over)
         if is_over or (attempt is not None and tails.have_ended):
             return
-        time.sleep(_POLL)
+        reader.source.pause(_POLL)
         changed = {event.task for event in reader.refresh()}
         logs = selection.logs_so_far(changed)
 
@@ -149,18 +151,19 @@ class _Selection:
     def _of_tasks(self, paths: Iterable[str]) -> list[AttemptLog]:
         """The wanted logs of these tasks."""
         tasks = self._reader.state.tasks
-        logs = [log for path in paths for log in self._of_task(self._reader.folder, tasks[path])]
+        logs = [log for path in paths for log in self._of_task(self._reader, tasks[path])]
         wanted = sorted((log for log in logs if self._attempt in (None, log.attempt)), key=lambda log: log.placed_at)
         return list({log.key: log for log in reversed(wanted)}.values())[::-1]  # of a shared build the first task's
 
-    def _of_task(self, folder: RunFolder, task: TaskState) -> Iterator[AttemptLog]:
+    def _of_task(self, reader: RunReader, task: TaskState) -> Iterator[AttemptLog]:
+        folder, source = reader.folder, reader.source
         built = task.environment
         if built is not None and built.began_at is not None:
             ended = built.ended_at is not None
-            yield AttemptLog(folder, task.path, ENVIRONMENT, True, ended, built.began_at, built.log)
+            yield AttemptLog(folder, task.path, ENVIRONMENT, True, ended, built.began_at, source, built.log)
         for attempt in task.attempts:
             has_node, ended = attempt.bound_at is not None, not attempt.is_live
-            yield AttemptLog(folder, task.path, attempt.number, has_node, ended, attempt.placed_at)
+            yield AttemptLog(folder, task.path, attempt.number, has_node, ended, attempt.placed_at, source)
         if task.cached_from is not None:
             run, path_there = task.cached_from
             other = self._other_run(run)
@@ -168,13 +171,14 @@ class _Selection:
             if other is not None:  # a resume with changed code may have retired the task
                 origin = other.state.tasks.get(path_there) or other.state.retired.get(path_there)
             if other is not None and origin is not None:
-                yield from self._of_task(other.folder, origin)
+                yield from self._of_task(other, origin)
 
     def _other_run(self, name: str) -> RunReader | None:
         """The run that computed a cached result; ``None`` if it was deleted: its results remain, its logs do not."""
         if name not in self._other_runs:
             folder = RunFolder(self._reader.folder.path.parent / name)
-            self._other_runs[name] = RunReader(folder, self._reader.is_alive) if folder.journal.exists() else None
+            source = self._reader.source.other_run(name)
+            self._other_runs[name] = RunReader(folder, source) if source is not None else None
         return self._other_runs[name]
 
 
@@ -194,7 +198,7 @@ class _Tails:
         """The new text of these logs and of those before; ``is_over``: no log grows any more."""
         for log in logs:
             if log.key not in self._ended and (log.has_node or log.ended):  # thousands may wait for a node
-                _, tail = self._growing.get(log.key) or (log, _Tail(log.path))
+                _, tail = self._growing.get(log.key) or (log, _Tail(log))
                 self._growing[log.key] = (log, tail)
         for key, (log, tail) in list(self._growing.items()):
             ends_here = is_over or log.ended
@@ -209,20 +213,13 @@ class _Tails:
 class _Tail:
     """Reads the new text of a log. An incomplete character is kept until its other bytes come."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, log: AttemptLog) -> None:
+        self._log = log
         self._position = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def read(self, *, ends_here: bool) -> str:
         """The new text; ``ends_here``: the log does not grow any more."""
-        try:
-            data = b""
-            if self._path.stat().st_size > self._position:  # three times as cheap as opening it
-                with self._path.open("rb") as file:
-                    file.seek(self._position)
-                    data = file.read()
-        except FileNotFoundError:
-            return ""
+        data = self._log.read(self._position)
         self._position += len(data)
         return self._decoder.decode(data, final=ends_here)

@@ -12,8 +12,8 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -26,7 +26,10 @@ from spotwright.errors import Fenced, RunBusy, StateError
 if TYPE_CHECKING:
     import tempfile
 
-__all__ = ["FORMAT", "Journal"]
+__all__ = ["FORMAT", "Journal", "JournalRow", "decoded"]
+
+JournalRow = tuple[int, float, str, str, int, str]
+"""A stored event: its sequence number, moment, kind, task, attempt and data as JSON text."""
 
 FORMAT = 2
 """The format of journals, in SQLite's ``user_version``. Journals of format 1 (version 0.1) can be read as well.
@@ -209,19 +212,16 @@ class Journal:
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """The events after a sequence number, each with its own sequence number."""
-        query = "SELECT seq, at, kind, task, attempt, data FROM events WHERE seq > ? ORDER BY seq"
-        read, seq = RowReader().decode, after
+        with closing(self.rows(after)) as rows:
+            yield from decoded(rows, str(self.path), self._writer)
+
+    def rows(self, after: int = 0, *, at_most: int = -1) -> Generator[JournalRow, None, None]:
+        """The rows after a sequence number as they are stored, for whoever decodes them elsewhere; -1: all of them."""
+        query = "SELECT seq, at, kind, task, attempt, data FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
         with _clear_errors(self.path):
-            rows = self._db.execute(query, (after,))
-            try:
-                for seq, at, kind, task, attempt, data in rows:
-                    yield seq, read(at, kind, task, attempt, data)
-            except UnknownEvent as error:
-                raise StateError(
-                    f"{self.path}: event {seq} is {error}; a newer version of spotwright wrote it{self._writer()}: upgrade"
-                ) from None
-            except BadEvent as error:
-                raise StateError(f"{self.path}: event {seq} is {error}") from None
+            rows = self._db.execute(query, (after, at_most))
+            for row in rows:  # noqa: UP028  # "yield from" closes the cursor, perhaps after the file
+                yield row
 
     def first_and_last(self) -> tuple[Event | None, str]:
         """The first event, and the kind of the last one; of a journal without events None and an empty text.
@@ -267,6 +267,25 @@ class Journal:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+
+def decoded(rows: Iterable[JournalRow], place: str, writer: Callable[[], str]) -> Iterator[tuple[int, Event]]:
+    """The events of rows, each with its sequence number. ``place`` names the journal in messages, ``writer`` its engine.
+
+    Raises :class:`StateError` for a row that cannot be read.
+    """
+    read, seq = RowReader().decode, 0
+    try:
+        for seq, at, kind, task, attempt, data in rows:
+            yield seq, read(at, kind, task, attempt, data)
+    except json.JSONDecodeError as error:
+        raise StateError(f"{place}: is damaged ({error}); nothing can be read from there on") from error
+    except UnknownEvent as error:
+        raise StateError(
+            f"{place}: event {seq} is {error}; a newer version of spotwright wrote it{writer()}: upgrade"
+        ) from None
+    except BadEvent as error:
+        raise StateError(f"{place}: event {seq} is {error}") from None
 
 
 def _named(holder: Holder) -> str:

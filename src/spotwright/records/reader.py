@@ -10,16 +10,15 @@ not do that.
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 from spotwright.engine.events import Event
 from spotwright.engine.fold import fold
 from spotwright.engine.ports import Liveness
 from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus
-from spotwright.records.journal import Journal
+from spotwright.records.run_source import RunFiles, RunSource
 from spotwright.records.state_folder import RunFolder
 from spotwright.records.stored_plan import PlanVersions
 
@@ -29,21 +28,23 @@ __all__ = ["RunReader"]
 class RunReader:
     """The state of one run, read from its journal. Nothing is written.
 
+    ``source``: where the run is read from, or whether the holder of a lease is alive, for a run in a state folder here.
+
     ``state`` and ``is_driven`` are those of the last :meth:`refresh`; the constructor makes the first one.
     Raises :class:`StateError` where the run cannot be read.
     """
 
-    def __init__(self, folder: RunFolder, is_alive: Liveness) -> None:
+    def __init__(self, folder: RunFolder, source: Liveness | RunSource) -> None:
         self.folder = folder
-        self.is_alive = is_alive
+        self.source: RunSource = RunFiles(folder, source) if callable(source) else source
         self._begin()
         for _ in self._fold():
             continue  # without holding all events: a large run has hundreds of thousands
 
     def _begin(self) -> None:
-        self._made_at = self.folder.made_at()
+        self._made_at = self.source.made_at()
         self._last = 0  # sequence number of the last event that is folded
-        self.state = RunState(PlanVersions(self.folder))
+        self.state = RunState(PlanVersions(self.folder, self.source))
         self.is_driven = False
 
     def refresh(self) -> list[Event]:
@@ -51,16 +52,14 @@ class RunReader:
 
         A run that was deleted and started again under the same name is read from its start.
         """
-        if self.folder.made_at() != self._made_at:
+        if self.source.made_at() != self._made_at:
             self._begin()
         return list(self._fold())
 
     def _fold(self) -> Iterator[Event]:
-        with closing(Journal.read(self.folder.journal)) as journal, _no_collection():
-            # First the lease: once the engine is gone, the journal is complete.
-            lease = journal.lease()
-            self.is_driven = lease is not None and lease.is_held(time.time(), self.is_alive)
-            for number, event in journal.events(self._last):
+        with self.source.look(self._last) as look, _no_collection():
+            self.is_driven = look.is_driven
+            for number, event in look.events:
                 fold(self.state, event)
                 self._last = number
                 yield event
@@ -68,13 +67,13 @@ class RunReader:
     def follow(self, pause: float) -> Iterator[list[Event]]:
         """The events of each further look, one every ``pause`` seconds, until no engine drives the run any more."""
         while self.is_driven and self.state.status is RunStatus.RUNNING:
-            time.sleep(pause)
+            self.source.pause(pause)
             yield self.refresh()
 
     @property
     def now(self) -> float | None:
         """The present while an engine drives the run, else ``None``: views then count until the last event."""
-        return time.time() if self.is_driven else None
+        return self.source.now() if self.is_driven else None
 
 
 @contextmanager

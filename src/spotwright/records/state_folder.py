@@ -95,6 +95,15 @@ class RunFolder:
             versions.append(self.plan(len(versions) + 1))
         return versions
 
+    def plan_count(self) -> int:
+        """How many versions of the plan there are."""
+        return len(self.plans())
+
+    def plan_text(self, version: int) -> tuple[str, str]:
+        """The file of one version of the plan, from 1, and its text. Raises :class:`OSError` and :class:`UnicodeDecodeError`."""
+        path = self.plan(version)
+        return str(path), path.read_text(encoding="utf-8")
+
     def attempt(self, task: str, number: int) -> Path:
         """The folder of one attempt."""
         return self.path / f"tasks/{_file_name(task)}/attempt-{number}"

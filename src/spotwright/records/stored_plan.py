@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from spotwright import config as configuration
 from spotwright.config import Config
@@ -30,7 +30,7 @@ from spotwright.records.state_folder import RunFolder, write_atomically
 if TYPE_CHECKING:
     from spotwright.manifests.pod_graph import PodSource
 
-__all__ = ["PlanVersions", "StoredPlan", "can_be_taken", "load_plans", "save_plan", "traces_of"]
+__all__ = ["PlanTexts", "PlanVersions", "StoredPlan", "can_be_taken", "load_plans", "save_plan", "traces_of"]
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,20 @@ def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
 
 def load_plans(folder: RunFolder) -> list[StoredPlan]:
     """Read every version of a run's plan, oldest first. Raises :class:`StateError` if one cannot be read."""
-    plans = [_load(path) for path in folder.plans()]
+    plans = [_load(folder, folder.path, version) for version in range(1, folder.plan_count() + 1)]
     if not plans:
         raise StateError(f"{folder.path}: has no plan; the run was never started")
     return plans
+
+
+class PlanTexts(Protocol):
+    """The stored versions of a run's plan, wherever they are kept."""
+
+    def plan_count(self) -> int:
+        """How many versions there are."""
+
+    def plan_text(self, version: int) -> tuple[str, str]:
+        """The place of one version, from 1, for messages, and its text. Raises :class:`OSError` and :class:`ValueError`."""
 
 
 class PlanVersions(Sequence[Plan]):
@@ -120,8 +130,9 @@ class PlanVersions(Sequence[Plan]):
     Raises :class:`StateError` for a version that cannot be read.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
+    def __init__(self, folder: RunFolder, texts: PlanTexts | None = None) -> None:
+        self._path = folder.path
+        self._texts: PlanTexts = folder if texts is None else texts
         self._plans: list[Plan] = []
 
     @overload
@@ -133,24 +144,27 @@ class PlanVersions(Sequence[Plan]):
     def __getitem__(self, index: int | slice) -> Plan | list[Plan]:
         if isinstance(index, int) and 0 <= index < len(self._plans):
             return self._plans[index]
-        paths = self._folder.plans()
-        if not paths:
-            raise StateError(f"{self._folder.path}: has no plan; the run was never started")
-        self._plans += [_load(path).plan for path in paths[len(self._plans) :]]
+        count = self._texts.plan_count()
+        if not count:
+            raise StateError(f"{self._path}: has no plan; the run was never started")
+        for version in range(len(self._plans) + 1, count + 1):
+            self._plans.append(_load(self._texts, self._path, version).plan)
         return self._plans[index]
 
     def __len__(self) -> int:
-        return len(self._folder.plans())
+        return self._texts.plan_count()
 
 
-def _load(path: Path) -> StoredPlan:
+def _load(texts: PlanTexts, path: Path, version: int) -> StoredPlan:
+    place = str(path / f"plan-{version}.json")
     try:
-        document = read_shared_json(path.read_text(encoding="utf-8"))
+        place, content = texts.plan_text(version)
+        document = read_shared_json(content)
         source = _read_source(document)
         text, name = document["config"]["text"], document["config"]["path"]
         traces = {pool: Trace(gap, tuple(counts)) for pool, (gap, counts) in document["traces"].items()}
     except (OSError, ValueError, KeyError) as error:
-        raise StateError(f"{path}: cannot be read ({error}); the run cannot be shown or resumed without it") from error
+        raise StateError(f"{place}: cannot be read ({error}); the run cannot be shown or resumed without it") from error
     config = configuration.parse(text, name, traces_exist=False)
     return StoredPlan(source, config, document["taken_every"], traces, document["policy"])
 

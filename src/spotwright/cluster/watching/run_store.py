@@ -38,6 +38,7 @@ from spotwright.version import __version__
 __all__ = ["RunStore", "WorkloadRun", "this_process"]
 
 _UID = "uid"  # the argument of a run that holds its workload's UID
+_KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
 
 
 @dataclass
@@ -254,6 +255,9 @@ def _meta(root: Mapping[str, Any], name: str, config: Config) -> RunMeta:
     meta = metadata(root)
     kind, namespace = str(root.get("kind", "")), str(meta.get("namespace", ""))
     arguments = {"kind": kind, "namespace": namespace, "name": str(meta.get("name", "")), _UID: uid_of(root)}
+    kfp_run = (meta.get("labels") or {}).get(_KFP_RUN)
+    if kfp_run:
+        arguments["kfp_run"] = str(kfp_run)
     return RunMeta(
         run=name,
         pipeline=f"{kind} {namespace}/{meta.get('name', '')}",

@@ -1,0 +1,128 @@
+"""The options with which a command reads a cluster instead of the state folder, and what opens either of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spotwright.cli.options import state_option
+from spotwright.errors import InputError
+
+if TYPE_CHECKING:
+    from spotwright.cluster.reading.kubernetes import Kubernetes
+    from spotwright.cluster.reading.remote_runs import RemoteRuns
+    from spotwright.records.reader import RunReader
+
+__all__ = ["Place", "cluster_options", "open_cluster", "open_run", "place_options"]
+
+_Command = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs are read: the state folder, or with ``cluster`` a cluster. ``namespace``: empty for all."""
+
+    state: Path
+    cluster: bool = False
+    context: str | None = None
+    namespace: str = ""
+    kubeconfig: str | None = None
+    controller: str = ""
+
+
+def cluster_options(command: _Command) -> _Command:
+    """``--cluster``, and the options that say which cluster; the command receives their values one by one."""
+    for option in (
+        click.option(
+            "--controller", default="", envvar="SPOTWRIGHT_CONTROLLER", metavar="URL|NAMESPACE", show_envvar=True,
+            help="The controller: its https URL, or the namespace of its pod.  [default: spotwright]",
+        ),
+        click.option("--kubeconfig", metavar="FILE", help="The kubeconfig.  [default: $KUBECONFIG, or ~/.kube/config]"),
+        click.option(
+            "-n", "--namespace", default="", metavar="NAME",
+            help="Only runs in this namespace.  [default: all that you may read]",
+        ),
+        click.option("--context", metavar="NAME", help="The context of the kubeconfig.  [default: the current one]"),
+        click.option("--cluster", is_flag=True, help="Read the runs of a cluster from its controller."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def place_options(command: _Command) -> _Command:
+    """``--state`` or ``--cluster`` with its options; the command receives a :class:`Place` as its first argument."""
+
+    @functools.wraps(command)
+    def with_place(
+        *,
+        state: Path,
+        cluster: bool,
+        context: str | None,
+        namespace: str,
+        kubeconfig: str | None,
+        controller: str,
+        **own: Any,
+    ) -> Any:
+        place = Place(state, cluster, context, namespace, kubeconfig, controller)
+        check(place)
+        return command(place, **own)
+
+    return state_option(cluster_options(with_place))
+
+
+def check(place: Place) -> None:
+    """Refuse options that the other place would ignore."""
+    given = click.get_current_context().get_parameter_source
+    typed = click.core.ParameterSource.COMMANDLINE
+    if place.cluster:
+        if given("state") is typed:
+            raise click.UsageError("--state is a folder of this machine, --cluster reads a cluster: choose one")
+        return
+    for name in ("context", "namespace", "kubeconfig", "controller"):
+        if given(name) is typed:
+            raise click.UsageError(f"--{name} names a cluster: add --cluster")
+
+
+@contextmanager
+def open_cluster(place: Place) -> Iterator[tuple[Kubernetes, RemoteRuns]]:
+    """The cluster of a place, and its runs. Raises :class:`InputError` with what to do."""
+    try:
+        from spotwright.cluster.reading.find_controller import find_controller
+        from spotwright.cluster.reading.kubernetes import Kubernetes
+        from spotwright.cluster.reading.remote_runs import RemoteRuns
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"--cluster needs the package {error.name}: install Spotwright with it, pip install 'spotwright[cluster]'"
+        ) from error
+    kubernetes = Kubernetes(place.context, place.kubeconfig)
+    try:
+        controller = find_controller(kubernetes, place.controller)
+        try:
+            yield kubernetes, RemoteRuns(controller)
+        finally:
+            controller.close()
+    finally:
+        kubernetes.close()
+
+
+@contextmanager
+def open_run(place: Place, name: str) -> Iterator[RunReader]:
+    """A run by name, unique beginning, or ``last``; on a cluster also as ``kind/name`` or by its id in KFP.
+
+    Raises :class:`UnknownRun`.
+    """
+    if place.cluster:
+        with open_cluster(place) as (_, runs):
+            yield runs.open(name, place.namespace)
+        return
+    from spotwright.records.reader import RunReader
+    from spotwright.records.state_folder import StateFolder
+    from spotwright.runs.bodies import is_alive
+
+    yield RunReader(StateFolder.existing(place.state).find(name), is_alive)

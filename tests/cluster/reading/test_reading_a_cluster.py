@@ -1,0 +1,101 @@
+"""Runs read through the controller are the runs that lie beside it, byte by byte, and only those that the caller may read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cluster.reading.recorded import KFP_RUN, LOGS
+from tests.cluster.reading.served import Served, spotwright
+
+from spotwright.records.state_folder import StateFolder
+
+
+@pytest.fixture
+def train(recorded: Path) -> str:
+    """The name of the run of team-a's Job."""
+    return next(run.name for run in StateFolder.existing(recorded).runs() if run.name.startswith("team-a.train"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["runs"],
+        ["runs", "--json"],
+        ["show", "RUN"],
+        ["show", "RUN", "--json"],
+        ["show", "RUN", "--follow"],
+        ["report", "RUN"],
+        ["report", "RUN", "--json"],
+        ["logs", "RUN"],
+        ["logs", "RUN", "--json"],
+        ["logs", "RUN", "train"],
+        ["logs", "RUN", "train", "2"],
+        ["logs", "RUN", "--follow"],
+        ["logs", "RUN", "train", "3", "--follow", "--json"],
+        ["logs", "RUN", "train", "4"],
+        ["logs", "RUN", "nothing"],
+    ],
+)
+def test_a_command_prints_the_same_as_beside_the_controller(
+    served: Served, recorded: Path, train: str, command: list[str]
+) -> None:
+    named = [train if word == "RUN" else word for word in command]
+    here = spotwright(*named, "--state", str(recorded))
+    there = spotwright(*named, *served.options("admin"))
+    assert there == here
+    assert here.out or here.err
+
+
+@pytest.mark.parametrize("name", ["job/train", "Job/train", "jobs/train", "team-a.train", "RUN"])
+def test_a_run_has_several_names(served: Served, train: str, name: str) -> None:
+    found = spotwright("show", train if name == "RUN" else name, "--json", *served.options())
+    assert json.loads(found.out)["run"] == train
+
+
+def test_a_run_of_kfp_is_found_by_its_id(served: Served) -> None:
+    found = spotwright("show", KFP_RUN, "--json", *served.options())
+    assert json.loads(found.out)["pipeline"] == "Workflow team-a/iris"
+    assert spotwright("show", "last", "--json", *served.options()).out == found.out
+
+
+def test_a_person_sees_what_kubernetes_lets_that_person_see(served: Served) -> None:
+    mine = json.loads(spotwright("runs", "--json", *served.options("anna")).out)
+    assert {run["pipeline"] for run in mine} == {"Job team-a/train", "Workflow team-a/iris"}
+    everything = json.loads(spotwright("runs", "--json", *served.options("admin")).out)
+    assert {run["pipeline"] for run in everything} == {run["pipeline"] for run in mine} | {"Job team-b/serve"}
+    ours = json.loads(spotwright("runs", "--json", "-n", "team-b", *served.options("admin")).out)
+    assert [run["pipeline"] for run in ours] == ["Job team-b/serve"]
+
+
+def test_a_run_that_one_may_not_read_is_not_there(served: Served) -> None:
+    theirs = json.loads(spotwright("runs", "--json", "-n", "team-b", *served.options("admin")).out)[0]["run"]
+    for name in (theirs, "job/serve", "team-b"):
+        refused = spotwright("show", name, *served.options("anna"))
+        assert (refused.code, refused.out) == (2, "")
+        assert refused.err.startswith(
+            f"spotwright: no run {name!r} in the namespaces that you may read: the newest are"
+        )
+    asked = spotwright("runs", "-n", "team-b", *served.options("anna"))
+    expected = "anna may not read runs in namespace team-b: ask for a Role there that allows to get pods"
+    assert (asked.code, asked.err) == (2, f"spotwright: {expected}\n")
+
+
+def test_a_client_certificate_is_a_login_and_logs_are_a_right_of_their_own(served: Served, train: str) -> None:
+    assert spotwright("show", train, *served.options("bert")).code == 0
+    logs = spotwright("logs", train, *served.options("bert"))
+    expected = "bert may not read logs in namespace team-a: ask for a Role there that allows to get pods/log"
+    assert (logs.code, logs.err) == (2, f"spotwright: {expected}\n")
+    asked = served.kubernetes.reviews[-1]
+    assert (asked["user"], asked["groups"]) == ("bert", ["people", "system:authenticated"])
+    assert asked["resourceAttributes"] == {
+        "verb": "get", "version": "v1", "resource": "pods", "namespace": "team-a", "subresource": "log"
+    }  # fmt: skip
+
+
+def test_a_log_comes_in_parts(served: Served, train: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spotwright.cluster.reading.server.LOG_AT_ONCE", 65536)
+    monkeypatch.setattr("spotwright.cluster.reading.remote_runs.LOG_AT_ONCE", 65536)
+    printed = spotwright("logs", train, "train", "3", *served.options())
+    assert printed.out.encode() == LOGS[3]
