@@ -34,7 +34,7 @@ from spotwright.cluster.reading.run_index import IndexedRun, RunIndex
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.records.run_source import RunFiles
 
-__all__ = ["PORT", "ReadingServer", "reading_context"]
+__all__ = ["PORT", "ReadingServer", "accept_certificates", "reading_context"]
 
 PORT = 9444
 """The port, beside the webhook's 9443."""
@@ -203,10 +203,18 @@ def reading_context(certificate: str, key: str, client_authority: str) -> ssl.SS
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
+    accept_certificates(context, client_authority)
+    return context
+
+
+def accept_certificates(context: ssl.SSLContext, client_authority: str) -> None:
+    """Let a server's TLS context ask for client certificates that this authority has signed (PEM text; empty: ask for none).
+
+    An authority that is taken out later counts until the context is made anew. Raises :class:`ssl.SSLError`.
+    """
     if client_authority:
         context.load_verify_locations(cadata=client_authority)
         context.verify_mode = ssl.CERT_OPTIONAL
-    return context
 
 
 def _mark(run: IndexedRun) -> str:
