@@ -1,0 +1,187 @@
+"""A controller in a pod of the test bed: the watcher and the server that people read from, with this machine's packages.
+
+The nodes of the bed see the folders of this machine, so the pod takes the sources and the packages from there. On a cluster
+elsewhere they would be in an image.
+"""
+
+from __future__ import annotations
+
+import base64
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import yaml
+from testbed.building.images import PYTHON
+from tests.cluster.live.kube import Kube
+
+import spotwright as package
+
+_CODE = Path(package.__file__).parent.parent
+_PACKAGES = Path(sysconfig.get_path("purelib"))
+_LIBRARIES = Path("/lib") / str(sysconfig.get_config_var("MULTIARCH"))  # of the C library, which compiled packages need
+_RBAC = "rbac.authorization.k8s.io"
+CONFIG = """
+version: 1
+pools:
+  cheap: {capacity: spot, provider: generic, labels: {pool: spot}, price: 1.10/h, node: {cpu: 2}}
+  sure: {capacity: on-demand, provider: generic, labels: {pool: on-demand}, price: 3.30/h, node: {cpu: 2}}
+policy:
+  default: {spot: prefer, interruptions: {max: 5}, fall_back_after: 3, errors: {retries: 1}}
+"""
+
+
+def start_controller(kube: Kube, namespace: str, certificates: Path) -> None:
+    """Start a controller in a namespace of its own, and wait until it is ready."""
+    files = {name: (certificates / name).read_text() for name in ("tls.crt", "tls.key")}
+    kube.apply(
+        named("Namespace", "v1", namespace, ""),
+        named("ServiceAccount", "v1", "spotwright", namespace),
+        *_rights(namespace),
+        {**named("ConfigMap", "v1", "spotwright-reading", namespace), "data": {"ca.crt": files["tls.crt"]}},
+        {**named("Secret", "v1", "serving", namespace), "stringData": files},
+        {**named("ConfigMap", "v1", "configuration", namespace), "data": {"spotwright.yaml": CONFIG}},
+    )
+    kube.wait(lambda: kube.get("serviceaccount", "spotwright", namespace), "the controller's account", 60)
+    kube.apply(_pod(namespace))
+    try:
+        kube.wait(lambda: is_ready(kube, namespace), "the controller is ready", 180)
+    except AssertionError as error:
+        raise AssertionError(kube.run("logs", "controller", "-n", namespace, "--all-containers")) from error
+
+
+def is_ready(kube: Kube, namespace: str) -> bool:
+    """Whether the controller's pod takes connections."""
+    conditions = (kube.get("pod", "controller", namespace) or {}).get("status", {}).get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def let_read(kube: Kube, person: str, team: str, controller: str) -> None:
+    """Make an account in a team's namespace that may read pods and logs there, and reach the controller."""
+    subject = {"kind": "ServiceAccount", "name": person, "namespace": team}
+    kube.apply(
+        named("ServiceAccount", "v1", person, team),
+        role("pods", team, [rule(["pods", "pods/log"], ["get"])]),
+        binding(f"pods-{person}", team, "Role", "pods", subject),
+        role(
+            "spotwright-reader",
+            controller,
+            [
+                rule(["pods"], ["list"]),
+                rule(["configmaps"], ["get"], resourceNames=["spotwright-reading"]),
+                rule(["pods/portforward"], ["get", "create"]),
+            ],
+        ),
+        binding(f"read-{team}-{person}", controller, "Role", "spotwright-reader", subject),
+    )
+
+
+def kubeconfig_of(kube: Kube, person: str, team: str, target: Path) -> Path:
+    """A kubeconfig with a token of an account."""
+    document = yaml.safe_load(kube.kubeconfig.read_text())
+    token = kube.run("create", "token", person, "-n", team).strip()
+    document["users"] = [{"name": each["name"], "user": {"token": token}} for each in document["users"]]
+    target.write_text(yaml.safe_dump(document))
+    return target
+
+
+def in_pod(kube: Kube, namespace: str, *command: str) -> str:
+    """What a command prints in the controller's pod."""
+    return kube.run("exec", "-n", namespace, "controller", "-c", "reading", "--", *command)
+
+
+def put_file(kube: Kube, namespace: str, path: str, data: bytes) -> None:
+    """Write a file in the controller's pod."""
+    code = f"import base64,pathlib;p=pathlib.Path({path!r});p.parent.mkdir(parents=True,exist_ok=True);"
+    in_pod(
+        kube, namespace, "python3", "-c", f"{code}p.write_bytes(base64.b64decode({base64.b64encode(data).decode()!r}))"
+    )
+
+
+def named(kind: str, version: str, name: str, namespace: str) -> dict[str, Any]:
+    """An object with nothing but its name."""
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}
+
+
+def role(name: str, namespace: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    """A Role, or without a namespace a ClusterRole."""
+    return {**named("Role" if namespace else "ClusterRole", f"{_RBAC}/v1", name, namespace), "rules": rules}
+
+
+def rule(resources: list[str], verbs: list[str], group: str = "", **more: Any) -> dict[str, Any]:
+    """A rule of a role."""
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs, **more}
+
+
+def binding(name: str, namespace: str, kind: str, role_name: str, subject: dict[str, Any]) -> dict[str, Any]:
+    """A RoleBinding, or without a namespace a ClusterRoleBinding."""
+    made = named("RoleBinding" if namespace else "ClusterRoleBinding", f"{_RBAC}/v1", name, namespace)
+    return {**made, "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role_name}, "subjects": [subject]}
+
+
+def _rights(namespace: str) -> list[dict[str, Any]]:
+    subject = {"kind": "ServiceAccount", "name": "spotwright", "namespace": namespace}
+    watched = ["get", "list", "watch"]
+    rules = [
+        rule(["pods", "nodes", "events", "namespaces"], watched),
+        rule(["jobs"], watched, "batch"),
+        rule(["workflows"], watched, "argoproj.io"),
+        rule(["jobsets"], watched, "jobset.x-k8s.io"),
+        rule(["trainjobs"], watched, "trainer.kubeflow.org"),
+        rule(["leases"], ["get", "create", "update"], "coordination.k8s.io"),
+        rule(["tokenreviews"], ["create"], "authentication.k8s.io"),
+        rule(["subjectaccessreviews"], ["create"], "authorization.k8s.io"),
+    ]
+    return [
+        role(namespace, "", rules),
+        binding(namespace, "", "ClusterRole", namespace, subject),
+        binding(namespace, "kube-system", "Role", "extension-apiserver-authentication-reader", subject),
+    ]
+
+
+def _pod(namespace: str) -> dict[str, Any]:
+    serve = ["-m", "spotwright.cluster.reading", "--state", "/state", "--host", "0.0.0.0"]  # noqa: S104  # of the pod
+    watch = ["-m", "spotwright.cluster.watching", "--state", "/state", "--config", "/configuration/spotwright.yaml"]
+    certificate = ["--certificate", "/serving/tls.crt", "--key", "/serving/tls.key"]
+    ready = {"httpGet": {"scheme": "HTTPS", "path": "/healthz", "port": 9444}, "periodSeconds": 1}
+    folders = {"code": _CODE, "packages": _PACKAGES, "libraries": _LIBRARIES}
+    volumes: list[dict[str, Any]] = [{"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()]
+    volumes += [
+        {"name": "state", "emptyDir": {}},
+        {"name": "serving", "secret": {"secretName": "serving"}},
+        {"name": "configuration", "configMap": {"name": "configuration"}},
+    ]
+    variables = {"PYTHONPATH": "/code:/packages", "LD_LIBRARY_PATH": "/libraries", "PYTHONUNBUFFERED": "1"}
+    common = {
+        "image": PYTHON,
+        "imagePullPolicy": "Never",
+        "env": [{"name": name, "value": value} for name, value in variables.items()],
+        "volumeMounts": [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in volumes],
+    }
+    ports = [{"name": "reading", "containerPort": 9444}]
+    spec = {
+        "serviceAccountName": "spotwright",
+        "nodeSelector": {"kubernetes.io/hostname": "n1"},
+        "shareProcessNamespace": True,
+        "terminationGracePeriodSeconds": 2,
+        "tolerations": [{"operator": "Exists"}],
+        "volumes": volumes,
+        "containers": [
+            {**common, "name": "watching", "command": ["python3", *watch]},
+            {
+                **common,
+                "name": "reading",
+                "command": ["python3", *serve, *certificate],
+                "ports": ports,
+                "readinessProbe": ready,
+            },
+        ],
+    }
+    labels = {"app.kubernetes.io/name": "spotwright"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "controller", "namespace": namespace, "labels": labels},
+        "spec": spec,
+    }
