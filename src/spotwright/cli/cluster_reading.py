@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from spotwright.cluster.reading.remote_runs import RemoteRuns
     from spotwright.records.reader import RunReader
 
-__all__ = ["Place", "cluster_options", "open_cluster", "open_run", "place_options"]
+__all__ = ["Place", "cluster_options", "cluster_place", "explain_objects", "open_cluster", "open_run", "place_options"]
 
 _Command = Callable[..., Any]
 
@@ -70,13 +71,32 @@ def place_options(command: _Command) -> _Command:
         **own: Any,
     ) -> Any:
         place = Place(state, cluster, context, namespace, kubeconfig, controller)
-        check(place)
+        _check(place)
         return command(place, **own)
 
     return state_option(cluster_options(with_place))
 
 
-def check(place: Place) -> None:
+def cluster_place(
+    *, cluster: bool, context: str | None, namespace: str, kubeconfig: str | None, controller: str
+) -> Place:
+    """The values of :func:`cluster_options` as a place, for a command that reads no state folder."""
+    place = Place(Path(), cluster, context, namespace, kubeconfig, controller)
+    _check(place)
+    return place
+
+
+def explain_objects(place: Place, names: Sequence[str], *, as_json: bool) -> str:
+    """Why the pods of these objects of a cluster are where they are: text, or ``{"objects": [...]}`` as JSON."""
+    with open_cluster(place) as (kubernetes, runs):
+        from spotwright.cluster.reading.explaining import explain_object
+        from spotwright.views.object_explanation import object_text
+
+        explained = [explain_object(kubernetes, runs, name, place.namespace) for name in names]
+    return json.dumps({"objects": explained}) if as_json else "\n\n".join(map(object_text, explained))
+
+
+def _check(place: Place) -> None:
     """Refuse options that the other place would ignore."""
     given = click.get_current_context().get_parameter_source
     typed = click.core.ParameterSource.COMMANDLINE

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli.cluster_reading import cluster_options, cluster_place, explain_objects
 from spotwright.cli.findings import print_findings
 from spotwright.cli.manifest_folders import find_manifests
 from spotwright.cli.options import config_option, json_option, pipeline_option
@@ -161,6 +162,7 @@ def unplace(
 @click.option("--pod-path", "pod_paths", multiple=True, metavar="PATH", help="As place would with this option.")
 @_record("The file that place wrote with this option, if it was used.")
 @pipeline_option
+@cluster_options
 @json_option
 def explain(
     files: tuple[Path, ...],
@@ -171,11 +173,18 @@ def explain(
     record: Path | None,
     pipeline_name: str | None,
     as_json: bool,
+    **cluster: Any,
 ) -> int:
     """Say for each role of each FILE its pools in order, the source of each policy value, and what an interruption does.
 
     FILE is a manifest, a compiled pipeline, or a .py file with @dsl.pipeline, which is compiled first.
+
+    With --cluster, FILE is an object such as pod/NAME or job/NAME: why its pods are where they are, or what they wait for.
     """
+    place = cluster_place(**cluster)
+    if place.cluster:
+        click.echo(explain_objects(place, [str(file) for file in files], as_json=as_json))
+        return SUCCEEDED
     texts = [(path, _compile(path, pipeline_name) if _is_python(path) else _read(path)) for path in files]
     configuration = _config_of(files, config)
     options = PlaceOptions(replace_retries, tuple(read_pod_path(text) for text in pod_paths), only_explain=True)

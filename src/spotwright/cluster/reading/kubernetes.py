@@ -32,6 +32,7 @@ class Kubernetes:
         """Raises :class:`InputError` for an unknown context or a kubeconfig that cannot be read."""
         self._config: SingleConfig = find_cluster(context, kubeconfig=kubeconfig)
         self.context = self._config.context_name or "this cluster"
+        self.namespace = self._config.namespace
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="requests to Kubernetes", daemon=True)
         self._thread.start()
