@@ -20,6 +20,8 @@ import spotwright as package
 _CODE = Path(package.__file__).parent.parent
 _PACKAGES = Path(sysconfig.get_path("purelib"))
 _LIBRARIES = Path("/lib") / str(sysconfig.get_config_var("MULTIARCH"))  # of the C library, which compiled packages need
+_NEEDED = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6")
+_LINK = f"mkdir -p /linked; for name in {' '.join(_NEEDED)}; do ln -sf /libraries/$name /linked/; done; exec python3 "
 _RBAC = "rbac.authorization.k8s.io"
 CONFIG = """
 version: 1
@@ -45,7 +47,7 @@ def start_controller(kube: Kube, namespace: str, certificates: Path) -> None:
     kube.wait(lambda: kube.get("serviceaccount", "spotwright", namespace), "the controller's account", 60)
     kube.apply(_pod(namespace))
     try:
-        kube.wait(lambda: is_ready(kube, namespace), "the controller is ready", 180)
+        kube.wait(lambda: is_ready(kube, namespace), "the controller is ready", 240)
     except AssertionError as error:
         raise AssertionError(kube.run("logs", "controller", "-n", namespace, "--all-containers")) from error
 
@@ -152,7 +154,7 @@ def _pod(namespace: str) -> dict[str, Any]:
         {"name": "serving", "secret": {"secretName": "serving"}},
         {"name": "configuration", "configMap": {"name": "configuration"}},
     ]
-    variables = {"PYTHONPATH": "/code:/packages", "LD_LIBRARY_PATH": "/libraries", "PYTHONUNBUFFERED": "1"}
+    variables = {"PYTHONPATH": "/code:/packages", "LD_LIBRARY_PATH": "/linked", "PYTHONUNBUFFERED": "1"}
     common = {
         "image": PYTHON,
         "imagePullPolicy": "Never",
@@ -168,11 +170,11 @@ def _pod(namespace: str) -> dict[str, Any]:
         "tolerations": [{"operator": "Exists"}],
         "volumes": volumes,
         "containers": [
-            {**common, "name": "watching", "command": ["python3", *watch]},
+            {**common, "name": "watching", "command": ["sh", "-c", _LINK + " ".join(watch)]},
             {
                 **common,
                 "name": "reading",
-                "command": ["python3", *serve, *certificate],
+                "command": ["sh", "-c", _LINK + " ".join((*serve, *certificate))],
                 "ports": ports,
                 "readinessProbe": ready,
             },
