@@ -26,12 +26,17 @@ LOG_AT_ONCE = 1024 * 1024
 
 _SILENT = 60.0  # seconds without a byte of an answer; the longest wait for events is 30 s
 _TRIES = 8
+_FIRST_TRIES = 4  # of a controller that has not answered before: 1.4 s
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 8.0  # 30 s in all until a connection counts as lost
 _FAULTS = (OSError, http.client.HTTPException, EOFError, zlib.error)
 
 
 class Login(Protocol):
     """The login of the caller."""
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether it is a client certificate."""
 
     def authorization(self, *, again: bool = False) -> str:
         """The header with a token, or nothing; ``again``: another one than before."""
@@ -53,6 +58,7 @@ class Controller:
         self._dial, self._context, self._name, self.place, self._login = dial, context, name, place, login
         self._connection: http.client.HTTPConnection | None = None
         self._authorization = login.authorization()
+        self._has_answered = False
 
     def close(self) -> None:
         """Close the connection; the next request opens another one."""
@@ -70,8 +76,10 @@ class Controller:
         target = f"{path}?{urlencode(params)}" if params else path
         status, content = self._ask_again(target)
         if status == 401:
-            self._authorization = self._login.authorization(again=True)
-            status, content = self._ask_again(target)
+            another = self._login.authorization(again=True)
+            if another not in {"", self._authorization}:
+                self._authorization = another
+                status, content = self._ask_again(target)
         if status != 200:
             raise self._error(status, content)
         return content
@@ -88,11 +96,8 @@ class Controller:
                 ) from error
             except _FAULTS as error:
                 self.close()
-                if number == _TRIES:
-                    raise ControllerGone(
-                        f"{self.place}: the connection was lost and does not come back ({_named(error)}); "
-                        "repeat the command once the controller runs"
-                    ) from error
+                if number >= (_TRIES if self._has_answered else _FIRST_TRIES):
+                    raise self._gone(error) from error
             time.sleep(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)
         raise AssertionError("the last try returns or raises")
@@ -111,6 +116,18 @@ class Controller:
                 f"status {answer.status}"
             )  # of what lies between; the controller sends none
         return answer.status, content
+
+    def _gone(self, error: Exception) -> ControllerGone:
+        """The error of a connection that does not come back, or that nobody has answered."""
+        if self._has_answered:
+            return ControllerGone(
+                f"{self.place}: the connection was lost and does not come back ({_named(error)}); "
+                "repeat the command once the controller runs"
+            )
+        text = f"{self.place}: does not answer ({_named(error)}); see whether it runs"
+        if self._login.has_certificate:  # a server that refuses one may close the connection without a word
+            text += ", and whether your client certificate is of this cluster and has not expired"
+        return ControllerGone(text)
 
     def _error(self, status: int, content: bytes) -> SpotwrightError:
         try:

@@ -106,6 +106,12 @@ class Kubernetes:
             flow.close()
         return str(request.headers.get("Authorization", ""))
 
+    @property
+    def has_certificate(self) -> bool:
+        """Whether the login is a client certificate."""
+        user = self._config.user
+        return user is not None and bool(user.client_cert or user.client_cert_data)
+
     def present_certificate(self, context: ssl.SSLContext) -> None:
         """Let a TLS context show the certificate of the login, if it has one."""
         user = self._config.user

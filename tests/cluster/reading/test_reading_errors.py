@@ -1,0 +1,154 @@
+"""What goes wrong between a person and the controller is one sentence with what to do, and a connection that is cut is mended."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cluster.reading.cutting_proxy import CuttingProxy
+from tests.cluster.reading.recorded import write_log
+from tests.cluster.reading.served import Served, serving, spotwright
+from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_objects import done, job, pod
+
+from spotwright.cluster.reading.find_controller import find_controller
+from spotwright.cluster.reading.kubernetes import Kubernetes
+from spotwright.cluster.reading.remote_runs import RemoteRuns
+from spotwright.records.attempt_logs import follow_logs
+from spotwright.records.state_folder import StateFolder
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost connection is given up at once."""
+    monkeypatch.setattr("spotwright.cluster.reading.controller._FIRST_PAUSE", 0.0)
+
+
+def changed(options: list[str], name: str, value: str) -> list[str]:
+    at = options.index(name) + 1
+    return [*options[:at], value, *options[at + 1 :]]
+
+
+def test_an_unknown_context_is_named(served: Served) -> None:
+    told = spotwright("runs", *served.options(), "--context", "elsewhere")
+    assert told.code == 2
+    assert "elsewhere" in told.err
+
+
+def test_a_login_is_sent_by_https_alone(served: Served) -> None:
+    told = spotwright("runs", *changed(served.options(), "--controller", "http://127.0.0.1:1"))
+    expected = "--controller http://127.0.0.1:1: expected https://HOST:PORT, because your login is sent there"
+    assert (told.code, told.err) == (2, f"spotwright: {expected}\n")
+
+
+def test_a_server_with_another_certificate_gets_no_login(
+    served: Served, certificates: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPOTWRIGHT_CONTROLLER_CA", str(certificates / "stranger.crt"))
+    told = spotwright("runs", *served.options())
+    assert told.code == 2
+    assert "its certificate is not the controller's" in told.err
+    assert "nothing was sent to it" in told.err
+
+
+def test_a_token_that_has_expired_is_told_with_the_mend(served: Served) -> None:
+    old = served.kubeconfig("late", token="an-old-token")
+    told = spotwright("runs", *changed(served.options(), "--kubeconfig", str(old)))
+    assert told.code == 2
+    assert "context bed: the cluster does not accept the login, which may have expired: log in again" in told.err
+    assert "an-old-token" not in told.err
+
+
+def test_a_command_that_gets_tokens_is_asked_for_a_new_one(served: Served, tmp_path: Path) -> None:
+    script = tmp_path / "login.py"
+    script.write_text(
+        "import json, pathlib\n"
+        f"asked = pathlib.Path({str(tmp_path / 'asked')!r})\n"
+        "token = 'anna-token' if asked.exists() else 'an-old-token'\n"
+        "asked.write_text('once')\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
+        " 'status': {'token': token}}))\n"
+    )
+    path = served.kubeconfig("plugin")
+    document = yaml.safe_load(path.read_text())
+    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(script)]}
+    document["users"][0]["user"] = {"exec": command}
+    path.write_text(yaml.safe_dump(document))
+    assert spotwright("runs", *changed(served.options(), "--kubeconfig", str(path))).code == 0
+
+
+def test_a_certificate_of_another_authority_is_no_login(served: Served, certificates: Path) -> None:
+    files = {"client-certificate": "stranger.crt", "client-key": "stranger.key"}
+    stranger = served.kubeconfig("stranger", **{key: str(certificates / file) for key, file in files.items()})
+    told = spotwright("runs", *changed(served.options(), "--kubeconfig", str(stranger)))
+    assert told.code == 2
+    assert "and whether your client certificate is of this cluster and has not expired" in told.err
+
+
+def test_nobody_reads_while_the_api_server_cannot_be_asked(certificates: Path, recorded: Path) -> None:
+    with serving(certificates, recorded) as served:
+        served.kubernetes.is_down = True
+        told = spotwright("runs", *served.options())
+    assert told.code == 2
+    assert "the controller cannot ask the API server who may read what" in told.err
+
+
+def test_a_controller_that_is_gone_is_named(served: Served, quick: None) -> None:
+    told = spotwright("runs", *changed(served.options(), "--controller", "https://127.0.0.1:1"))
+    assert told.code == 2
+    assert "the controller at https://127.0.0.1:1: does not answer (ConnectionRefusedError" in told.err
+
+
+def test_options_of_the_other_place_are_refused(served: Served, recorded: Path) -> None:
+    both = spotwright("runs", "--state", str(recorded), *served.options())
+    assert (both.code, "choose one" in both.err) == (2, True)
+    alone = spotwright("runs", "-n", "team-a")
+    assert (alone.code, "add --cluster" in alone.err) == (2, True)
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Cluster]:
+    """A Job of which one pod runs."""
+    cluster = Cluster(tmp_path / "state")
+    train = job(backoffLimit=3)
+    cluster.look(train, pod("one", train, node="n1", phase="Running"))
+    yield cluster
+    cluster.store.close()
+
+
+def test_a_followed_log_has_no_gaps_and_no_repeats_after_cuts(growing: Cluster, certificates: Path) -> None:
+    (run,) = StateFolder.existing(growing.folder).runs()
+    wanted = "".join(f"line {number} ü\n" for number in range(20_000))
+    half = len(wanted) // 2
+    write_log(run, "train", 1, wanted[:half].encode()[:-1])  # it ends inside a line
+    with serving(certificates, growing.folder) as served, CuttingProxy(served.port, [3_000, 6_000, 9_000]) as proxy:
+        seen: list[str] = []
+        half_seen = threading.Event()
+        thread = threading.Thread(target=follow, args=(served, proxy.port, seen, half_seen, half - 100))
+        thread.start()
+        assert half_seen.wait(60)
+        served.do(served.stop())
+        write_log(run, "train", 1, wanted.encode())
+        served.do(served.start())
+        train = job(backoffLimit=3, status=done())
+        growing.look(train, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
+        thread.join(60)
+        assert not thread.is_alive()
+        assert proxy.cuts == 3
+    assert "".join(seen) == wanted
+
+
+def follow(served: Served, port: int, seen: list[str], half_seen: threading.Event, half: int) -> None:
+    options = served.options()
+    kubernetes = Kubernetes(kubeconfig=options[options.index("--kubeconfig") + 1])
+    controller = find_controller(kubernetes, f"https://127.0.0.1:{port}")
+    for _, text in follow_logs(RemoteRuns(controller).open("last")):
+        seen.append(text)
+        if sum(map(len, seen)) >= half:
+            half_seen.set()
+    controller.close()
+    kubernetes.close()
