@@ -192,8 +192,14 @@ def _attempt(
         "exit_code": signals.exit_code,
         "signal": signals.signal,
         "last_line": attempt.ended.last_line if attempt.ended is not None else "",
-        "log": f"spotwright logs {shlex.join([name, task.path, str(attempt.number)])}" if attempt.bound_at else None,
+        "log": _log_command(name, task, attempt) if attempt.bound_at else None,
     }
+
+
+def _log_command(name: str, task: TaskState, attempt: AttemptState) -> str:
+    """The command that prints a log; of an attempt that an orchestrator made, whoever reads it, from the cluster."""
+    words = [name, task.path, str(attempt.number), *(["--cluster"] if attempt.key else [])]
+    return f"spotwright logs {shlex.join(words)}"
 
 
 def _node(state: RunState, node: NodeState) -> dict[str, Any]:

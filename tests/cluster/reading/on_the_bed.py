@@ -17,7 +17,7 @@ from tests.cluster.live.kube import Kube
 
 import spotwright as package
 
-_CODE = Path(package.__file__).parent.parent
+CODE = Path(package.__file__).parent.parent
 _PACKAGES = Path(sysconfig.get_path("purelib"))
 _LIBRARIES = Path("/lib") / str(sysconfig.get_config_var("MULTIARCH"))  # of the C library, which compiled packages need
 _NEEDED = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6")
@@ -26,8 +26,8 @@ _RBAC = "rbac.authorization.k8s.io"
 CONFIG = """
 version: 1
 pools:
-  cheap: {capacity: spot, provider: generic, labels: {pool: spot}, price: 1.10/h, node: {cpu: 2}}
-  sure: {capacity: on-demand, provider: generic, labels: {pool: on-demand}, price: 3.30/h, node: {cpu: 2}}
+  spot: {capacity: spot, provider: aks, price: 1.10/h, node: {cpu: 2}}
+  system: {capacity: on-demand, provider: aks, price: 3.30/h, node: {cpu: 2}}
 policy:
   default: {spot: prefer, interruptions: {max: 5}, fall_back_after: 3, errors: {retries: 1}}
 """
@@ -147,7 +147,7 @@ def _pod(namespace: str) -> dict[str, Any]:
     watch = ["-m", "spotwright.cluster.watching", "--state", "/state", "--config", "/configuration/spotwright.yaml"]
     certificate = ["--certificate", "/serving/tls.crt", "--key", "/serving/tls.key"]
     ready = {"httpGet": {"scheme": "HTTPS", "path": "/healthz", "port": 9444}, "periodSeconds": 1}
-    folders = {"code": _CODE, "packages": _PACKAGES, "libraries": _LIBRARIES}
+    folders = {"code": CODE, "packages": _PACKAGES, "libraries": _LIBRARIES}
     volumes: list[dict[str, Any]] = [{"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()]
     volumes += [
         {"name": "state", "emptyDir": {}},

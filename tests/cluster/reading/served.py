@@ -33,6 +33,7 @@ class Kubernetes:
     def __init__(self) -> None:
         self.reviews: list[dict[str, Any]] = []
         self.is_down = False
+        self.objects: dict[str, dict[str, Any]] = {}  # by path
         self.refused: set[str] = set()  # tokens that have expired
 
     async def review_token(self, request: web.Request) -> web.Response:
@@ -55,11 +56,16 @@ class Kubernetes:
         )
         return web.json_response({"status": {"allowed": allowed}})
 
+    async def show(self, request: web.Request) -> web.Response:
+        found = self.objects.get(request.path)
+        return web.json_response(found or {"message": "not found"}, status=404 if found is None else 200)
+
     def application(self) -> web.Application:
         app = web.Application()
         app.add_routes(
             [
                 web.post("/apis/authentication.k8s.io/v1/tokenreviews", self.review_token),
+                web.get("/{path:.*}", self.show),
                 web.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", self.review_access),
             ]
         )

@@ -1,0 +1,83 @@
+"""Why a pod is where it is: what its run recorded, what the API server shows, and what nothing enforces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.reading.served import Printed, Served, serving, spotwright
+from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_objects import SPOT, job, node, pod
+
+TRAIN = job(backoffLimit=3)
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> dict[str, Any]:
+    """A Job whose first pod lost its node and whose second waits; returned is the second."""
+    cluster = Cluster(tmp_path / "state")
+    cluster.look(TRAIN, pod("one", TRAIN, node="n1", phase="Running"))
+    cluster.view.put_node(node("n1", ready="Unknown", **SPOT))
+    cut = pod("one", TRAIN, node="n1", phase="Running", deletionTimestamp="2027-01-15T08:00:40Z")
+    second = pod("two", TRAIN, made=50)
+    cluster.look(TRAIN, cut, second)
+    cluster.store.close()
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 Insufficient cpu."}
+    second["status"]["conditions"] = [condition]
+    return second
+
+
+def explain(certificates: Path, state: Path, shown: dict[str, Any], *words: str) -> Printed:
+    with serving(certificates, state) as served:
+        served.kubernetes.objects = {
+            "/api/v1/namespaces/team-a/pods/two": shown,
+            "/api/v1/namespaces/team-a/pods": {"items": [shown]},
+            "/apis/batch/v1/namespaces/team-a/jobs/train": TRAIN,
+        }
+        return spotwright("explain", *words, "-n", "team-a", *served.options("admin"))
+
+
+def test_a_pod_that_waits_is_explained(certificates: Path, tmp_path: Path, waiting: dict[str, Any]) -> None:
+    told = explain(certificates, tmp_path / "state", waiting, "pod/two")
+    assert told == Printed(0, EXPECTED, "")
+
+
+EXPECTED = """\
+Pod team-a/two, run team-a.train-job-uid
+
+pod two: attempt 2 of task train
+  waits for a node; kube-scheduler says: 0/3 nodes are available: 3 Insufficient cpu.
+  rung 1 of 1: gpu
+  spent: 1 of 10 interruptions, 0 of 3 errors
+  attempt 1 in gpu-spot was lost: nothing is heard of its node any more; then interruption 1 of 10: again on gpu
+  not enforced: the rung: no webhook has admitted this pod, so its own affinity alone decides where it may run
+  not enforced: the budgets: they are counted, but no pod is made a refusal when one is spent
+"""
+
+
+def test_a_job_is_explained_by_its_live_pods(certificates: Path, tmp_path: Path, waiting: dict[str, Any]) -> None:
+    annotations = {"spotwright.dev/attempt": "2", "spotwright.dev/rung": "gpu-spot", "spotwright.dev/why": "because"}
+    waiting["metadata"]["annotations"] = annotations
+    told = explain(certificates, tmp_path / "state", waiting, "job/train", "--json")
+    (explained,) = json.loads(told.out)["objects"]
+    assert (explained["object"], explained["run"]) == ("Job team-a/train", "team-a.train-job-uid")
+    (shown,) = explained["pods"]
+    assert (shown["name"], shown["attempt"], shown["status"]) == ("two", 2, "waiting")
+    assert shown["webhook"] == {"attempt": "2", "rung": "gpu-spot", "why": "because"}
+    assert shown["not_enforced"] == ["the rung: the pod has no required node affinity, so it is a wish"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("pod/gone", "there is no Pod gone in namespace team-a any more"),
+        ("two", "expected kind/name, with one of the kinds pod, job, jobset, trainjob, workflow"),
+        ("deployment/web", "expected kind/name"),
+    ],
+)
+def test_an_object_that_cannot_be_explained_is_named(served: Served, words: str, message: str) -> None:
+    told = spotwright("explain", words, "-n", "team-a", *served.options("admin"))
+    assert (told.code, told.out) == (2, "")
+    assert message in told.err
