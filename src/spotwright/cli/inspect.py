@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import click
 
 from spotwright.cli import SUCCEEDED
-from spotwright.cli.cluster_reading import Place, open_cluster, open_run, place_options
+from spotwright.cli.cluster.reading import Place, open_cluster, open_run, place_options
 from spotwright.cli.options import json_option, state_option
 from spotwright.errors import SpotwrightError
 from spotwright.records.attempt_logs import ENVIRONMENT, AttemptLog, follow_logs, list_logs

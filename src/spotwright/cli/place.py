@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED
-from spotwright.cli.cluster_reading import cluster_options, cluster_place, explain_objects
+from spotwright.cli.cluster.reading import cluster_options, cluster_place, explain_objects
 from spotwright.cli.findings import print_findings
 from spotwright.cli.manifest_folders import find_manifests
 from spotwright.cli.options import config_option, json_option, pipeline_option

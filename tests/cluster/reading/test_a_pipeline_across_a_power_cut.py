@@ -80,7 +80,7 @@ def check_attempts(view: Object, pods: dict[str, Object]) -> None:
     """Every pod is one attempt, on its node, with the times and the cost that the raw objects give."""
     attempts = {(task["path"], each["number"]): each for task in view["tasks"] for each in task["attempts"]}
     assert sorted(attempts) == [("prepare", 1), ("report", 1), ("train", 1), ("train", 2)]
-    assert [attempts["train", number]["cause"] for number in (1, 2)] == ["lost", "succeeded"]
+    assert [attempts["train", number]["cause"] for number in (1, 2)] == ["interrupted", "succeeded"]
     assert len(pods) == len(attempts)
     for key, attempt in attempts.items():
         (pod,) = [
@@ -157,9 +157,7 @@ def raw_pods(kube: Kube, namespace: str) -> Iterator[dict[str, Object]]:
     command = [str(kube.program), f"--kubeconfig={kube.kubeconfig}", "get", "pods", "-n", namespace]
     found: dict[str, Object] = {}
     with tempfile.TemporaryFile("w+") as output:
-        watch = subprocess.Popen(
-            [*command, "--watch", "--output-watch-events", "-o", "jsonpath={.object}{'\\n'}"], stdout=output
-        )
+        watch = subprocess.Popen([*command, "--watch", "-o", "jsonpath={@}{'\\n'}"], stdout=output)
         try:
             yield found
         finally:

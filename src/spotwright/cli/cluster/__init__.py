@@ -1,0 +1,1 @@
+"""Commands and options about a cluster, beside those about runs on this machine."""
