@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT, blocks
 
 from spotwright.agent.agent_main import Address
 from spotwright.agent.notice_sources import PROVIDERS
-from spotwright.cli.node_agent import node_agent
+from spotwright.cli.daemons.node_agent import node_agent
 from spotwright.manifests.rules.environment import NOTICE_PORT
 
 PAGE = ROOT / "docs" / "how-to" / "run-the-node-agent.md"

@@ -68,7 +68,7 @@ def variables(pod: dict[str, Any]) -> dict[str, str]:
         (taken("spot-a", "spot-b"), "regular"),
         (PodFacts([PastAttempt(Cause.FAILED, ("spot-a",), "spot-a")]), "spot-a"),
         (PodFacts(without_capacity={"spot-a"}), "spot-b"),
-        (PodFacts(agreed=("spot-b",)), "spot-b"),
+        (PodFacts(agree=lambda _: ("spot-b",)), "spot-b"),
     ],
 )
 def test_a_pod_requires_the_pool_of_its_rung(facts: PodFacts, pool: str) -> None:

@@ -41,7 +41,8 @@ _COMMANDS = {
     "explain": ("spotwright.cli.place", "Explain where each role of a manifest may run, and why."),
     "pools": ("spotwright.cli.pools", "Show the pools, and print Kueue's objects for them."),
     "checkpoint-file": ("spotwright.cli.checkpoint_file", "Write the checkpoint library as one file, for any image."),
-    "node-agent": ("spotwright.cli.node_agent", "Pass this node's interruption notice on to its pods."),
+    "node-agent": ("spotwright.cli.daemons.node_agent", "Pass this node's interruption notice on to its pods."),
+    "controller": ("spotwright.cli.daemons.controller", "Place and watch what runs in a cluster."),
 }
 
 

@@ -32,8 +32,8 @@ class SmallApiServer:
         self.version += 1
         known = self.objects.setdefault(collection, {})
         kind = "MODIFIED" if name in known else "ADDED"
-        metadata = {"name": name, "namespace": "a", "uid": uid or f"uid-{name}", "resourceVersion": str(self.version)}
-        known[name] = {**more, "metadata": {**more.get("metadata", {}), **metadata}}
+        metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(self.version)}
+        known[name] = {**more, "metadata": {"namespace": "a", **more.get("metadata", {}), **metadata}}
         self._remember(collection, kind, known[name])
         return known[name]
 
@@ -79,7 +79,10 @@ class SmallApiServer:
         if request.method in ("POST", "PUT"):
             return self._write(request, await request.json())
         if name in self.objects.get(collection, ()):
-            return web.json_response(self.objects[collection][name])
+            found = self.objects[collection][name]
+            if request.method == "DELETE":
+                self.delete(collection, name)
+            return web.json_response(found)
         if request.path not in self.objects:
             return web.json_response({"kind": "Status", "message": "not found"}, status=404)
         items = sorted(self.objects[request.path].values(), key=lambda each: str(each["metadata"]["name"]))

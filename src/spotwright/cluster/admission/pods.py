@@ -7,7 +7,7 @@ that a second look at it changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,13 +32,24 @@ from spotwright.model.pools import Pool
 from spotwright.scheduling.ladder import Ladder, Rung, Work
 from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_attempt
 
-__all__ = ["ATTEMPT_ANNOTATION", "RUNG_ANNOTATION", "PodFacts", "admit_pod", "task_of"]
+__all__ = [
+    "ADMISSION_ANNOTATION",
+    "ATTEMPT_ANNOTATION",
+    "RUNG_ANNOTATION",
+    "PodFacts",
+    "admit_pod",
+    "task_of",
+    "wants_facts",
+]
 
 ATTEMPT_ANNOTATION = "spotwright.dev/attempt"
 """The number of the pod's attempt, from 1."""
 
 RUNG_ANNOTATION = "spotwright.dev/rung"
 """The pools of the rung that the attempt was admitted for, separated by commas."""
+
+ADMISSION_ANNOTATION = "spotwright.dev/admission"
+"""The token of the review that made the pod precise: by it a replica recognizes the pod for which a number was given out."""
 
 WHY_ANNOTATION = "spotwright.dev/why"
 """The sentence for people: why this rung, or why the pod is refused."""
@@ -51,13 +62,18 @@ _GRACE = "terminationGracePeriodSeconds"
 class PodFacts:
     """What was recorded of a pod's task.
 
-    ``history`` are its attempts in order of creation. ``agreed`` are the pools of the rung that another pod of the same gang and
-    restart was admitted for. ``without_capacity`` are pools that are left out for now.
+    ``history`` are its attempts in order of creation. ``number`` was given to this attempt; None: one more than the history
+    has. ``agree`` is asked with the pools of the rung that was decided, and returns those on which the pods of the same gang
+    and restart have agreed; None: the pod is in no gang. ``without_capacity`` are pools that are left out for now. ``token``
+    marks the pod. ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain.
     """
 
     history: Sequence[PastAttempt] = ()
-    agreed: tuple[str, ...] = ()
+    number: int | None = None
+    agree: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None
     without_capacity: Collection[str] = ()
+    token: str = ""
+    is_known: bool = True
 
 
 def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, refusal_image: str) -> Outcome:
@@ -65,25 +81,41 @@ def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, r
 
     ``refusal_image`` is the small image, with a shell, of pods that are refused.
     """
-    annotations = value_at(data, ("metadata", "annotations")) or {}
-    if is_ignored(data) or POLICY_ANNOTATION not in annotations:
-        return Outcome("pod has no policy")
-    if ATTEMPT_ANNOTATION in annotations:
-        return Outcome("pod is admitted already")
-    owner = controller_of(data)
-    if config is None or (owner is not None and owner[1] in ("ReplicaSet", "StatefulSet", "DaemonSet")):
-        return Outcome("pod serves, or there is no configuration")
+    reason = _reason_to_leave(data)
+    if reason or config is None:
+        return Outcome(reason or "there is no configuration")
+    if not facts.is_known:
+        return Outcome("pod is left as it is: its history is not known")
     try:
         policy, ladder = _policy_and_ladder(data, config)
     except InputError as error:
         return Outcome("pod cannot be read", warnings=as_warnings([f"left as it is: {str(error).splitlines()[0]}"]))
     if policy.spot is None or not ladder.rungs:
         return Outcome("pod has no ladder")
-    decided = _with_gang(next_attempt(facts.history, policy, ladder, facts.without_capacity), ladder, facts.agreed)
+    decided = next_attempt(facts.history, policy, ladder, facts.without_capacity)
+    decided = replace(_with_gang(decided, ladder, facts), number=facts.number or decided.number)
+    marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: decided.refusal or decided.why}
+    if facts.token:
+        marks[ADMISSION_ANNOTATION] = facts.token
     if decided.refusal:
-        marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: decided.refusal}
         return Outcome("pod is refused", _replacing(data, refused_pod(data, refusal_image, decided.refusal), marks))
-    return Outcome("pod is admitted", _precise(data, config, policy, ladder, decided))
+    return Outcome("pod is admitted", _precise(data, config, policy, ladder, decided, marks))
+
+
+def wants_facts(data: Mapping[str, Any]) -> bool:
+    """Whether a pod with the policy of its owner is about to be made precise, which its history decides."""
+    return not _reason_to_leave(data)
+
+
+def _reason_to_leave(data: Mapping[str, Any]) -> str:
+    """Why a pod is left as it is, whatever its history and the configuration are; empty if it is made precise."""
+    annotations = value_at(data, ("metadata", "annotations")) or {}
+    if is_ignored(data) or POLICY_ANNOTATION not in annotations:
+        return "pod has no policy"
+    if ATTEMPT_ANNOTATION in annotations:
+        return "pod is admitted already"
+    owner = controller_of(data)
+    return "pod serves" if owner is not None and owner[1] in ("ReplicaSet", "StatefulSet", "DaemonSet") else ""
 
 
 def task_of(data: Mapping[str, Any]) -> str:
@@ -105,23 +137,30 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
     return policy, ladders.ladder(work, policy)
 
 
-def _with_gang(decided: NextAttempt, ladder: Ladder, agreed: tuple[str, ...]) -> NextAttempt:
+def _with_gang(decided: NextAttempt, ladder: Ladder, facts: PodFacts) -> NextAttempt:
     """The decision with the rung that the pod's gang has agreed on; one of no rung of this pod counts as none."""
-    indexes = [index for index, rung in enumerate(ladder.rungs) if agreed and rung.pools == agreed]
-    return replace(decided, rung=indexes[0]) if indexes and not decided.refusal else decided
+    if facts.agree is None or decided.refusal:
+        return decided
+    agreed = facts.agree(ladder.rungs[decided.rung].pools)
+    indexes = [index for index, rung in enumerate(ladder.rungs) if rung.pools == agreed]
+    return replace(decided, rung=indexes[0]) if indexes else decided
 
 
 def _precise(
-    data: Mapping[str, Any], config: Config, policy: Policy, ladder: Ladder, decided: NextAttempt
+    data: Mapping[str, Any],
+    config: Config,
+    policy: Policy,
+    ladder: Ladder,
+    decided: NextAttempt,
+    marks: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks."""
     rung = ladder.rungs[decided.rung]
     used = [config.pools[name] for name in rung.pools]
     spec = clone(dict(data["spec"]))
-    marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: decided.why}
     if not _is_queued(data):
         _require(spec, config, policy, ladder, used)
-        marks[RUNG_ANNOTATION] = ",".join(rung.pools)
+        marks = {**marks, RUNG_ANNOTATION: ",".join(rung.pools)}
     _tolerate(spec, ladder, rung)
     _set_grace(spec, data, policy, used)
     _set_variables(spec, data, decided, used)

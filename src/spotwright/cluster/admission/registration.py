@@ -16,15 +16,13 @@ from spotwright.cluster.admission.marks import ADMITTED_ANNOTATION, IGNORE_ANNOT
 from spotwright.manifests.kinds import SERVED
 from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL
 
-__all__ = ["ENABLED_LABEL", "webhook_configuration"]
+__all__ = ["ENABLED_LABEL", "plural_of", "webhook_configuration"]
 
 ENABLED_LABEL = "spotwright.dev/enabled"
 """The label, with the value ``true``, of namespaces whose workloads are placed."""
 
 _PLURALS: Mapping[str, str] = {
-    **{kind: f"{kind.lower()}s" for kind in SERVED if not kind.startswith("Cluster")},
-    "RayCluster": "rayclusters",
-    "Deployment": "deployments",
+    kind: f"{kind.lower()}s" for kind in (*SERVED, "Deployment") if not kind.startswith("Cluster")
 }
 _VERSIONS: Mapping[str, Sequence[str]] = {"MPIJob": ("v1", "v2beta1"), "RayCluster": ("v1", "v1alpha1")}
 """The versions of kinds that a cluster may serve in one version or the other; of the rest, the one that is placed."""
@@ -46,15 +44,22 @@ _WAS_PLACED = (
 )
 
 
-def webhook_configuration(name: str, service: tuple[str, str], certificate_authority: bytes) -> dict[str, Any]:
-    """The configuration as an object. ``service`` is the namespace and name of the webhook's Service, on port 443.
+def plural_of(kind: str) -> str:
+    """The plural of a kind that is placed, as it stands in paths of the API; cluster-wide kinds too."""
+    return f"{kind.lower()}s"
 
-    ``certificate_authority`` is the PEM text with which the API server checks the server's certificate.
+
+def webhook_configuration(name: str, where: tuple[str, str] | str, certificate_authority: bytes) -> dict[str, Any]:
+    """The configuration as an object.
+
+    ``where`` is the namespace and name of the webhook's Service, on port 443, or an ``https`` address that the API server
+    reaches. ``certificate_authority`` is the PEM text with which the API server checks the server's certificate.
     """
-    client = {
-        "caBundle": base64.b64encode(certificate_authority).decode(),
-        "service": {"namespace": service[0], "name": service[1], "path": "/mutate", "port": 443},
-    }
+    client: dict[str, Any] = {"caBundle": base64.b64encode(certificate_authority).decode()}
+    if isinstance(where, str):
+        client["url"] = f"{where.rstrip('/')}/mutate"
+    else:
+        client["service"] = {"namespace": where[0], "name": where[1], "path": "/mutate", "port": 443}
     api_versions = {**SERVED, "Deployment": "apps/v1"}
     objects = [kind for kind in api_versions if kind in _PLURALS and kind != "Pod"]
     webhooks = [

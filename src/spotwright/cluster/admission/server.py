@@ -21,7 +21,7 @@ from aiohttp import web
 from spotwright.cluster.admission.admit import admit
 from spotwright.cluster.admission.configurations import Configurations
 from spotwright.cluster.admission.objects import Outcome, referenced_objects
-from spotwright.cluster.admission.pods import PodFacts
+from spotwright.cluster.admission.pods import PodFacts, wants_facts
 from spotwright.cluster.admission.review import AdmissionRequest, BadReview, answer, parse_review
 from spotwright.cluster.admission.warning_texts import as_warnings
 
@@ -32,14 +32,17 @@ _LOG = logging.getLogger(__name__)
 FindObject = Callable[[str, str, str, str], Awaitable[Mapping[str, Any] | None]]
 """Finds an object by API version, kind, name and namespace; ``None`` if it does not exist or cannot be read."""
 
-FindFacts = Callable[[Mapping[str, Any]], Awaitable[PodFacts]]
+FindFacts = Callable[[AdmissionRequest], Awaitable[PodFacts]]
 """Finds what was recorded of a pod's task. It may wait for the end of the attempt before, up to :data:`LOOK_UP` seconds."""
 
 ANSWER_AFTER = 1.7
 """Seconds after which an answer is given in any case: the webhook's timeout is 2 s, and the way back takes time too."""
 
 LOOK_UP = 0.5
-"""Seconds for all that an answer reads. Without it a TrainJob is placed on its JobSet, and a pod takes its first rung."""
+"""Seconds for all that an answer reads. Without it a TrainJob is placed on its JobSet."""
+
+FACTS = 1.0
+"""Seconds after which a pod is left as it is, because neither its history nor its owners could be read."""
 
 _MAX_BODY = 8 * 1024 * 1024  # an object has at most 3 MiB, an update sends two
 _CHECK_CERTIFICATE = 60.0  # seconds between two looks at the files of the certificate
@@ -115,15 +118,15 @@ class Webhook:
         return await asyncio.get_running_loop().run_in_executor(self._executor, answer, asked, decide)
 
     async def _facts(self, asked: AdmissionRequest) -> PodFacts:
-        """What was recorded of a pod's task; nothing if it is not found in time."""
-        if asked.data.get("kind") != "Pod":
+        """What was recorded of a pod's task; nothing is known if it is not found in time."""
+        if asked.data.get("kind") != "Pod" or not wants_facts(asked.data):
             return PodFacts()
         try:
-            async with asyncio.timeout(LOOK_UP):
-                return await self.find_facts(asked.data)
+            async with asyncio.timeout(FACTS):
+                return await self.find_facts(asked)
         except TimeoutError:
             _LOG.warning("the attempts before Pod %s/%s were not read in time", asked.namespace, _name(asked.data))
-            return PodFacts()
+            return PodFacts(is_known=False)
 
     async def _beside(self, asked: AdmissionRequest) -> list[Mapping[str, Any]]:
         """The objects that a placement reads, as far as they are found in time."""

@@ -60,8 +60,9 @@ class _Gone(Exception):
 class Mirror:
     """The objects of a resource in one namespace, or in all. ``objects`` is complete after the first ``SYNCED``.
 
-    ``labels`` and ``fields`` are selectors for the server; objects for which ``keep`` is false are dropped here. ``problem`` is
-    the last error while there is one: for readiness checks and for ``doctor``.
+    ``labels`` and ``fields`` are selectors for the server; objects for which ``keep`` is false are dropped here. ``slim``
+    makes of an object what is kept of it and reported, with its name, namespace, UID and version. ``problem`` is the last
+    error while there is one: for readiness checks and for ``doctor``.
     """
 
     def __init__(
@@ -73,8 +74,9 @@ class Mirror:
         labels: str = "",
         fields: str = "",
         keep: Callable[[Mapping[str, Any]], bool] | None = None,
+        slim: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
-        self._api, self._keep = api, keep
+        self._api, self._keep, self._slim = api, keep, slim or _whole
         self._path = resource.path(namespace)
         self._params = {
             **({"labelSelector": labels} if labels else {}),
@@ -151,7 +153,7 @@ class Mirror:
                 raise
             for item in page.get("items") or ():
                 if self._keep is None or self._keep(item):
-                    listed[_key(item)] = _slim(item, page)
+                    listed[_key(item)] = self._slim(_slim(item, page))
             metadata = page.get("metadata") or {}
             more = metadata.get("continue", "")
             if not more:
@@ -200,11 +202,16 @@ class Mirror:
     def _apply(self, kind: str, data: dict[str, Any]) -> Change | None:
         if self._keep is not None and not self._keep(data):
             return None
+        data = self._slim(data)
         if kind == "DELETED":
             self.objects.pop(_key(data), None)
             return Change(ChangeKind.DELETED, data)
         self.objects[_key(data)] = data
         return Change(ChangeKind.PUT, data)
+
+
+def _whole(item: dict[str, Any]) -> dict[str, Any]:
+    return item
 
 
 def _slim(item: dict[str, Any], page: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import PlanVersions, StoredPlan, load_plans, save_plan
 from spotwright.version import __version__
 
-__all__ = ["RunStore", "WorkloadRun", "this_process"]
+__all__ = ["RunStore", "WorkloadRun", "run_name", "this_process"]
 
 _UID = "uid"  # the argument of a run that holds its workload's UID
 _KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
@@ -102,16 +102,21 @@ class WorkloadRun:
 
 
 class RunStore:
-    """The runs of all workloads that are watched, by UID. ``config`` is the configuration for new runs.
+    """The runs of all workloads that are watched, by UID. ``config_of`` gives the configuration for new runs of a namespace.
 
     ``require`` is called before each write, and raises :class:`Fenced` once another process records
     (:meth:`spotwright.cluster.watching.lease.KubernetesLease.require`). Without it the caller sees to it that there is no other.
     """
 
     def __init__(
-        self, folder: StateFolder, config: Config, holder: Holder, require: Callable[[], None] = lambda: None
+        self,
+        folder: StateFolder,
+        config_of: Config | Callable[[str], Config],
+        holder: Holder,
+        require: Callable[[], None] = lambda: None,
     ) -> None:
-        self._folder, self._config, self._holder, self._require = folder, config, holder, require
+        self._folder, self._holder, self._require = folder, holder, require
+        self._config_of = (lambda _: config_of) if isinstance(config_of, Config) else config_of
         self.runs: dict[str, WorkloadRun] = {}
         self._over: set[str] = set()  # UIDs of workloads whose runs have ended
         self.unopened: dict[str, RunFolder] = {}  # unfinished runs that cannot be written, by UID
@@ -136,10 +141,9 @@ class RunStore:
             except SpotwrightError as error:
                 yield f"run {folder.name} is not watched: {error}"
 
-    @property
-    def pools(self) -> Mapping[str, Pool]:
-        """The pools of the configuration for new runs."""
-        return self._config.pools
+    def pools(self, namespace: str) -> Mapping[str, Pool]:
+        """The pools of the configuration for new runs of a namespace."""
+        return self._config_of(namespace).pools
 
     def is_over(self, uid: str) -> bool:
         """Whether the run of this workload has ended."""
@@ -149,8 +153,8 @@ class RunStore:
         self, root: Mapping[str, Any], templates: Sequence[PodTask], pools: Sequence[NodePool], now: float
     ) -> WorkloadRun:
         """Begin the run of a workload. A folder that a killed watcher had only begun is finished."""
-        folder = self._folder.run(_run_name(root))
-        config = self._config
+        folder = self._folder.run(run_name(root))
+        config = self._config_of(str(metadata(root).get("namespace", "")))
         for pool in pools:
             config = config if pool.name in config.pools else _with_pool(config, pool)
         source = PodSource(str(metadata(root)["name"]), tuple(templates))
@@ -244,8 +248,8 @@ def _glance(folder: RunFolder) -> tuple[Mapping[str, Any], bool]:
     return first.meta.arguments if isinstance(first, RunCreated) else {}, last == RunFinished.kind
 
 
-def _run_name(root: Mapping[str, Any]) -> str:
-    """A name that the state folder allows: at most 100 characters, which a namespace and a name may exceed."""
+def run_name(root: Mapping[str, Any]) -> str:
+    """The name of a workload's run. The state folder allows 100 characters, which a namespace and a name may exceed."""
     meta = metadata(root)
     text = f"{meta.get('namespace', '')}.{meta.get('name', '')}"[:90].rstrip("-.")
     return f"{re.sub(r'[^A-Za-z0-9._-]', '-', text)}-{uid_of(root)[:8]}"

@@ -331,8 +331,9 @@ class Watcher:
         used = {str((seen.pod.get("spec") or {}).get("nodeName", "")) for seen in pods}
         nodes = [node for node in self._view.nodes() if metadata(node).get("name") in used] or self._view.nodes()
         pools: dict[str, NodePool] = {}
+        configured = self._store.pools(str(metadata(root).get("namespace", "")))
         for node in nodes:
-            pool = pool_of_node(node, self._store.pools)
+            pool = pool_of_node(node, configured)
             if not pool.is_configured:
                 pools.setdefault(pool.name, pool)
         return self._store.create(root, templates_of(owners), tuple(pools.values()), now)

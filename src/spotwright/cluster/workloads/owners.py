@@ -12,7 +12,17 @@ from typing import Any, NamedTuple
 
 from spotwright.manifests.rules.context import POLICY_ANNOTATION
 
-__all__ = ["RUN_KINDS", "TRAINING_KINDS", "FindOwner", "Lineage", "is_own_run", "lineage", "metadata", "uid_of"]
+__all__ = [
+    "RUN_KINDS",
+    "TRAINING_KINDS",
+    "FindOwner",
+    "Lineage",
+    "controller_reference",
+    "is_own_run",
+    "lineage",
+    "metadata",
+    "uid_of",
+]
 
 TRAINING_KINDS = ("PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
 """Kinds of the training operator v1 and of the MPI operator v2."""
@@ -39,7 +49,7 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
     """The owners of a pod, as far as they can be found."""
     owners: list[Mapping[str, Any]] = []
     here: Mapping[str, Any] = pod
-    while (reference := _controller(here)) is not None:
+    while (reference := controller_reference(here)) is not None:
         if reference.get("kind") not in RUN_KINDS:
             break
         owner = find(str(reference["kind"]), str(metadata(pod).get("namespace", "")), str(reference.get("uid", "")))
@@ -52,7 +62,7 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
 
 def is_own_run(pod: Mapping[str, Any]) -> bool:
     """Whether a pod is a run by itself: nobody owns it, and it carries a policy."""
-    return _controller(pod) is None and POLICY_ANNOTATION in (metadata(pod).get("annotations") or {})
+    return controller_reference(pod) is None and POLICY_ANNOTATION in (metadata(pod).get("annotations") or {})
 
 
 def metadata(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -66,6 +76,7 @@ def uid_of(data: Mapping[str, Any]) -> str:
     return str(metadata(data).get("uid", ""))
 
 
-def _controller(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def controller_reference(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The reference to the controller that owns an object; None if a user made it."""
     references = metadata(data).get("ownerReferences") or ()
     return next((each for each in references if each.get("controller")), None)

@@ -9,6 +9,7 @@ import click
 
 from spotwright.agent.agent_main import Address, bind, serve
 from spotwright.agent.notice_sources import PROVIDERS, SourceOptions, make_source
+from spotwright.cli.daemons.listen import Listen
 from spotwright.cli.options import Duration
 from spotwright.notices import Notice
 from spotwright.notices.node_agent import PORT
@@ -16,21 +17,11 @@ from spotwright.notices.node_agent import PORT
 __all__ = ["node_agent"]
 
 
-class _Listen(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # before click 8.5 it takes no types
-    name = "address"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Address:
-        try:
-            return Address.read(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.command(name="node-agent")
 @click.option("--provider", type=click.Choice(list(PROVIDERS)), required=True, help="The source of notices.")
 @click.option(
     "--listen",
-    type=_Listen(),
+    type=Listen(),
     default=f"127.0.0.1:{PORT}",
     show_default=True,
     metavar="HOST:PORT",

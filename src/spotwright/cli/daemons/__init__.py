@@ -1,0 +1,1 @@
+"""The commands that run until SIGTERM, and what only they import."""

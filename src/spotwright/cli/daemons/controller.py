@@ -1,0 +1,180 @@
+"""The ``controller`` command: its options, and the process that they start."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from pathlib import Path
+
+import click
+import yaml
+
+from spotwright.agent.agent_main import Address
+from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli.daemons.listen import Listen
+from spotwright.cli.options import state_option
+from spotwright.errors import InputError
+
+__all__ = ["controller"]
+
+_ACCOUNT = "spotwright-controller"
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_File = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@state_option
+@click.option("--kubeconfig", type=_File, metavar="FILE", help="[default: the pod's own cluster, else $KUBECONFIG]")
+@click.option("--context", metavar="NAME", help="A context of the kubeconfig.  [default: the current one]")
+@click.option(
+    "--home",
+    metavar="NAMESPACE",
+    help="The controller's own namespace, with the cluster's ConfigMap and the Lease.  [default: the pod's, else spotwright]",
+)
+@click.option("--name", default="spotwright", show_default=True, help="The name of the registration and of the Lease.")
+@click.option(
+    "--listen",
+    type=Listen(),
+    default="127.0.0.1:9443",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address for API servers; the default is reached from this machine only.",
+)
+@click.option("--webhook-service", metavar="NAMESPACE/NAME", help="The Service through which API servers reach it.")
+@click.option("--webhook-url", metavar="URL", help="The address at which API servers reach it, without a Service.")
+@click.option("--certificate", type=_File, metavar="FILE", help="A serving certificate.  [default: own, renewed]")
+@click.option("--key", type=_File, metavar="FILE", help="The key of --certificate.")
+@click.option("--authority", type=_File, metavar="FILE", help="The certificate of the authority behind --certificate.")
+@click.option(
+    "--refusal-image", default="busybox:1", show_default=True, help="A small image with a shell, for refused pods."
+)
+@click.option("--no-webhook", is_flag=True, help="Watch only.")
+@click.option("--no-watch", is_flag=True, help="Answer reviews only.")
+@click.option("--unregister", is_flag=True, help="Take the webhook's registration out of the cluster, and end.")
+@click.option("--print-rbac", is_flag=True, help="Print the rights that it needs, as YAML, and end.")
+@click.option("-v", "--verbose", is_flag=True, help="Log every event that is recorded.")
+def controller(
+    state: Path,
+    kubeconfig: Path | None,
+    context: str | None,
+    home: str | None,
+    name: str,
+    listen: Address,
+    webhook_service: str | None,
+    webhook_url: str | None,
+    certificate: Path | None,
+    key: Path | None,
+    authority: Path | None,
+    refusal_image: str,
+    no_webhook: bool,
+    no_watch: bool,
+    unregister: bool,
+    print_rbac: bool,
+    verbose: bool,
+) -> int:
+    """Place what is created in a cluster, and record every attempt.
+
+    Works in namespaces with the label spotwright.dev/enabled=true, by the ConfigMaps named spotwright. Runs until SIGTERM.
+    Needs the extra: pip install 'spotwright[cluster]'.
+    """
+    _require_extra()
+    from spotwright.cluster.controller.permissions import permissions
+    from spotwright.cluster.controller.settings import CertificateFiles, Settings
+
+    own = home or _own_namespace()
+    if print_rbac:
+        click.echo(yaml.safe_dump_all(permissions(own, _ACCOUNT, name), sort_keys=False), nl=False)
+        return SUCCEEDED
+    if no_webhook and no_watch:
+        raise click.UsageError("--no-webhook and --no-watch leave nothing to do")
+    files = CertificateFiles(certificate, key, authority) if certificate and key and authority else None
+    if files is None and (certificate or key or authority):
+        raise click.UsageError("--certificate, --key and --authority: give all three or none")
+    settings = Settings(
+        state=state,
+        home=own,
+        host=listen.host,
+        port=listen.port,
+        where=_where(webhook_service, webhook_url, is_needed=not (no_webhook or unregister), home=own),
+        files=files,
+        name=name,
+        refusal_image=refusal_image,
+        has_webhook=not no_webhook,
+        watches=not no_watch,
+    )
+    _log(verbose=verbose)
+    return asyncio.run(_main(settings, context, kubeconfig, unregister=unregister))
+
+
+async def _main(settings: object, context: str | None, kubeconfig: Path | None, *, unregister: bool) -> int:
+    """Run the controller, or take its registration out. Returns the exit code."""
+    from spotwright.cluster.api.connection import connect, find_cluster
+    from spotwright.cluster.api.requests import Api
+    from spotwright.cluster.controller.process import run_controller
+    from spotwright.cluster.controller.registering import Registration
+    from spotwright.cluster.controller.settings import Settings
+
+    if not isinstance(settings, Settings):
+        raise TypeError("the settings are made by this module")
+    api = Api(connect(find_cluster(context, kubeconfig=None if kubeconfig is None else str(kubeconfig))))
+    try:
+        if unregister:
+            was_there = await Registration(api, settings.name, settings.where).remove()
+            click.echo(f"{settings.name}: " + ("no API server asks any more" if was_there else "was not registered"))
+            return SUCCEEDED if was_there else FAILED
+        task = asyncio.ensure_future(run_controller(settings, api))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    finally:
+        await api.close()
+    logging.getLogger(__name__).info("ended")
+    return SUCCEEDED
+
+
+def _where(service: str | None, url: str | None, *, is_needed: bool, home: str) -> tuple[str, str] | str:
+    """How API servers reach the webhook. Inside a cluster, the Service ``spotwright`` of the controller's namespace."""
+    if service and url:
+        raise click.UsageError("--webhook-service and --webhook-url exclude each other: choose one")
+    if url:
+        if not url.startswith("https://"):
+            raise click.BadParameter(f"{url!r}: API servers ask by https alone", param_hint="--webhook-url")
+        return url
+    if service:
+        namespace, slash, name = service.partition("/")
+        if not (namespace and slash and name) or "/" in name:
+            raise click.BadParameter(f"{service!r}: expected NAMESPACE/NAME", param_hint="--webhook-service")
+        return namespace, name
+    if is_needed and "KUBERNETES_SERVICE_HOST" not in os.environ:
+        raise click.UsageError("say how API servers reach it: --webhook-service or --webhook-url; or --no-webhook")
+    return home, "spotwright"
+
+
+def _own_namespace() -> str:
+    try:
+        return _NAMESPACE_FILE.read_text(encoding="ascii").strip()
+    except OSError:  # this is no pod
+        return "spotwright"
+
+
+def _require_extra() -> None:
+    """Raise :class:`InputError` where the libraries of the extra are missing."""
+    try:
+        import aiohttp
+        import cryptography
+        import lightkube
+    except ImportError as error:
+        raise InputError(f"{error.name} is missing: pip install 'spotwright[cluster]'") from error
+    del aiohttp, cryptography, lightkube
+
+
+def _log(*, verbose: bool) -> None:
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    for noisy in ("httpx2", "httpcore2", "asyncio", "aiohttp"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

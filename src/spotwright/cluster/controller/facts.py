@@ -1,0 +1,201 @@
+"""Finds the history of a pod's task while its review waits: the journals, joined with the numbers that were given out.
+
+An orchestrator may make the next pod within 30 ms of the end of the one before, and the leader needs a moment to record that
+end. So a review waits for it, at most half a second; after that the last certain rung holds, and nothing is refused for want
+of facts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from spotwright.cluster.admission.pods import PodFacts
+from spotwright.cluster.admission.review import AdmissionRequest
+from spotwright.cluster.api.requests import Api, ApiFailed
+from spotwright.cluster.controller.histories import Histories, RecordedAttempt, RunHistory
+from spotwright.cluster.controller.ledger import Ledger, Slot
+from spotwright.cluster.controller.lookups import Lookups
+from spotwright.cluster.controller.pods_seen import token_of
+from spotwright.cluster.workloads.owners import controller_reference, metadata, uid_of
+from spotwright.cluster.workloads.tasks import task_name
+from spotwright.errors import StateError
+from spotwright.model.attempts import Cause
+from spotwright.scheduling.next_attempt import PastAttempt
+
+__all__ = ["FactFinder"]
+
+_LOG = logging.getLogger(__name__)
+_WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
+_POLL = 0.02
+_RESTART = "jobset.sigs.k8s.io/restart-attempt"
+_SELECTORS = ("batch.kubernetes.io/controller-uid", "workflows.argoproj.io/workflow")
+_WORST_FIRST = (
+    *(cause for cause in Cause if cause.is_interruption),
+    *(cause for cause in Cause if cause.is_error),
+    Cause.DISRUPTED,
+)
+"""Of the members of a gang, which one's ending counts for all: the others ended because their set was started again."""
+
+
+class _Asked(NamedTuple):
+    """A pod under review. ``gang`` is the key of its gang and restart, empty without a gang; ``restart`` counts its restarts."""
+
+    token: str
+    root: Mapping[str, Any]
+    paths: Sequence[str]
+    gang: str
+    restart: int
+
+    @property
+    def uid(self) -> str:
+        return uid_of(self.root)
+
+
+class _Looked(NamedTuple):
+    """What is known now. ``is_settled``: the end of every earlier attempt is known, so that waiting adds nothing."""
+
+    slots: Sequence[Slot]
+    history: RunHistory
+    is_settled: bool
+
+
+class FactFinder:
+    """Finds facts for the webhook: :meth:`find`. The journals are read in a thread of its own."""
+
+    def __init__(self, api: Api, lookups: Lookups, histories: Histories, ledger: Ledger) -> None:
+        self._api, self._lookups, self._histories, self._ledger = api, lookups, histories, ledger
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="histories")
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def confirm(self, tokens: Sequence[str]) -> None:
+        """Note that the pods with these tokens exist, soon and in the background."""
+        self._thread.submit(self._confirm, tokens)
+
+    async def find(self, request: AdmissionRequest) -> PodFacts:
+        """What is known of the pod's task. A dry run gives out no number."""
+        pod = request.data
+        lineage = await self._lookups.owners(pod)
+        if controller_reference(pod) is None:
+            return PodFacts()  # a pod that nobody makes again
+        if not lineage.is_complete or not lineage.owners:
+            return PodFacts(is_known=False)
+        try:
+            return await self._of(_asked(request, lineage.owners), pod, is_dry=request.dry_run)
+        except StateError as error:
+            _LOG.warning("%s", error)
+            return PodFacts(is_known=False)
+
+    async def _of(self, asked: _Asked, pod: Mapping[str, Any], *, is_dry: bool) -> PodFacts:
+        await self._settle_doubts(asked, pod)
+        looked = await self._wait(asked)
+        agreed = await self._in_thread(self._ledger.agreed, asked.gang) if asked.gang else ()
+        if is_dry:
+            slot = next((slot for slot in looked.slots if slot.is_free), looked.slots[-1])
+            number = max(slot.recorded, await self._in_thread(self._ledger.highest, asked.uid, slot.path)) + 1
+        else:
+            slot, number = await self._in_thread(self._ledger.number, asked.token, asked.uid, looked.slots)
+        if agreed:  # the gang has begun, so no member of it is refused
+            return PodFacts(number=number, agree=lambda _: agreed, token=asked.token)
+        return PodFacts(
+            _merged(looked.history) if asked.gang else _before(looked.history.of(slot.path), number),
+            number=number,
+            agree=None if is_dry or not asked.gang else lambda pools: self._ledger.agree(asked.gang, pools),
+            token="" if is_dry else asked.token,
+        )
+
+    async def _wait(self, asked: _Asked) -> _Looked:
+        """Look until the end of the attempt before is known, or its time is over."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _WAIT
+        while True:
+            looked: _Looked = await self._in_thread(self._look, asked)
+            if looked.is_settled or loop.time() >= until:
+                return looked
+            await asyncio.sleep(_POLL)
+
+    def _look(self, asked: _Asked) -> _Looked:
+        history = self._histories.of(asked.root)
+        slots = [_slot(path, history.of(path)) for path in asked.paths]
+        if asked.gang:
+            is_settled = bool(self._ledger.agreed(asked.gang)) or _is_gang_settled(history, asked.restart)
+            return _Looked(slots, history, is_settled)
+        given_out = {slot.path: self._ledger.highest(asked.uid, slot.path) for slot in slots}
+        return _Looked(slots, history, any(_is_settled(slot, history, given_out[slot.path]) for slot in slots))
+
+    async def _settle_doubts(self, asked: _Asked, pod: Mapping[str, Any]) -> None:
+        """Ask the API server about numbers whose pods nobody has seen: a quota or another webhook may have refused them."""
+        doubtful = await self._in_thread(self._ledger.doubtful, asked.uid, asked.paths)
+        if not doubtful:
+            return
+        labels = metadata(pod).get("labels") or {}
+        selector = next((f"{key}={labels[key]}" for key in _SELECTORS if labels.get(key)), "")
+        params = {"labelSelector": selector} if selector else {}
+        try:
+            listed = await self._api.get(f"/api/v1/namespaces/{metadata(pod).get('namespace')}/pods", params)
+        except ApiFailed as error:
+            _LOG.warning("%s", error)
+            return
+        made = {token_of(each) for each in listed.get("items") or ()}
+        await self._in_thread(self._ledger.confirm, [token for token in doubtful if token in made])
+        await self._in_thread(self._ledger.withdraw, [token for token in doubtful if token not in made])
+
+    def _confirm(self, tokens: Sequence[str]) -> None:
+        try:
+            self._ledger.confirm(tokens)
+        except StateError as error:
+            _LOG.warning("%s", error)
+
+    async def _in_thread(self, function: Any, *arguments: object) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+
+def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _Asked:
+    name = task_name(request.data, owners)
+    paths = [f"{name.path}-{slot}" for slot in range(name.slots)] if name.slots > 1 else [name.path]
+    restart = str((metadata(request.data).get("labels") or {}).get(_RESTART, ""))
+    sets = [uid_of(owner) for owner in owners if owner.get("kind") == "JobSet"]
+    gang = f"{sets[0]}/{restart}" if sets and restart else ""
+    return _Asked(request.uid, owners[-1], paths, gang, int(restart) if restart.isdecimal() else 0)
+
+
+def _slot(path: str, recorded: Sequence[RecordedAttempt]) -> Slot:
+    last = recorded[-1] if recorded else None
+    return Slot(path, len(recorded), last is None or (last.has_ended and last.cause is not Cause.SUCCEEDED))
+
+
+def _is_settled(slot: Slot, history: RunHistory, given_out: int) -> bool:
+    """Whether the pod before this one is in the journal with its cause."""
+    recorded = history.of(slot.path)
+    return slot.is_free and len(recorded) >= given_out and all(attempt.cause is not None for attempt in recorded)
+
+
+def _is_gang_settled(history: RunHistory, restart: int) -> bool:
+    """Whether all members of the restarts before this one are in the journal with their causes."""
+    before = [attempts[:restart] for attempts in history.tasks.values()]
+    return all(attempt.cause is not None for attempts in before for attempt in attempts) and (
+        restart == 0 or any(len(attempts) == restart for attempts in before)
+    )
+
+
+def _before(recorded: Sequence[RecordedAttempt], number: int) -> list[PastAttempt]:
+    """The attempts before this one: those of the journal, then those that only their numbers tell of."""
+    return [*(attempt.past for attempt in recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
+
+
+def _merged(history: RunHistory) -> list[PastAttempt]:
+    """The restarts of a gang, each with the ending of the member that ended it."""
+    return [_worst(members) for members in zip_longest(*history.tasks.values())]
+
+
+def _worst(members: Iterable[RecordedAttempt | None]) -> PastAttempt:
+    known = [member for member in members if member is not None]
+    order = {cause: place for place, cause in enumerate(_WORST_FIRST)}
+    return min(known, key=lambda member: order.get(member.cause, len(order)) if member.cause else len(order)).past

@@ -1,0 +1,114 @@
+"""Reads the attempts of every task from the journals, which the leader writes and all replicas read.
+
+A journal is opened again only after its files have changed, and only the events since the last look are read. Four kinds of event
+are enough for the next attempt: adopted, bound, ended and decided; the run is not folded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spotwright.cluster.watching.run_store import run_name
+from spotwright.engine.events import AttemptBound, AttemptDecided, AttemptEnded, Event
+from spotwright.engine.workload.events import AttemptAdopted
+from spotwright.model.attempts import Cause
+from spotwright.records.journal import Journal
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.scheduling.next_attempt import PastAttempt
+
+__all__ = ["Histories", "RecordedAttempt", "RunHistory"]
+
+_KEPT = 5_000  # runs whose histories stay in memory
+
+
+@dataclass(slots=True)
+class RecordedAttempt:
+    """One attempt as the journal has it. ``cause`` is None until it is decided."""
+
+    key: str
+    pools: tuple[str, ...]
+    pool: str | None = None
+    has_ended: bool = False
+    cause: Cause | None = None
+
+    @property
+    def past(self) -> PastAttempt:
+        """The attempt as the decision about the next one reads it."""
+        return PastAttempt(self.cause, self.pools, self.pool, has_ended=self.has_ended)
+
+
+@dataclass(slots=True)
+class RunHistory:
+    """The attempts of one run by the path of their task, in order."""
+
+    tasks: dict[str, list[RecordedAttempt]] = field(default_factory=dict)
+
+    def of(self, path: str) -> Sequence[RecordedAttempt]:
+        """The attempts of a task; none if it is not in the journal."""
+        return self.tasks.get(path, ())
+
+    def take(self, event: Event) -> None:
+        """Add what an event says."""
+        if isinstance(event, AttemptAdopted):
+            self.tasks.setdefault(event.task, []).append(RecordedAttempt(event.key, tuple(event.pools)))
+        elif isinstance(event, (AttemptBound, AttemptEnded, AttemptDecided)):
+            attempt = self.tasks[event.task][event.attempt - 1]
+            if isinstance(event, AttemptBound):
+                attempt.pool = event.pool
+            elif isinstance(event, AttemptEnded):
+                attempt.has_ended = True
+            else:
+                attempt.has_ended, attempt.cause = True, event.cause
+
+
+class _Reader:
+    """One journal, read as far as it went at the last look."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path = folder.journal
+        self._wal = self._path.with_name(f"{self._path.name}-wal")
+        self._stamp: object = None
+        self._last = 0
+        self.history = RunHistory()
+
+    def refresh(self) -> RunHistory:
+        """Read what was written since the last look. Raises :class:`StateError`."""
+        stamp = (_stamp(self._path), _stamp(self._wal))
+        if stamp == self._stamp or stamp[0] is None:
+            return self.history
+        with closing(Journal.read(self._path)) as journal:
+            for number, event in journal.events(self._last):
+                self.history.take(event)
+                self._last = number
+        self._stamp = stamp  # of before the look: what is written meanwhile is read again
+        return self.history
+
+
+class Histories:
+    """The histories of the runs of a state folder. For one thread at a time."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self._state = state
+        self._readers: OrderedDict[str, _Reader] = OrderedDict()
+
+    def of(self, root: Mapping[str, Any]) -> RunHistory:
+        """What the journal of a workload has now; empty if there is none yet. Raises :class:`StateError`."""
+        name = run_name(root)
+        reader = self._readers.pop(name, None) or _Reader(self._state.run(name))
+        self._readers[name] = reader
+        while len(self._readers) > _KEPT:
+            self._readers.popitem(last=False)
+        return reader.refresh()
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,0 +1,159 @@
+"""Runs one replica: configurations, the webhook with its certificates and registration, and watching under the Lease.
+
+The parts run side by side until SIGTERM. What may pass (an API server that is away, a lost Lease) is waited out inside the
+parts; a part that ends by anything else ends the process, so that whoever started it starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from spotwright import config as configuration
+from spotwright.cluster.admission.configurations import Configurations
+from spotwright.cluster.admission.server import Webhook, start_server
+from spotwright.cluster.api.requests import Api, ApiFailed
+from spotwright.cluster.controller.certificates import Authority, make_serving_certificate
+from spotwright.cluster.controller.config_maps import ConfigMaps
+from spotwright.cluster.controller.events import EventWriter
+from spotwright.cluster.controller.facts import FactFinder
+from spotwright.cluster.controller.histories import Histories
+from spotwright.cluster.controller.leading import lead
+from spotwright.cluster.controller.ledger import Ledger
+from spotwright.cluster.controller.lookups import Lookups
+from spotwright.cluster.controller.pods_seen import PodsSeen
+from spotwright.cluster.controller.registering import Registration
+from spotwright.cluster.controller.settings import CertificateFiles, Settings
+from spotwright.config import Config
+from spotwright.errors import InputError, SpotwrightError
+from spotwright.records.state_folder import StateFolder
+
+__all__ = ["run_controller"]
+
+_LOG = logging.getLogger(__name__)
+_FOLDER = "controller"  # of the state folder: what belongs to no run
+_POLL = 0.05  # seconds
+_LOOK = 600.0  # seconds between two looks at the age of certificates
+
+
+async def run_controller(settings: Settings, api: Api) -> None:
+    """Run until cancelled. Raises :class:`SpotwrightError` for what its settings or the state folder do not allow."""
+    state = StateFolder.open(settings.state)
+    configurations = Configurations(settings.home)
+    config_maps = ConfigMaps(api, configurations, EventWriter(api))
+    parts: list[Awaitable[None]] = [config_maps.follow()]
+    async with AsyncExitStack() as stack:
+        if settings.has_webhook:
+            parts += _webhook(settings, api, state, config_maps, stack)
+        if settings.watches:
+
+            async def watch() -> None:
+                await _until(lambda: config_maps.is_complete)
+                await lead(
+                    api, settings.home, settings.name, state, lambda name: configurations.of(name) or _no_pools()
+                )
+
+            parts.append(watch())
+        await _together(parts)
+
+
+def _webhook(
+    settings: Settings, api: Api, state: StateFolder, config_maps: ConfigMaps, stack: AsyncExitStack
+) -> list[Awaitable[None]]:
+    """The parts that answer reviews."""
+    folder = state.path / _FOLDER
+    authority = None if settings.files is not None else Authority(folder)
+    ledger = Ledger(_made(folder) / "numbers.db", time.time)
+    stack.callback(ledger.close)
+    lookups = Lookups(api)
+    facts = FactFinder(api, lookups, Histories(state), ledger)
+    stack.callback(facts.close)
+    seen = PodsSeen(api, facts.confirm)
+
+    def is_ready() -> bool:
+        return config_maps.is_complete and seen.is_complete
+
+    webhook = Webhook(config_maps.configurations, lookups.find_object, facts.find, is_ready, settings.refusal_image)
+    registration = Registration(api, settings.name, settings.where)
+    return [seen.follow(), _serve(settings, webhook, authority, registration, is_ready)]
+
+
+async def _serve(
+    settings: Settings,
+    webhook: Webhook,
+    authority: Authority | None,
+    registration: Registration,
+    is_ready: Callable[[], bool],
+) -> None:
+    """Listen, register once the configurations are read, and renew certificates."""
+    with tempfile.TemporaryDirectory(prefix="spotwright-") as name:
+        private = Path(name)
+        files = settings.files or CertificateFiles(private / "tls.crt", private / "tls.key", private / "unused")
+        bundle, due = _renew(settings, authority, files, None)
+        try:
+            runner = await start_server(webhook, files.certificate, files.key, host=settings.host, port=settings.port)
+        except OSError as error:
+            raise InputError(f"{settings.host}:{settings.port}: cannot listen there ({error}); see --listen") from error
+        try:
+            _LOG.info("reviews are answered at https://%s:%d", settings.host, runner.addresses[0][1])
+            await _until(is_ready)
+            await registration.put(bundle)
+            _LOG.info("ready")
+            while True:
+                await asyncio.sleep(_LOOK)
+                try:
+                    bundle = files.authority.read_bytes() if authority is None else authority.renew()
+                    await registration.put(bundle)  # before a certificate that the new authority signs
+                    bundle, due = _renew(settings, authority, files, due)
+                except (OSError, SpotwrightError) as error:
+                    _LOG.warning("certificates are not renewed, again in %g s: %s", _LOOK, error)
+        finally:
+            await runner.cleanup()
+
+
+def _renew(
+    settings: Settings, authority: Authority | None, files: CertificateFiles, due: datetime | None
+) -> tuple[bytes, datetime | None]:
+    """The authority's certificates, and when the next serving certificate is due; it is made if that time has come."""
+    if authority is None:
+        return files.authority.read_bytes(), None
+    bundle = authority.renew()
+    if due is None or datetime.now(UTC) >= due:
+        due = make_serving_certificate(authority, settings.served_names, files.certificate.parent)
+    return bundle, due
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  # two streams of their own set it
+        await asyncio.sleep(_POLL)
+
+
+async def _together(parts: Iterable[Awaitable[None]]) -> None:
+    """Run parts until the first one fails or this is cancelled; then all have ended."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    except ApiFailed as error:
+        raise InputError(f"{error}; `spotwright controller --print-rbac` prints the rights that it needs") from error
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _no_pools() -> Config:
+    """A configuration for namespaces without one: every pool is read off the nodes."""
+    return configuration.from_mapping({"pools": {"unknown-nodes": {"capacity": "on-demand"}}}, "pools of the cluster")

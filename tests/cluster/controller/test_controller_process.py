@@ -1,0 +1,211 @@
+"""One replica against a small API server: it reads ConfigMaps, registers, answers reviews over TLS, watches, and ends cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+from aiohttp import ClientSession, TCPConnector
+from tests.cluster.admission_objects import a_config, a_job
+from tests.cluster.json_patches import apply_patch
+from tests.cluster.test_admission_review import a_review
+from tests.cluster.watching.small_api_server import SmallApiServer, serving
+
+from spotwright.cluster.admission import server as admission
+from spotwright.cluster.api.requests import Api
+from spotwright.cluster.controller.permissions import permissions
+from spotwright.cluster.controller.process import run_controller
+from spotwright.cluster.controller.registering import Registration
+from spotwright.cluster.controller.settings import Settings
+from spotwright.errors import InputError
+
+MAPS = "/api/v1/configmaps"
+REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+EVENTS = "/api/v1/namespaces/team-a/events"
+POLICY = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2}}"
+_PATIENCE = 60.0
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("ANSWER_AFTER", "LOOK_UP", "FACTS"):
+        monkeypatch.setattr(admission, limit, _PATIENCE)
+
+
+async def until(condition: Callable[[], Any]) -> Any:
+    async with asyncio.timeout(_PATIENCE):
+        while not (found := condition()):  # noqa: ASYNC110  # what others do
+            await asyncio.sleep(0.01)
+    return found
+
+
+def a_cluster(server: SmallApiServer) -> None:
+    """A cluster with one labelled namespace and its ConfigMap."""
+    for collection in (MAPS, "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"):
+        server.objects[collection] = {}
+    server.objects[REGISTRATIONS] = {}
+    server.put("/api/v1/namespaces", "team-a", metadata={"labels": {"spotwright.dev/enabled": "true"}})
+    configure(server, a_config(POLICY).text)
+
+
+def configure(server: SmallApiServer, text: str) -> None:
+    server.put(MAPS, "spotwright", data={"spotwright.yaml": text}, kind="ConfigMap", metadata={"namespace": "team-a"})
+
+
+@asynccontextmanager
+async def running(server: SmallApiServer, state: Path, **settings: Any) -> AsyncIterator[asyncio.Task[None]]:
+    """A replica that runs while the block does; what it raises comes out of the block."""
+    async with httpx2.AsyncClient(base_url=server.url) as client:
+        given = {"port": 0, "where": "https://127.0.0.1:1", **settings}
+        task = asyncio.create_task(run_controller(Settings(state=state, **given), Api(client)))
+        try:
+            yield task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def registered(server: SmallApiServer) -> Mapping[str, Any] | None:
+    found = server.objects[REGISTRATIONS].get("spotwright")
+    return None if found is None else found["webhooks"][0]["clientConfig"]
+
+
+async def review(caplog: pytest.LogCaptureFixture, server: SmallApiServer, data: dict[str, Any]) -> Any:
+    """The object after a review by the address that the log names, checked with the registered authority."""
+    client_config = await until(lambda: registered(server))
+    address = next(line.split(" at ")[1] for line in caplog.messages if "answered at" in line)
+    context = ssl.create_default_context(cadata=base64.b64decode(client_config["caBundle"]).decode())
+    async with (
+        ClientSession(connector=TCPConnector(ssl=context)) as session,
+        session.post(f"{address}/mutate", data=a_review(data)) as response,
+    ):
+        answer = (await response.json())["response"]
+    return apply_patch(data, json.loads(base64.b64decode(answer["patch"])))
+
+
+def test_a_replica_registers_itself_and_places_what_is_created(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def scenario() -> Any:
+        async with serving() as server:
+            a_cluster(server)
+            async with running(server, tmp_path):
+                placed = await review(caplog, server, a_job())
+                await until(lambda: server.objects.get("/apis/coordination.k8s.io/v1/namespaces/spotwright/leases"))
+                return placed, registered(server), server.asked
+
+    placed, client_config, asked = asyncio.run(scenario())
+    assert placed["spec"]["template"]["spec"]["tolerations"]
+    assert client_config["url"] == "https://127.0.0.1:1/mutate"
+    assert not [line for line in asked if not is_allowed(line)]
+
+
+def test_without_the_webhook_nothing_is_registered_and_without_watching_no_lease_is_taken(tmp_path: Path) -> None:
+    async def asked(**settings: bool) -> list[str]:
+        async with serving() as server:
+            a_cluster(server)
+            async with running(server, tmp_path, **settings):
+                await until(lambda: any("coordination" in line or "POST" in line for line in server.asked))
+            return server.asked
+
+    watching, answering = (asyncio.run(asked(**{each: False})) for each in ("has_webhook", "watches"))
+    assert not [line for line in watching if "mutatingwebhook" in line]
+    assert not [line for line in answering if "coordination" in line]
+
+
+def test_a_wrong_config_map_changes_nothing_and_an_event_says_line_and_fix(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def scenario() -> tuple[Any, list[dict[str, Any]]]:
+        async with serving() as server:
+            a_cluster(server)
+            async with running(server, tmp_path):
+                await review(caplog, server, a_job())
+                configure(server, a_config(POLICY).text.replace("spot: prefer", "spot: sometimes"))
+                await until(lambda: server.objects.get(EVENTS))
+                placed = await review(caplog, server, a_job())
+                configure(server, a_config(POLICY).text)
+                await until(lambda: len(server.objects[EVENTS]) == 2)
+                return placed, list(server.objects[EVENTS].values())
+
+    placed, events = asyncio.run(scenario())
+    assert placed["spec"]["template"]["spec"]["tolerations"]
+    wrong, good = sorted(events, key=lambda each: each["type"], reverse=True)
+    assert (wrong["type"], wrong["reason"], wrong["involvedObject"]["kind"]) == ("Warning", "NotInForce", "ConfigMap")
+    assert "ConfigMap team-a/spotwright: spotwright.yaml:7: policy.default.spot" in wrong["message"]
+    assert "require" in wrong["message"]
+    assert (good["type"], good["reason"]) == ("Normal", "InForce")
+
+
+def test_the_registration_can_be_taken_out(tmp_path: Path) -> None:
+    async def scenario() -> tuple[bool, bool]:
+        async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
+            registration = Registration(Api(client), "spotwright", ("spotwright", "webhook"))
+            await registration.put(b"authority")
+            await registration.put(b"the next authority")
+            return await registration.remove(), await registration.remove()
+
+    assert asyncio.run(scenario()) == (True, False)
+
+
+def test_an_address_that_is_in_use_ends_the_replica_with_the_fix(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving() as server:
+            a_cluster(server)
+            async with running(server, tmp_path, port=int(server.url.rpartition(":")[2])) as task:
+                await asyncio.wait({task}, timeout=_PATIENCE)
+
+    with pytest.raises(InputError, match=r"cannot listen there .* see --listen"):
+        asyncio.run(scenario())
+
+
+def is_allowed(line: str) -> bool:
+    """Whether the printed rights allow a request, given as method and path with query."""
+    method, _, rest = line.partition(" ")
+    path, _, query = rest.partition("?")
+    parts = path.strip("/").split("/")
+    group = "" if parts[0] == "api" else parts[1]
+    rest_of = parts[2:] if parts[0] == "api" else parts[3:]
+    if not rest_of:
+        return True  # what the server has at all: every account may ask
+    if rest_of[0] == "namespaces" and len(rest_of) > 2:
+        rest_of = rest_of[2:]
+    resource, name = rest_of[0], rest_of[1] if len(rest_of) > 1 else ""
+    verb = {"POST": "create", "PUT": "update", "DELETE": "delete"}.get(method) or (
+        "get" if name else "watch" if "watch=true" in query else "list"
+    )
+    name = name or (
+        "spotwright" if "metadata.name%3Dspotwright" in query or "metadata.name=spotwright" in query else ""
+    )
+    rules = [rule for each in permissions("spotwright", "controller", "spotwright") for rule in each.get("rules", ())]
+    return any(
+        group in rule["apiGroups"]
+        and resource in rule["resources"]
+        and verb in rule["verbs"]
+        and ("resourceNames" not in rule or name in rule["resourceNames"])
+        for rule in rules
+    )
+
+
+def test_the_rights_name_no_secrets_and_no_writing_but_events_the_lease_and_the_registration() -> None:
+    rules = [rule for each in permissions("spotwright", "controller", "spotwright") for rule in each.get("rules", ())]
+    assert not [rule for rule in rules if "secrets" in rule["resources"] or "*" in rule["resources"] + rule["verbs"]]
+    written = {
+        resource for rule in rules for resource in rule["resources"] if set(rule["verbs"]) - {"get", "list", "watch"}
+    }
+    assert written == {"events", "leases", "mutatingwebhookconfigurations"}
+    assert "&id" not in yaml.safe_dump_all(permissions("spotwright", "controller", "spotwright"))

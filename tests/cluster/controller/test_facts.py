@@ -1,0 +1,156 @@
+"""The facts about a pod under review: journals that a watcher wrote, joined with the numbers that were given out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from tests.cluster.watching.small_api_server import SmallApiServer, serving
+from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_objects import done, job, pod
+
+from spotwright.cluster.admission.pods import PodFacts
+from spotwright.cluster.admission.review import AdmissionRequest
+from spotwright.cluster.api.requests import Api
+from spotwright.cluster.controller import facts as module
+from spotwright.cluster.controller import ledger as ledgers
+from spotwright.cluster.controller.facts import FactFinder
+from spotwright.cluster.controller.histories import Histories
+from spotwright.cluster.controller.ledger import Ledger
+from spotwright.cluster.controller.lookups import Lookups
+from spotwright.model.attempts import Cause
+from spotwright.records.state_folder import StateFolder
+
+JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
+PODS = "/api/v1/namespaces/team-a/pods"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path / "state")
+    yield made
+    made.store.close()
+
+
+@asynccontextmanager
+async def finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tuple[FactFinder, SmallApiServer]]:
+    """A finder on the state folder of a watcher, and an API server that has these Jobs."""
+    async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
+        for root in roots:
+            meta = root["metadata"]
+            server.put(JOBS, meta["name"], meta["uid"], **{**root, "apiVersion": "batch/v1"})
+        api = Api(client)
+        clock = [0.0]
+        ledger = Ledger(cluster.folder / "numbers.db", lambda: clock[0])
+        finder = FactFinder(api, Lookups(api), Histories(StateFolder.open(cluster.folder)), ledger)
+        server.clock = clock  # type: ignore[attr-defined]
+        try:
+            yield finder, server
+        finally:
+            finder.close()
+            ledger.close()
+
+
+def request(owner: dict[str, Any], review: str = "review", *, dry_run: bool = False, **labels: str) -> AdmissionRequest:
+    """A review of a pod that has no name yet."""
+    new = pod("", owner, labels=labels)
+    new["metadata"]["ownerReferences"][0]["apiVersion"] = "batch/v1"
+    return AdmissionRequest(review, "CREATE", "team-a", new, dry_run=dry_run)
+
+
+def find(cluster: Cluster, root: dict[str, Any], *requests: AdmissionRequest) -> list[PodFacts]:
+    async def scenario() -> list[PodFacts]:
+        async with finding(cluster, root) as (finder, _):
+            return [await finder.find(each) for each in requests]
+
+    return asyncio.run(scenario())
+
+
+def test_the_first_pod_of_a_workload_has_number_one_and_no_history(cluster: Cluster) -> None:
+    [facts] = find(cluster, job(), request(job()))
+    assert (facts.number, list(facts.history), facts.token) == (1, [], "review")
+
+
+def test_the_history_is_what_the_watcher_recorded(cluster: Cluster) -> None:
+    cluster.look(job(), pod("one", job(), node="n1", phase="Failed", exit_code=3))
+    [facts] = find(cluster, job(), request(job()))
+    assert facts.number == 2
+    assert [(past.cause, past.pool, past.has_ended) for past in facts.history] == [(Cause.FAILED, "gpu-spot", True)]
+
+
+def test_what_is_recorded_while_a_review_waits_counts(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WAIT", 60.0)
+    running = pod("one", job(), node="n1", phase="Running")
+    cluster.look(job(), running)
+
+    async def scenario() -> PodFacts:
+        async with finding(cluster, job()) as (finder, server):
+            asked = asyncio.create_task(finder.find(request(job())))
+            while not server.asked:  # noqa: ASYNC110  # the review is under way once it asks for the owner
+                await asyncio.sleep(0.01)
+            cluster.look(job(), pod("one", job(), node="n1", phase="Failed", exit_code=3))
+            return await asked
+
+    assert [past.cause for past in asyncio.run(scenario()).history] == [Cause.FAILED]
+
+
+def test_an_end_that_nobody_recorded_in_time_is_no_known_end(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WAIT", 0.05)
+    first, second = find(cluster, job(), request(job(), "one"), request(job(), "two"))
+    assert (first.number, second.number) == (1, 2)
+    assert [past.cause for past in second.history] == [None]
+
+
+def test_a_dry_run_gives_out_no_number(cluster: Cluster) -> None:
+    dry, real = find(cluster, job(), request(job(), "dry", dry_run=True), request(job(), "real"))
+    assert (dry.number, dry.token) == (1, "")
+    assert real.number == 1
+
+
+def test_a_pod_whose_owner_cannot_be_read_is_not_known(cluster: Cluster) -> None:
+    [facts] = find(cluster, job("another"), request(job()))
+    assert not facts.is_known
+
+
+def test_a_pod_that_nobody_makes_again_needs_no_history(cluster: Cluster) -> None:
+    new = AdmissionRequest("token", "CREATE", "team-a", pod("bare"))
+    [facts] = find(cluster, job(), new)
+    assert facts == PodFacts()
+
+
+def test_a_number_of_a_pod_that_a_quota_refused_is_given_out_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_WAIT", 0.05)
+
+    async def scenario() -> list[int | None]:
+        async with finding(cluster, job()) as (finder, server):
+            numbers = []
+            for token in ("refused", "refused too", "made", "next"):
+                numbers.append((await finder.find(request(job(), token))).number)
+                server.clock[0] += ledgers.PATIENCE + 1  # type: ignore[attr-defined]
+                server.objects.setdefault(PODS, {})
+                if token == "made":
+                    server.put(PODS, "one", metadata={"annotations": {"spotwright.dev/admission": token}})
+            return numbers
+
+    assert asyncio.run(scenario()) == [1, 1, 1, 2]
+
+
+def test_pods_of_a_job_that_are_alike_get_tasks_of_their_own(cluster: Cluster) -> None:
+    wide = job(completions=3, parallelism=3)
+    numbers = [facts.number for facts in find(cluster, wide, *(request(wide, str(n)) for n in range(3)))]
+    assert numbers == [1, 1, 1]
+
+
+def test_a_job_that_has_ended_keeps_its_history(cluster: Cluster) -> None:
+    ended = pod("one", job(), node="n1", phase="Failed", exit_code=3)
+    cluster.look(job(), ended)
+    cluster.look(job(status=done("Failed")), ended)
+    [facts] = find(cluster, job(), request(job()))
+    assert facts.number == 2
