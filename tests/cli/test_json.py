@@ -13,7 +13,7 @@ from tests.e2e.project import AT_WORK, Project, eventually
 
 HEAD = {
     "run", "pipeline", "status", "why", "seed", "time_scale", "started_at", "finished_at", "seconds", "currency", "prices",
-    "has_prices",
+    "has_prices", "orchestrator",
 }  # fmt: skip
 RUN = HEAD | {"engines", "driven", "arguments", "notes", "tasks", "left_behind", "nodes", "outputs"}
 SUMMARY = HEAD | {"tasks", "attempts", "interruptions", "errors", "cached", "cost", "pinned"}
