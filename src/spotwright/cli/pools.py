@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import indent, shorten
 
 import click
+import yaml
 
 from spotwright import clouds
 from spotwright.cli import SUCCEEDED
@@ -44,13 +46,30 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
     metavar="POOL:RESOURCE=AMOUNT",
     help="With --kueue: a quota, such as gpu-spot:nvidia.com/gpu=4.  [default: max_nodes times node]",
 )
+@click.option("--cluster", is_flag=True, help="Print the pools of a cluster, as a spotwright.yaml to start from.")
+@click.option(
+    "--context", metavar="NAME", help="With --cluster: a context of the kubeconfig.  [default: the current one]"
+)
 @config_option("here")
-def pools(kueue: bool, name: str, namespaces: tuple[str, ...], quotas: tuple[str, ...], config: Path | None) -> int:
+def pools(
+    kueue: bool,
+    name: str,
+    namespaces: tuple[str, ...],
+    quotas: tuple[str, ...],
+    cluster: bool,
+    context: str | None,
+    config: Path | None,
+) -> int:
     """Print each pool with the labels, taints and notice that its nodes are expected to have.
 
     Compare them with those of your nodes (kubectl get nodes --show-labels): placement relies on them. With --kueue print
     objects of Kueue for kubectl apply instead; target.kueue in spotwright.yaml sets their version.
+
+    With --cluster the pools are read off the labels of nodes and off Karpenter's NodePools; prices are in neither. With --cluster
+    and --config the nodes that fit no pool of the file are named.
     """
+    if cluster:
+        return _of_cluster(context, config)
     configuration = find(Path.cwd() / "-", config)
     require_pools(configuration)
     if not kueue:
@@ -68,6 +87,33 @@ def pools(kueue: bool, name: str, namespaces: tuple[str, ...], quotas: tuple[str
     if missing:
         text = f"warning: these quotas are 0, which admits nothing: {', '.join(missing)}: set node: in the pool, or --quota"
         click.echo(text, err=True)
+    return SUCCEEDED
+
+
+def _of_cluster(context: str | None, config: Path | None) -> int:
+    """Print the pools that a cluster shows, or compare its nodes with those of a configuration."""
+    try:
+        from spotwright.cluster.pools.found_pools import found_pools, nodes_without_pool
+        from spotwright.cluster.pools.reading import ask_for_pools
+    except ModuleNotFoundError as error:
+        raise InputError(f"--cluster needs {error.name}: pip install 'spotwright[cluster]'") from None
+    shown = ask_for_pools(context)
+    if config is not None:
+        strangers = nodes_without_pool(shown.nodes, find(Path.cwd() / "-", config).pools)
+        fitting = len(shown.nodes) - len(strangers)
+        click.echo(f"{fitting} of {len(shown.nodes)} nodes fit a pool of {config}")
+        if strangers:
+            click.echo(f"these fit none by their labels: {', '.join(strangers)}")
+        return SUCCEEDED
+    found = found_pools(shown.nodes, shown.node_pools)
+    if not found:
+        raise InputError("the cluster has no nodes, and no NodePool of Karpenter: there is nothing to read pools off")
+    click.echo("# Read off the nodes of a cluster. Prices, limits and times of notice are yours to add.")
+    click.echo("version: 1\npools:")
+    for pool in found:
+        nodes = ", ".join(pool.nodes) or "no node now"
+        click.echo(f"  {pool.name}:  # {shorten(nodes, width=90, placeholder=' ...')}")
+        click.echo(indent(yaml.safe_dump(dict(pool.settings), sort_keys=False), "    "), nl=False)
     return SUCCEEDED
 
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from spotwright import clouds
 from spotwright.cluster.evidence import LastSeen, signals_of
 from spotwright.cluster.evidence.waiting import waits_for
-from spotwright.cluster.watching.node_pools import pool_of_node
+from spotwright.cluster.watching.node_pools import NodePool, pool_of_node
 from spotwright.cluster.watching.run_store import WorkloadRun
 from spotwright.cluster.watching.view import ClusterView, SeenPod
 from spotwright.cluster.workloads.attempts import PodAttempt, attempts_of
@@ -153,7 +154,17 @@ class Recorder:
         known = self._state.nodes.get(name)
         if known is None or known.state == "gone":
             self._run.add(NodeChanged(at, node=name, pool=pool.name, state="ready"))
+        self._name_stranger(name, pool)
         self._run.add(AttemptBound(at, task.path, recorded.number, node=name, pool=self._state.nodes[name].pool))
+
+    def _name_stranger(self, node: str, pool: NodePool) -> None:
+        """Say once in a run that a node fits no pool of the configuration, where the configuration tells its pools' labels."""
+        if pool.is_configured or not any(clouds.labels(each) for each in self._state.plan.config.pools.values()):
+            return
+        begin = "fits no pool of the configuration by its labels"
+        if not any(begin in note and f"pool {pool.name}," in note for note in self._state.notes):
+            text = f"node {node} {begin}: it counts as pool {pool.name}, whose price is not known"
+            self._run.add(NoteAdded(self._now, text=text))
 
     def _note_wait(self, seen: SeenPod, task: TaskState, recorded: AttemptState) -> None:
         """Record why an attempt waits. Words change with each try of the scheduler; only another kind of reason is news."""

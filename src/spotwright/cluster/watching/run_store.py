@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ from spotwright.version import __version__
 
 __all__ = ["RunStore", "WorkloadRun", "run_name", "this_process"]
 
+_OPEN = 64  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
 _UID = "uid"  # the argument of a run that holds its workload's UID
 _KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
 
@@ -51,6 +53,8 @@ class WorkloadRun:
     stored: StoredPlan
     pending: list[Event]
     require: Callable[[], None]  # raises Fenced once this process may not write any more
+    use: Callable[[WorkloadRun], None]  # tells the store that its journal is about to be used
+    is_open: bool = True
 
     @property
     def uid(self) -> str:
@@ -75,8 +79,21 @@ class WorkloadRun:
         events, self.pending = self.pending, []
         if events:
             self.require()
+            self.use(self)
             self.journal.append(events)
         return events
+
+    def rest(self) -> None:
+        """Close the file of the journal until it is used again; its lease stays, because that is in the file."""
+        if self.is_open:
+            self.journal.close()
+            self.is_open = False
+
+    def wake(self) -> None:
+        """Open the file of the journal, unless it is open. Raises :class:`StateError`."""
+        if not self.is_open:
+            epoch, self.journal = self.journal.epoch, Journal.open(self.folder.journal)
+            self.journal.epoch, self.is_open = epoch, True
 
     def template(self, name: str) -> PodTask | None:
         """A template of the plan by name."""
@@ -119,6 +136,7 @@ class RunStore:
         self._config_of = (lambda _: config_of) if isinstance(config_of, Config) else config_of
         self.runs: dict[str, WorkloadRun] = {}
         self._over: set[str] = set()  # UIDs of workloads whose runs have ended
+        self._used: OrderedDict[str, WorkloadRun] = OrderedDict()  # runs whose journals are open, the latest one last
         self.unopened: dict[str, RunFolder] = {}  # unfinished runs that cannot be written, by UID
 
     def open_unfinished(self, now: float, namespace: str = "") -> Iterator[str]:
@@ -176,15 +194,14 @@ class RunStore:
 
     def finish(self, run: WorkloadRun) -> None:
         """Give up a run whose end is written."""
+        self._use(run)
         run.journal.give_up()
-        run.journal.close()
+        self._drop(run)
         self._over.add(run.uid)
-        del self.runs[run.uid]
 
     def forget(self, run: WorkloadRun) -> None:
         """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""
-        run.journal.close()
-        self.runs.pop(run.uid, None)
+        self._drop(run)
         self.unopened[run.uid] = run.folder
 
     def open_again(self, folder: RunFolder, now: float) -> WorkloadRun:
@@ -195,18 +212,36 @@ class RunStore:
 
     def release(self, run: WorkloadRun) -> None:
         """Give up a run that has not ended and is not watched any more; :meth:`open_unfinished` takes it up again."""
+        self._use(run)
         run.journal.give_up()
-        run.journal.close()
-        self.runs.pop(run.uid, None)
+        self._drop(run)
 
     def close(self) -> None:
-        """Give up the leases of all journals, where this process may write. The runs go on with the next watcher."""
-        for run in self.runs.values():
+        """Give up the leases of the journals that are open, where this process may write.
+
+        The other leases are those of a process that has ended, which every reader sees. The runs go on with the next watcher.
+        """
+        for run in self._used.values():
             with contextlib.suppress(Fenced):
                 self._require()
                 run.journal.give_up()
-            run.journal.close()
+            run.rest()
+        self._used.clear()
         self.runs.clear()
+
+    def _use(self, run: WorkloadRun) -> None:
+        """Open the journal of a run, and close that of the run which was not used for the longest time, if many are open."""
+        run.wake()
+        self._used[run.uid] = run
+        self._used.move_to_end(run.uid)
+        while len(self._used) > _OPEN:
+            _, idle = self._used.popitem(last=False)
+            idle.rest()
+
+    def _drop(self, run: WorkloadRun) -> None:
+        run.rest()
+        self._used.pop(run.uid, None)
+        self.runs.pop(run.uid, None)
 
     def _keep(self, folder: RunFolder, state: RunState, now: float, created: RunCreated | None = None) -> WorkloadRun:
         self._require()
@@ -214,12 +249,14 @@ class RunStore:
         try:
             epoch = journal.take(self._holder, _is_nobody)
             has_begun = state.events > 0 or next(iter(journal.events()), None) is not None
-            run = WorkloadRun(folder, journal, state, load_plans(folder)[-1], [], self._require)
+            run = WorkloadRun(folder, journal, state, load_plans(folder)[-1], [], self._require, self._use)
             if created is not None and not has_begun:
                 run.add(created)
             run.add(EngineStarted(now, epoch=epoch, pid=os.getpid(), version=__version__))
             run.commit()
         except BaseException:
+            for uid in [uid for uid, other in self._used.items() if other.journal is journal]:
+                del self._used[uid]
             journal.close()
             raise
         self.runs[run.uid] = run

@@ -1,0 +1,43 @@
+"""Asks a cluster for what its pools are read off: the nodes, and Karpenter's NodePools where it has them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+from spotwright.cluster.api.connection import connect, find_cluster
+from spotwright.cluster.api.requests import Api, ApiFailed
+from spotwright.errors import InputError
+
+__all__ = ["ShownPools", "ask_for_pools"]
+
+_NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+
+
+class ShownPools(NamedTuple):
+    """The objects of a cluster that show its pools, as the API writes them."""
+
+    nodes: list[dict[str, Any]]
+    node_pools: list[dict[str, Any]]
+
+
+def ask_for_pools(context: str | None = None) -> ShownPools:
+    """The nodes and NodePools of the cluster of a context; the default is that of the kubeconfig, or the pod's own.
+
+    Raises :class:`InputError` where the cluster cannot be found, reached, or refuses to list its nodes.
+    """
+    return asyncio.run(_ask(context))
+
+
+async def _ask(context: str | None) -> ShownPools:
+    api = Api(connect(find_cluster(context)))
+    try:
+        nodes = await api.get("/api/v1/nodes")
+        found = await api.get_or_none(_NODE_POOLS)
+    except ApiFailed as error:
+        raise InputError(
+            f"{error}: reading pools needs a cluster that answers, and the right to list its nodes"
+        ) from error
+    finally:
+        await api.close()
+    return ShownPools(list(nodes.get("items") or ()), list((found or {}).get("items") or ()))
