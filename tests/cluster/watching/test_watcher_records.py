@@ -316,3 +316,31 @@ def test_a_notice_about_an_earlier_node_of_the_same_name_tells_nothing(cluster: 
     cluster.view.put_node_event(told("event-7", 30))
     cluster.look(train, pod("one", train, made=60, node="n1", phase="Running"))
     assert not [event for event in cluster.events() if isinstance(event, NoticeGiven)]
+
+
+def test_a_node_that_comes_back_is_told_and_its_lost_attempt_is_not_decided_again(cluster: Cluster) -> None:
+    train = job()
+    cut = pod("one", train, node="n1", phase="Running", deletionTimestamp=at(40))
+    cluster.look(train, pod("one", train, node="n1", phase="Running"))
+    cluster.view.put_node(node("n1", ready="Unknown", **SPOT))
+    cluster.look(train, cut)
+    successor = pod("two", train, made=50, node="n2", phase="Running")
+    cluster.look(train, cut, successor)
+    cluster.view.put_node(node("n1", **SPOT))
+    cluster.look(train, cut, successor)
+    cluster.kill()
+    cluster.look(train, cut, successor, gone=("one",))
+    state = cluster.state()
+    (note,) = state.notes
+    assert "attempt 1 of train counts as lost, and its node n1 reports again" in note
+    assert [event.kind for event in cluster.events()].count("decided") == 1
+    assert [attempt.cause for attempt in state.tasks["train"].attempts] == [Cause.LOST, None]
+    assert state.tasks["train"].spent.interruptions == 1
+
+
+def test_a_pod_that_was_deleted_by_force_was_moved_while_its_node_lives(cluster: Cluster) -> None:
+    train = job()
+    cluster.look(train, pod("one", train, node="n1", phase="Running"))
+    cluster.look(train, pod("one", train, node="n1", phase="Running"), gone=("one",))
+    task = cluster.state().tasks["train"]
+    assert (task.last.cause, task.spent.interruptions, task.spent.moves) == (Cause.DISRUPTED, 0, 1)

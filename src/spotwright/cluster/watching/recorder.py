@@ -40,7 +40,7 @@ from spotwright.engine.events import (
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits
-from spotwright.model.attempts import Signals
+from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
 from spotwright.notices.notice import Notice
 from spotwright.scheduling.budgets import FollowUp
@@ -92,6 +92,8 @@ class Recorder:
         task, recorded = self._known[attempt.key]
         if recorded.bound_at is None and recorded.is_live and attempt.bound_at is not None:
             self._bind(seen, task, recorded, attempt.bound_at)
+        if recorded.cause is Cause.LOST:
+            self._note_return(task, recorded)
         if recorded.is_live and not attempt.has_ended:
             self._note_wait(seen, task, recorded)
         if recorded.is_live and attempt.has_ended and self._view.is_settled(seen.pod):
@@ -165,6 +167,15 @@ class Recorder:
         if not any(begin in note and f"pool {pool.name}," in note for note in self._state.notes):
             text = f"node {node} {begin}: it counts as pool {pool.name}, whose price is not known"
             self._run.add(NoteAdded(self._now, text=text))
+
+    def _note_return(self, task: TaskState, recorded: AttemptState) -> None:
+        """Say once that the node of a lost attempt is back. The attempt stays lost: its successor exists by that decision."""
+        begin = f"attempt {recorded.number} of {task.path} counts as lost, and its node"
+        if recorded.node is None or not self._view.is_ready(recorded.node):
+            return
+        if not any(note.startswith(begin) for note in self._state.notes):
+            ran_on = "it may have run on, beside the next attempt, until its pod was stopped"
+            self._run.add(NoteAdded(self._now, text=f"{begin} {recorded.node} reports again: {ran_on}"))
 
     def _note_wait(self, seen: SeenPod, task: TaskState, recorded: AttemptState) -> None:
         """Record why an attempt waits. Words change with each try of the scheduler; only another kind of reason is news."""

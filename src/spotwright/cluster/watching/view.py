@@ -150,6 +150,10 @@ class ClusterView:
         """Whether the API has no Node object of this name."""
         return self.nodes_are_complete and name not in self._nodes
 
+    def is_ready(self, name: str) -> bool:
+        """Whether the API has a node of this name that reports and is well."""
+        return _ready(self._nodes.get(name)) == "True"
+
     def is_cut_off(self, pod: Mapping[str, Any]) -> bool:
         """Whether a pod is to be deleted and its node does not report: its object stays, and nothing will change in it."""
         name = str((pod.get("spec") or {}).get("nodeName", ""))
