@@ -17,6 +17,7 @@ from tests.cluster.watching.test_watcher_records import CONFIG
 from tests.cluster.watching.watched_objects import SPOT, at, done, job, node, pod
 
 from spotwright import config as configuration
+from spotwright.cluster.api.mirror import Change, ChangeKind
 from spotwright.cluster.api.requests import Api
 from spotwright.cluster.watching import run_store, watcher
 from spotwright.cluster.watching.run_store import RunStore, this_process
@@ -186,6 +187,27 @@ def test_a_namespace_that_loses_its_label_ends_no_attempt(tmp_path: Path) -> Non
         state = day.runs()["train"]
         assert len(state.tasks["train"].attempts) == 1
         assert "lost the label" in state.notes[0]
+
+    day(tmp_path / "state", test)
+
+
+def test_a_list_from_before_a_namespace_came_back_says_nothing_of_its_pods(tmp_path: Path) -> None:
+    async def test(day: Day) -> None:
+        train = job("train", uid="uid-train")
+        day.put(JOBS, train)
+        day.put(PODS, pod("one", train, node="n1", phase="Running"))
+        await day.start()
+        await day.until(lambda: day.is_recorded("train"), "the attempt")
+        day.server.delete(NAMESPACES, "a")
+        await day.until(lambda: day.runs()["train"].notes, "the note")
+        day.put(PODS, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
+        queue, streams = day.watcher._queue, dict(day.watcher._tasks)
+        namespace = {"kind": "Namespace", "metadata": {"name": "a"}}
+        queue.put_nowait(("Namespace", Change(ChangeKind.PUT, namespace), streams["Namespace"]))
+        for kind in ("Job", "Pod"):
+            queue.put_nowait((kind, Change(ChangeKind.SYNCED, {}), streams[kind]))
+        await day.until(lambda: day.cause("train") is not None, "the end")
+        assert day.cause("train") is Cause.SUCCEEDED
 
     day(tmp_path / "state", test)
 

@@ -43,7 +43,7 @@ class Watcher:
     def __init__(self, api: Api, store: RunStore, namespace: str = "") -> None:
         self._api, self._store, self._namespace = api, store, namespace
         self._view = ClusterView()
-        self._queue: asyncio.Queue[tuple[str, Change]] = asyncio.Queue(maxsize=1000)
+        self._queue: asyncio.Queue[tuple[str, Change, asyncio.Task[None] | None]] = asyncio.Queue(maxsize=1000)
         self._enabled: set[str] = {namespace} if namespace else set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._mirrors: dict[str, Mirror] = {}
@@ -98,12 +98,15 @@ class Watcher:
 
     async def _follow(self, kind: str, mirror: Mirror) -> None:
         self._mirrors[kind] = mirror
-        self._waiting.add(kind)
-        self._tasks[kind] = asyncio.create_task(self._pump(kind, mirror), name=f"watch {kind}")
+        self._take_from(kind)
 
-    async def _pump(self, kind: str, mirror: Mirror) -> None:
-        async for change in mirror.changes():
-            await self._queue.put((kind, change))
+    def _take_from(self, kind: str) -> None:
+        self._waiting.add(kind)
+        self._tasks[kind] = asyncio.create_task(self._pump(kind), name=f"watch {kind}")
+
+    async def _pump(self, kind: str) -> None:
+        async for change in self._mirrors[kind].changes():
+            await self._queue.put((kind, change, asyncio.current_task()))
 
     def _is_enabled(self, data: Mapping[str, Any]) -> bool:
         return str(metadata(data).get("namespace", "")) in self._enabled
@@ -113,10 +116,11 @@ class Watcher:
     async def _turn(self) -> None:
         """Take the next change, or look again at what had to settle, also while changes come without a pause."""
         with contextlib.suppress(TimeoutError):
-            kind, change = await asyncio.wait_for(self._queue.get(), self._until_the_next_look())
+            kind, change, pump = await asyncio.wait_for(self._queue.get(), self._until_the_next_look())
             self._view.clock = time.monotonic()
             if change.kind is ChangeKind.SYNCED:
-                self._synced(kind)
+                if pump is self._tasks[kind]:  # a list from before a namespace came back lacks its pods: they seem gone
+                    self._synced(kind)
             else:
                 self._apply(kind, change)
         self._view.clock = time.monotonic()
@@ -195,8 +199,7 @@ class Watcher:
             if kind in self._mirrors:
                 self._tasks[kind].cancel()
                 self._mirrors[kind].list_again()
-                self._waiting.add(kind)
-                self._tasks[kind] = asyncio.create_task(self._pump(kind, self._mirrors[kind]), name=f"watch {kind}")
+                self._take_from(kind)
 
     def _leave(self, namespace: str, why: str) -> None:
         """Forget a namespace. Its runs stay unfinished: they go on when somebody labels it again."""
