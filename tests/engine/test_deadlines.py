@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from tests.engine.builders import ON_DEMAND, SPOT, START, a_config, a_dag, a_fan, a_plan, a_pool, a_task
 from tests.engine.driving import Run
@@ -195,3 +198,43 @@ def test_a_node_that_was_ready_when_it_was_first_seen_measures_no_boot() -> None
     run = a_run()
     fold(run.state, NodeChanged(START, node="n1", pool="on-demand", state="ready"))
     assert run.state.slowest_boot == {}
+
+
+# Tasks that save their work: the solved policy decides
+
+
+def test_a_task_that_saves_its_work_waits_for_spot_and_names_its_numbers() -> None:
+    run = a_run(a_pool(max_nodes=0), ON_DEMAND, checkpoint="pvc://ckpt")
+    run.start()
+    [first, second] = [data_of(event) for event in run.events if event.kind in ("placed", "moved")]
+    assert first["why"].startswith("waits for spot: 100s of work and 898s of slack are left, a launch takes 2s")
+    assert "on-demand: 100s of work" in second["why"]
+    assert run.world.now - START <= 1000
+
+
+def test_a_task_that_saves_its_work_goes_to_on_demand_before_waiting_has_used_up_its_slack() -> None:
+    run = a_run(a_pool(max_nodes=0), ON_DEMAND, checkpoint="pvc://ckpt")
+    run.start()
+    [(_, first), (moment, second)] = placed(run)
+    assert (first, second) == ("spot", "on-demand")
+    assert 0 < moment < 898
+
+
+def test_a_task_that_saves_its_work_meets_its_deadline_after_interruptions_and_replays() -> None:
+    script = scripted({"a": [Behavior(35, TAKEN, reports=5, done_after=0.3)] * 3}, Behavior(70))
+    run = a_run(script=script, checkpoint="pvc://ckpt", deadline="600s")
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert run.world.now - START <= 600
+    replay_decisions(run.plans, run.events)
+
+
+def test_an_impossible_deadline_says_by_how_much() -> None:
+    run = a_run(deadline="50s")
+    run.start()
+    why = data_of(run.events_of("placed")[0])["why"]
+    assert why == "on-demand: it ends 52s after its deadline at the earliest; a deadline later by that can be met"
+
+
+def test_an_engine_without_a_deadline_never_imports_numpy() -> None:
+    code = "import sys, spotwright.engine.loop, spotwright.engine.decisions.decide; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

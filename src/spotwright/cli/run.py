@@ -30,6 +30,12 @@ __all__ = ["resume", "run"]
         help="A policy field for every task, such as spot=never or interruptions.max=3; overrides all other sources.",
     ),
     click.option(
+        "--deadline",
+        metavar="TIME",
+        help="When all of the run must be done: a duration from its start (8h) or a time with its zone; decides for each task "
+        "between waiting, spot and on-demand.",
+    ),
+    click.option(
         "--cache",
         type=click.Choice(CACHE_MODES),
         default="auto",
@@ -50,6 +56,7 @@ def run(
     shared: PipelineOptions,
     pipeline_file: Path,
     policy_texts: tuple[str, ...],
+    deadline: str | None,
     cache: str,
     taken_every: float | None,
     time_scale: float,
@@ -71,7 +78,7 @@ def run(
         textual=True,
         config=shared.config,
         taken_every=taken_every,
-        policy=policy_of(policy_texts),
+        policy=policy_of(policy_texts if deadline is None else (*policy_texts, f"deadline={deadline}")),
     )
     running = RunOptions(
         seed=shared.seed,

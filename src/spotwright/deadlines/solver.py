@@ -81,9 +81,9 @@ class PolicyTable(NamedTuple):
     expected: tuple[float, ...]
 
 
-def geometry(job: Job, tick: float) -> Geometry:
-    """The grid of a job for decisions ``tick`` seconds apart, with units of about two minutes, or a whole tick if shorter."""
-    per_tick = max(1, round(tick / _UNIT))
+def geometry(job: Job, tick: float, per_tick: int | None = None) -> Geometry:
+    """The grid for decisions ``tick`` seconds apart with ``per_tick`` units of work, by default of about two minutes."""
+    per_tick = per_tick or max(1, round(tick / _UNIT))
     unit = tick / per_tick
     ticks = math.floor(job.deadline / tick + 1e-9)
     work, overhead = math.ceil(job.work / unit - 1e-9), math.ceil(job.overhead / unit - 1e-9)
@@ -98,12 +98,12 @@ def _chances(hazards: HazardTable, tick: float) -> tuple[Any, Any]:
     return np.array(ends, np.float32)[:, None, None], np.array(ages, np.float32)[:, None, None]
 
 
-def solve(job: Job, hazards: HazardTable = SHIPPED, tick: float = 600.0) -> PolicyTable:
+def solve(job: Job, hazards: HazardTable = SHIPPED, tick: float = 600.0, per_tick: int | None = None) -> PolicyTable:
     """Return the policy with the smallest expected cost for a job, for decisions ``tick`` seconds apart.
 
     A job whose deadline on-demand cannot meet gets a table that always says on-demand.
     """
-    grid = geometry(job.checked(), tick)
+    grid = geometry(job.checked(), tick, per_tick)
     actions = np.full((grid.ticks, 2 * BUCKETS, grid.modes, grid.slack + 1), 2, np.int8)
     values = _Values(job, grid, hazards)
     if grid.work + grid.overhead <= grid.ticks * grid.per_tick:

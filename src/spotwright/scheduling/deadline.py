@@ -15,7 +15,21 @@ from typing import NamedTuple
 
 from spotwright.scheduling.ladder import Ladder
 
-__all__ = ["Choice", "Outlook", "choose", "choose_while_pending"]
+__all__ = ["Advice", "Choice", "Outlook", "choose", "choose_while_pending"]
+
+
+_SHORT = 1.0  # seconds: a decision at the last moment comes a moment after it
+
+
+class Advice(NamedTuple):
+    """What the cheapest plan says: whether to launch on spot where there is room, and from when on no wait for spot pays.
+
+    ``numbers`` are the figures that it used, in words. It decides only what is safe anyway.
+    """
+
+    launches: bool
+    leaves_at: float
+    numbers: str
 
 
 class Outlook(NamedTuple):
@@ -34,6 +48,7 @@ class Outlook(NamedTuple):
     interruptions: int
     max_interruptions: int
     patience: float = 600.0
+    advice: Advice | None = None
 
     @property
     def last_moment(self) -> float | None:
@@ -67,6 +82,8 @@ def choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], st
     spot = _spot(ladder)
     if not spot or (outlook.only_on_demand and ladder.on_demand):
         return _on_demand(outlook, stay if stay in ladder.on_demand else ladder.on_demand[0], _reason(outlook, spot))
+    if stay is None and outlook.advice is not None and ladder.on_demand:
+        return _advised(outlook, outlook.advice, ladder, has_room, spot)
     if stay is None:
         return _on_spot(outlook, ladder, has_room, spot)
     why = "the same rung: there is slack before the deadline"
@@ -90,12 +107,28 @@ def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[s
         return None if rung in ladder.on_demand else choose(outlook, ladder, has_room)
     if not spot or (below is None and outlook.now >= outlook.deadline):
         return None
+    if outlook.advice is not None and ladder.on_demand and rung not in ladder.on_demand:
+        return _advised(outlook, outlook.advice, ladder, has_room, spot)
     turn = spot if below is None else [*spot[spot.index(below) :], *spot[: spot.index(below)]]
     return _on_spot(outlook, ladder, has_room, turn)
 
 
 def _spot(ladder: Ladder) -> list[int]:
     return [index for index, rung in enumerate(ladder.rungs) if rung.spot is not False]
+
+
+def _advised(
+    outlook: Outlook, advice: Advice, ladder: Ladder, has_room: Callable[[str], bool], spot: list[int]
+) -> Choice:
+    """The choice of the cheapest plan, among those that are safe."""
+    with_room = next((index for index in spot if any(has_room(pool) for pool in ladder.rungs[index].pools)), None)
+    until = min(advice.leaves_at, _end_of_wait(outlook, ladder, spot))
+    if with_room is not None and advice.launches:
+        patience_ends = min(_end_of_wait(outlook, ladder, spot), outlook.now + outlook.patience)
+        return Choice(with_room, f"spot: {advice.numbers}", max(until, patience_ends))
+    if with_room is None and until > outlook.now:
+        return Choice(spot[0], f"waits for spot: {advice.numbers}", until)
+    return _on_demand(outlook, ladder.on_demand[0], f"on-demand: {advice.numbers}")
 
 
 def _on_demand(outlook: Outlook, rung: int, why: str) -> Choice:
@@ -130,6 +163,9 @@ def _reason(outlook: Outlook, spot: list[int]) -> str:
         return "on-demand: the interruption budget is spent"
     if outlook.last_moment is None:
         return "on-demand: without a stated 'work' no wait for spot is safe"
+    if outlook.only_on_demand and outlook.now - outlook.last_moment > _SHORT:
+        late = outlook.now - outlook.last_moment
+        return f"on-demand: it ends {late:.4g}s after its deadline at the earliest; a deadline later by that can be met"
     if outlook.only_on_demand:
         return "on-demand: later it could not finish in time any more"
     return "on-demand: the earlier attempt ran there"

@@ -230,6 +230,7 @@ def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     choice = next_choice(state, task, planned, snapshot, now)
     if choice is not None:
         pools = planned.ladder.rungs[choice.rung].pools
+        why = f"{why}; {choice.why}" if planned.policy.checkpoint is not None and choice.why else why
         return AttemptMoved(now, task.path, attempt.number, rung=choice.rung, pools=pools, until=choice.until, why=why)
     why = "; ".join([*attempt.tried, why])
     following = budgets.after_attempt(Cause.UNSCHEDULABLE, task.spent, attempt.position, planned.policy, planned.ladder)

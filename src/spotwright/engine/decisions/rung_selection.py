@@ -5,6 +5,7 @@ These are rows 6 to 8 of the design's table, applied to the state of the run.
 
 from __future__ import annotations
 
+from spotwright.engine.decisions.deadline_advice import advise
 from spotwright.engine.decisions.snapshot import Snapshot
 from spotwright.engine.io_resolution import inputs_of
 from spotwright.engine.plan import PlannedTask
@@ -102,7 +103,7 @@ def _outlook(
     if policy.deadline is None:
         raise ValueError(f"task {task.path} has no deadline")
     pools = [name for rung in planned.ladder.rungs for name in rung.pools]
-    return deadline.Outlook(
+    outlook = deadline.Outlook(
         now=now,
         deadline=policy.deadline.moment(state.started_at) - planned.downstream,
         work=policy.work,
@@ -112,6 +113,7 @@ def _outlook(
         max_interruptions=policy.max_interruptions,
         patience=policy.pending_timeout / state.time_scale,
     )
+    return outlook._replace(advice=advise(state, task, planned, outlook))
 
 
 def _saved_share(task: TaskState, planned: PlannedTask) -> float:
