@@ -27,6 +27,7 @@ from spotwright.rehearsal.rehearsal_report import as_json
 from spotwright.views import account_report, run_json
 from spotwright.views.explanation import explanation_json
 from spotwright.views.prune_report import prune_json
+from spotwright.views.spending.totals_report import totals_json
 
 __all__ = ["PAGES", "behind", "main", "markdown"]
 
@@ -181,6 +182,7 @@ def json_page() -> str:
             f"## A run\n\n{run}\n",
             f"## A summary\n\n{summary}\n",
             f"## An account\n\n{account}\n",
+            f"## The total of several runs\n\n{markdown(totals_json.__doc__)}\n",
             _LOG,
             rehearsal,
             f"## An explanation\n\n{markdown(explanation_json.__doc__)}\n",

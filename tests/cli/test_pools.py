@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from tests.config.sheets import spot_price
 from tests.manifests.schemas import strange
 from tests.manifests.test_written_fields import FIELDS, schema
 
 from spotwright.cli import cli
+from spotwright.errors import InputError
 
 CONFIG = """\
 version: 1
@@ -153,3 +156,35 @@ def test_without_pools_of_ones_own_it_offers_some(folder: Path) -> None:
     (folder / "spotwright.yaml").unlink()
 
     assert "start spotwright.yaml with" in str(run("--kueue").exception)
+
+
+PRICED = """\
+version: 1
+pools:
+  spot: {capacity: spot, machine: m5.xlarge, price: 0.4/h}
+  main: {capacity: on-demand, machine: m5.xlarge}
+"""
+
+
+def test_a_sheet_on_standard_input_shows_its_prices_beside_the_reason_where_there_is_none(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(PRICED)
+    sheet = json.dumps({"SpotPriceHistory": [spot_price()]})
+
+    result = CliRunner().invoke(cli, ["pools", "--prices", "-"], input=sheet, standalone_mode=False)
+
+    assert result.exception is None
+    assert "  price  0.31 USD/h (AWS spot price history in standard input of today, us-east-1a" in result.stdout
+    assert "  price  none: standard input: m5.xlarge has no on-demand price for linux" in result.stdout
+
+
+def test_a_sheet_without_a_price_for_any_pool_is_refused(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(PRICED.replace("m5", "m9"))
+    sheet = json.dumps({"SpotPriceHistory": [spot_price()]})
+
+    result = CliRunner().invoke(cli, ["pools", "--prices", "-"], input=sheet, standalone_mode=False)
+
+    assert isinstance(result.exception, InputError)
+
+
+def test_a_configured_price_is_shown() -> None:
+    assert "  price  1.00 USD/h (spotwright.yaml)" in run().stdout

@@ -30,7 +30,7 @@ _COMMANDS = {
     "runs": ("spotwright.cli.inspect", "List the runs of the state folder."),
     "show": ("spotwright.cli.inspect", "Show the tasks and attempts of a run, and why each ended."),
     "logs": ("spotwright.cli.inspect", "Print the logs of a run, a task or an attempt."),
-    "report": ("spotwright.cli.inspect", "Report what a run cost, what was wasted and what spot saved."),
+    "report": ("spotwright.cli.money.report", "Report what runs cost, what was wasted and what spot saved."),
     "cancel": ("spotwright.cli.inspect", "Cancel a run."),
     "prune": ("spotwright.cli.prune", "Delete runs and caches that nobody needs."),
     "pin": ("spotwright.cli.prune", "Protect a run against prune."),

@@ -1,4 +1,4 @@
-"""``runs``, ``show``, ``logs``, ``report`` and ``cancel``: commands about runs that another process may drive."""
+"""``runs``, ``show``, ``logs`` and ``cancel``: commands about runs that another process may drive."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from spotwright.records.attempt_logs import ENVIRONMENT, AttemptLog, follow_logs
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import is_alive
-from spotwright.views.account.compute import account
-from spotwright.views.account_report import report_json, report_text
 from spotwright.views.run_json import run_view, summary
 from spotwright.views.run_text import runs_text, show_text
 
-__all__ = ["cancel", "logs", "report", "runs", "show"]
+__all__ = ["cancel", "logs", "runs", "show"]
 
 _POLL = 0.5  # seconds between two looks at a run that is followed
 
@@ -115,18 +113,6 @@ def _print_logs(selected: list[AttemptLog], *, with_headings: bool, as_json: boo
         if with_headings:
             click.echo(log.heading)
         _write(log.text(), newline=with_headings)
-
-
-@click.command()
-@click.argument("name", metavar="RUN")
-@place_options
-@json_option
-def report(place: Place, name: str, as_json: bool) -> int:
-    """Show the account of RUN: its cost, the waste, and the savings by spot."""
-    with open_run(place, name) as reader:
-        costs, run = account(reader.state, reader.now), reader.folder.name
-    click.echo(json.dumps(report_json(costs, run)) if as_json else report_text(costs, run))
-    return SUCCEEDED
 
 
 @click.command()

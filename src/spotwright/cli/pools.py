@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import time
 from pathlib import Path
 from textwrap import indent, shorten
 
@@ -17,7 +19,7 @@ from spotwright.errors import InputError
 from spotwright.manifests.files.required_pools import require_pools
 from spotwright.manifests.kueue.queue_objects import QueueOptions, queue_lines, unknown_quotas
 from spotwright.model.pools import Pool
-from spotwright.model.quantities import format_duration, parse_resource
+from spotwright.model.quantities import format_duration, format_money, parse_resource
 
 __all__ = ["pools"]
 
@@ -50,30 +52,45 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 @click.option(
     "--context", metavar="NAME", help="With --cluster: a context of the kubeconfig.  [default: the current one]"
 )
+@click.option(
+    "--prices",
+    "sheet",
+    metavar="FILE",
+    help="Show the prices that this price sheet has for the pools; - reads it from standard input.",
+)
 @config_option("here")
 def pools(
     kueue: bool,
     name: str,
     namespaces: tuple[str, ...],
     quotas: tuple[str, ...],
+    sheet: str | None,
     cluster: bool,
     context: str | None,
     config: Path | None,
 ) -> int:
-    """Print each pool with the labels, taints and notice that its nodes are expected to have.
+    """Print each pool with its price, and the labels, taints and notice that its nodes are expected to have.
 
     Compare them with those of your nodes (kubectl get nodes --show-labels): placement relies on them. With --kueue print
     objects of Kueue for kubectl apply instead; target.kueue in spotwright.yaml sets their version.
 
     With --cluster the pools are read off the labels of nodes and off Karpenter's NodePools; prices are in neither. With --cluster
     and --config the nodes that fit no pool of the file are named.
+
+    Spotwright asks no provider for prices. Let your own command ask, and read its answer:
+
+    aws ec2 describe-spot-price-history ... | spotwright pools --prices -
     """
     if cluster:
         return _of_cluster(context, config)
     configuration = find(Path.cwd() / "-", config)
     require_pools(configuration)
     if not kueue:
-        click.echo("\n".join(line for pool in configuration.pools.values() for line in _description(pool)))
+        lines = _priced(configuration, sheet) if sheet else {}
+        now = time.time()
+        for pool in configuration.pools.values():
+            price = lines.get(pool.name) or _price(pool, configuration.currency, now)
+            click.echo("\n".join(_description(pool, price)))
         return SUCCEEDED
     for one in (name, *namespaces):
         if not _NAME.fullmatch(one):
@@ -117,10 +134,38 @@ def _of_cluster(context: str | None, config: Path | None) -> int:
     return SUCCEEDED
 
 
-def _description(pool: Pool) -> list[str]:
+def _price(pool: Pool, currency: str, now: float) -> str:
+    """The price of a pool, with its origin."""
+    if pool.price is None:
+        return ""
+    origin = pool.quote.origin(now) if pool.quote is not None else "spotwright.yaml"
+    return f"{format_money(pool.price)} {currency}/h ({origin})"
+
+
+def _priced(config: Config, sheet: str) -> dict[str, str]:
+    """The prices of one sheet for the pools. Raises :class:`InputError` if it has none for any of them."""
+    from spotwright.config.price_sheets.matching import NoPrice
+    from spotwright.config.price_sheets.quoting import named_sheet, quoted
+
+    now = time.time()
+    read = named_sheet(sheet, sys.stdin.buffer, now)
+    lines, found = {}, False
+    for pool in config.pools.values():
+        try:
+            lines[pool.name] = _price(quoted(pool, [read], config.currency), config.currency, now)
+            found = True
+        except NoPrice as error:
+            lines[pool.name] = f"none: {error}"
+    if not found:
+        raise InputError("\n".join(f"{name}: {line}" for name, line in lines.items()))
+    return lines
+
+
+def _description(pool: Pool, price: str) -> list[str]:
     lines = [f"{pool.name}: {pool.capacity}, {pool.provider}, at most {pool.max_nodes} nodes"]
     if pool.is_spot:
         lines[0] += f", notice {format_duration(pool.notice)}"
+    lines += [f"  price  {price}"] if price else []
     lines += [f"  label  {key}={value}" for key, value in clouds.labels(pool).items()]
     lines += [f"  taint  {taint}" for taint in clouds.taints(pool)]
     return lines

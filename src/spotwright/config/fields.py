@@ -92,6 +92,15 @@ TOP = (
         "The version of this format.",
     ),
     Field("currency", "a currency code such as USD", readers.currency, "USD", "USD", "Currency of all prices."),
+    Field(
+        "prices",
+        "the path of a price sheet, or a list of them",
+        readers.one_or_more,
+        (),
+        "none",
+        "Price sheets for the pools without a `price`: what Azure, AWS or Google Cloud publish, answer or export, as JSON or "
+        "CSV; paths relative to this file. The first sheet that has the machine counts.",
+    ),
     Field("target", "a mapping", readers.table, None, "nothing", "The cluster that work is placed for; see below."),
     Field("pools", "a mapping of pools by name", readers.table, None, "the built-in pair", "The pools; see below."),
     Field(
@@ -202,6 +211,22 @@ POOL = (
     ),
     Field("zones", 'a list of zones such as ["1"]', readers.texts, (), "nothing", "The zones the nodes may be in."),
     Field(
+        "region",
+        "a region such as eastus",
+        readers.words,
+        "",
+        "that of the zones",
+        "The provider's region, for which a price sheet has the price.",
+    ),
+    Field(
+        "os",
+        "linux or windows",
+        readers.one_of("linux", "windows"),
+        "linux",
+        "linux",
+        "The operating system, for which a price sheet has the price.",
+    ),
+    Field(
         "node",
         "a mapping such as {cpu: 6, memory: 112Gi, nvidia.com/gpu: 1}",
         readers.resources,
@@ -234,7 +259,7 @@ POOL = (
         readers.price,
         None,
         "nothing",
-        "Price of one node. Without prices figures are node-hours.",
+        "Price of one node. Default: that of a price sheet in `prices`. Without prices figures are node-hours.",
     ),
     Field(
         "max_price",

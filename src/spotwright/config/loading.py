@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from spotwright.clouds import built_in_pools
@@ -20,6 +21,7 @@ from spotwright.config.text_files import read_text
 from spotwright.config.yaml_nodes import Scalar, Table
 from spotwright.errors import ConfigError
 from spotwright.model.pools import Pool, PriceSource
+from spotwright.model.prices import Quote
 from spotwright.model.quantities import format_bytes
 
 __all__ = ["FILE_NAME", "built_in", "find", "from_mapping", "load", "parse"]
@@ -74,10 +76,17 @@ def built_in() -> Config:
     return replace(config, note=f"no {FILE_NAME}: using the built-in pools {_listed(config.pools)}, spot preferred")
 
 
-def parse(text: str, name: str | Path = FILE_NAME, *, traces_exist: bool = True) -> Config:
+def parse(
+    text: str,
+    name: str | Path = FILE_NAME,
+    *,
+    traces_exist: bool = True,
+    quotes: Mapping[str, Quote] = MappingProxyType({}),
+) -> Config:
     """Read and check the text of a configuration. ``name`` is its name in messages; paths of traces are relative to it.
 
-    A run that stored its traces reads its stored text with ``traces_exist=False``, because the files may be gone by then.
+    A run that stored its traces and ``quotes``, the prices of its price sheets by pool, reads its stored text with
+    ``traces_exist=False``, because the files may be gone by then.
 
     Raises :class:`ConfigError`: a line for each problem, ``file:line: field: what was expected, what was found``, at most ten.
     """
@@ -88,6 +97,7 @@ def parse(text: str, name: str | Path = FILE_NAME, *, traces_exist: bool = True)
     path = BUILT_IN_NAME if str(name) == BUILT_IN_NAME else str(Path(name).absolute())
     target = read_fields(values["target"], location.key("target"), TARGET) if values["target"] else {}
     pools, note = _pools(values["pools"], location.key("pools"), Path(path).parent, traces_exist=traces_exist)
+    pools = _priced(pools, values, quotes, location, Path(path).parent, sheets_exist=traces_exist)
     if path == BUILT_IN_NAME:  # as a run stored it
         pools = {key: replace(pool, price_source=PriceSource.EXAMPLE) for key, pool in pools.items()}
     policies = read_policies(values["policy"], location.key("policy")) if values["policy"] else Policies()
@@ -148,6 +158,41 @@ def _pools(
         return read_pools(node, location, folder, traces_exist=traces_exist), ""
     pools = built_in_pools()
     return pools, f"{location.problems.name} names no pools: using the built-in ones, {_listed(pools)}"
+
+
+def _priced(
+    pools: Mapping[str, Pool],
+    values: Mapping[str, Any],
+    quotes: Mapping[str, Quote],
+    location: Location,
+    folder: Path,
+    *,
+    sheets_exist: bool,
+) -> Mapping[str, Pool]:
+    """The pools with the prices of price sheets: of the stored ``quotes``, else of the sheets that the file names."""
+    pools = {
+        name: replace(pool, price=quotes[name].price, quote=quotes[name]) if name in quotes else pool
+        for name, pool in pools.items()
+    }
+    if not values["prices"] or not sheets_exist or not values["pools"]:
+        return pools
+    from spotwright.config.price_sheets.matching import NoPrice
+    from spotwright.config.price_sheets.quoting import dated_sheets, quoted  # only files with sheets need it
+
+    try:
+        sheets = dated_sheets(folder / path for path in values["prices"])
+    except ConfigError as error:
+        location.key("prices").wrong(0, str(error))
+        return pools
+    priced = {}
+    for name, pool in pools.items():
+        priced[name] = pool
+        if pool.price is None:
+            try:
+                priced[name] = quoted(pool, sheets, values["currency"])
+            except NoPrice as error:
+                location.key("pools").key(name).wrong(values["pools"].entries[name].line, str(error))
+    return priced
 
 
 def _listed(pools: Mapping[str, Pool]) -> str:

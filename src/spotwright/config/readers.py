@@ -24,6 +24,7 @@ __all__ = [
     "exactly",
     "labels",
     "one_of",
+    "one_or_more",
     "package",
     "positive_duration",
     "price",
@@ -169,6 +170,14 @@ def texts(node: Node, location: Location, expects: str) -> tuple[str, ...]:
             where.wrong(item.line, f"{text!r} is given twice: remove one")
         values[text] = None
     return tuple(values)
+
+
+def one_or_more(node: Node, location: Location, expects: str) -> tuple[str, ...]:
+    """Read a text, or a list of different texts."""
+    if isinstance(node, Items):
+        return texts(node, location, expects)
+    text = words(node, location, expects)
+    return () if text is None else (text,)
 
 
 def labels(node: Node, location: Location, expects: str) -> Mapping[str, str]:

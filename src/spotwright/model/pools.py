@@ -8,6 +8,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import NamedTuple
 
+from spotwright.model.prices import Quote
 from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
@@ -89,6 +90,9 @@ class Simulate(NamedTuple):
 class Pool:
     """Nodes of one kind. ``price`` and ``max_price`` are per node hour; durations are seconds.
 
+    ``region`` is the provider's (``eastus``, ``us-east-1``), ``os`` is ``linux`` or ``windows``: a price sheet has a price for
+    each. ``quote`` is the origin of a price that was read from a sheet, ``None`` for one that the configuration gives.
+
     ``node`` holds the resources of one node. It is ``None`` where neither the configuration of this pool nor that of another pool
     with the same machine type gives them: such a node runs one attempt at a time, whatever the attempt requests.
     ``labels`` and ``taints`` are those of the configuration; :mod:`spotwright.clouds` adds those that the provider sets.
@@ -101,6 +105,8 @@ class Pool:
     provider: Provider = Provider.GENERIC
     machine: str = ""
     zones: tuple[str, ...] = ()
+    region: str = ""
+    os: str = "linux"
     node: Resources | None = None
     min_nodes: int = 0
     max_nodes: int = 10
@@ -108,6 +114,7 @@ class Pool:
     taints: tuple[Taint, ...] = ()
     price: Fraction | None = None
     max_price: Fraction | None = None
+    quote: Quote | None = None
     price_source: PriceSource = PriceSource.CONFIGURED
     notice: float = 30.0
     lifetime: float | None = None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from spotwright import config as configuration
 from spotwright.config import Config
+from spotwright.config.price_sheets.quotes import quotes_from_data, quotes_to_data
 from spotwright.engine.plan import Plan
 from spotwright.errors import InputError, StateError
 from spotwright.model.policy import Layer
@@ -96,6 +97,7 @@ def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
         "config": {"text": stored.config.text, "path": stored.config.path},
         "taken_every": stored.taken_every,
         "policy": dict(stored.policy),
+        "quotes": quotes_to_data(stored.config.pools),
         "traces": {name: [trace.gap, list(trace.counts)] for name, trace in stored.traces.items()},
     }
     try:
@@ -162,10 +164,11 @@ def _load(texts: PlanTexts, path: Path, version: int) -> StoredPlan:
         document = read_shared_json(content)
         source = _read_source(document)
         text, name = document["config"]["text"], document["config"]["path"]
+        quotes = quotes_from_data(document.get("quotes", {}))  # runs of earlier versions have none
         traces = {pool: Trace(gap, tuple(counts)) for pool, (gap, counts) in document["traces"].items()}
     except (OSError, ValueError, KeyError) as error:
         raise StateError(f"{place}: cannot be read ({error}); the run cannot be shown or resumed without it") from error
-    config = configuration.parse(text, name, traces_exist=False)
+    config = configuration.parse(text, name, traces_exist=False, quotes=quotes)
     return StoredPlan(source, config, document["taken_every"], traces, document["policy"])
 
 

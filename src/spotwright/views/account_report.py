@@ -12,7 +12,7 @@ from spotwright.views.account.amounts import Amount, Range
 from spotwright.views.phrasing import SPENT, cost, cost_range, figures, heading, plural, span, time_range, with_unit
 from spotwright.views.table import Rows, table, wrapped
 
-__all__ = ["amount_json", "line_rows", "money_lines", "pool_rows", "report_json", "report_text"]
+__all__ = ["amount_json", "line_rows", "money_lines", "pool_rows", "range_json", "report_json", "report_text"]
 
 
 def report_text(account: Account, name: str = "") -> str:
@@ -183,9 +183,9 @@ def report_json(account: Account, name: str = "") -> dict[str, Any]:
         "boot": amount_json(account.boot),
         "idle": amount_json(account.idle),
         "unfilled": amount_json(account.unfilled),
-        "useful": _range_json(account.useful),
-        "spent": {spent.value: _range_json(amounts) for spent, amounts in account.spent.items()},
-        "on_demand": _range_json(account.on_demand) if account.on_demand is not None else None,
+        "useful": range_json(account.useful),
+        "spent": {spent.value: range_json(amounts) for spent, amounts in account.spent.items()},
+        "on_demand": range_json(account.on_demand) if account.on_demand is not None else None,
         "on_demand_pools": {pool: float(price) for pool, price in account.on_demand_pools},
         "saved": {"low": float(account.saved[0]), "high": float(account.saved[1])}
         if account.saved is not None
@@ -204,7 +204,8 @@ def amount_json(amount: Amount) -> Mapping[str, float | None]:
     return {"seconds": float(amount.seconds), "money": float(amount.money) if amount.money is not None else None}
 
 
-def _range_json(amounts: Range) -> Mapping[str, Any]:
+def range_json(amounts: Range) -> Mapping[str, Any]:
+    """The two ends of a range for machines."""
     return {"low": amount_json(amounts.low), "high": amount_json(amounts.high)}
 
 

@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from spotwright.model.attempts import Cause
-from spotwright.model.pools import Capacity, PriceSource
+from spotwright.model.pools import Capacity, Pool, PriceSource
 from spotwright.views.account.amounts import Amount, Range
 from spotwright.views.account.waste import KeptWork
 
-__all__ = ["Account", "AttemptCost", "PoolCost", "SpentOn"]
+__all__ = ["Account", "AttemptCost", "NodeCost", "PoolCost", "SpentOn"]
 
 
 class SpentOn(StrEnum):
@@ -79,6 +79,21 @@ class PoolCost(NamedTuple):
     attempts: Amount
 
 
+class NodeCost(NamedTuple):
+    """One node, from the request for it until it was gone (Unix seconds): the part of its time that no attempt used.
+
+    ``pool`` is its pool as it was configured when the node was requested.
+    """
+
+    name: str
+    pool: Pool
+    start: float
+    end: float
+    boot: Amount
+    idle: Amount
+    unfilled: Amount
+
+
 class Account(NamedTuple):
     """The account of a run until ``until`` (Unix seconds).
 
@@ -97,6 +112,7 @@ class Account(NamedTuple):
     until: float
     under_way: bool
     pools: tuple[PoolCost, ...]
+    nodes: tuple[NodeCost, ...]
     attempts_by_start: tuple[AttemptCost, ...]
     whole: Amount
     boot: Amount

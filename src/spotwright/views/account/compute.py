@@ -23,7 +23,7 @@ from spotwright.engine.state import AttemptState, NodeState, RunState
 from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.errors import StateError
 from spotwright.model.pools import Pool
-from spotwright.views.account.account_model import Account, AttemptCost, PoolCost, SpentOn
+from spotwright.views.account.account_model import Account, AttemptCost, NodeCost, PoolCost, SpentOn
 from spotwright.views.account.amounts import Amount, Range, total
 from spotwright.views.account.counterfactual import OnDemand, on_demand_for
 from spotwright.views.account.occupancy import NodeUse, Stay, occupy, share_of
@@ -68,6 +68,7 @@ def account(state: RunState, now: float | None = None) -> Account:
         until=until,
         under_way=any(cost.spent is SpentOn.UNDER_WAY for cost in costs),
         pools=tuple(pools),
+        nodes=tuple(_node_cost(state, node, uses, until, priced=not unpriced) for node in state.nodes.values()),
         attempts_by_start=tuple(costs),
         whole=total([nothing, *(pool.whole for pool in pools)]),
         boot=total([nothing, *(pool.boot for pool in pools)]),
@@ -177,6 +178,14 @@ def _attempt_cost(attempt: _Attempt, uses: dict[str, NodeUse], *, priced: bool) 
         cost=Amount.of(used, attempt.pool.price if priced else None),
         kept=attempt.kept,
     )
+
+
+def _node_cost(state: RunState, node: NodeState, uses: dict[str, NodeUse], until: float, *, priced: bool) -> NodeCost:
+    pool, use = _pool_of_node(state, node), uses[node.name]
+    price = pool.price if priced else None
+    end = max(node.booted_at, until if node.gone_at is None else node.gone_at)
+    lines = (Amount.of(seconds, price) for seconds in (use.boot, use.idle, use.unfilled))
+    return NodeCost(node.name, pool, node.booted_at, end, *lines)
 
 
 def _pool_cost(

@@ -1,0 +1,1 @@
+"""Commands about money: what runs have cost."""

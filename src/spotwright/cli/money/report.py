@@ -1,0 +1,122 @@
+"""The ``report`` command: the account of one run, the totals of several, and their charges as rows for finance."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+
+import click
+
+from spotwright.cli import SUCCEEDED
+from spotwright.cli.cluster.reading import Place, open_run, place_options
+from spotwright.cli.options import Duration, json_option
+from spotwright.errors import SpotwrightError
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.runs.bodies import is_alive
+from spotwright.views.account.account_model import Account
+from spotwright.views.account.compute import account
+from spotwright.views.account_report import report_json, report_text
+from spotwright.views.spending.totals import Totals
+
+__all__ = ["report"]
+
+_Open = Callable[[], AbstractContextManager[RunReader]]
+
+
+@click.command()
+@click.argument("names", metavar="[RUN]...", nargs=-1)
+@click.option("--since", type=Duration(), metavar="DURATION", help="All runs that began within this time, such as 30d.")
+@click.option(
+    "--focus",
+    type=click.Choice(["csv", "json"]),
+    help="Print every charge as a row with the column names of FOCUS 1.2, for finance.",
+)
+@place_options
+@json_option
+def report(place: Place, names: tuple[str, ...], since: float | None, focus: str | None, as_json: bool) -> int:
+    """Show the account of RUN: its cost, the waste, and the savings by spot.
+
+    Several runs have a total: money by pool, by task and by cause, and the runs in which spot did not pay.
+    """
+    if not names and since is None:
+        raise click.UsageError("expected a RUN, 'last', or --since with a time such as 30d")
+    if since is not None and place.cluster:
+        raise click.UsageError("--since reads the state folder: with --cluster name the runs")
+    if focus is None and len(names) == 1 and since is None:
+        with open_run(place, names[0]) as reader:
+            costs, run = account(reader.state, reader.now), reader.folder.name
+        click.echo(json.dumps(report_json(costs, run)) if as_json else report_text(costs, run))
+        return SUCCEEDED
+    accounts = _accounts(_in_cluster(place, names) if place.cluster else _here(place, names, since))
+    if focus is not None:
+        _print_rows(accounts, focus)
+    else:
+        _print_totals(accounts, as_json=as_json)
+    return SUCCEEDED
+
+
+def _here(place: Place, names: tuple[str, ...], since: float | None) -> list[tuple[str, _Open]]:
+    """The runs that are asked for, each once: its name, and what opens it. Raises :class:`UnknownRun`."""
+    state = StateFolder.existing(place.state)
+    found = {folder.name: folder for folder in (state.find(name) for name in names)}
+    if since is not None:
+        earliest = (time.time() - since) * 1e9
+        found |= {folder.name: folder for folder in state.runs() if folder.made_at() >= earliest}
+    return [(name, partial(_opened, folder)) for name, folder in found.items()]
+
+
+def _in_cluster(place: Place, names: tuple[str, ...]) -> list[tuple[str, _Open]]:
+    return [(name, partial(open_run, place, name)) for name in dict.fromkeys(names)]
+
+
+@contextmanager
+def _opened(folder: RunFolder) -> Iterator[RunReader]:
+    yield RunReader(folder, is_alive)
+
+
+def _accounts(runs: Iterable[tuple[str, _Open]]) -> Iterator[tuple[RunReader, Account]]:
+    """The accounts of runs, one in memory at a time. A run that cannot be read is named, and hides no other."""
+    for name, opens in runs:
+        try:
+            with opens() as reader:
+                costs = account(reader.state, reader.now)
+        except SpotwrightError as error:
+            click.echo(f"spotwright: run {name} is left out: {error}", err=True)
+            continue
+        yield reader, costs
+
+
+def _print_totals(accounts: Iterable[tuple[RunReader, Account]], *, as_json: bool) -> None:
+    from spotwright.views.spending.totals_report import totals_json, totals_text
+
+    totals = Totals()
+    for reader, costs in accounts:
+        tasks = reader.state.retired | reader.state.tasks
+        written = {path: task.plan.spec_path or path for path, task in tasks.items()}
+        totals.add(costs, reader.folder.name, _pipeline(reader), reader.state.started_at, written=written)
+    click.echo(json.dumps(totals_json(totals)) if as_json else totals_text(totals))
+
+
+def _print_rows(accounts: Iterable[tuple[RunReader, Account]], form: str) -> None:
+    from spotwright.views.spending.focus import COLUMNS, rows_of
+
+    rows = rows_of((costs, reader.folder.name, _pipeline(reader)) for reader, costs in accounts)
+    if form == "csv":
+        writer = csv.DictWriter(sys.stdout, list(COLUMNS), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return
+    sys.stdout.write("[")
+    for number, row in enumerate(rows):
+        sys.stdout.write(("," if number else "") + "\n" + json.dumps(row, ensure_ascii=False))
+    sys.stdout.write("\n]\n")
+
+
+def _pipeline(reader: RunReader) -> str:
+    return reader.state.meta.pipeline or reader.state.plan.graph.name
