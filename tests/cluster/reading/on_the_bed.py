@@ -26,8 +26,8 @@ _RBAC = "rbac.authorization.k8s.io"
 CONFIG = """
 version: 1
 pools:
-  spot: {capacity: spot, provider: aks, price: 1.10/h, node: {cpu: 2}}
-  system: {capacity: on-demand, provider: aks, price: 3.30/h, node: {cpu: 2}}
+  spot: {capacity: spot, provider: aks, price: 1.10/h, node: {cpu: 2, memory: 4Gi}}
+  system: {capacity: on-demand, provider: aks, price: 3.30/h, node: {cpu: 2, memory: 4Gi}}
 policy:
   default: {spot: prefer, interruptions: {max: 5}, fall_back_after: 3, errors: {retries: 1}}
 """

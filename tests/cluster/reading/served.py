@@ -20,7 +20,7 @@ from spotwright.cluster.api.connection import connect, find_cluster
 from spotwright.cluster.api.requests import Api
 from spotwright.cluster.reading.access import Access
 from spotwright.cluster.reading.run_index import RunIndex
-from spotwright.cluster.reading.server import ReadingServer, reading_context
+from spotwright.cluster.reading.server import ReadingServer, accept_certificates, serving_context
 from spotwright.records.state_folder import StateFolder
 
 USERS = {"anna-token": "anna", "admin-token": "admin"}
@@ -34,6 +34,7 @@ class Kubernetes:
         self.reviews: list[dict[str, Any]] = []
         self.is_down = False
         self.objects: dict[str, dict[str, Any]] = {}  # by path
+        self.writes: list[str] = []  # methods of what was written
         self.refused: set[str] = set()  # tokens that have expired
 
     async def review_token(self, request: web.Request) -> web.Response:
@@ -60,12 +61,21 @@ class Kubernetes:
         found = self.objects.get(request.path)
         return web.json_response(found or {"message": "not found"}, status=404 if found is None else 200)
 
+    async def write(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        collection = request.path if request.method == "POST" else request.path.rpartition("/")[0]
+        self.objects[f"{collection}/{body['metadata']['name']}"] = body
+        self.writes.append(request.method)
+        return web.json_response(body)
+
     def application(self) -> web.Application:
         app = web.Application()
         app.add_routes(
             [
                 web.post("/apis/authentication.k8s.io/v1/tokenreviews", self.review_token),
                 web.get("/{path:.*}", self.show),
+                web.put("/{path:.*}", self.write),
+                web.post("/api/{path:.*}", self.write),
                 web.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", self.review_access),
             ]
         )
@@ -106,7 +116,8 @@ class Served:
         """Start the controller, at the port that it had before."""
         assert self._api is not None
         authority = (self.folder / "clients.crt").read_text()
-        context = reading_context(str(self.folder / "tls.crt"), str(self.folder / "tls.key"), authority)
+        context = serving_context(self.folder / "tls.crt", self.folder / "tls.key")
+        accept_certificates(context, authority)
         server = ReadingServer(RunIndex(StateFolder.existing(self.state), lambda _: True), Access(self._api))
         self._runner = await server.start(context, host="127.0.0.1", port=self.port)
         self.port = self._runner.addresses[0][1]

@@ -80,7 +80,11 @@ def check_attempts(view: Object, pods: dict[str, Object]) -> None:
     """Every pod is one attempt, on its node, with the times and the cost that the raw objects give."""
     attempts = {(task["path"], each["number"]): each for task in view["tasks"] for each in task["attempts"]}
     assert sorted(attempts) == [("prepare", 1), ("report", 1), ("train", 1), ("train", 2)]
-    assert [attempts["train", number]["cause"] for number in (1, 2)] == ["interrupted", "succeeded"]
+    assert attempts["train", 1]["cause"] in {
+        "interrupted",
+        "lost",
+    }  # what is seen first: that its Node is gone, or that it is silent
+    assert attempts["train", 2]["cause"] == "succeeded"
     assert len(pods) == len(attempts)
     for key, attempt in attempts.items():
         (pod,) = [
@@ -95,6 +99,7 @@ def check_attempts(view: Object, pods: dict[str, Object]) -> None:
         assert attempt["ended_at"] == ended
         share = cpu_of(pod) / CPUS
         expected = Fraction(ended - attempt["bound_at"]) * share * PRICES[attempt["pool"]] / 3600
+        assert attempt["share"] == share
         assert abs(cost_of(attempt) - expected) < Fraction(1, 1_000_000)
 
 

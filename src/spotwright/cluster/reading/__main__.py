@@ -10,11 +10,9 @@ import ssl
 from pathlib import Path
 
 from spotwright.cluster.api.connection import connect, find_cluster
-from spotwright.cluster.api.requests import Api, ApiFailed
-from spotwright.cluster.reading.access import Access, client_authority
-from spotwright.cluster.reading.liveness import is_alive
-from spotwright.cluster.reading.run_index import RunIndex
-from spotwright.cluster.reading.server import PORT, ReadingServer, reading_context
+from spotwright.cluster.api.requests import Api
+from spotwright.cluster.reading.publishing import start_reading
+from spotwright.cluster.reading.server import PORT, serving_context
 from spotwright.errors import InputError, SpotwrightError
 from spotwright.records.state_folder import StateFolder
 
@@ -49,21 +47,15 @@ async def _serve(options: argparse.Namespace) -> None:
     state = StateFolder.existing(options.state)
     api = Api(connect(find_cluster(options.context, kubeconfig=options.kubeconfig)))
     try:
-        authority = await client_authority(api)
-    except ApiFailed as error:
-        _LOG.warning("client certificates are not accepted, tokens are: %s", error)
-        authority = ""
-    try:
-        context = reading_context(str(options.certificate), str(options.key), authority)
+        context = serving_context(options.certificate, options.key)
     except (OSError, ssl.SSLError) as error:
         raise InputError(
             f"{options.certificate}: cannot be used as a certificate with {options.key}: {error}"
         ) from error
-    server = ReadingServer(RunIndex(state, is_alive), Access(api))
     ends = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ends.set)
-    runner = await server.start(context, host=options.host, port=options.port)
+    runner = await start_reading(state, api, context, host=options.host, port=options.port)
     _LOG.info("serves %s on port %d", options.state, runner.addresses[0][1])
     await ends.wait()
     await runner.cleanup()

@@ -24,6 +24,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -34,7 +35,7 @@ from spotwright.cluster.reading.run_index import IndexedRun, RunIndex
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
 from spotwright.records.run_source import RunFiles
 
-__all__ = ["PORT", "ReadingServer", "accept_certificates", "reading_context"]
+__all__ = ["PORT", "ReadingServer", "accept_certificates", "serving_context"]
 
 PORT = 9444
 """The port, beside the webhook's 9443."""
@@ -195,20 +196,18 @@ async def _healthz(_request: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 
-def reading_context(certificate: str, key: str, client_authority: str) -> ssl.SSLContext:
-    """A TLS context for files of a certificate and its key, which takes client certificates of an authority (PEM text).
-
-    Without an authority no certificate is asked for, and callers need a token. Raises :class:`OSError`, :class:`ssl.SSLError`.
-    """
+def serving_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """A TLS context for files of a certificate and its key. Raises :class:`OSError` and :class:`ssl.SSLError`."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
-    accept_certificates(context, client_authority)
     return context
 
 
 def accept_certificates(context: ssl.SSLContext, client_authority: str) -> None:
     """Let a server's TLS context ask for client certificates that this authority has signed (PEM text; empty: ask for none).
+
+    Without one callers need a token.
 
     An authority that is taken out later counts until the context is made anew. Raises :class:`ssl.SSLError`.
     """
