@@ -99,7 +99,7 @@ def check_attempts(view: Object, pods: dict[str, Object]) -> None:
         assert attempt["ended_at"] == ended
         share = cpu_of(pod) / CPUS
         expected = Fraction(ended - attempt["bound_at"]) * share * PRICES[attempt["pool"]] / 3600
-        assert attempt["share"] == share
+        assert attempt["share"] == float(share)
         assert abs(cost_of(attempt) - expected) < Fraction(1, 1_000_000)
 
 
