@@ -201,11 +201,39 @@ def is_allowed(line: str) -> bool:
     )
 
 
-def test_the_rights_name_no_secrets_and_no_writing_but_events_the_lease_and_the_registration() -> None:
+def test_people_read_beside_the_webhook_with_the_published_authority(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    maps = "/api/v1/namespaces/spotwright/configmaps"
+
+    async def scenario() -> tuple[int, str, list[str]]:
+        async with serving() as server:
+            a_cluster(server)
+            server.objects[maps] = {}
+            async with running(server, tmp_path, read_port=0):
+                published = await until(lambda: server.objects[maps].get("spotwright-reading"))
+                address = next(line.split(" at ")[1] for line in caplog.messages if "runs are read at" in line)
+                context = ssl.create_default_context(cadata=published["data"]["ca.crt"])
+                async with (
+                    ClientSession(connector=TCPConnector(ssl=context)) as session,
+                    session.get(f"{address}/v1/runs") as response,
+                ):
+                    return response.status, (await response.json())["message"], server.asked
+
+    status, message, asked = asyncio.run(scenario())
+    assert status == 401
+    assert message.startswith("the request has neither a token nor a client certificate of this cluster")
+    kept = "/api/v1/namespaces/kube-system/"  # by a Role of Kubernetes' own, to which the account is bound
+    assert not [line for line in asked if kept not in line and not is_allowed(line)]
+
+
+def test_the_rights_name_no_secrets_and_no_writing_but_what_is_its_own() -> None:
     rules = [rule for each in permissions("spotwright", "controller", "spotwright") for rule in each.get("rules", ())]
     assert not [rule for rule in rules if "secrets" in rule["resources"] or "*" in rule["resources"] + rule["verbs"]]
     written = {
         resource for rule in rules for resource in rule["resources"] if set(rule["verbs"]) - {"get", "list", "watch"}
     }
-    assert written == {"events", "leases", "mutatingwebhookconfigurations"}
+    reviews = {"subjectaccessreviews", "tokenreviews"}
+    assert written == {"configmaps", "events", "leases", "mutatingwebhookconfigurations", *reviews}
     assert "&id" not in yaml.safe_dump_all(permissions("spotwright", "controller", "spotwright"))

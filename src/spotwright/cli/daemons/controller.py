@@ -43,6 +43,12 @@ _File = click.Path(path_type=Path, dir_okay=False)
     metavar="HOST:PORT",
     help="Address for API servers; the default is reached from this machine only.",
 )
+@click.option(
+    "--read-listen",
+    type=Listen(),
+    metavar="HOST:PORT",
+    help="Address for --cluster of runs, show, logs, report and explain.",
+)
 @click.option("--webhook-service", metavar="NAMESPACE/NAME", help="The Service through which API servers reach it.")
 @click.option("--webhook-url", metavar="URL", help="The address at which API servers reach it, without a Service.")
 @click.option("--certificate", type=_File, metavar="FILE", help="A serving certificate.  [default: own, renewed]")
@@ -63,6 +69,7 @@ def controller(
     home: str | None,
     name: str,
     listen: Address,
+    read_listen: Address | None,
     webhook_service: str | None,
     webhook_url: str | None,
     certificate: Path | None,
@@ -90,6 +97,8 @@ def controller(
         return SUCCEEDED
     if no_webhook and no_watch:
         raise click.UsageError("--no-webhook and --no-watch leave nothing to do")
+    if no_webhook and read_listen is not None:
+        raise click.UsageError("--read-listen uses the webhook's certificate: leave out --no-webhook")
     files = CertificateFiles(certificate, key, authority) if certificate and key and authority else None
     if files is None and (certificate or key or authority):
         raise click.UsageError("--certificate, --key and --authority: give all three or none")
@@ -98,6 +107,8 @@ def controller(
         home=own,
         host=listen.host,
         port=listen.port,
+        read_host="127.0.0.1" if read_listen is None else read_listen.host,
+        read_port=None if read_listen is None else read_listen.port,
         where=_where(webhook_service, webhook_url, is_needed=not (no_webhook or unregister), home=own),
         files=files,
         name=name,

@@ -10,6 +10,7 @@ from typing import Any
 
 from spotwright.cluster.admission.configurations import CONFIG_MAP
 from spotwright.cluster.admission.registration import plural_of
+from spotwright.cluster.reading.find_controller import CONFIG_MAP as READING
 from spotwright.cluster.workloads.owners import RUN_KINDS
 from spotwright.manifests.kinds import SERVED
 
@@ -43,16 +44,25 @@ def permissions(namespace: str, account: str, name: str) -> list[dict[str, Any]]
             "roleRef": {**bound, "kind": "Role"},
             "subjects": [subject],
         },
+        {  # the authority of client certificates, which the API server publishes
+            "apiVersion": rbac,
+            "kind": "RoleBinding",
+            "metadata": {"name": account, "namespace": "kube-system"},
+            "roleRef": {**bound, "kind": "Role", "name": "extension-apiserver-authentication-reader"},
+            "subjects": [dict(subject)],
+        },
     ]
 
 
 def _everywhere(name: str) -> list[dict[str, Any]]:
-    """The rules in all namespaces: reading what is placed and watched, Events, and the one registration."""
+    """The rules in all namespaces: reading what is placed and watched, Events, who reads, and the one registration."""
     return [
         _rule("", ["namespaces", "nodes", "pods", "events"], _READ),
         _rule("", ["events"], ["create"]),
         _rule("", ["configmaps"], _READ, [CONFIG_MAP]),
         *_kinds(),
+        _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+        _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
         _rule("admissionregistration.k8s.io", [_REGISTRATIONS], ["create"]),
         _rule("admissionregistration.k8s.io", [_REGISTRATIONS], ["get", "update", "delete"], [name]),
     ]
@@ -74,8 +84,10 @@ def _kinds() -> list[dict[str, Any]]:
 
 
 def _at_home(name: str) -> list[dict[str, Any]]:
-    """The rules in the controller's own namespace: its Lease."""
+    """The rules in the controller's own namespace: its Lease, and the authority that it publishes."""
     return [
+        _rule("", ["configmaps"], ["create"]),
+        _rule("", ["configmaps"], ["get", "update"], [READING]),
         _rule("coordination.k8s.io", ["leases"], ["create"]),
         _rule("coordination.k8s.io", ["leases"], ["get", "update"], [name]),
     ]

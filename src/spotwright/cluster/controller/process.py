@@ -28,6 +28,7 @@ from spotwright.cluster.controller.leading import lead
 from spotwright.cluster.controller.ledger import Ledger
 from spotwright.cluster.controller.lookups import Lookups
 from spotwright.cluster.controller.pods_seen import PodsSeen
+from spotwright.cluster.controller.readers import Readers
 from spotwright.cluster.controller.registering import Registration
 from spotwright.cluster.controller.settings import CertificateFiles, Settings
 from spotwright.config import Config
@@ -81,7 +82,8 @@ def _webhook(
 
     webhook = Webhook(config_maps.configurations, lookups.find_object, facts.find, is_ready, settings.refusal_image)
     registration = Registration(api, settings.name, settings.where)
-    return [seen.follow(), _serve(settings, webhook, authority, registration, is_ready)]
+    readers = Readers(settings, api, state)
+    return [seen.follow(), _serve(settings, webhook, authority, registration, readers, is_ready)]
 
 
 async def _serve(
@@ -89,6 +91,7 @@ async def _serve(
     webhook: Webhook,
     authority: Authority | None,
     registration: Registration,
+    readers: Readers,
     is_ready: Callable[[], bool],
 ) -> None:
     """Listen, register once the configurations are read, and renew certificates."""
@@ -102,6 +105,8 @@ async def _serve(
             raise InputError(f"{settings.host}:{settings.port}: cannot listen there ({error}); see --listen") from error
         try:
             _LOG.info("reviews are answered at https://%s:%d", settings.host, runner.addresses[0][1])
+            await readers.start(files)
+            await readers.publish(bundle)
             await _until(is_ready)
             await registration.put(bundle)
             _LOG.info("ready")
@@ -110,10 +115,13 @@ async def _serve(
                 try:
                     bundle = files.authority.read_bytes() if authority is None else authority.renew()
                     await registration.put(bundle)  # before a certificate that the new authority signs
+                    await readers.publish(bundle)
                     bundle, due = _renew(settings, authority, files, due)
+                    readers.reload()
                 except (OSError, SpotwrightError) as error:
                     _LOG.warning("certificates are not renewed, again in %g s: %s", _LOOK, error)
         finally:
+            await readers.stop()
             await runner.cleanup()
 
 

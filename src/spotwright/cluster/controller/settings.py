@@ -24,7 +24,7 @@ class Settings:
     ``state`` is the state folder, which the replicas of one machine share. ``home`` is the controller's own namespace, with
     the ConfigMap of the cluster and the Lease. ``where`` is how the API server reaches the webhook: the namespace and name of
     a Service, or an ``https`` address. ``name`` is that of the registration and of the Lease. ``refusal_image`` is a small
-    image with a shell.
+    image with a shell. ``read_port`` is where people read runs, with the webhook's certificate; None: nowhere.
     """
 
     state: Path
@@ -35,6 +35,8 @@ class Settings:
     files: CertificateFiles | None = None
     name: str = "spotwright"
     refusal_image: str = "busybox:1"
+    read_host: str = "127.0.0.1"
+    read_port: int | None = None
     has_webhook: bool = True
     watches: bool = True
 
