@@ -31,6 +31,7 @@ from spotwright.cluster.controller.pods_seen import PodsSeen
 from spotwright.cluster.controller.readers import Readers
 from spotwright.cluster.controller.registering import Registration
 from spotwright.cluster.controller.settings import CertificateFiles, Settings
+from spotwright.cluster.controller.warming import warm_up
 from spotwright.config import Config
 from spotwright.errors import InputError, SpotwrightError
 from spotwright.records.state_folder import StateFolder
@@ -95,6 +96,7 @@ async def _serve(
     is_ready: Callable[[], bool],
 ) -> None:
     """Listen, register once the configurations are read, and renew certificates."""
+    await asyncio.to_thread(warm_up)
     with tempfile.TemporaryDirectory(prefix="spotwright-") as name:
         private = Path(name)
         files = settings.files or CertificateFiles(private / "tls.crt", private / "tls.key", private / "unused")
