@@ -38,7 +38,7 @@ from spotwright.version import __version__
 
 __all__ = ["RunStore", "WorkloadRun", "run_name", "this_process"]
 
-_OPEN = 64  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
+_OPEN = 256  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
 _UID = "uid"  # the argument of a run that holds its workload's UID
 _KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
 
@@ -53,7 +53,7 @@ class WorkloadRun:
     stored: StoredPlan
     pending: list[Event]
     require: Callable[[], None]  # raises Fenced once this process may not write any more
-    use: Callable[[WorkloadRun], None]  # tells the store that its journal is about to be used
+    use: Callable[[WorkloadRun], None]  # tells the store that its journal is in use
     is_open: bool = True
 
     @property
@@ -79,8 +79,11 @@ class WorkloadRun:
         events, self.pending = self.pending, []
         if events:
             self.require()
-            self.use(self)
+            self.wake()
             self.journal.append(events)
+            self.use(
+                self
+            )  # afterwards: closing another journal takes several writes to the disk, and nobody waits for those
         return events
 
     def rest(self) -> None:
