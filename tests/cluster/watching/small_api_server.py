@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+
+Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
+"""Answers the requests for one path."""
 
 
 class SmallApiServer:
@@ -22,6 +25,7 @@ class SmallApiServer:
         self.answers: list[web.Response] = []  # the next answers, whatever is asked
         self.asked: list[str] = []  # method and path with query, of every request
         self.served: dict[str, list[str]] = {}  # resources by the path of their group and version
+        self.pages: dict[str, Page] = {}  # by path: what answers itself, such as a pod's log
         self.page = 500
         self.url = ""
         self._changed = asyncio.Event()
@@ -71,6 +75,8 @@ class SmallApiServer:
         self.asked.append(f"{request.method} {request.path_qs}")
         if self.answers:
             return self.answers.pop(0)
+        if request.path in self.pages:
+            return await self.pages[request.path](request)
         if request.query.get("watch") == "true":
             return await self._watch(request)
         if request.path in self.served:

@@ -59,11 +59,17 @@ def find_cluster(context: str | None = None, *, kubeconfig: str | None = None) -
         raise InputError(f"{where}: is no kubeconfig that can be read ({type(error).__name__})") from None
 
 
-def connect(cluster: SingleConfig) -> httpx2.AsyncClient:
-    """A client with the cluster's address, certificates and authentication. Raises :class:`InputError` for wrong ones."""
-    timeout = httpx2.Timeout(_ANSWER, connect=_CONNECT)
+def connect(cluster: SingleConfig, *, many_streams: bool = False) -> httpx2.AsyncClient:
+    """A client with the cluster's address, certificates and authentication. Raises :class:`InputError` for wrong ones.
+
+    ``many_streams``: the client opens as many connections at once as are asked for, where the library's limit is 100.
+    """
+    parameters = ConnectionParams(timeout=httpx2.Timeout(_ANSWER, connect=_CONNECT))
     try:
-        return AsyncClient(cluster, ConnectionParams(timeout=timeout))
+        if many_streams:
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+            return httpx2.AsyncClient(**parameters.httpx_params(cluster), limits=limits)
+        return AsyncClient(cluster, parameters)
     except (WrongConfiguration, OSError, ValueError) as error:
         raise InputError(
             f"context {cluster.context_name}: cannot log in to {cluster.cluster.server}: {error}"

@@ -109,13 +109,27 @@ class Api:
     @asynccontextmanager
     async def lines(self, path: str, params: Mapping[str, str], *, silence: float) -> AsyncIterator[AsyncIterator[str]]:
         """Open a stream and yield its lines. Raises :class:`StreamSilent` after ``silence`` seconds without a byte."""
+        async with self._stream(path, params, silence) as response:
+            yield response.aiter_lines()
+
+    @asynccontextmanager
+    async def chunks(
+        self, path: str, params: Mapping[str, str], *, silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a stream and yield its bytes as they come. Raises as :meth:`lines`."""
+        async with self._stream(path, params, silence) as response:
+            yield response.aiter_bytes()
+
+    @asynccontextmanager
+    async def _stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[httpx2.Response]:
         timeout = httpx2.Timeout(silence, connect=10.0)
+        headers = {"Accept-Encoding": "identity"}  # a compressed stream would come in blocks, late
         try:
-            async with self._client.stream("GET", path, params=params, timeout=timeout) as response:
+            async with self._client.stream("GET", path, params=params, timeout=timeout, headers=headers) as response:
                 self._note_time(response)
                 if response.status_code >= 400:
                     raise _refused(path, response.status_code, await response.aread(), response.headers)
-                yield response.aiter_lines()
+                yield response
         except httpx2.ReadTimeout as error:
             raise StreamSilent(f"{path}: nothing came for {silence:g} s") from error
         except httpx2.HTTPError as error:

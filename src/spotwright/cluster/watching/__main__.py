@@ -14,11 +14,14 @@ from pathlib import Path
 from spotwright import config as configuration
 from spotwright.cluster.api.connection import connect, find_cluster
 from spotwright.cluster.api.requests import Api
+from spotwright.cluster.log_keeping.keeper import DEFAULT_LIMIT, LogKeeper
 from spotwright.cluster.watching.lease import KubernetesLease, while_held
-from spotwright.cluster.watching.run_store import RunStore, this_process
+from spotwright.cluster.watching.run_store import RunStore, WorkloadRun, this_process
+from spotwright.cluster.watching.view import SeenPod
 from spotwright.cluster.watching.watcher import Watcher
 from spotwright.config import Config
 from spotwright.errors import InputError, RunBusy, SpotwrightError
+from spotwright.model.quantities import parse_memory
 from spotwright.records.state_folder import StateFolder
 
 __all__ = ["main"]
@@ -36,6 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--lease",
         default="",
         help="NAMESPACE/NAME: wait for this Lease, of several replicas; default: a lock of the folder",
+    )
+    parser.add_argument(
+        "--log-limit", type=parse_memory, default=DEFAULT_LIMIT, help="of one attempt, such as 64Mi; 0 keeps no logs"
     )
     parser.add_argument("--verbose", "-v", action="store_true")
     options = parser.parse_args(arguments)
@@ -69,7 +75,7 @@ async def _watch(options: argparse.Namespace) -> None:
 async def _only(options: argparse.Namespace, api: Api, state: StateFolder, config: Config) -> None:
     """Watch as the only watcher of this machine that uses the folder."""
     with _alone(options.state):
-        await Watcher(api, RunStore(state, config, this_process()), options.namespace).run()
+        await _watch_and_keep_logs(options, api, RunStore(state, config, this_process()))
 
 
 async def _elected(options: argparse.Namespace, api: Api, state: StateFolder, config: Config) -> None:
@@ -80,9 +86,29 @@ async def _elected(options: argparse.Namespace, api: Api, state: StateFolder, co
     lease = KubernetesLease(api, namespace, name)
 
     async def watch(_epoch: int) -> None:
-        await Watcher(api, RunStore(state, config, this_process(), lease.require), options.namespace).run()
+        await _watch_and_keep_logs(options, api, RunStore(state, config, this_process(), lease.require))
 
     await while_held(lease, watch)
+
+
+async def _watch_and_keep_logs(options: argparse.Namespace, api: Api, store: RunStore) -> None:
+    """Watch, and keep the log of each attempt that is recorded."""
+    if not options.log_limit:
+        await Watcher(api, store, options.namespace).run()
+        return
+    streams = Api(connect(find_cluster(options.context, kubeconfig=options.kubeconfig), many_streams=True))
+    keeper = LogKeeper(streams, options.log_limit)
+
+    def look(run: WorkloadRun, seen: SeenPod, is_cut_off: bool) -> None:
+        keeper.look(run.folder, run.state, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
+
+    keeping = asyncio.ensure_future(keeper.run(StateFolder(options.state)))
+    try:
+        await Watcher(api, store, options.namespace, look).run()
+    finally:
+        keeping.cancel()
+        await asyncio.wait((keeping,))
+        await streams.close()
 
 
 def _without_pools() -> Config:

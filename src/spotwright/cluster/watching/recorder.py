@@ -7,7 +7,7 @@ attempt never ends before it began, and nothing happens in the future.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +46,10 @@ from spotwright.notices.notice import Notice
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.scheduling.cause import classify
 
-__all__ = ["Recorder"]
+__all__ = ["OnRecorded", "Recorder"]
+
+OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
+"""Hears of each pod whose state the journal has; the flag says that its node does not report any more."""
 
 _RUNG = "spotwright.dev/rung"
 _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has its pod"

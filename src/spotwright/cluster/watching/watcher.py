@@ -17,7 +17,7 @@ from typing import Any
 from spotwright.cluster.api.mirror import Change, ChangeKind, Mirror, Resource
 from spotwright.cluster.api.requests import Api
 from spotwright.cluster.watching.node_pools import NodePool, pool_of_node
-from spotwright.cluster.watching.recorder import Recorder
+from spotwright.cluster.watching.recorder import OnRecorded, Recorder
 from spotwright.cluster.watching.run_store import RunStore, WorkloadRun
 from spotwright.cluster.watching.view import ClusterView, SeenPod
 from spotwright.cluster.workloads.owners import Lineage, is_own_run, metadata, uid_of
@@ -40,9 +40,11 @@ _CLOSES = 5.0  # seconds in which the last changes of a deleted namespace come
 class Watcher:
     """Watches one namespace, or all that are labelled ``spotwright.dev/enabled=true``. Call :meth:`run`."""
 
-    def __init__(self, api: Api, store: RunStore, namespace: str = "") -> None:
+    def __init__(
+        self, api: Api, store: RunStore, namespace: str = "", on_recorded: OnRecorded = lambda *_: None
+    ) -> None:
         self._api, self._store, self._namespace = api, store, namespace
-        self._view = ClusterView()
+        self._on_recorded, self._view = on_recorded, ClusterView()
         self._queue: asyncio.Queue[tuple[str, Change, asyncio.Task[None] | None]] = asyncio.Queue(maxsize=1000)
         self._enabled: set[str] = {namespace} if namespace else set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -304,6 +306,8 @@ class Watcher:
             for event in run.commit():
                 _LOG.debug("%s: %s %s %s", run.folder.name, event.kind, event.task, event.attempt or "")
             self._note_pods(uid, run)
+            for seen in pods:
+                self._on_recorded(run, seen, self._view.is_cut_off(seen.pod))
             if run.is_over:
                 self._store.finish(run)
             self._forget([seen for seen in pods if run.is_over or self._view.is_settled(seen.pod)])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from spotwright.cluster.workloads.owners import metadata, uid_of
 
-__all__ = ["PodAttempt", "attempts_of", "key_of", "seconds"]
+__all__ = ["PodAttempt", "attempts_of", "key_of", "main_container", "seconds"]
 
 _FINISHED = ("Succeeded", "Failed")
 
@@ -66,14 +66,17 @@ def seconds(text: object) -> float | None:
         return None
 
 
-def _main_status(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status of the container that runs the user's code: ``main`` in Argo and KFP, else the first of the spec."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+def main_container(pod: Mapping[str, Any]) -> str:
+    """The name of the container that runs the user's code: ``main`` in Argo and KFP, else the first of the spec."""
     containers: Sequence[Mapping[str, Any]] = (pod.get("spec") or {}).get("containers") or ()
-    first = containers[0].get("name") if containers else ""
-    by_name = {status.get("name"): status for status in statuses}
-    found: Mapping[str, Any] = by_name.get("main") or by_name.get(first) or {}
-    return found
+    names = [str(container.get("name", "")) for container in containers]
+    return "main" if "main" in names else (names or [""])[0]
+
+
+def _main_status(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    statuses: Sequence[Mapping[str, Any]] = (pod.get("status") or {}).get("containerStatuses") or ()
+    main = main_container(pod)
+    return next((status for status in statuses if status.get("name") == main), {})
 
 
 def _condition_time(status: Mapping[str, Any], kind: str) -> float | None:

@@ -1,0 +1,237 @@
+"""Follows the log of one attempt, container by container, until its pod has ended and everything is read.
+
+A stream ends in many ways: the container has ended, the API server or the kubelet was restarted, the connection is cut or dead.
+None of them says which, so a log counts as read only after an answer that was asked for when the container had ended already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any
+
+from spotwright.cluster.api.requests import Api, ApiFailed, StreamSilent, wait_before
+from spotwright.cluster.log_keeping.containers import Readable, has_finished, next_readable
+from spotwright.cluster.log_keeping.log_file import LogFile
+from spotwright.cluster.log_keeping.position import Position
+from spotwright.cluster.log_keeping.reading import Reading
+from spotwright.cluster.log_keeping.redaction import secret_values
+from spotwright.cluster.log_keeping.stamped_lines import stamp_text
+from spotwright.cluster.workloads.owners import metadata, uid_of
+
+__all__ = ["Follower"]
+
+_LOG = logging.getLogger(__name__)
+_SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is opened anew: perhaps it is dead
+_LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; what its node had sent by then is read
+_DISK = 5.0  # seconds until a log that could not be written is tried again
+_TRIES = 20  # of an ended container whose log is refused
+
+
+class Answer(Enum):
+    """How an answer of the endpoint ended."""
+
+    WHOLE = auto()  # everything is read, and nothing more will be written
+    AGAIN = auto()  # it ended, and the container may go on
+    CUT = auto()  # it broke off, or did not come
+    REFUSED = auto()  # there is no such log now
+
+
+class Follower:
+    """Keeps the log of one attempt. ``places`` limits how many streams are opened at once."""
+
+    def __init__(
+        self, api: Api, pod: Mapping[str, Any], restart: int, file: LogFile, places: asyncio.Semaphore, key: str
+    ) -> None:
+        self._api, self._file, self._places, self._key = api, file, places, key
+        self.pod, self._restart = pod, restart
+        self._changed = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._done: list[str] = []
+        self._container = ""
+        self._position = Position()
+        self._came_at = 0.0  # when the last bytes came, by the monotonic clock
+        self._trouble = ""  # why the last stream broke off; empty: it did not
+        self._silence = _SILENCE
+        self._retry_after: float | None = None
+
+    def put(self, pod: Mapping[str, Any], *, is_lost: bool) -> None:
+        """The pod has changed. ``is_lost``: it is gone, or its node does not report any more."""
+        self.pod = pod
+        if is_lost:
+            self._lost.set()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Follow until the log is complete."""
+        self._take_up()
+        passing = refused = 0
+        while True:
+            self._changed.clear()
+            target = next_readable(self.pod, self._restart, self._done)
+            if target is not None and target.is_lost:
+                self._say("this attempt's log is missing: its container was started again twice before it was read")
+                self._done.append(target.container)
+            elif target is None or refused > _TRIES:
+                if self._lost.is_set() or has_finished(self.pod, self._restart):
+                    break
+                await self._changed.wait()
+                refused = 0
+            else:
+                answer = await self._read(target)
+                passing = passing + 1 if answer is Answer.CUT else 0
+                refused = refused + 1 if answer is Answer.REFUSED else 0
+                if self._lost.is_set() and answer is not Answer.WHOLE:
+                    break
+                if passing or refused:
+                    await asyncio.sleep(wait_before(min(passing + refused, 6), self._retry_after))
+        self._end()
+
+    def _take_up(self) -> None:
+        """Go on where an earlier process was killed."""
+        if self._file.open() and self._file.notes:
+            notes = self._file.notes
+            self._done, self._container = list(notes["done"]), str(notes["container"])
+            self._position = Position.from_json(notes["position"])
+
+    def _end(self) -> None:
+        """Finish the log; if its end was not read, it says so."""
+        if self._trouble and self._file.notes:
+            last = f"; its last line is of {stamp_text(self._position.last)}" if self._position.last else ""
+            self._say(f"the log ends here: {self._trouble}{last}")
+        self._file.finish()
+
+    # A stream
+
+    async def _read(self, target: Readable) -> Answer:
+        """Read a container's log as far as it goes, but not for ever where its pod is lost."""
+        if target.container != self._container:
+            self._begin(target)
+        reading = asyncio.ensure_future(self._session(target))
+        lost = asyncio.ensure_future(self._lost.wait())
+        try:
+            await asyncio.wait((reading, lost), return_when=asyncio.FIRST_COMPLETED)
+            self._came_at = time.monotonic()
+            while not reading.done() and (left := self._came_at + _LAST_WORDS - time.monotonic()) > 0:
+                await asyncio.wait((reading,), timeout=left)
+        finally:
+            lost.cancel()
+            reading.cancel()
+            await asyncio.wait((reading, lost))
+        if reading.cancelled():
+            self._trouble = "its node does not report any more"
+            return Answer.CUT
+        answer = reading.result()
+        if answer is Answer.WHOLE and target.is_over:
+            self._done.append(target.container)
+        return answer
+
+    async def _session(self, target: Readable) -> Answer:
+        self._retry_after = None
+        try:
+            return await self._stream(target)
+        except StreamSilent:
+            self._silence = min(2 * self._silence, _LONGEST_SILENCE)
+            return Answer.AGAIN
+        except ApiFailed as error:
+            _LOG.debug("log of %s: %s", self._key, error)
+            self._retry_after = error.retry_after
+            if error.may_pass:
+                self._trouble = self._trouble or "the connection to its node was lost"
+                return Answer.CUT
+            return Answer.REFUSED
+        except OSError as error:
+            _LOG.warning("log of %s waits: %s", self._key, error)
+            await asyncio.sleep(_DISK)
+            return Answer.AGAIN
+
+    async def _stream(self, target: Readable) -> Answer:
+        reading = Reading(self._position, secret_values(self.pod))
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._places:
+                opened = self._api.chunks(f"{self.path}/log", self._parameters(target), silence=self._silence)
+                chunks = await stack.enter_async_context(opened)
+            if not await self._is_meant(target):
+                return Answer.AGAIN
+            async for chunk in chunks:
+                self._came_at = time.monotonic()
+                self._take(*reading.feed(chunk))
+        self._take(*reading.flush())
+        if reading.words:
+            _LOG.debug("log of %s: %s", self._key, reading.words)
+            return Answer.CUT
+        self._trouble = ""
+        return Answer.WHOLE if target.is_over else Answer.AGAIN
+
+    async def _is_meant(self, target: Readable) -> bool:
+        """Whether the opened stream is that of this attempt: a container may have been started again in the meantime."""
+        if (self.pod.get("spec") or {}).get("restartPolicy") == "Never":
+            return True
+        pod = await self._api.get_or_none(self.path)
+        if pod is None or uid_of(pod) != uid_of(self.pod):
+            return True  # it went in this moment, and the stream was opened before
+        self.pod = pod
+        return next_readable(pod, self._restart, self._done) == target
+
+    def _take(self, text: bytes, position: Position) -> None:
+        """Write what is new in a stream. Raises :class:`OSError`; the position is then as before."""
+        if text:
+            self._silence = _SILENCE
+            self._write(text, position)
+
+    # The file
+
+    def _begin(self, target: Readable) -> None:
+        """Begin a container; of several each has a heading, the main one only behind others."""
+        heading = ""
+        if not target.is_main or self._file.notes:
+            code = "" if target.is_main or not target.exit_code else f", which exited with {target.exit_code}"
+            heading = f"==> container {target.container}{code} <==\n"
+        self._container = target.container
+        self._write(heading.encode(), Position())
+
+    def _say(self, text: str) -> None:
+        """Write a line of our own into the log."""
+        position = self._position.copy()
+        line_end = "\n" if position.opened > 0 else ""
+        position.opened = -1
+        self._write(f"{line_end}[spotwright: {text}]\n".encode(), position)
+
+    def _write(self, data: bytes, position: Position) -> None:
+        notes = {
+            "namespace": metadata(self.pod).get("namespace", ""),
+            "pod": metadata(self.pod).get("name", ""),
+            "uid": uid_of(self.pod),
+            "restart": self._restart,
+            "container": self._container,
+            "done": self._done,
+            "position": position.to_json(),
+        }
+        self._file.append(data, notes)
+        self._position = position
+
+    @property
+    def log(self) -> Path:
+        """The file of the log."""
+        return self._file.path
+
+    @property
+    def path(self) -> str:
+        """The path of the pod."""
+        meta = metadata(self.pod)
+        return f"/api/v1/namespaces/{meta.get('namespace', '')}/pods/{meta.get('name', '')}"
+
+    def _parameters(self, target: Readable) -> dict[str, str]:
+        since = self._position.since_time
+        return {
+            "container": target.container,
+            "timestamps": "true",
+            **({} if target.is_over else {"follow": "true"}),
+            **({"previous": "true"} if target.is_previous else {}),
+            **({"sinceTime": since} if since else {}),
+        }
