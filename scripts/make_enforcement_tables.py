@@ -86,7 +86,7 @@ def _table(facts: Mapping[str, Fact]) -> Iterator[str]:
 
 def _cell(fact: Fact) -> str:
     if fact.by is Enforcer.CONTROLLER:
-        return CONTROLLER_TEXT
+        return f"{CONTROLLER_TEXT}, {fact.note}" if fact.note else CONTROLLER_TEXT
     if fact.by is Enforcer.KIND:
         return fact.note
     if fact.by is Enforcer.NOTHING:

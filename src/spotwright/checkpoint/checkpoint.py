@@ -23,6 +23,7 @@ from spotwright.checkpoint.termination import EXIT, Termination, seconds_from_en
 
 if TYPE_CHECKING:
     from spotwright.notices import Notice
+    from spotwright.notices.pod_hook import PodHook
 
 __all__ = ["Checkpoint"]
 
@@ -72,8 +73,10 @@ class Checkpoint:
             Hazard(self._taken_every), notice=seconds_from_environment("SPOTWRIGHT_NOTICE", 0.0), every=every
         )
         self._termination = Termination(self._may_go_on, lambda: self._policy.needed)
+        self._hook = _pod_hook()
         self._progress = ProgressFile()
         self._claimed = self._handles_signals = self._loaded = self._saved = self._in_step = self._finished = False
+        self._saves_by_hand = False
         self._noticed: Notice | None = None
         self._done = 0
         self._total: int | None = None
@@ -167,6 +170,7 @@ class Checkpoint:
         process that is no writer.
         """
         self._begin()
+        self._saves_by_hand = True
         if self.writer:
             self._save(state, time.monotonic())
         if self._termination.terminated:
@@ -180,6 +184,7 @@ class Checkpoint:
         For loops whose steps are too long to reach their end: save, then call :meth:`stop`.
         """
         self._handle_signals()
+        self._saves_by_hand = True
         if not self._in_step:
             self._in_step, self._step_began = True, time.monotonic()
         if self._termination.terminated:
@@ -210,6 +215,8 @@ class Checkpoint:
     def close(self) -> None:
         """Stop handling SIGTERM and notices."""
         self._termination.end()
+        if self._hook is not None:
+            self._hook.release()
 
     def __enter__(self) -> Self:
         return self
@@ -236,6 +243,19 @@ class Checkpoint:
         if not self._handles_signals:
             self._handles_signals = True
             self._termination.begin()
+            if self._hook is not None and self.writer:
+                self._register(self._hook)
+
+    def _register(self, hook: PodHook) -> None:
+        """Let the pod's preStop hook wait for a save after its notice, unless there is nothing to save then."""
+        if problem := hook.register():
+            _warn("%s", problem)
+
+        def answer(_: Notice | None) -> None:
+            if hook.waits and not (self._saves_by_hand or self._may_go_on(self._termination.seconds_left())):
+                hook.release()
+
+        self._termination.add_callback(answer)
 
     def _may_go_on(self, left: float) -> bool:
         """True if, with ``left`` seconds to go, the step under way and a save will fit."""
@@ -247,6 +267,8 @@ class Checkpoint:
     def _pays(self, now: float) -> bool:
         """True if a save at the end of this step pays."""
         termination = self._termination
+        if self._hook is not None and self._hook.waits:
+            return True
         if self._finished or termination.terminated or self._policy.is_due(now - self._saved_at, now - self._began):
             return True
         notice, previous = termination.notice, self._noticed
@@ -277,11 +299,23 @@ class Checkpoint:
         facts = {
             "step": self._done, "finished": self._finished, "age": began - self._began, "step_seconds": self._policy.step,
         }  # fmt: skip
+        is_waited_for = self._hook is not None and self._hook.waits  # a notice during the save is for the next one
         with self._termination.saving():
             self._manager.save(state, facts)
             self._saved = True
             self._saved_at = time.monotonic()
             self._policy.record_save(self._saved_at - began)
+            if is_waited_for and self._hook is not None:
+                self._hook.release()
+
+
+def _pod_hook() -> PodHook | None:
+    """The preStop hook of this pod; its module is imported in pods that have one."""
+    if "SPOTWRIGHT_GRACE_FOLDER" not in os.environ:
+        return None
+    from spotwright.notices.pod_hook import PodHook
+
+    return PodHook.from_environment(os.environ)
 
 
 def _taken_every() -> float | None:

@@ -3,6 +3,9 @@
 ``SPOTWRIGHT_NOTICE_URL`` comes first: an ``http`` URL is that of a node agent, a ``file`` URL that of a file. Where the agent
 cannot be asked, or no URL is set, ``SPOTWRIGHT_NOTICE_FILE`` is read. Pods whose variables cannot be composed (Kubeflow
 Pipelines) have only the address of their node, in ``SPOTWRIGHT_HOST``: the agent is asked at its default port there.
+
+In pods with ``SPOTWRIGHT_GRACE_FOLDER`` the file and the agent count together: the file tells of the pod's end, which the agent
+of its node does not know.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spotwright.notices.notice import Notice, Source, SourceError
+from spotwright.notices.pod_hook import FOLDER_VARIABLE
 
 __all__ = ["from_environment"]
 
@@ -21,6 +25,11 @@ def from_environment(environ: Mapping[str, str]) -> Source | None:
     """
     url = environ.get("SPOTWRIGHT_NOTICE_URL", "").strip()
     path = environ.get("SPOTWRIGHT_NOTICE_FILE", "").strip()
+    host = environ.get("SPOTWRIGHT_HOST", "").strip()
+    if environ.get(FOLDER_VARIABLE, "").strip() and path and (url.startswith("http://") or (host and not url)):
+        from spotwright.notices.either import EitherSource
+
+        return EitherSource(_agent(url, host), _file(path))
     if url.startswith("http://"):
         return _WithFile(_agent(url), _file(path)) if path else _agent(url)
     if url.startswith("file://"):
@@ -31,7 +40,6 @@ def from_environment(environ: Mapping[str, str]) -> Source | None:
         )
     if path:
         return _file(path)
-    host = environ.get("SPOTWRIGHT_HOST", "").strip()
     return _agent(host=host) if host else None
 
 

@@ -13,9 +13,9 @@ from tests.cluster.recorder.api import Api, ApiError, collection
 from tests.cluster.recorder.observing import Observer
 from tests.cluster.recorder.workloads import Behaviour
 
-__all__ = ["DEATHS", "Death", "Strike"]
+__all__ = ["DEATHS", "SPOT_TAINT", "Death", "Strike"]
 
-_SPOT_TAINT = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
+SPOT_TAINT = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _drain(strike: Strike) -> None:
 
 def _taint(strike: Strike) -> None:
     ours = {"key": "example.com/maintenance", "value": "true", "effect": "NoExecute"}
-    strike.change_node({"spec": {"taints": [_SPOT_TAINT, ours]}})
+    strike.change_node({"spec": {"taints": [SPOT_TAINT, ours]}})
 
 
 def _cut_power(strike: Strike) -> None:

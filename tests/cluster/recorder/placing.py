@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-__all__ = ["placed", "tolerant"]
+__all__ = ["CONFIGURATION", "placed", "tolerant"]
 
-_CONFIGURATION = """\
+CONFIGURATION = """\
 version: 1
 target: {trainer: "2.1", argo: "3.7"}
 pools:
@@ -34,7 +34,7 @@ def placed(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     patches = [template.pop("podSpecPatch", None) for template in _templates(objects)]
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "spotwright.yaml").write_text(_CONFIGURATION, encoding="utf-8")
+        (Path(folder) / "spotwright.yaml").write_text(CONFIGURATION, encoding="utf-8")
         file = Path(folder) / "workload.yaml"
         file.write_text(yaml.safe_dump_all(objects, sort_keys=False), encoding="utf-8")
         command = [sys.executable, "-m", "spotwright", "place", str(file)]

@@ -22,7 +22,7 @@ from tests.cluster.recorder.placing import placed, tolerant
 from tests.cluster.recorder.slimming import slim
 from tests.cluster.recorder.workloads import KINDS, workload
 
-__all__ = ["Bed", "record"]
+__all__ = ["Bed", "await_account", "delete_namespace", "record"]
 
 _OTHER, _VICTIM = 2, 3  # the numbers of the two spot nodes
 _STOCK = (
@@ -69,17 +69,17 @@ def record(bed: Bed, death: Death) -> dict[str, Any]:
     """Let every kind die this death once. Returns what is written to its file."""
     namespace = f"rec-{death.name}"
     _prepare_nodes(bed)
-    _delete_namespace(bed.api, namespace)
+    delete_namespace(bed.api, namespace)
     level = {"pod-security.kubernetes.io/enforce": "restricted"} if death.refused else {}
     bed.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": level}}, "")
-    _await_account(bed.api, namespace)
+    await_account(bed.api, namespace)
     observer = Observer(bed.api, namespace)
     time.sleep(0.5)  # until every watch has listed
     names = _start(bed.api, namespace, death)
     try:
         return _observed(bed, death, observer, namespace, names)
     finally:
-        _delete_namespace(bed.api, namespace)
+        delete_namespace(bed.api, namespace)
 
 
 def _observed(bed: Bed, death: Death, observer: Observer, namespace: str, names: Sequence[str]) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def _versions() -> dict[str, str]:
     return {product: version_of(*module).removeprefix("v") for product, module in _PRODUCTS.items()}
 
 
-def _await_account(api: Api, namespace: str) -> None:
+def await_account(api: Api, namespace: str) -> None:
     """Wait for the service account without which no pod is admitted."""
     for _ in range(100):
         with contextlib.suppress(ApiError):
@@ -162,7 +162,7 @@ def _await_account(api: Api, namespace: str) -> None:
     raise TimeoutError("no default service account")
 
 
-def _delete_namespace(api: Api, namespace: str) -> None:
+def delete_namespace(api: Api, namespace: str) -> None:
     """Delete the namespace with all that is in it, and wait until it is gone."""
     path = f"{collection('Namespace', '')}/{namespace}"
     try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spotwright.cluster.admission.api_defaults import without_defaults
+from spotwright.cluster.admission.grace import add_grace
 from spotwright.cluster.admission.marks import controller_of, is_ignored
 from spotwright.cluster.admission.objects import Outcome
 from spotwright.cluster.admission.refusal import refused_pod
@@ -99,6 +100,7 @@ def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, r
         marks[ADMISSION_ANNOTATION] = facts.token
     if decided.refusal:
         return Outcome("pod is refused", _replacing(data, refused_pod(data, refusal_image, decided.refusal), marks))
+<<<<<<< HEAD
     return Outcome("pod is admitted", _precise(data, config, policy, ladder, decided, marks))
 
 
@@ -116,6 +118,10 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
         return "pod is admitted already"
     owner = controller_of(data)
     return "pod serves" if owner is not None and owner[1] in ("ReplicaSet", "StatefulSet", "DaemonSet") else ""
+=======
+    patch, warnings = _precise(data, config, policy, ladder, decided)
+    return Outcome("pod is admitted", patch, as_warnings(warnings) if warnings else ())
+>>>>>>> 369b0cc (Cluster: pods of Argo and KFP hear of their end before SIGTERM, and wait for code that saves)
 
 
 def task_of(data: Mapping[str, Any]) -> str:
@@ -147,6 +153,7 @@ def _with_gang(decided: NextAttempt, ladder: Ladder, facts: PodFacts) -> NextAtt
 
 
 def _precise(
+<<<<<<< HEAD
     data: Mapping[str, Any],
     config: Config,
     policy: Policy,
@@ -155,6 +162,11 @@ def _precise(
     marks: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks."""
+=======
+    data: Mapping[str, Any], config: Config, policy: Policy, ladder: Ladder, decided: NextAttempt
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""
+>>>>>>> 369b0cc (Cluster: pods of Argo and KFP hear of their end before SIGTERM, and wait for code that saves)
     rung = ladder.rungs[decided.rung]
     used = [config.pools[name] for name in rung.pools]
     spec = clone(dict(data["spec"]))
@@ -164,7 +176,8 @@ def _precise(
     _tolerate(spec, ladder, rung)
     _set_grace(spec, data, policy, used)
     _set_variables(spec, data, decided, used)
-    return _replacing(data, {**data, "spec": spec}, marks)
+    warnings = add_grace(spec, data)
+    return _replacing(data, {**data, "spec": spec}, marks), warnings
 
 
 def _is_queued(data: Mapping[str, Any]) -> bool:

@@ -167,7 +167,10 @@ _ARGO: Mapping[str, Fact] = {
     ),
     "fall_back_after": in_object("fallback:podSpecPatch", "counts errors too, no lost nodes", absent=_WITH_CONTROLLER),
     "pending_timeout": _WITH_CONTROLLER,
-    "grace_period": in_object("pod:terminationGracePeriodSeconds", "in podSpecPatch"),
+    "grace_period": in_object(
+        "pod:terminationGracePeriodSeconds",
+        "in podSpecPatch; code has about a second after SIGTERM, and the rest before it only with the Spotwright controller",
+    ),
     "timeout": in_object(
         "deadline:activeDeadlineSeconds",
         "for each attempt",
@@ -199,7 +202,11 @@ _KFP: Mapping[str, Fact] = {
         "fallback:nodeAffinity", "counts errors too, no lost nodes", name="nodeAffinity", absent=_WITH_CONTROLLER
     ),
     "pending_timeout": _WITH_CONTROLLER,
-    "grace_period": nothing("code has about 0.3s after SIGTERM", is_reported=True),
+    "grace_period": Fact(
+        Enforcer.CONTROLLER,
+        note="which gives spotwright.checkpoint this time before SIGTERM; code has about 0.3s after it",
+        is_reported=True,
+    ),
     "timeout": in_object("settings:activeDeadlineSeconds", "for each attempt"),
     "checkpoint": in_object("settings:podMetadata", "for code that reads it", name="SPOTWRIGHT_CHECKPOINT"),
     "image_pull_secrets": in_object("settings:imagePullSecret"),

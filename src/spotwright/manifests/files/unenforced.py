@@ -44,7 +44,9 @@ def settle(roles: Sequence[RoleReport], file: str, options: PlaceOptions) -> Ite
         )
 
 
-HELD_BY_WEBHOOK = frozenset({"spot", "ladder", "fall_back_after", "interruptions.max", "errors.retries"})
+HELD_BY_WEBHOOK = frozenset(
+    {"spot", "ladder", "fall_back_after", "interruptions.max", "errors.retries", "grace_period"}
+)
 """The fields of a policy that a webhook of pods enforces attempt by attempt."""
 
 _NAMED = 3  # roles whose names a finding has

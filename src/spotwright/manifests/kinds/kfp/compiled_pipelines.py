@@ -82,8 +82,9 @@ def _place(ctx: PlaceContext, paths: PipelinePaths) -> None:
     if on_spot:
         ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), lost_nodes_note(backend_of(ctx.config.target)))
         text = (
-            "a compiled pipeline cannot set a grace period (the policy's grace_period has no effect): its pods have Kubernetes' "
-            "30s, of which the code gets about 0.3s after SIGTERM (seen on KFP 2.17.0), so it has to save checkpoints as it goes"
+            "a compiled pipeline cannot set a grace period: without the Spotwright controller the policy's grace_period has no "
+            "effect, and the code has about 0.3s after SIGTERM (seen on KFP 2.17.0), so it has to save checkpoints as it goes; "
+            "the controller gives code with spotwright.checkpoint the grace period before SIGTERM"
         )
         is_set = any(policy.sources.get("grace_period") != BUILT_IN.source for _, policy in policies)
         ctx.add_finding(Level.WARNING if is_set else Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)

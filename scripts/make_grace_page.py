@@ -1,0 +1,69 @@
+"""Make the table of docs/explanation/grace.md from what was measured on a real cluster (tests/cluster/recordings/grace.json).
+
+The rest of the page is written by hand. Without arguments the script writes the table; a test fails while it is behind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["PAGE", "page"]
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "tests" / "cluster" / "recordings" / "grace.json"
+PAGE = ROOT / "docs" / "explanation" / "grace.md"
+_BEGIN = "<!-- Written by scripts/make_grace_page.py from what tests.cluster.grace_trials has measured. -->\n"
+_END = "<!-- End of the written part. -->\n"
+_SHAPES = {"argo": "Argo step", "kfp": "KFP-shaped task"}
+_CODES = {"saving": "`spotwright.checkpoint`", "plain": "without the library"}
+_HEAD = (
+    "| pod | code | fault | hook | notice | SIGTERM seen | saved | code lived | pod ended | work lost |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def page() -> str:
+    """The page with its table."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
+    return (
+        before
+        + _BEGIN
+        + "\n".join(_table(json.loads(RESULTS.read_text(encoding="utf-8"))))
+        + "\n\n"
+        + _END
+        + (rest.partition(_END)[2])
+    )
+
+
+def _table(results: Mapping[str, Any]) -> Iterator[str]:
+    trials = results["trials"]
+    loads = [trial["load"] for trial in trials]
+    versions = ", ".join(f"{product} {version}" for product, version in results["versions"].items())
+    yield f"Seen on {versions}, on two cores under a load of {min(loads):.0f} to {max(loads):.0f}. Seconds after the fault:"
+    yield ""
+    yield _HEAD
+    rows: dict[tuple[str, str, str, bool], list[Mapping[str, Any]]] = {}
+    for trial in trials:
+        for one in trial["moments"]:
+            rows.setdefault((one["shape"], one["code"], trial["fault"], one["with_hook"]), []).append(one)
+    for (shape, code, fault, hook), moments in sorted(rows.items(), key=lambda row: (row[0][:3], not row[0][3])):
+        cells = [_range(moments, name) for name in ("noticed", "sigterm", "saved", "lived", "ended", "lost")]
+        words = [_SHAPES[shape], _CODES[code], fault, "yes" if hook else "no", *cells]
+        yield f"| {' | '.join(words)} |"
+
+
+def _range(moments: Sequence[Mapping[str, Any]], name: str) -> str:
+    """The smallest and the largest value, and in how many of the pods there was one."""
+    values = sorted(one[name] for one in moments if one[name] is not None)
+    if not values:
+        return ""
+    text = f"{values[0]:.1f}" if f"{values[0]:.1f}" == f"{values[-1]:.1f}" else f"{values[0]:.1f} to {values[-1]:.1f}"
+    return text if len(values) == len(moments) else f"{text} ({len(values)} of {len(moments)})"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")

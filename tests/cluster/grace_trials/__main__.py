@@ -1,0 +1,53 @@
+"""Measures the grace of Argo and KFP on the test bed: ``python -m tests.cluster.grace_trials [TIMES]``, by default 5 times.
+
+It needs a test bed with Argo, and writes ``tests/cluster/recordings/grace.json``, from which
+``scripts/make_grace_table.py`` makes the table of docs/explanation/grace.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testbed.building.programs import version_of
+from testbed.settings import Settings
+from tests.cluster.grace_trials.pod_webhook import serving
+from tests.cluster.grace_trials.trial import FAULTS, as_data, run_trial
+from tests.cluster.recorder.placing import CONFIGURATION
+
+RESULTS = Path(__file__).resolve().parent.parent / "recordings" / "grace.json"
+
+
+def main() -> None:
+    """Run every fault as often as asked, and write the moments of every pod."""
+    times = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    settings = Settings.from_environment()
+    results = []
+    with tempfile.TemporaryDirectory() as folder, serving(settings, CONFIGURATION, Path(folder)):
+        for number in range(times):
+            for fault in FAULTS:
+                moments = [as_data(each) for each in run_trial(settings, fault, number)]
+                results.append({"fault": fault, "load": round(os.getloadavg()[0], 1), "moments": moments})
+                sys.stdout.write("".join(f"{fault} {number}: {json.dumps(each)}\n" for each in moments))
+                sys.stdout.flush()
+                _write(results)
+
+
+def _write(results: Sequence[Mapping[str, Any]]) -> None:
+    versions = {
+        "Kubernetes": version_of("kubernetes", "k8s.io/kubernetes").removeprefix("v"),
+        "Argo": version_of("argo", "github.com/argoproj/argo-workflows/v3").removeprefix("v"),
+    }
+    text = json.dumps({"versions": versions, "trials": results}, indent=None)
+    RESULTS.write_text(
+        text.replace('{"shape"', '\n{"shape"').replace('{"fault"', '\n{"fault"') + "\n", encoding="utf-8"
+    )
+
+
+if __name__ == "__main__":
+    main()
