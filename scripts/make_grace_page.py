@@ -42,7 +42,8 @@ def _table(results: Mapping[str, Any]) -> Iterator[str]:
     trials = results["trials"]
     loads = [trial["load"] for trial in trials]
     versions = ", ".join(f"{product} {version}" for product, version in results["versions"].items())
-    yield f"Seen on {versions}, on two cores under a load of {min(loads):.0f} to {max(loads):.0f}. Seconds after the fault:"
+    yield f"Seen on {versions}, on two cores under a load of {min(loads):.0f} to {max(loads):.0f}, which makes all times"
+    yield f"longer. Pods of each row: {_most(trials)}. Seconds after the fault:"
     yield ""
     yield _HEAD
     rows: dict[tuple[str, str, str, bool], list[Mapping[str, Any]]] = {}
@@ -53,6 +54,11 @@ def _table(results: Mapping[str, Any]) -> Iterator[str]:
         cells = [_range(moments, name) for name in ("noticed", "sigterm", "saved", "lived", "ended", "lost")]
         words = [_SHAPES[shape], _CODES[code], fault, "yes" if hook else "no", *cells]
         yield f"| {' | '.join(words)} |"
+
+
+def _most(trials: Sequence[Mapping[str, Any]]) -> int:
+    faults = [trial["fault"] for trial in trials]
+    return max(faults.count(fault) for fault in faults)
 
 
 def _range(moments: Sequence[Mapping[str, Any]], name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scripts.make_grace_page import PAGE, page
 from tests.cluster.admission_objects import a_config
 from tests.cluster.test_admission_of_pods import PREFER, SPENT, a_pod, precise, variables
 
@@ -100,3 +101,7 @@ def test_a_refused_pod_has_no_hook() -> None:
     pod, outcome = precise(argo_pod(policy=PREFER), SPENT)
     assert outcome.verdict == "pod is refused"
     assert set(hooks(pod).values()) == {None}
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run scripts/make_grace_page.py"

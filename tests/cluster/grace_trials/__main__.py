@@ -1,7 +1,7 @@
-"""Measures the grace of Argo and KFP on the test bed: ``python -m tests.cluster.grace_trials [TIMES]``, by default 5 times.
+"""Measures the grace of Argo and KFP on the test bed: ``python -m tests.cluster.grace_trials [TIMES [FILE]]``, 5 times by default.
 
-It needs a test bed with Argo, and writes ``tests/cluster/recordings/grace.json``, from which
-``scripts/make_grace_table.py`` makes the table of docs/explanation/grace.md.
+It needs a test bed with Argo, JobSet and Trainer. It writes ``tests/cluster/recordings/grace.json``, or FILE, from which
+``scripts/make_grace_page.py`` makes the table of docs/explanation/grace.md.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ RESULTS = Path(__file__).resolve().parent.parent / "recordings" / "grace.json"
 def main() -> None:
     """Run every fault as often as asked, and write the moments of every pod."""
     times = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    file = Path(sys.argv[2]) if len(sys.argv) > 2 else RESULTS
     settings = Settings.from_environment()
     results = []
     with tempfile.TemporaryDirectory() as folder, serving(settings, CONFIGURATION, Path(folder)):
@@ -35,18 +36,16 @@ def main() -> None:
                 results.append({"fault": fault, "load": round(os.getloadavg()[0], 1), "moments": moments})
                 sys.stdout.write("".join(f"{fault} {number}: {json.dumps(each)}\n" for each in moments))
                 sys.stdout.flush()
-                _write(results)
+                _write(file, results)
 
 
-def _write(results: Sequence[Mapping[str, Any]]) -> None:
+def _write(file: Path, results: Sequence[Mapping[str, Any]]) -> None:
     versions = {
         "Kubernetes": version_of("kubernetes", "k8s.io/kubernetes").removeprefix("v"),
         "Argo": version_of("argo", "github.com/argoproj/argo-workflows/v3").removeprefix("v"),
     }
     text = json.dumps({"versions": versions, "trials": results}, indent=None)
-    RESULTS.write_text(
-        text.replace('{"shape"', '\n{"shape"').replace('{"fault"', '\n{"fault"') + "\n", encoding="utf-8"
-    )
+    file.write_text(text.replace('{"shape"', '\n{"shape"').replace('{"fault"', '\n{"fault"') + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

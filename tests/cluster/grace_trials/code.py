@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-STEP = 2.0  # seconds
+STEP = 4.0  # seconds
 
 
 def say(word: str) -> None:
@@ -32,7 +32,7 @@ def work(seconds: float) -> None:
 
 
 def train(place: str) -> None:
-    """Steps of two seconds; but for the first one, a save is not due for an hour."""
+    """Steps of four seconds; but for the first one, a save is not due for an hour."""
     from spotwright.checkpoint import Checkpoint
 
     with Checkpoint(place, every=3600) as ckpt:

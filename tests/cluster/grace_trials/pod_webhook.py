@@ -22,6 +22,7 @@ from spotwright.cluster.admission import server
 from spotwright.cluster.admission.configurations import Configurations
 from spotwright.cluster.admission.pods import PodFacts
 from spotwright.cluster.admission.registration import ENABLED_LABEL, webhook_configuration
+from spotwright.cluster.admission.review import AdmissionRequest
 from spotwright.cluster.admission.server import Webhook, start_server
 
 __all__ = ["LABEL", "serving"]
@@ -84,7 +85,7 @@ async def _serve(folder: Path) -> None:
     async def no_object(*_: str) -> Mapping[str, Any] | None:
         return None
 
-    async def no_facts(_: Mapping[str, Any]) -> PodFacts:
+    async def no_facts(_: AdmissionRequest) -> PodFacts:
         return PodFacts()
 
     server.ANSWER_AFTER = 25.0

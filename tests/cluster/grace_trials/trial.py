@@ -22,6 +22,7 @@ from tests.cluster.recorder.placing import placed, tolerant
 from tests.cluster.recorder.recording import await_account, delete_namespace
 from tests.cluster.recorder.workloads import Behaviour, Object, workload
 
+from spotwright.checkpoint import Checkpoint
 from spotwright.checkpoint_file import FILE_NAME, checkpoint_file
 
 __all__ = ["CODES", "FAULTS", "SHAPES", "Moments", "run_trial"]
@@ -98,7 +99,7 @@ def run_trial(settings: Settings, fault: str, number: int) -> list[Moments]:
         for name, observer in observers.items():
             observer.wait(partial(_all_ended, observer, victims[name]), 90, "the pods to end")
         return [
-            _moments(observers[name].history(victims[name][key]), key, _lines(file), struck)
+            _moments(observers[name].history(victims[name][key]), key, file, struck)
             for name in names
             for key, file in files[name].items()
         ]
@@ -184,21 +185,22 @@ def _ended(observer: Observer, uid: str) -> float | None:
     return next((state.at for state in states if is_finished(state.value) or state.gone), None)
 
 
-def _moments(states: Sequence[State], key: str, lines: list[tuple[float, str]], struck: float) -> Moments:
+def _moments(states: Sequence[State], key: str, file: Path, struck: float) -> Moments:
     ended = next(state.at for state in states if is_finished(state.value) or state.gone)
     hook = any("lifecycle" in one for one in states[0].value["spec"]["containers"])
+    lines, place = _lines(file), f"{file}-place"
     shape, code = key.split("-")
     after = {word: at - struck for at, word in reversed(lines) if at >= struck}
     lived = max(at for at, word in lines if word == "alive") - struck
-    saves = [at - struck for at, word in lines if word == "saved"]
-    lost = round(lived - saves[-1], 2) if saves else None
+    state = Checkpoint(place, writer=False).load() if code == "saving" else None
+    lost = None if state is None else round(max(0.0, lived - (state["at"] - struck)), 2)
 
     def rounded(word: str) -> float | None:
         return round(after[word], 2) if word in after else None
 
     return Moments(
         shape, code, hook, rounded("notice"), rounded("sigterm"), rounded("saved"), round(lived, 2),
-        round(ended - struck, 2), max(lost, 0.0) if lost is not None else None,
+        round(ended - struck, 2), lost,
     )  # fmt: skip
 
 

@@ -1,11 +1,11 @@
 """Give the pods of Argo and KFP a preStop hook that turns their grace period into time before SIGTERM.
 
-Argo's emissary and KFP's launcher end the code within a second of SIGTERM, whatever the grace period (seen on Argo 3.7.3 and KFP
-2.17.0). Kubernetes runs a preStop hook before it sends SIGTERM, for each deletion, drain, eviction and taint. So the hook writes
-a notice that :mod:`spotwright.checkpoint` reads, and returns when the code has saved. It waits only for processes that have
-registered (:mod:`spotwright.notices.pod_hook`): the pod of any other code drains as fast as without us.
+KFP's launcher dies of SIGTERM, and the code with it, within a second and whatever the grace period (seen on KFP 2.17.0).
+Kubernetes runs a preStop hook before it sends SIGTERM, for each deletion, drain, eviction and taint. So the hook writes a notice
+that :mod:`spotwright.checkpoint` reads, and returns when the code has saved. It waits only for processes that have registered
+(:mod:`spotwright.notices.pod_hook`): for other code the pod ends without a wait.
 
-Other kinds get no hook: there SIGTERM itself reaches the code, and the grace period is the code's.
+A plain step of Argo gets the hook as well. Other kinds get none: the grace period after SIGTERM is the code's there.
 """
 
 from __future__ import annotations

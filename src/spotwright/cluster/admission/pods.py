@@ -100,8 +100,8 @@ def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, r
         marks[ADMISSION_ANNOTATION] = facts.token
     if decided.refusal:
         return Outcome("pod is refused", _replacing(data, refused_pod(data, refusal_image, decided.refusal), marks))
-<<<<<<< HEAD
-    return Outcome("pod is admitted", _precise(data, config, policy, ladder, decided, marks))
+    patch, warnings = _precise(data, config, policy, ladder, decided, marks)
+    return Outcome("pod is admitted", patch, as_warnings(warnings))
 
 
 def wants_facts(data: Mapping[str, Any]) -> bool:
@@ -118,10 +118,6 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
         return "pod is admitted already"
     owner = controller_of(data)
     return "pod serves" if owner is not None and owner[1] in ("ReplicaSet", "StatefulSet", "DaemonSet") else ""
-=======
-    patch, warnings = _precise(data, config, policy, ladder, decided)
-    return Outcome("pod is admitted", patch, as_warnings(warnings) if warnings else ())
->>>>>>> 369b0cc (Cluster: pods of Argo and KFP hear of their end before SIGTERM, and wait for code that saves)
 
 
 def task_of(data: Mapping[str, Any]) -> str:
@@ -153,20 +149,14 @@ def _with_gang(decided: NextAttempt, ladder: Ladder, facts: PodFacts) -> NextAtt
 
 
 def _precise(
-<<<<<<< HEAD
     data: Mapping[str, Any],
     config: Config,
     policy: Policy,
     ladder: Ladder,
     decided: NextAttempt,
     marks: Mapping[str, str],
-) -> list[dict[str, Any]]:
-    """The operations that give a pod its rung, tolerations, grace period, variables and marks."""
-=======
-    data: Mapping[str, Any], config: Config, policy: Policy, ladder: Ladder, decided: NextAttempt
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The operations that give a pod its rung, tolerations, grace period, variables and marks; and the warnings."""
->>>>>>> 369b0cc (Cluster: pods of Argo and KFP hear of their end before SIGTERM, and wait for code that saves)
     rung = ladder.rungs[decided.rung]
     used = [config.pools[name] for name in rung.pools]
     spec = clone(dict(data["spec"]))

@@ -167,10 +167,7 @@ _ARGO: Mapping[str, Fact] = {
     ),
     "fall_back_after": in_object("fallback:podSpecPatch", "counts errors too, no lost nodes", absent=_WITH_CONTROLLER),
     "pending_timeout": _WITH_CONTROLLER,
-    "grace_period": in_object(
-        "pod:terminationGracePeriodSeconds",
-        "in podSpecPatch; code has about a second after SIGTERM, and the rest before it only with the Spotwright controller",
-    ),
+    "grace_period": in_object("pod:terminationGracePeriodSeconds", "in podSpecPatch"),
     "timeout": in_object(
         "deadline:activeDeadlineSeconds",
         "for each attempt",

@@ -17,7 +17,7 @@ from spotwright.cluster.admission.grace import hook_script
 from spotwright.notices.file import FileSource
 from spotwright.notices.pod_hook import PodHook
 
-HERE = Path(__file__).parent
+PROGRAM = Path(__file__).resolve().parents[1] / "checkpoint" / "terminated_program.py"
 LONG = 6000  # seconds for which the hook would wait; these tests last for at most a minute
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hook runs in Linux containers")
 
@@ -39,7 +39,7 @@ def training(mode: str, place: Path, folder: Path) -> Iterator[subprocess.Popen[
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOTWRIGHT_")}
     pod = {"SPOTWRIGHT_GRACE_FOLDER": str(folder), "SPOTWRIGHT_NOTICE_FILE": str(folder / "notice")}
     process = subprocess.Popen(
-        [sys.executable, HERE / "terminated_program.py", mode, str(place)],
+        [sys.executable, PROGRAM, mode, str(place)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
