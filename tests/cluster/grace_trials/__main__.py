@@ -1,4 +1,4 @@
-"""Measures the grace of Argo and KFP on the test bed: ``python -m tests.cluster.grace_trials [TIMES [FILE]]``, 5 times by default.
+"""Measures the grace of Argo and KFP on the test bed: ``python -m tests.cluster.grace_trials [TIMES [FILE]]``, by default 5.
 
 It needs a test bed with Argo, JobSet and Trainer. It writes ``tests/cluster/recordings/grace.json``, or FILE, from which
 ``scripts/make_grace_page.py`` makes the table of docs/explanation/grace.md.

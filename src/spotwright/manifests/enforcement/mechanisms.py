@@ -182,6 +182,7 @@ _KFP_WAITS: Mapping[str, Fact] = {
     "interruptions.ceiling": nothing("backoffMaxDuration of KFP is a window over all attempts"),
     **dict.fromkeys(("errors.backoff", "errors.factor", "errors.ceiling"), nothing("KFP has one backoff for both")),
 }
+_KFP_GRACE = "which gives spotwright.checkpoint this time before SIGTERM; code has about 0.3s after it"
 _KFP_AFFINITY = in_object("settings:nodeAffinity", name="required node affinity")
 _KFP: Mapping[str, Fact] = {
     **_POD,
@@ -199,11 +200,7 @@ _KFP: Mapping[str, Fact] = {
         "fallback:nodeAffinity", "counts errors too, no lost nodes", name="nodeAffinity", absent=_WITH_CONTROLLER
     ),
     "pending_timeout": _WITH_CONTROLLER,
-    "grace_period": Fact(
-        Enforcer.CONTROLLER,
-        note="which gives spotwright.checkpoint this time before SIGTERM; code has about 0.3s after it",
-        is_reported=True,
-    ),
+    "grace_period": replace(_WITH_CONTROLLER, note=_KFP_GRACE, is_reported=True),
     "timeout": in_object("settings:activeDeadlineSeconds", "for each attempt"),
     "checkpoint": in_object("settings:podMetadata", "for code that reads it", name="SPOTWRIGHT_CHECKPOINT"),
     "image_pull_secrets": in_object("settings:imagePullSecret"),
