@@ -187,8 +187,11 @@ def begins(shared: Path) -> list[int]:
 
 
 def lost_node(kube: Kube, namespace: str) -> str:
-    running = [pod for pod in kube.list("pods", namespace) if pod["status"]["phase"] == "Running"]
-    (pod,) = [each for each in running if step_of(each) == "train"]
+    def running() -> Object | None:  # its phase comes a little after its first line
+        pods = [pod for pod in kube.list("pods", namespace) if pod["status"]["phase"] == "Running"]
+        return next((each for each in pods if step_of(each) == "train"), None)
+
+    pod = kube.wait(running, "the training's pod is Running", 60)
     node: str = pod["spec"]["nodeName"]
     assert node != "n1", "the training did not take the spot node"
     return node
