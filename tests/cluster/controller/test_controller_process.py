@@ -14,14 +14,16 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
-from aiohttp import ClientSession, TCPConnector
+from aiohttp import ClientSession, TCPConnector, web
 from tests.cluster.admission_objects import a_config, a_job
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.test_admission_review import a_review
+from tests.cluster.watching import watched_objects
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster.admission import server as admission
 from spotwright.cluster.api.requests import Api
+from spotwright.cluster.controller.leading import OpenClient
 from spotwright.cluster.controller.permissions import permissions
 from spotwright.cluster.controller.process import run_controller
 from spotwright.cluster.controller.registering import Registration
@@ -61,12 +63,19 @@ def configure(server: SmallApiServer, text: str) -> None:
     server.put(MAPS, "spotwright", data={"spotwright.yaml": text}, kind="ConfigMap", metadata={"namespace": "team-a"})
 
 
+def clients_of(server: SmallApiServer) -> OpenClient:
+    def open_client(*, many_streams: bool = False) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(base_url=server.url, timeout=60 if many_streams else 300)
+
+    return open_client
+
+
 @asynccontextmanager
 async def running(server: SmallApiServer, state: Path, **settings: Any) -> AsyncIterator[asyncio.Task[None]]:
     """A replica that runs while the block does; what it raises comes out of the block."""
     async with httpx2.AsyncClient(base_url=server.url) as client:
         given = {"port": 0, "where": "https://127.0.0.1:1", **settings}
-        task = asyncio.create_task(run_controller(Settings(state=state, **given), Api(client)))
+        task = asyncio.create_task(run_controller(Settings(state=state, **given), Api(client), clients_of(server)))
         try:
             yield task
         finally:
@@ -123,6 +132,27 @@ def test_without_the_webhook_nothing_is_registered_and_without_watching_no_lease
     watching, answering = (asyncio.run(asked(**{each: False})) for each in ("has_webhook", "watches"))
     assert not [line for line in watching if "mutatingwebhook" in line]
     assert not [line for line in answering if "coordination" in line]
+
+
+def test_the_replica_that_watches_keeps_the_log_of_each_attempt(tmp_path: Path) -> None:
+    async def log(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"2026-01-01T00:00:02.000000001Z epoch 1 of 3\n")
+
+    async def test() -> None:
+        async with serving() as server:
+            a_cluster(server)
+            owner = watched_objects.job("train")
+            owned = watched_objects.pod("train-1", owner, node="n1", phase="Succeeded", exit_code=0)
+            server.served = {"/apis/batch/v1": ["jobs"]}
+            server.objects["/apis/batch/v1/jobs"] = {}
+            for collection, each in (("/apis/batch/v1/jobs", owner), ("/api/v1/pods", owned)):
+                server.put(collection, each["metadata"]["name"], uid=each["metadata"]["uid"], **each)
+            server.pages["/api/v1/namespaces/team-a/pods/train-1/log"] = log
+            async with running(server, tmp_path, has_webhook=False):
+                await until(lambda: [log for log in tmp_path.rglob("log.txt") if b"epoch 1 of 3\n" in log.read_bytes()])
+            assert [line for line in server.asked if not is_allowed(line)] == []
+
+    asyncio.run(test())
 
 
 def test_a_wrong_config_map_changes_nothing_and_an_event_says_line_and_fix(

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,12 +18,20 @@ from spotwright.cli import FAILED, SUCCEEDED
 from spotwright.cli.daemons.listen import Listen
 from spotwright.cli.options import state_option
 from spotwright.errors import InputError
+from spotwright.model.quantities import parse_memory
 
 __all__ = ["controller"]
 
 _ACCOUNT = "spotwright-controller"
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _File = click.Path(path_type=Path, dir_okay=False)
+
+
+def _bytes(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
+    try:
+        return parse_memory(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command()
@@ -57,6 +66,14 @@ _File = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--refusal-image", default="busybox:1", show_default=True, help="A small image with a shell, for refused pods."
 )
+@click.option(
+    "--log-limit",
+    callback=_bytes,
+    default="64Mi",
+    show_default=True,
+    metavar="SIZE",
+    help="The largest log of one attempt; 0 keeps no logs.",
+)
 @click.option("--no-webhook", is_flag=True, help="Watch only.")
 @click.option("--no-watch", is_flag=True, help="Answer reviews only.")
 @click.option("--unregister", is_flag=True, help="Take the webhook's registration out of the cluster, and end.")
@@ -76,6 +93,7 @@ def controller(
     key: Path | None,
     authority: Path | None,
     refusal_image: str,
+    log_limit: int,
     no_webhook: bool,
     no_watch: bool,
     unregister: bool,
@@ -113,6 +131,7 @@ def controller(
         files=files,
         name=name,
         refusal_image=refusal_image,
+        log_limit=log_limit,
         has_webhook=not no_webhook,
         watches=not no_watch,
     )
@@ -130,13 +149,14 @@ async def _main(settings: object, context: str | None, kubeconfig: Path | None, 
 
     if not isinstance(settings, Settings):
         raise TypeError("the settings are made by this module")
-    api = Api(connect(find_cluster(context, kubeconfig=None if kubeconfig is None else str(kubeconfig))))
+    cluster = find_cluster(context, kubeconfig=None if kubeconfig is None else str(kubeconfig))
+    api = Api(connect(cluster))
     try:
         if unregister:
             was_there = await Registration(api, settings.name, settings.where).remove()
             click.echo(f"{settings.name}: " + ("no API server asks any more" if was_there else "was not registered"))
             return SUCCEEDED if was_there else FAILED
-        task = asyncio.ensure_future(run_controller(settings, api))
+        task = asyncio.ensure_future(run_controller(settings, api, partial(connect, cluster)))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         with contextlib.suppress(asyncio.CancelledError):

@@ -58,6 +58,7 @@ def _everywhere(name: str) -> list[dict[str, Any]]:
     """The rules in all namespaces: reading what is placed and watched, Events, who reads, and the one registration."""
     return [
         _rule("", ["namespaces", "nodes", "pods", "events"], _READ),
+        _rule("", ["pods/log"], ["get"]),
         _rule("", ["events"], ["create"]),
         _rule("", ["configmaps"], _READ, [CONFIG_MAP]),
         *_kinds(),

@@ -24,7 +24,7 @@ from spotwright.cluster.controller.config_maps import ConfigMaps
 from spotwright.cluster.controller.events import EventWriter
 from spotwright.cluster.controller.facts import FactFinder
 from spotwright.cluster.controller.histories import Histories
-from spotwright.cluster.controller.leading import lead
+from spotwright.cluster.controller.leading import OpenClient, lead
 from spotwright.cluster.controller.ledger import Ledger
 from spotwright.cluster.controller.lookups import Lookups
 from spotwright.cluster.controller.pods_seen import PodsSeen
@@ -32,6 +32,7 @@ from spotwright.cluster.controller.readers import Readers
 from spotwright.cluster.controller.registering import Registration
 from spotwright.cluster.controller.settings import CertificateFiles, Settings
 from spotwright.cluster.controller.warming import warm_up
+from spotwright.cluster.watching.apart import apart
 from spotwright.config import Config
 from spotwright.errors import InputError, SpotwrightError
 from spotwright.records.state_folder import StateFolder
@@ -44,8 +45,11 @@ _POLL = 0.05  # seconds
 _LOOK = 600.0  # seconds between two looks at the age of certificates
 
 
-async def run_controller(settings: Settings, api: Api) -> None:
-    """Run until cancelled. Raises :class:`SpotwrightError` for what its settings or the state folder do not allow."""
+async def run_controller(settings: Settings, api: Api, open_client: OpenClient) -> None:
+    """Run until cancelled. ``open_client`` makes the clients of the part that watches, which has an event loop of its own.
+
+    Raises :class:`SpotwrightError` for what its settings or the state folder do not allow.
+    """
     state = StateFolder.open(settings.state)
     configurations = Configurations(settings.home)
     config_maps = ConfigMaps(api, configurations, EventWriter(api))
@@ -57,9 +61,8 @@ async def run_controller(settings: Settings, api: Api) -> None:
 
             async def watch() -> None:
                 await _until(lambda: config_maps.is_complete)
-                await lead(
-                    api, settings.home, settings.name, state, lambda name: configurations.of(name) or _no_pools()
-                )
+                lease, config_of = (settings.home, settings.name), lambda name: configurations.of(name) or _no_pools()
+                await apart(lambda: lead(open_client, lease, state, config_of, settings.log_limit))
 
             parts.append(watch())
         await _together(parts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from spotwright.cluster.log_keeping.keeper import DEFAULT_LIMIT
+
 __all__ = ["CertificateFiles", "Settings"]
 
 
@@ -25,6 +27,7 @@ class Settings:
     the ConfigMap of the cluster and the Lease. ``where`` is how the API server reaches the webhook: the namespace and name of
     a Service, or an ``https`` address. ``name`` is that of the registration and of the Lease. ``refusal_image`` is a small
     image with a shell. ``read_port`` is where people read runs, with the webhook's certificate; None: nowhere.
+    ``log_limit`` is in bytes, for the log of one attempt; 0 keeps no logs.
     """
 
     state: Path
@@ -37,6 +40,7 @@ class Settings:
     refusal_image: str = "busybox:1"
     read_host: str = "127.0.0.1"
     read_port: int | None = None
+    log_limit: int = DEFAULT_LIMIT
     has_webhook: bool = True
     watches: bool = True
 

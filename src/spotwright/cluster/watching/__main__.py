@@ -9,16 +9,16 @@ import fcntl
 import logging
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from spotwright import config as configuration
 from spotwright.cluster.api.connection import connect, find_cluster
 from spotwright.cluster.api.requests import Api
-from spotwright.cluster.log_keeping.keeper import DEFAULT_LIMIT, LogKeeper
+from spotwright.cluster.log_keeping.keeper import DEFAULT_LIMIT
 from spotwright.cluster.watching.lease import KubernetesLease, while_held
-from spotwright.cluster.watching.run_store import RunStore, WorkloadRun, this_process
-from spotwright.cluster.watching.view import SeenPod
-from spotwright.cluster.watching.watcher import Watcher
+from spotwright.cluster.watching.run_store import RunStore, this_process
+from spotwright.cluster.watching.watch_and_keep_logs import watch_and_keep_logs
 from spotwright.config import Config
 from spotwright.errors import InputError, RunBusy, SpotwrightError
 from spotwright.model.quantities import parse_memory
@@ -92,23 +92,10 @@ async def _elected(options: argparse.Namespace, api: Api, state: StateFolder, co
 
 
 async def _watch_and_keep_logs(options: argparse.Namespace, api: Api, store: RunStore) -> None:
-    """Watch, and keep the log of each attempt that is recorded."""
-    if not options.log_limit:
-        await Watcher(api, store, options.namespace).run()
-        return
-    streams = Api(connect(find_cluster(options.context, kubeconfig=options.kubeconfig), many_streams=True))
-    keeper = LogKeeper(streams, options.log_limit)
-
-    def look(run: WorkloadRun, seen: SeenPod, is_cut_off: bool) -> None:
-        keeper.look(run.folder, run.state, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
-
-    keeping = asyncio.ensure_future(keeper.run(StateFolder(options.state)))
-    try:
-        await Watcher(api, store, options.namespace, look).run()
-    finally:
-        keeping.cancel()
-        await asyncio.wait((keeping,))
-        await streams.close()
+    cluster = find_cluster(options.context, kubeconfig=options.kubeconfig)
+    streams = partial(connect, cluster, many_streams=True)
+    state = StateFolder(options.state)
+    await watch_and_keep_logs(api, store, state, streams, limit=options.log_limit, namespace=options.namespace)
 
 
 def _without_pools() -> Config:
