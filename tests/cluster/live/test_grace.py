@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from testbed.settings import Settings
-from tests.cluster.grace_trials import code
+from tests.cluster import grace_trials
 from tests.cluster.grace_trials.pod_webhook import LABEL, serving
 from tests.cluster.live.kube import Kube, Object
 from tests.cluster.recorder.placing import CONFIGURATION
@@ -27,7 +27,7 @@ ENDED = 120.0  # seconds for a pod, on a busy machine
 def webhook(bed: Settings, kube: Kube, namespace: str, tmp_path: Path) -> Iterator[None]:
     """A webhook of pods that serves the namespace of the test, in which the code and the library lie."""
     kube.run("label", "namespace", namespace, *(f"{key}={value}" for key, value in LABEL.items()))
-    files = {"code.py": Path(code.__file__).read_bytes(), FILE_NAME: checkpoint_file()}
+    files = {"code.py": Path(grace_trials.__file__).with_name("code.py").read_bytes(), FILE_NAME: checkpoint_file()}
     data = {name: base64.b64encode(content).decode() for name, content in files.items()}
     metadata = {"name": "files", "namespace": namespace}
     kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data})

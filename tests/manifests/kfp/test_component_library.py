@@ -82,7 +82,7 @@ def test_a_component_that_needs_no_spotwright_stays_as_it_is() -> None:
     outcome = placed(pipeline("def train():\n    print('spotwright')\n"))
 
     assert starts(outcome) == STARTS
-    assert not outcome.reports("spotwright.checkpoint")
+    assert not outcome.reports("imports spotwright.checkpoint")
 
 
 def test_the_library_comes_also_where_nobody_says_anything_about_spot() -> None:
@@ -118,7 +118,7 @@ def test_nothing_is_added_where_the_image_has_the_library() -> None:
     outcome = placed(pipeline(), "image")
 
     assert starts(outcome) == STARTS
-    assert not outcome.reports("spotwright.checkpoint")
+    assert not outcome.reports("imports spotwright.checkpoint")
 
 
 @pytest.mark.parametrize("requirement", ["spotwright", "spotwright==0.1.0", "spotwright @ http://x/spotwright.whl"])
@@ -171,7 +171,7 @@ def test_a_container_component_that_imports_it_is_warned_of(package: str) -> Non
     text = with_command(["python3", "-c", "from spotwright.checkpoint import Checkpoint"])
 
     assert placed(text, package).reports("warning", "its image must have it", "target: {package: image}")
-    assert not placed(text, "image").reports("spotwright.checkpoint")
+    assert not placed(text, "image").reports("imports spotwright.checkpoint")
 
 
 def test_a_pipeline_of_other_components_says_nothing_of_it() -> None:
@@ -181,7 +181,7 @@ def test_a_pipeline_of_other_components_says_nothing_of_it() -> None:
 def test_a_container_component_that_installs_it_is_not_warned_of() -> None:
     script = "pip install 'spotwright==0.1.0' && python3 -c 'from spotwright.checkpoint import Checkpoint'"
 
-    assert not placed(with_command(["sh", "-c", script])).reports("spotwright.checkpoint")
+    assert not placed(with_command(["sh", "-c", script])).reports("imports spotwright.checkpoint")
 
 
 RUNS_MORE = (

@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from spotwright.cluster.watching.run_store import run_name
@@ -18,6 +17,7 @@ from spotwright.engine.events import AttemptBound, AttemptDecided, AttemptEnded,
 from spotwright.engine.workload.events import AttemptAdopted
 from spotwright.model.attempts import Cause
 from spotwright.records.journal import Journal
+from spotwright.records.journal_stamp import JournalStamp, journal_stamp
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.scheduling.next_attempt import PastAttempt
 
@@ -71,21 +71,20 @@ class _Reader:
 
     def __init__(self, folder: RunFolder) -> None:
         self._path = folder.journal
-        self._wal = self._path.with_name(f"{self._path.name}-wal")
-        self._stamp: object = None
+        self._stamp: JournalStamp | None = None
         self._last = 0
         self.history = RunHistory()
 
     def refresh(self) -> RunHistory:
         """Read what was written since the last look. Raises :class:`StateError`."""
-        stamp = (_stamp(self._path), _stamp(self._wal))
-        if stamp == self._stamp or stamp[0] is None:
+        stamp = journal_stamp(self._path)
+        if (stamp is not None and stamp == self._stamp) or not self._path.exists():
             return self.history
         with closing(Journal.read(self._path)) as journal:
             for number, event in journal.events(self._last):
                 self.history.take(event)
                 self._last = number
-        self._stamp = stamp  # of before the look: what is written meanwhile is read again
+        self._stamp = stamp
         return self.history
 
 
@@ -104,11 +103,3 @@ class Histories:
         while len(self._readers) > _KEPT:
             self._readers.popitem(last=False)
         return reader.refresh()
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -17,13 +17,12 @@ from spotwright.engine.events import RunCreated
 from spotwright.engine.ports import Liveness
 from spotwright.errors import SpotwrightError, UnknownRun
 from spotwright.records.journal import Journal, JournalRow, decoded
+from spotwright.records.journal_stamp import JournalStamp, journal_stamp
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.views.run_json import summary
 
 __all__ = ["IndexedRun", "Rows", "RunIndex"]
-
-_Stamp = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class RunIndex:
     def __init__(self, state: StateFolder, is_alive: Liveness) -> None:
         self.state, self._is_alive = state, is_alive
         self._known: dict[tuple[str, int], IndexedRun] = {}
-        self._lines: dict[str, tuple[_Stamp, dict[str, Any]]] = {}
+        self._lines: dict[str, tuple[JournalStamp, dict[str, Any]]] = {}
         self._lock = threading.Lock()
 
     def runs(self) -> list[IndexedRun]:
@@ -104,16 +103,17 @@ class RunIndex:
 
     def line(self, run: IndexedRun) -> dict[str, Any]:
         """The run in one line, as :func:`~spotwright.views.run_json.summary` makes it. Raises :class:`StateError`."""
-        stamp = _stamp(run.folder)
+        stamp = journal_stamp(run.folder.journal)
         kept = self._lines.get(run.folder.name)
-        if kept is None or kept[0] != stamp:
+        if kept is not None and kept[0] == stamp:
+            made = kept[1]
+        else:
             reader = RunReader(run.folder, self._is_alive)
             made = summary(reader.state, run.folder.name, reader.now)
-            kept = (stamp, made)
-            if not reader.is_driven:
+            if stamp is not None and not reader.is_driven:
                 with self._lock:
-                    self._lines[run.folder.name] = kept
-        return {**kept[1], "pinned": run.folder.is_pinned}
+                    self._lines[run.folder.name] = (stamp, made)
+        return {**made, "pinned": run.folder.is_pinned}
 
     def rows(self, run: IndexedRun, after: int, at_most: int) -> Rows:
         """At most so many stored events after a sequence number. Raises :class:`StateError`."""
@@ -132,18 +132,6 @@ def _read_first(folder: RunFolder, made_at: int) -> IndexedRun | None:
         return None
     told = {key: str(first.meta.arguments.get(key, "")) for key in ("namespace", "kind", "name", "kfp_run")}
     return IndexedRun(folder, made_at, **told)
-
-
-def _stamp(folder: RunFolder) -> _Stamp:
-    """Changes whenever the journal does."""
-    stamp: list[int] = []
-    for path in (folder.journal, folder.journal.with_name(f"{folder.journal.name}-wal")):
-        try:
-            status = path.stat()
-            stamp += [status.st_mtime_ns, status.st_size, status.st_ino]
-        except FileNotFoundError:
-            stamp += [0, 0, 0]
-    return tuple(stamp)
 
 
 def _not_found(text: str, wanted: Iterable[IndexedRun], namespace: str) -> str:
