@@ -26,15 +26,15 @@ _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 def build(settings: Settings, progress: Callable[[str], None]) -> None:
     """Build programs and images that the cache lacks; check the machine first."""
     cache = Cache(settings.cache)
-    missing = cache.missing()
+    missing = cache.missing(settings.controllers)
     check_machine(building=bool(missing))
     if missing:
         progress(
             f"building {len(missing)} parts into {settings.cache}, once; all of them take up to an hour and a half"
         )
-        build_all(cache, progress)
-    if not all(path.exists() for path in archives(cache)):
-        make_images(cache, progress)
+        build_all(cache, settings.controllers, progress)
+    if not all(path.exists() for path in archives(cache, settings.controllers)):
+        make_images(cache, settings.controllers, progress)
 
 
 def bring_up(settings: Settings, progress: Callable[[str], None]) -> None:

@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,9 @@ from testbed.building.programs import GO, MANIFESTS, PROGRAMS, Manifests, Progra
 from testbed.errors import TestbedError
 
 __all__ = ["Cache", "build_all"]
+
+_ALWAYS = ("kubernetes", "pause")
+"""The folders whose programs every cluster needs; all others are named after the controller that they are for."""
 
 _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
 
@@ -48,10 +51,11 @@ class Cache:
         """The folder with a module's manifests: ``argo``, ``jobset`` and so on."""
         return self.entry(next(item for item in MANIFESTS if item.name == f"{name}-manifests"))
 
-    def missing(self) -> list[Program | Manifests]:
-        """What has still to be built, in order."""
+    def missing(self, controllers: Collection[str]) -> list[Program | Manifests]:
+        """What has still to be built for a cluster with these controllers, in order."""
         items: tuple[Program | Manifests, ...] = (*PROGRAMS, *MANIFESTS)
-        return [item for item in items if not self.entry(item).is_dir()]
+        needed = [item for item in items if item.folder in _ALWAYS or item.folder in controllers]
+        return [item for item in needed if not self.entry(item).is_dir()]
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -71,10 +75,10 @@ class Cache:
         partial.rename(self.root / name)
 
 
-def build_all(cache: Cache, progress: Callable[[str], None]) -> None:
-    """Build what the cache lacks; ``progress`` gets one line for each entry."""
+def build_all(cache: Cache, controllers: Collection[str], progress: Callable[[str], None]) -> None:
+    """Build what the cache lacks for these controllers; ``progress`` gets one line for each entry."""
     with cache.locked():
-        for item in cache.missing():
+        for item in cache.missing(controllers):
             started = time.monotonic()
             with cache.new_entry(cache.entry(item).name) as folder:
                 if isinstance(item, Program):

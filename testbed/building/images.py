@@ -20,7 +20,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,27 +49,35 @@ _UNUSED = (
 _SELF_TEST = "import ctypes, hashlib, json, sqlite3, ssl, zlib"
 
 
-def archives(cache: Cache) -> list[Path]:
-    """The archives of all images, of which some may still be missing."""
-    return [path for path, _ in _recipes(cache)]
+def archives(cache: Cache, controllers: Collection[str]) -> list[Path]:
+    """The archives of the images for a cluster with these controllers, of which some may still be missing."""
+    return [path for path, _ in _recipes(cache, controllers)]
 
 
-def make_images(cache: Cache, progress: Callable[[str], None]) -> list[Path]:
-    """Make the archives that the cache lacks; ``progress`` gets one line for each. Returns all archives."""
+def make_images(cache: Cache, controllers: Collection[str], progress: Callable[[str], None]) -> list[Path]:
+    """Make the archives that the cache lacks; ``progress`` gets one line for each. Returns those of these controllers."""
     with cache.locked():
-        for path, make in _recipes(cache):
+        for path, make in _recipes(cache, controllers):
             if not path.exists():
                 started = time.monotonic()
                 path.parent.mkdir(parents=True, exist_ok=True)
                 make(path)
                 progress(f"made image {path.name} in {time.monotonic() - started:.0f} s")
-    return archives(cache)
+    return archives(cache, controllers)
 
 
-def _recipes(cache: Cache) -> list[tuple[Path, Callable[[Path], None]]]:
+def _recipes(cache: Cache, controllers: Collection[str]) -> list[tuple[Path, Callable[[Path], None]]]:
     """Each archive with the function that makes it. Its name changes with what goes into it."""
     folder = cache.root / "images"
     pause, argoexec = cache.program("pause"), cache.program("argoexec")
+    of_argo: list[tuple[Path, Callable[[Path], None]]] = [
+        (
+            folder / f"{argoexec.parent.name}.tar",
+            lambda path: write_archive(
+                Image(ARGOEXEC, files={"/bin/argoexec": argoexec}, entrypoint=["argoexec"]), path
+            ),
+        )
+    ]
     return [
         (
             folder / f"{pause.parent.name}.tar",
@@ -77,12 +85,7 @@ def _recipes(cache: Cache) -> list[tuple[Path, Callable[[Path], None]]]:
         ),
         (folder / f"busybox-{_digest(_BUSYBOX)}.tar", _make_busybox),
         (folder / f"python-{sysconfig.get_python_version()}-{_digest(_python())}.tar", _make_python),
-        (
-            folder / f"{argoexec.parent.name}.tar",
-            lambda path: write_archive(
-                Image(ARGOEXEC, files={"/bin/argoexec": argoexec}, entrypoint=["argoexec"]), path
-            ),
-        ),
+        *(of_argo if "argo" in controllers else ()),
     ]
 
 

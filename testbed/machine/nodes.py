@@ -140,7 +140,7 @@ def _environment(settings: Settings, number: int) -> dict[str, str]:
         "NODE": f"n{number}",
         "FOLDER": str(folder),
         "BIN": str(cache.program("kubernetes").parent),
-        "ARCHIVES": " ".join(map(str, archives(cache))),
+        "ARCHIVES": " ".join(map(str, archives(cache, settings.controllers))),
         "SERVICES": " ".join(services),
         "KUBELET_FLAGS": " ".join(kubelet),
         "PROXY_FLAGS": " ".join(_proxy_flags(settings, number)) if settings.proxy else "",

@@ -61,7 +61,7 @@ def bed(external: bool) -> Iterator[Settings]:
     if external:
         pytest.skip("nodes of an external cluster cannot be ended from here")
     settings = Settings.from_environment()
-    if reason := obstacle(building=bool(Cache(settings.cache).missing())):
+    if reason := obstacle(building=bool(Cache(settings.cache).missing(settings.controllers))):
         pytest.skip(reason)
     if is_up(settings):
         yield settings

@@ -33,10 +33,17 @@ def interrupt(cache: Cache) -> None:
 
 def test_what_is_built_is_not_missing_any_more(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
-    assert cache.missing() == [*PROGRAMS, *MANIFESTS]
+    every = {program.folder for program in PROGRAMS}
+    assert cache.missing(every) == [*PROGRAMS, *MANIFESTS]
     with cache.new_entry(cache.entry(PROGRAMS[0]).name):
         pass
-    assert cache.missing() == [*PROGRAMS[1:], *MANIFESTS]
+    assert cache.missing(every) == [*PROGRAMS[1:], *MANIFESTS]
+
+
+def test_only_what_the_controllers_of_the_cluster_need_is_built(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    assert [item.name for item in cache.missing(())] == ["kubernetes", "pause"]
+    assert [item.name for item in cache.missing(("jobset",))] == ["kubernetes", "pause", "jobset", "jobset-manifests"]
 
 
 def test_the_versions_are_those_that_the_pages_name() -> None:
