@@ -11,6 +11,7 @@ from tests.manifests.placing import at_path
 
 from spotwright.cluster.admission.marks import ADMITTED_ANNOTATION, IGNORE_ANNOTATION
 from spotwright.cluster.admission.objects import Verdict, admit_object, referenced_objects
+from spotwright.scheduling.budgets import MAX_MOVES
 
 JOB_POD = "spec.template.spec"
 
@@ -35,7 +36,7 @@ def test_a_marked_object_is_not_placed_again() -> None:
 
 def test_a_limit_that_equals_the_default_counts_as_missing() -> None:
     job, _ = admitted(a_job(), a_config("{default: {spot: require, interruptions: {max: 3}, errors: {retries: 1}}}"))
-    assert job["spec"]["backoffLimit"] == 4
+    assert job["spec"]["backoffLimit"] == 3 + 1 + MAX_MOVES
 
 
 def test_a_limit_that_kubectl_apply_has_sent_stays() -> None:
@@ -60,7 +61,7 @@ def test_a_default_replacement_policy_gives_way_to_the_one_that_a_failure_policy
 
 def test_a_default_limit_gives_way_to_a_limit_for_each_index() -> None:
     job, _ = admitted(a_job(completionMode="Indexed"))
-    assert job["spec"]["backoffLimitPerIndex"] == 10
+    assert job["spec"]["backoffLimitPerIndex"] == 10 + MAX_MOVES
     assert job["spec"]["backoffLimit"] == 2**31 - 1
 
 
@@ -135,7 +136,7 @@ def test_the_retries_of_a_train_job_are_placed_on_its_job_set() -> None:
     jobset = owned_by(a_jobset(), "trainer.kubeflow.org/v1alpha1", "TrainJob", "train")
     placed, outcome = admitted(jobset, config, trainjob)
     assert outcome.verdict == Verdict.PLACED
-    assert placed["spec"]["failurePolicy"]["maxRestarts"] == 7
+    assert placed["spec"]["failurePolicy"]["maxRestarts"] == 7 + MAX_MOVES
 
 
 def test_a_policy_of_the_train_job_s_own_holds_on_its_job_set_which_has_no_annotations() -> None:
@@ -143,7 +144,7 @@ def test_a_policy_of_the_train_job_s_own_holds_on_its_job_set_which_has_no_annot
     trainjob = {**TRAINJOB, "metadata": {"name": "train", "annotations": {"spotwright.dev/policy": policy}}}
     jobset = owned_by(a_jobset(), "trainer.kubeflow.org/v1alpha1", "TrainJob", "train")
     placed, _ = admitted(jobset, a_config("{default: {spot: never}}"), trainjob)
-    assert placed["spec"]["failurePolicy"]["maxRestarts"] == 9
+    assert placed["spec"]["failurePolicy"]["maxRestarts"] == 9 + MAX_MOVES
     assert list(placed["metadata"]["annotations"]) == [ADMITTED_ANNOTATION]
 
 

@@ -8,6 +8,8 @@ import pytest
 from tests.cluster.admission_objects import a_config, a_job, a_jobset, admitted
 from tests.manifests.placing import at_path
 
+from spotwright.scheduling.budgets import MAX_MOVES
+
 REFUSED = {"operator": "In", "values": [86]}
 BOTH = "{default: {spot: require, interruptions: {max: 3}, errors: {retries: 2}}}"
 BOUNDED = "{default: {spot: require, errors: {retries: 2}, timeout: 1h}}"
@@ -62,7 +64,33 @@ def test_a_rule_of_the_user_s_comes_after_the_refusal() -> None:
     assert [rule["name"] for rule in jobset["spec"]["failurePolicy"]["rules"]] == ["spotwright_refused", "own"]
 
 
-def test_a_step_of_a_workflow_is_not_retried_after_a_refusal() -> None:
+@pytest.mark.parametrize("policy", [BOTH, BOUNDED, "{default: {spot: never, errors: {retries: 2}}}"])
+def test_the_limit_of_a_job_has_room_for_both_budgets_and_for_moves(policy: str) -> None:
+    job, outcome = admitted(a_job(), a_config(policy))
+    interruptions = 3 if policy == BOTH else 10
+    assert job["spec"]["backoffLimit"] == interruptions + 2 + MAX_MOVES
+    assert list(outcome.warnings) == []
+
+
+def test_a_job_of_many_pods_has_room_for_the_budgets_of_each() -> None:
+    job, _ = admitted(a_job(completions=4, parallelism=2), a_config(BOTH))
+    assert job["spec"]["backoffLimit"] == 4 * (3 + 2 + MAX_MOVES)
+
+
+def test_a_bounded_job_without_retries_ends_at_an_error_and_not_at_a_kill() -> None:
+    job, _ = admitted(a_job(), a_config("{default: {spot: require, timeout: 1h}}"))
+    assert [rule["action"] for rule in rules_of(job)] == ["Ignore", "FailJob"]
+    assert rules_of(job)[1]["onExitCodes"] == {"operator": "NotIn", "values": [0, 137, 143]}
+    assert job["spec"]["backoffLimit"] == 10 + MAX_MOVES
+
+
+def test_a_job_on_on_demand_ends_at_a_refusal_too() -> None:
+    job, _ = admitted(a_job(), a_config("{default: {spot: never, errors: {retries: 2}}}"))
+    assert rules_of(job) == [{"action": "FailJob", "onExitCodes": REFUSED}]
+
+
+@pytest.mark.parametrize("spot", ["require", "never"])
+def test_a_step_of_a_workflow_is_not_retried_after_a_refusal(spot: str) -> None:
     step = {"name": "train", "container": {"image": "train:1", "command": ["train"]}}
     workflow = {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -70,5 +98,7 @@ def test_a_step_of_a_workflow_is_not_retried_after_a_refusal() -> None:
         "metadata": {"name": "one"},
         "spec": {"entrypoint": "train", "templates": [step]},
     }
-    strategy = admitted(workflow, a_config(BOTH))[0]["spec"]["templates"][0]["retryStrategy"]
-    assert (strategy["limit"], strategy["expression"]) == ("25", "lastRetry.exitCode != '86'")
+    config = a_config(BOTH.replace("require", spot))
+    strategy = admitted(workflow, config)[0]["spec"]["templates"][0]["retryStrategy"]
+    assert strategy["limit"] == str((3 if spot == "require" else 0) + 2 + MAX_MOVES)
+    assert strategy["expression"] == "lastRetry.exitCode != '86'"

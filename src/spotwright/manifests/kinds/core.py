@@ -12,6 +12,7 @@ from spotwright.manifests.rules.job_failure_policy import place_job, refuse_in_j
 from spotwright.manifests.rules.misplaced_fields import JOB_FIELDS, POD_FIELDS, refuse_at_template, refuse_misplaced
 from spotwright.manifests.rules.pod_rules import Placed, Role, place_pod
 from spotwright.manifests.rules.retry_bounds import write_pod_deadline
+from spotwright.model.policy import BUILT_IN
 
 __all__ = ["KINDS"]
 
@@ -85,13 +86,19 @@ def _job_at(ctx: PlaceContext, steps: tuple[str, ...]) -> Placed:
         queued_by=ctx.at(*steps, "metadata") if steps else None,
     )
     placed = place_job(ctx, at, role)
-    if ctx.options.has_webhook and placed.on_spot and ctx.writes(Group.RETRIES):
+    if ctx.options.has_webhook and _is_retried(placed) and ctx.writes(Group.RETRIES):
         refuse_in_job_spec(ctx, at)
     parallelism = ctx.editor.get((*at, "parallelism"))
     if placed.policy.checkpoint and not indexed and isinstance(parallelism, int) and parallelism > 1:
         text = "its pods run in parallel and share one place for checkpoints: set completionMode to Indexed to give each its own"
         ctx.add_finding(Level.WARNING, (*at, "parallelism"), text)
     return placed
+
+
+def _is_retried(placed: Placed) -> bool:
+    """Whether budgets of a policy end the Job: of one on on-demand only where somebody set its errors."""
+    policy = placed.policy
+    return placed.on_spot or (policy.spot is not None and policy.sources.get("errors.retries") != BUILT_IN.source)
 
 
 KINDS: Mapping[tuple[str, str], PlaceObject] = {

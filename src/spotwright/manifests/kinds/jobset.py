@@ -28,7 +28,13 @@ from spotwright.manifests.rules.job_failure_policy import (
 )
 from spotwright.manifests.rules.misplaced_fields import JOB_FIELDS, POD_FIELDS, refuse_misplaced
 from spotwright.manifests.rules.pod_rules import Placed, Role, place_pod
-from spotwright.manifests.rules.retry_bounds import counting_text, no_interruption_text, whole_number, write_unless_set
+from spotwright.manifests.rules.retry_bounds import (
+    counted_endings,
+    counting_text,
+    no_interruption_text,
+    whole_number,
+    write_unless_set,
+)
 from spotwright.manifests.yamltext.documents import Path
 
 __all__ = ["KINDS", "SetMember", "write_failure_policy"]
@@ -207,9 +213,11 @@ def _bound_round(ctx: PlaceContext, member: SetMember) -> None:
 def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, apart: bool) -> Any:
     """Write how often the set may restart: the largest budgets of its members."""
     policy = max((m.placed.policy for m in spot), key=lambda p: p.max_interruptions + p.retries)
-    total, path = policy.max_interruptions + policy.retries, (*at, "failurePolicy", "maxRestarts")
+    never = all(ctx.editor.get((*m.spec, "template", "spec", "restartPolicy")) == "Never" for m in spot)
+    total = counted_endings(policy, is_refused=ctx.options.has_webhook and never)
+    path = (*at, "failurePolicy", "maxRestarts")
     in_force = write_unless_set(ctx, path, total)
-    if apart:
+    if apart and not ctx.options.has_webhook:
         text = (
             f"maxRestarts {in_force} counts interruptions, and pods with exit code 137 or 143 (killed, out of memory)"
         )

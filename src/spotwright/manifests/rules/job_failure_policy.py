@@ -4,7 +4,12 @@ With a bound on time (the policy's timeout, or the user's own ``activeDeadlineSe
 interrupted pods. Without one, ``backoffLimit`` counts them: alone if the policy retries no error, since a rule on exit codes then
 ends the Job at the first error; otherwise together with errors. On on-demand, ``backoffLimit`` holds the budget for errors if the
 user set one. The timeout is also a deadline of each pod, and a pod that exceeds it is an error. Indexed Jobs have these budgets
-for each index. Sources: kubernetes/api ``batch/v1/types.go``; Kubernetes documentation, "Jobs", "Pod failure policy", "Pod
+for each index.
+
+With a webhook of pods, which holds each budget by a refusal, ``backoffLimit`` only has to be large enough: for interruptions,
+errors and moves of every task of the Job.
+
+Sources: kubernetes/api ``batch/v1/types.go``; Kubernetes documentation, "Jobs", "Pod failure policy", "Pod
 backoff failure policy" and "Backoff limit per index".
 """
 
@@ -21,6 +26,7 @@ from spotwright.manifests.rules.context import RETRIES_STAY, Group, Level, Place
 from spotwright.manifests.rules.misplaced_fields import JOB_FIELDS, POD_FIELDS, refuse_at_template, refuse_misplaced
 from spotwright.manifests.rules.pod_rules import Placed, Role, place_pod
 from spotwright.manifests.rules.retry_bounds import (
+    counted_endings,
     counting_text,
     deadline_seconds,
     no_interruption_text,
@@ -101,7 +107,7 @@ def _settle_on_demand(job: _JobSpec) -> None:
     """Write the budget for errors of a Job on on-demand, if the user set one: without it, the 6 retries of Kubernetes hold."""
     policy = job.placed.policy
     if policy.spot is not None and policy.sources.get("errors.retries", BUILT_IN.source) != BUILT_IN.source:
-        _settle_limit(job, policy.retries, "drained pods count there too")
+        _settle_limit(job, _limit(job) if _is_refused(job) else policy.retries, "drained pods count there too")
 
 
 def refuse_in_job(ctx: PlaceContext, at: Path) -> None:
@@ -140,7 +146,8 @@ def _settle_failures(job: _JobSpec) -> str:
         return _keep(job, *own_rule)
     obstacle = _obstacle(job, never=never)
     if not obstacle and _has_bound(job):
-        add_disruption_rule(job.ctx, job.at, "Ignore")
+        apart = _is_refused(job) and _can_fail_errors(job)
+        add_disruption_rule(job.ctx, job.at, "Ignore", *([_error_rule(job)] if apart else []))
         return _ignoring(job)
     if not obstacle and _can_fail_errors(job):
         return _failing_errors(job)
@@ -230,7 +237,8 @@ def _ignoring(job: _JobSpec) -> str:
     job.placed.report.mechanism = Mechanism.JOB_IGNORES
     path = (*job.at, "activeDeadlineSeconds")
     in_force = write_unless_set(job.ctx, path, wanted) if wanted is not None else job.get("activeDeadlineSeconds")
-    _settle_limit(job, policy.retries, "interruptions do not count there")
+    limit = _limit(job) if _is_refused(job) else policy.retries  # a kill may have left no condition
+    _settle_limit(job, limit, "interruptions do not count there")
     if in_force is None:
         text = f"nothing bounds how often interrupted pods are ignored: {_GIVE_BOUND}"
         text += " (without it --replace-retries leaves this rule)" if job.ctx.options.replace_retries else ""
@@ -259,10 +267,10 @@ def _can_fail_errors(job: _JobSpec) -> bool:
 def _failing_errors(job: _JobSpec) -> str:
     """Write rules that count interruptions and end the Job at any other error; returns what an interruption does."""
     job.placed.report.mechanism = Mechanism.JOB_SEPARATES
-    action = "FailIndex" if _has_index_limits(job) else "FailJob"
-    error = {"action": action, "onExitCodes": {"operator": "NotIn", "values": [0, *KILLED]}}
-    add_disruption_rule(job.ctx, job.at, "Count", error)
-    limit, in_force = _settle_limit(job, job.placed.policy.max_interruptions, "")
+    add_disruption_rule(job.ctx, job.at, "Count", _error_rule(job))
+    limit, in_force = _settle_limit(job, _limit(job), "")
+    if _is_refused(job):
+        return f"the pod is created again, against {limit} {in_force}; the webhook holds each budget"
     text = f"exit codes 137 and 143 (killed, out of memory) count as interruptions, against {limit} {in_force}"
     text += "; any other error ends the Job, because errors.retries is 0"
     if job.placed.policy.timeout is not None:
@@ -273,10 +281,30 @@ def _failing_errors(job: _JobSpec) -> str:
     )
 
 
+def _error_rule(job: _JobSpec) -> dict[str, Any]:
+    """The rule that ends the Job, or the index, at any error that cannot be an interruption."""
+    action = "FailIndex" if _has_index_limits(job) else "FailJob"
+    return {"action": action, "onExitCodes": {"operator": "NotIn", "values": [0, *KILLED]}}
+
+
+def _is_refused(job: _JobSpec) -> bool:
+    """Whether a webhook refuses the pod that would exceed a budget, which ends the Job; not where containers restart in place."""
+    return job.ctx.options.has_webhook and bool(job.get("template", "spec", "restartPolicy") == "Never")
+
+
+def _limit(job: _JobSpec) -> int:
+    """How many failures a Job needs that counts those of every cause: where pods are refused, those of each of its tasks."""
+    each = counted_endings(job.placed.policy, is_refused=_is_refused(job))
+    if not _is_refused(job) or job.get("backoffLimitPerIndex") is not None or _has_index_limits(job):
+        return each
+    tasks = whole_number(job.get("completions"), whole_number(job.get("parallelism"), 1))
+    return each * max(1, tasks or 1)
+
+
 def _counting(job: _JobSpec, obstacle: str) -> str:
     """Settle the fields where interruptions are counted with errors."""
     policy = job.placed.policy
-    total = policy.max_interruptions + policy.retries
+    total = _limit(job)
     field, in_force = _settle_limit(job, total, "interruptions count there as well")
     bound = "no timeout to bound them" if policy.timeout is None else "no bound while completions is a placeholder"
     why = obstacle or f"the policy gives {bound}, so interruptions are not ignored"

@@ -15,9 +15,11 @@ from spotwright.manifests.rules.context import Level, PlaceContext
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.policy import Policy
 from spotwright.model.quantities import format_duration
+from spotwright.scheduling.budgets import MAX_MOVES
 
 __all__ = [
     "attempts",
+    "counted_endings",
     "counting_text",
     "deadline_seconds",
     "no_interruption_text",
@@ -31,6 +33,15 @@ __all__ = [
 def attempts(policy: Policy) -> int:
     """The number of attempts that the budgets of a policy allow together: the first, and one for each unit of a budget."""
     return 1 + policy.max_interruptions + policy.retries
+
+
+def counted_endings(policy: Policy, *, is_refused: bool) -> int:
+    """The endings after which a task is tried again, for a field that counts those of every cause.
+
+    ``is_refused``: a webhook refuses the attempt that would exceed a budget, and that is final. Then moves have room too: they
+    spend no budget of the policy.
+    """
+    return policy.max_interruptions + policy.retries + (MAX_MOVES if is_refused else 0)
 
 
 def deadline_seconds(policy: Policy, waves: int = 1) -> int | None:

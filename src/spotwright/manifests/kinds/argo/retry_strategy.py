@@ -35,6 +35,7 @@ _MESSAGES = (
     "|neither main nor wait container|Error .exit code 1(37|43)"
 )
 
+_NOT_REFUSED = f"lastRetry.exitCode != '{REFUSED}'"
 
 _EFFECTS = {
     "Always": "Always retries it after an interruption",
@@ -116,7 +117,7 @@ def _strategy(ctx: PlaceContext, at: Path, policy: Policy, *, on_spot: bool) -> 
     if ctx.options.has_webhook:
         limit += MAX_MOVES
     strategy: dict[str, Any] = {"limit": str(limit), "retryPolicy": "Always"}
-    expression = _expression(ctx, at, policy) if on_spot else ""
+    expression = _expression(ctx, at, policy) if on_spot else _NOT_REFUSED if ctx.options.has_webhook else ""
     if expression:
         strategy["expression"] = expression
     wait = policy.interruption_backoff if on_spot else policy.error_backoff
@@ -143,7 +144,7 @@ def _expression(ctx: PlaceContext, at: Path, policy: Policy) -> str:
     if not policy.retries:
         return interrupted
     if ctx.options.has_webhook:
-        return f"lastRetry.exitCode != '{REFUSED}'"
+        return _NOT_REFUSED
     first = "the first retry" if policy.retries == 1 else f"one of the first {policy.retries} retries"
     ctx.add_finding(
         Level.WARNING, at, f"Argo counts interruptions and errors together: an error is retried only as {first}"
