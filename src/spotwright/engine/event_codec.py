@@ -47,7 +47,14 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.status import RunStatus
-from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, PlanExtended
+from spotwright.engine.workload.events import (
+    AttemptAdopted,
+    AttemptHeld,
+    AttemptReleased,
+    AttemptTakenBack,
+    AttemptWaits,
+    PlanExtended,
+)
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.scheduling.budgets import FollowUp
@@ -109,6 +116,9 @@ EVENT_TYPES = (
     SnapshotTaken,
     AttemptAdopted,
     AttemptWaits,
+    AttemptTakenBack,
+    AttemptHeld,
+    AttemptReleased,
     PlanExtended,
     *DECISIONS,
 )
@@ -315,6 +325,14 @@ def _pairs(items: Any) -> tuple[tuple[str, int], ...]:
     return tuple((task, number) for task, number in items)
 
 
+def _lists(pairs: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {name: list(pair) for name, pair in pairs.items()}
+
+
+def _tuples(pairs: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    return {name: tuple(pair) for name, pair in pairs.items()}
+
+
 _SPECIAL: Mapping[tuple[type, str], tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     (RunCreated, "meta"): (_write_meta, _read_meta),
     (AttemptEnded, "signals"): (_write_signals, _read_signals),
@@ -324,6 +342,8 @@ _SPECIAL: Mapping[tuple[type, str], tuple[Callable[[Any], Any], Callable[[Any], 
     (AttemptPlaced, "pools"): (list, tuple),
     (AttemptMoved, "pools"): (list, tuple),
     (AttemptAdopted, "pools"): (list, tuple),
+    (AttemptTakenBack, "pools"): (list, tuple),
+    (AttemptTakenBack, "left_out"): (_lists, _tuples),
     (RunReset, "again"): (list, tuple),
     (EnvironmentChanged, "packages"): (list, tuple),
     (EnvironmentChanged, "last_lines"): (list, tuple),

@@ -31,8 +31,7 @@ from spotwright.engine.events import Event
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import AttemptState, NodeState, RunState, ScopeState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, PlanExtended
-from spotwright.engine.workload.transitions import attempt_adopted, attempt_waits, charge, plan_extended
+from spotwright.engine.workload.transitions import HANDLERS, charge
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FollowUp
@@ -252,6 +251,7 @@ def _wait_until(state: RunState, task: TaskState, until: float | None) -> None:
 def _bound(state: RunState, event: ev.AttemptBound) -> None:
     task, attempt = _attempt(state, event)
     attempt.node, attempt.pool, attempt.bound_at = event.node, event.pool, event.at
+    attempt.taken_back = None
     state.holding[event.pool] = state.holding.get(event.pool, 0) + 1
     task.status = TaskStatus.RUNNING
 
@@ -367,9 +367,7 @@ _HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {  # each han
     ev.CacheMissed: _cache_missed,
     EnvironmentAsked: environment_asked,
     EnvironmentChanged: environment_changed,
-    AttemptAdopted: attempt_adopted,
-    AttemptWaits: attempt_waits,
-    PlanExtended: plan_extended,
+    **HANDLERS,
     ev.SnapshotTaken: _snapshot,
     ev.RunCreated: _created,
     ev.EngineStarted: _engine,

@@ -16,6 +16,7 @@ from spotwright.engine.events import AttemptEnded
 from spotwright.engine.plan import Plan, PlannedTask, Scope
 from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.engine.workload.events import AttemptHeld, AttemptTakenBack
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, LadderPosition
 
@@ -62,6 +63,10 @@ class AttemptState:
     key: str = ""  # of an attempt that an orchestrator made
     gang: str = ""  # the restart of a set of tasks that it belongs to, as SET/RESTART
     waits: str = ""  # why the orchestrator says that it has no node, or does not start
+    waits_since: float | None = None  # when that reason began
+    taken_back: AttemptTakenBack | None = None  # the decision to take it back, because it waits in vain
+    held: AttemptHeld | None = None  # its node does not report, and holds its pod
+    released: str = ""  # why its pod was deleted although its node cannot say that it has ended
 
     @property
     def is_live(self) -> bool:

@@ -36,6 +36,7 @@ __all__ = [
     "FollowUp",
     "LadderPosition",
     "after_attempt",
+    "allowed_rungs",
     "backoff",
     "count_stalled",
     "first_rung",
@@ -153,15 +154,15 @@ def backoff(spent: BudgetUse, position: LadderPosition, pools: Sequence[str], po
 
 def first_rung(spent: BudgetUse, policy: Policy, ladder: Ladder) -> int:
     """Return the rung of a task's first attempt: the first one that is allowed."""
-    return _allowed(spent, policy, ladder)[0]
+    return allowed_rungs(spent, policy, ladder)[0]
 
 
 def next_rung_while_pending(rung: int, spent: BudgetUse, policy: Policy, ladder: Ladder) -> int | None:
     """Return the next allowed rung after ``rung``, when ``pending_timeout`` is over (row 7); ``None`` after the last rung."""
-    return next((index for index in _allowed(spent, policy, ladder) if index > rung), None)
+    return next((index for index in allowed_rungs(spent, policy, ladder) if index > rung), None)
 
 
-def _allowed(spent: BudgetUse, policy: Policy, ladder: Ladder) -> tuple[int, ...]:
+def allowed_rungs(spent: BudgetUse, policy: Policy, ladder: Ladder) -> tuple[int, ...]:
     """Return the allowed rungs: from ``fall_back_after`` interruptions on only on-demand ones, where there are any (row 6)."""
     return ladder.allowed(only_on_demand=spent.interruptions >= policy.fall_back_after)
 
@@ -170,7 +171,7 @@ def _after_interruption(spent: BudgetUse, position: LadderPosition, policy: Poli
     if spent.interruptions > policy.max_interruptions:
         times = "once" if spent.interruptions == 1 else f"{spent.interruptions} times"
         return Decision(FollowUp.FAIL, f"interrupted {times}, interruptions.max is {policy.max_interruptions}")
-    allowed = _allowed(spent, policy, ladder)
+    allowed = allowed_rungs(spent, policy, ladder)
     rung = _rung_after_interruption(position, allowed, ladder)
     pools = ladder.rungs[rung].pools
     wait = backoff(spent, position, pools, policy)
@@ -197,7 +198,7 @@ def _after_error(cause: Cause, spent: BudgetUse, position: LadderPosition, polic
     if spent.errors > policy.retries:
         named = "" if cause is Cause.FAILED else f"{cause}, and "  # the reader knows already that the task has failed
         return Decision(FollowUp.FAIL, f"{named}no retry is left (errors.retries is {policy.retries})")
-    allowed = _allowed(spent, policy, ladder)
+    allowed = allowed_rungs(spent, policy, ladder)
     rung = position.rung if position.rung in allowed else allowed[0]
     wait = policy.error_backoff.wait(spent.errors)
     return Decision(FollowUp.RETRY, f"retry {spent.errors} of {policy.retries}", rung, wait)

@@ -21,6 +21,7 @@ from spotwright.scheduling.budgets import (
     next_rung_while_pending,
 )
 from spotwright.scheduling.ladder import Ladder
+from spotwright.scheduling.waiting import rung_after_waiting
 
 __all__ = ["NextAttempt", "PastAttempt", "next_attempt"]
 
@@ -30,13 +31,15 @@ class PastAttempt:
     """One recorded attempt of a task.
 
     ``cause`` is ``None`` while it runs, and as long as its ending is not known. ``pools`` are those of the rung for which it was
-    admitted, ``pool`` that of its node. ``waited_in_vain``: it was taken back because it had no node for ``pending_timeout``.
+    admitted, ``pool`` that of its node. ``waited_in_vain``: it was taken back because it had no node for ``pending_timeout``; the
+    next attempt waits for a node of the pools ``then``.
     """
 
     cause: Cause | None = None
     pools: tuple[str, ...] = ()
     pool: str | None = None
     waited_in_vain: bool = False
+    then: tuple[str, ...] = ()
     has_ended: bool = True
 
 
@@ -70,8 +73,9 @@ def next_attempt(
     why = "first attempt"
     for number, past in enumerate(history, 1):
         if past.waited_in_vain:
-            climbed = next_rung_while_pending(rung, spent, policy, ladder)
-            rung = rung if climbed is None else climbed
+            waited_on = _index(past.pools, ladder, rung)
+            climbed = rung_after_waiting(waited_on, spent, policy, ladder, ())
+            rung = _index(past.then, ladder, waited_on if climbed is None else climbed)
             why = f"attempt {number} had no node for pending_timeout"
             continue
         if past.cause is None:

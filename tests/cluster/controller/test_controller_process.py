@@ -214,7 +214,7 @@ def is_allowed(line: str) -> bool:
         return True  # what the server has at all: every account may ask
     if rest_of[0] == "namespaces" and len(rest_of) > 2:
         rest_of = rest_of[2:]
-    resource, name = rest_of[0], rest_of[1] if len(rest_of) > 1 else ""
+    resource, name = "/".join([rest_of[0], *rest_of[2:]]), rest_of[1] if len(rest_of) > 1 else ""
     verb = {"POST": "create", "PUT": "update", "DELETE": "delete"}.get(method) or (
         "get" if name else "watch" if "watch=true" in query else "list"
     )
@@ -265,5 +265,11 @@ def test_the_rights_name_no_secrets_and_no_writing_but_what_is_its_own() -> None
         resource for rule in rules for resource in rule["resources"] if set(rule["verbs"]) - {"get", "list", "watch"}
     }
     reviews = {"subjectaccessreviews", "tokenreviews"}
-    assert written == {"configmaps", "events", "leases", "mutatingwebhookconfigurations", *reviews}
+    moving = {"pods", "pods/eviction"}
+    assert written == {"configmaps", "events", "leases", "mutatingwebhookconfigurations", *reviews, *moving}
+    verbs = {(name, verb) for rule in rules for name in rule["resources"] for verb in rule["verbs"] if name in moving}
+    assert verbs - {("pods", verb) for verb in ("get", "list", "watch")} == {
+        ("pods", "delete"),
+        ("pods/eviction", "create"),
+    }
     assert "&id" not in yaml.safe_dump_all(permissions("spotwright", "controller", "spotwright"))

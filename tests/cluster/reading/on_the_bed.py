@@ -127,6 +127,8 @@ def _rights(namespace: str) -> list[dict[str, Any]]:
     watched = ["get", "list", "watch"]
     rules = [
         rule(["pods", "nodes", "events", "namespaces"], watched),
+        rule(["pods"], ["delete"]),
+        rule(["pods/eviction"], ["create"]),
         rule(["jobs"], watched, "batch"),
         rule(["workflows"], watched, "argoproj.io"),
         rule(["jobsets"], watched, "jobset.x-k8s.io"),

@@ -18,7 +18,7 @@ import msgspec
 
 from spotwright.cluster.api.requests import Api, ApiFailed, StreamSilent, wait_before
 
-__all__ = ["Change", "ChangeKind", "Mirror", "Resource"]
+__all__ = ["Change", "ChangeKind", "Mirror", "Resource", "is_served"]
 
 _LOG = logging.getLogger(__name__)
 _CHUNK = "500"  # objects a page of a list, as kubectl asks for
@@ -208,6 +208,12 @@ class Mirror:
             return Change(ChangeKind.DELETED, data)
         self.objects[_key(data)] = data
         return Change(ChangeKind.PUT, data)
+
+
+async def is_served(api: Api, resource: Resource) -> bool:
+    """Whether the API server knows the resource; where it does not, its controller is not installed."""
+    group = await api.get_or_none(resource.base)
+    return group is not None and any(each.get("name") == resource.plural for each in group.get("resources") or ())
 
 
 def _whole(item: dict[str, Any]) -> dict[str, Any]:

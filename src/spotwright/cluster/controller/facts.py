@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -37,6 +37,7 @@ _SELECTORS = ("batch.kubernetes.io/controller-uid", "workflows.argoproj.io/workf
 _WORST_FIRST = (
     *(cause for cause in Cause if cause.is_interruption),
     *(cause for cause in Cause if cause.is_error),
+    Cause.UNSCHEDULABLE,
     Cause.DISRUPTED,
 )
 """Of the members of a gang, which one's ending counts for all: the others ended because their set was started again."""
@@ -65,10 +66,21 @@ class _Looked(NamedTuple):
 
 
 class FactFinder:
-    """Finds facts for the webhook: :meth:`find`. The journals are read in a thread of its own."""
+    """Finds facts for the webhook: :meth:`find`. The journals are read in a thread of its own.
 
-    def __init__(self, api: Api, lookups: Lookups, histories: Histories, ledger: Ledger) -> None:
+    ``left_out`` gives the pools without capacity at a moment of the API server's clock.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        lookups: Lookups,
+        histories: Histories,
+        ledger: Ledger,
+        left_out: Callable[[float], Collection[str]] = lambda _: (),
+    ) -> None:
         self._api, self._lookups, self._histories, self._ledger = api, lookups, histories, ledger
+        self._left_out = left_out
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="histories")
 
     def close(self) -> None:
@@ -108,6 +120,7 @@ class FactFinder:
             _merged(looked.history) if asked.gang else _before(looked.history.of(slot.path), number),
             number=number,
             agree=None if is_dry or not asked.gang else lambda pools: self._ledger.agree(asked.gang, pools),
+            without_capacity=await self._in_thread(self._left_out, self._api.now()),
             token="" if is_dry else asked.token,
         )
 
@@ -168,19 +181,20 @@ def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _A
 
 def _slot(path: str, recorded: Sequence[RecordedAttempt]) -> Slot:
     last = recorded[-1] if recorded else None
-    return Slot(path, len(recorded), last is None or (last.has_ended and last.cause is not Cause.SUCCEEDED))
+    is_free = last is None or last.moved_to is not None or (last.has_ended and last.cause is not Cause.SUCCEEDED)
+    return Slot(path, len(recorded), is_free)
 
 
 def _is_settled(slot: Slot, history: RunHistory, given_out: int) -> bool:
     """Whether the pod before this one is in the journal with its cause."""
     recorded = history.of(slot.path)
-    return slot.is_free and len(recorded) >= given_out and all(attempt.cause is not None for attempt in recorded)
+    return slot.is_free and len(recorded) >= given_out and all(attempt.is_settled for attempt in recorded)
 
 
 def _is_gang_settled(history: RunHistory, restart: int) -> bool:
     """Whether all members of the restarts before this one are in the journal with their causes."""
     before = [attempts[:restart] for attempts in history.tasks.values()]
-    return all(attempt.cause is not None for attempts in before for attempt in attempts) and (
+    return all(attempt.is_settled for attempts in before for attempt in attempts) and (
         restart == 0 or any(len(attempts) == restart for attempts in before)
     )
 
@@ -198,4 +212,9 @@ def _merged(history: RunHistory) -> list[PastAttempt]:
 def _worst(members: Iterable[RecordedAttempt | None]) -> PastAttempt:
     known = [member for member in members if member is not None]
     order = {cause: place for place, cause in enumerate(_WORST_FIRST)}
-    return min(known, key=lambda member: order.get(member.cause, len(order)) if member.cause else len(order)).past
+
+    def place(member: RecordedAttempt) -> int:
+        cause = Cause.UNSCHEDULABLE if member.moved_to is not None else member.cause
+        return len(order) if cause is None else order.get(cause, len(order))
+
+    return min(known, key=place).past

@@ -1,7 +1,7 @@
 """Reads the attempts of every task from the journals, which the leader writes and all replicas read.
 
-A journal is opened again only after its files have changed, and only the events since the last look are read. Four kinds of event
-are enough for the next attempt: adopted, bound, ended and decided; the run is not folded.
+A journal is opened again only after its files have changed, and only the events since the last look are read. Five kinds of event
+are enough for the next attempt: adopted, taken back, bound, ended and decided; the run is not folded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from spotwright.cluster.watching.run_store import run_name
 from spotwright.engine.events import AttemptBound, AttemptDecided, AttemptEnded, Event
-from spotwright.engine.workload.events import AttemptAdopted
+from spotwright.engine.workload.events import AttemptAdopted, AttemptTakenBack
 from spotwright.model.attempts import Cause
 from spotwright.records.journal import Journal
 from spotwright.records.journal_stamp import JournalStamp, journal_stamp
@@ -35,11 +35,20 @@ class RecordedAttempt:
     pool: str | None = None
     has_ended: bool = False
     cause: Cause | None = None
+    moved_to: tuple[str, ...] | None = None  # it was taken back, and the next attempt waits for a node of these pools
 
     @property
     def past(self) -> PastAttempt:
         """The attempt as the decision about the next one reads it."""
-        return PastAttempt(self.cause, self.pools, self.pool, has_ended=self.has_ended)
+        waited, then = self.moved_to is not None, self.moved_to or ()
+        return PastAttempt(
+            self.cause, self.pools, self.pool, waited_in_vain=waited, then=then, has_ended=self.has_ended or waited
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what followed it is known: its cause, or the decision to take it back, which comes before its end."""
+        return self.cause is not None or self.moved_to is not None
 
 
 @dataclass(slots=True)
@@ -56,10 +65,12 @@ class RunHistory:
         """Add what an event says."""
         if isinstance(event, AttemptAdopted):
             self.tasks.setdefault(event.task, []).append(RecordedAttempt(event.key, tuple(event.pools)))
-        elif isinstance(event, (AttemptBound, AttemptEnded, AttemptDecided)):
+        elif isinstance(event, (AttemptBound, AttemptEnded, AttemptDecided, AttemptTakenBack)):
             attempt = self.tasks[event.task][event.attempt - 1]
             if isinstance(event, AttemptBound):
-                attempt.pool = event.pool
+                attempt.pool, attempt.moved_to = event.pool, None
+            elif isinstance(event, AttemptTakenBack):
+                attempt.moved_to = tuple(event.pools)
             elif isinstance(event, AttemptEnded):
                 attempt.has_ended = True
             else:

@@ -1,7 +1,8 @@
 """What the controller may do in a cluster, as objects to apply: ``spotwright controller --print-rbac`` prints them.
 
-The rights are those that the code uses, and a test holds the paths that a controller asked for against them. Everything but
-its own Lease, its registration and Events is read. ConfigMaps are read by their name alone, and Secrets not at all.
+The rights are those that the code uses, and a test holds the paths that a controller asked for against them. Pods are read;
+those that wait in vain are evicted, and those of machines that are gone are deleted. Everything else but its own Lease, its
+registration and Events is read as well, ConfigMaps by their name alone, and Secrets not at all.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def _everywhere(name: str) -> list[dict[str, Any]]:
         _rule("", ["namespaces", "nodes", "pods", "events"], _READ),
         _rule("", ["pods/log"], ["get"]),
         _rule("", ["events"], ["create"]),
+        _rule("", ["pods/eviction"], ["create"]),
+        _rule("", ["pods"], ["delete"]),
         _rule("", ["configmaps"], _READ, [CONFIG_MAP]),
         *_kinds(),
         _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),

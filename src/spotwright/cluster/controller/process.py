@@ -32,6 +32,7 @@ from spotwright.cluster.controller.readers import Readers
 from spotwright.cluster.controller.registering import Registration
 from spotwright.cluster.controller.settings import CertificateFiles, Settings
 from spotwright.cluster.controller.warming import warm_up
+from spotwright.cluster.moving.pool_pauses import PoolsLeftOut
 from spotwright.cluster.watching.apart import apart
 from spotwright.config import Config
 from spotwright.errors import InputError, SpotwrightError
@@ -77,7 +78,7 @@ def _webhook(
     ledger = Ledger(_made(folder) / "numbers.db", time.time)
     stack.callback(ledger.close)
     lookups = Lookups(api)
-    facts = FactFinder(api, lookups, Histories(state), ledger)
+    facts = FactFinder(api, lookups, Histories(state), ledger, PoolsLeftOut(state).at)
     stack.callback(facts.close)
     seen = PodsSeen(api, facts.confirm)
 

@@ -9,19 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from spotwright.cluster.evidence.fields import mapping, mappings, text
+from spotwright.cluster.evidence.fields import mapping, mappings, seconds, text
 
 __all__ = ["PodWaits", "is_held_up", "waits_for"]
 
 _SAME = {"ErrImagePull": "ImagePullBackOff"}  # the kubelet writes both in turn for one reason
+_VOLUMES = "persistentvolumeclaim"  # in the scheduler's words where no node would help: a claim is unbound, deleted or not there
 _USUAL = ("", "ContainerCreating", "PodInitializing")  # reasons of a container that waits for its turn
 
 
 class PodWaits(NamedTuple):
-    """Why a pod waits. ``kind`` is Kubernetes' reason (``Unschedulable``, ``ImagePullBackOff``), empty if nothing holds it up."""
+    """Why a pod waits. ``kind`` is Kubernetes' reason (``Unschedulable``, ``ImagePullBackOff``), empty if nothing holds it up.
+
+    A pod that is unschedulable because of its volume claims has the kind ``VolumeNotReady``: no other node would help. ``since``
+    is the moment (Unix seconds) from which on the scheduler has found no node; None where that is not what it waits for.
+    """
 
     kind: str = ""
     words: str = ""
+    since: float | None = None
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.words}" if self.words else self.kind
@@ -33,9 +39,15 @@ def waits_for(pod: Mapping[str, Any]) -> PodWaits:
     if not mapping(pod.get("spec")).get("nodeName"):
         for condition in mappings(status.get("conditions")):
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-                return PodWaits(text(condition.get("reason")), text(condition.get("message")))
+                return _unscheduled(text(condition.get("reason")), text(condition.get("message")), condition)
         return PodWaits()
     return next(_containers(status), PodWaits())
+
+
+def _unscheduled(reason: str, message: str, condition: Mapping[str, Any]) -> PodWaits:
+    if reason == "Unschedulable" and _VOLUMES in message.lower():
+        return PodWaits("VolumeNotReady", message)
+    return PodWaits(reason, message, seconds(condition.get("lastTransitionTime")))
 
 
 def is_held_up(pod: Mapping[str, Any]) -> bool:

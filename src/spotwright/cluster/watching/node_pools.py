@@ -5,7 +5,7 @@ A node of no configured pool still needs a name in the account, and its capacity
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from spotwright import clouds
@@ -13,7 +13,7 @@ from spotwright.clouds import is_spot_node
 from spotwright.cluster.workloads.owners import metadata
 from spotwright.model.pools import Pool
 
-__all__ = ["NodePool", "pool_of_node"]
+__all__ = ["NodePool", "pool_of_node", "strange_pools"]
 
 _POOL_LABELS = (
     "kubernetes.azure.com/agentpool",
@@ -44,6 +44,12 @@ def pool_of_node(node: Mapping[str, Any] | None, pools: Mapping[str, Pool]) -> N
     is_spot = bool(is_spot_node(labels, taints))
     name = next((labels[label] for label in _POOL_LABELS if labels.get(label)), _NO_NAME)
     return NodePool(_unused(name.lower(), pools, is_spot=is_spot), is_spot, is_configured=False)
+
+
+def strange_pools(nodes: Iterable[Mapping[str, Any]], pools: Mapping[str, Pool]) -> tuple[NodePool, ...]:
+    """The pools of these nodes that the configuration does not have, each once."""
+    found = (pool_of_node(node, pools) for node in nodes)
+    return tuple({pool.name: pool for pool in found if not pool.is_configured}.values())
 
 
 def _fits(pool: Pool, labels: Mapping[str, str]) -> bool:

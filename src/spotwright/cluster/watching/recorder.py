@@ -7,7 +7,7 @@ attempt never ends before it began, and nothing happens in the future.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from spotwright.cluster.workloads.tasks import TaskName, task_name
 from spotwright.cluster.workloads.templates import template_of_pod
 from spotwright.engine.decisions.decide import close_ended
 from spotwright.engine.decisions.snapshot import Snapshot
+from spotwright.engine.decisions.waiting_in_vain import after_waiting
 from spotwright.engine.events import (
     AttemptBound,
     AttemptDecided,
@@ -46,10 +47,13 @@ from spotwright.notices.notice import Notice
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.scheduling.cause import classify
 
-__all__ = ["OnRecorded", "Recorder"]
+__all__ = ["Decide", "OnRecorded", "Recorder"]
 
 OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
 """Hears of each pod whose state the journal has; the flag says that its node does not report any more."""
+
+Decide = Callable[[ClusterView, RunState, SeenPod, TaskState, AttemptState, float], Iterable[Event]]
+"""Decides about the newest attempt of a pod at a moment; the answer is recorded with what was seen, in one transaction."""
 
 _RUNG = "spotwright.dev/rung"
 _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has its pod"
@@ -58,8 +62,8 @@ _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has i
 class Recorder:
     """Records one workload. ``now`` is the API server's clock."""
 
-    def __init__(self, run: WorkloadRun, view: ClusterView, now: float) -> None:
-        self._run, self._view, self._now = run, view, now
+    def __init__(self, run: WorkloadRun, view: ClusterView, now: float, decide: Decide = lambda *_: ()) -> None:
+        self._run, self._view, self._now, self._decide = run, view, now, decide
         self._known = {
             attempt.key: (task, attempt)
             for task in (*run.state.tasks.values(), *run.state.retired.values())
@@ -77,10 +81,11 @@ class Recorder:
         the API does not have it any more.
         """
         for seen in sorted(pods, key=_made_first):
-            for attempt in attempts_of(
-                seen.pod, is_gone=seen.is_gone, is_cut_off=not seen.is_gone and self._view.is_cut_off(seen.pod)
-            ):
+            is_cut_off = not seen.is_gone and self._view.is_cut_off(seen.pod)
+            for attempt in attempts_of(seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off):
                 self._one(seen, attempt)
+            for event in self._decide(self._view, self._state, seen, *self._known[attempt.key], self._now):
+                self._run.add(event)
         if are_all:
             self._end_forgotten({key for seen in pods for key in _keys(seen)}, is_deleted=root is None)
         self._notices()
@@ -184,7 +189,8 @@ class Recorder:
         """Record why an attempt waits. Words change with each try of the scheduler; only another kind of reason is news."""
         waits = waits_for(seen.pod)
         if waits.kind != recorded.waits.partition(":")[0]:
-            self._run.add(AttemptWaits(self._now, task.path, recorded.number, why=str(waits)))
+            at = self._now if recorded.waits else max(recorded.placed_at, self._past(waits.since))
+            self._run.add(AttemptWaits(at, task.path, recorded.number, why=str(waits)))
 
     def _learn_retries(self, seen: SeenPod, task: TaskState) -> None:
         """Take the retries of a task into the plan, where its controller's objects tell them only now."""
@@ -245,7 +251,8 @@ class Recorder:
         signals = ended.signals
         if signals.outputs_complete is None:
             signals = signals._replace(outputs_complete=True)
-        ending = classify(signals)
+        waited = after_waiting(self._state.tasks[ended.task].attempts[ended.attempt - 1])
+        ending = classify(signals) if waited is None else waited[0]
         self._run.add(
             AttemptDecided(
                 max(self._now, ended.at),

@@ -1,4 +1,4 @@
-"""Watches a cluster and keeps the log of each attempt that is recorded: the two belong together, and one process does both."""
+"""Watches a cluster, keeps the log of each attempt that is recorded, and moves what waits in vain: one process does all of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import httpx2
 
 from spotwright.cluster.api.requests import Api
 from spotwright.cluster.log_keeping.keeper import LogKeeper
+from spotwright.cluster.moving.mover import Mover
+from spotwright.cluster.moving.pool_pauses import PoolPauses
 from spotwright.cluster.watching.run_store import RunStore, WorkloadRun
 from spotwright.cluster.watching.view import SeenPod
 from spotwright.cluster.watching.watcher import Watcher
@@ -31,19 +33,26 @@ async def watch_and_keep_logs(
     ``limit`` is in bytes, for each log; 0 keeps none. ``namespace`` is the only one that is watched; by default it is all that
     are labelled.
     """
-    if not limit:
-        await Watcher(api, store, namespace).run()
-        return
+    pauses = PoolPauses(state)
+    pauses.begin(state, api.now())
+    mover = Mover(api, pauses)
     streams = Api(open_streams())
     keeper = LogKeeper(streams, limit)
 
     def look(run: WorkloadRun, seen: SeenPod, is_cut_off: bool) -> None:
-        keeper.look(run.folder, run.state, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
+        mover.recorded(seen.pod, is_gone=seen.is_gone)
+        if limit:
+            keeper.look(run.folder, run.state, seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off)
 
-    keeping = asyncio.ensure_future(keeper.run(state))
+    watcher = Watcher(api, store, namespace, look, mover.decide)
+    parts = [watcher.run(), mover.run(watcher.look_at), *([keeper.run(state)] if limit else [])]
+    tasks = [asyncio.ensure_future(part) for part in parts]
     try:
-        await Watcher(api, store, namespace, look).run()
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
-        keeping.cancel()
-        await asyncio.wait((keeping,))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await streams.close()

@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from spotwright.cluster.api.mirror import Change, ChangeKind, Mirror, Resource
+from spotwright.cluster.api.mirror import Change, ChangeKind, Mirror, Resource, is_served
 from spotwright.cluster.api.requests import Api
-from spotwright.cluster.watching.node_pools import NodePool, pool_of_node
-from spotwright.cluster.watching.recorder import OnRecorded, Recorder
+from spotwright.cluster.watching.node_pools import strange_pools
+from spotwright.cluster.watching.recorder import Decide, OnRecorded, Recorder
 from spotwright.cluster.watching.run_store import RunStore, WorkloadRun
 from spotwright.cluster.watching.view import ClusterView, SeenPod
 from spotwright.cluster.workloads.owners import Lineage, is_own_run, metadata, uid_of
@@ -41,10 +41,15 @@ class Watcher:
     """Watches one namespace, or all that are labelled ``spotwright.dev/enabled=true``. Call :meth:`run`."""
 
     def __init__(
-        self, api: Api, store: RunStore, namespace: str = "", on_recorded: OnRecorded = lambda *_: None
+        self,
+        api: Api,
+        store: RunStore,
+        namespace: str = "",
+        on_recorded: OnRecorded = lambda *_: None,
+        decide: Decide = lambda *_: (),
     ) -> None:
         self._api, self._store, self._namespace = api, store, namespace
-        self._on_recorded, self._view = on_recorded, ClusterView()
+        self._on_recorded, self._decide, self._view = on_recorded, decide, ClusterView()
         self._queue: asyncio.Queue[tuple[str, Change, asyncio.Task[None] | None]] = asyncio.Queue(maxsize=1000)
         self._enabled: set[str] = {namespace} if namespace else set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -81,6 +86,11 @@ class Watcher:
         streams = {kind: mirror.problem for kind, mirror in self._mirrors.items() if mirror.problem}
         return {**streams, **({"store": self._store_problem} if self._store_problem else {})}
 
+    def look_at(self, pods: Iterable[str]) -> None:
+        """Look at pods again, by their UIDs, because time has passed."""
+        self._view.clock = time.monotonic()
+        self._look([self._seen(uid) for uid in pods if uid in self._view.pods])
+
     # Streams
 
     async def _follow_all(self) -> None:
@@ -88,15 +98,10 @@ class Watcher:
         events = Mirror(self._api, Resource("/api/v1", "events"), fields="involvedObject.kind=Node")
         await self._follow("Event", events)
         for kind, resource in OWNERS.items():
-            if await self._is_served(resource):
+            if await is_served(self._api, resource):
                 await self._follow(kind, Mirror(self._api, resource, self._namespace, keep=self._is_enabled))
         pods = Mirror(self._api, Resource("/api/v1", "pods"), self._namespace, keep=self._is_enabled)
         await self._follow("Pod", pods)
-
-    async def _is_served(self, resource: Resource) -> bool:
-        """Whether the API server knows the resource; where it does not, its controller is not installed."""
-        group = await self._api.get_or_none(resource.base)
-        return group is not None and any(each.get("name") == resource.plural for each in group.get("resources") or ())
 
     async def _follow(self, kind: str, mirror: Mirror) -> None:
         self._mirrors[kind] = mirror
@@ -302,7 +307,7 @@ class Watcher:
         now = self._api.now()
         with self._setting_aside(uid):
             run = self._store.runs.get(uid) or self._begin(pods, now)
-            Recorder(run, self._view, now).record(pods, self._root(run, pods), are_all=are_all)
+            Recorder(run, self._view, now, self._decide).record(pods, self._root(run, pods), are_all=are_all)
             for event in run.commit():
                 _LOG.debug("%s: %s %s %s", run.folder.name, event.kind, event.task, event.attempt or "")
             self._note_pods(uid, run)
@@ -337,13 +342,8 @@ class Watcher:
         root = owners[-1] if owners else pods[0].pod
         used = {str((seen.pod.get("spec") or {}).get("nodeName", "")) for seen in pods}
         nodes = [node for node in self._view.nodes() if metadata(node).get("name") in used] or self._view.nodes()
-        pools: dict[str, NodePool] = {}
-        configured = self._store.pools(str(metadata(root).get("namespace", "")))
-        for node in nodes:
-            pool = pool_of_node(node, configured)
-            if not pool.is_configured:
-                pools.setdefault(pool.name, pool)
-        return self._store.create(root, templates_of(owners), tuple(pools.values()), now)
+        pools = strange_pools(nodes, self._store.pools(str(metadata(root).get("namespace", ""))))
+        return self._store.create(root, templates_of(owners), pools, now)
 
     def _root(self, run: WorkloadRun, pods: Sequence[SeenPod]) -> Mapping[str, Any] | None:
         """The workload's object; of a pod that is a run of its own, the pod until it is gone."""

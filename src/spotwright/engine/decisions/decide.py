@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from spotwright.engine.decisions.rung_selection import effective_plan, first_choice, next_choice, under_deadline
 from spotwright.engine.decisions.snapshot import Snapshot
 from spotwright.engine.decisions.timers import due_tasks
+from spotwright.engine.decisions.waiting_in_vain import after_waiting
 from spotwright.engine.environment_events import EnvironmentAsked
 from spotwright.engine.events import (
     AttemptDecided,
@@ -164,6 +165,9 @@ def _lacks_environment(state: RunState, task: TaskState) -> bool:
 def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
     """Decide the cause of an ended attempt and what follows."""
     attempt = task.last
+    waited = after_waiting(attempt)
+    if waited is not None:
+        return _decided(state, task, attempt, *waited, now)
     ending = classify(_with_outputs(task, (attempt.ended or AttemptEnded(now)).signals))
     planned = effective_plan(state, task)
     position = attempt.position
@@ -171,6 +175,8 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
         ceiling = planned.policy.interruption_backoff.ceiling
         position = position._replace(stalled=budgets.count_stalled(_lives(state, task), ceiling))
     cause, before = cause_to_charge(state, attempt, ending.cause), spent_before(state, task)
+    if cause is Cause.UNSCHEDULABLE:  # another member of its set waited in vain: all of them begin again
+        return _decided(state, task, attempt, ending, Decision(FollowUp.RETRY, "with its set", attempt.rung), now)
     following = budgets.after_attempt(cause, before, position, planned.policy, planned.ladder)
     if following.then is FollowUp.RETRY and planned.policy.deadline is not None:
         following = under_deadline(state, task, planned, ending.cause, following, snapshot, now, position)

@@ -6,13 +6,13 @@ workload on a cluster are facts instead. Causes, budgets and everything after an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from spotwright.engine.events import Event
 
-__all__ = ["AttemptAdopted", "AttemptWaits", "PlanExtended"]
+__all__ = ["AttemptAdopted", "AttemptHeld", "AttemptReleased", "AttemptTakenBack", "AttemptWaits", "PlanExtended"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -40,6 +40,44 @@ class AttemptWaits(Event):
     """Fact: why an attempt has no node yet, or does not start on its node; an empty ``why``: nothing holds it up any more."""
 
     kind: ClassVar[str] = "waits"
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class AttemptTakenBack(Event):
+    """Decision: an attempt that waits in vain for a node is taken back, so that the next one waits on another rung.
+
+    It spends no budget. ``rung`` and ``pools`` are those of the next attempt. ``left_out`` are the pools that no attempt is
+    sent to for a while, each with the moment at which that ends (Unix seconds) and how often in a row it was left out.
+    """
+
+    kind: ClassVar[str] = "taken-back"
+
+    rung: int
+    pools: Sequence[str]
+    why: str
+    left_out: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class AttemptHeld(Event):
+    """Fact: the pod of an attempt stays, because its node does not report since ``since``, so no successor starts.
+
+    An empty ``node``: it is held no more.
+    """
+
+    kind: ClassVar[str] = "held"
+
+    node: str = ""
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class AttemptReleased(Event):
+    """Decision: the pod of an attempt whose machine is certainly gone is deleted, so that its successor can start."""
+
+    kind: ClassVar[str] = "released"
 
     why: str
 

@@ -6,17 +6,28 @@ budgets. Both are facts, so the state follows.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from spotwright.engine.dag_transitions import set_active
+from spotwright.engine.events import Event
 from spotwright.engine.state import AttemptState, RunState, ScopeState, TaskState
 from spotwright.engine.status import TaskStatus
-from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, PlanExtended
+from spotwright.engine.workload.events import (
+    AttemptAdopted,
+    AttemptHeld,
+    AttemptReleased,
+    AttemptTakenBack,
+    AttemptWaits,
+    PlanExtended,
+)
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
 
-__all__ = ["attempt_adopted", "attempt_waits", "cause_to_charge", "charge", "plan_extended", "spent_before"]
+__all__ = ["HANDLERS", "cause_to_charge", "charge", "spent_before"]
 
 
-def plan_extended(state: RunState, event: PlanExtended) -> None:
+def _plan_extended(state: RunState, event: PlanExtended) -> None:
     """Put the next version of the plan in force."""
     if event.version != state.version + 1:
         raise ValueError(f"version {event.version} of the plan does not follow version {state.version}")
@@ -28,12 +39,32 @@ def plan_extended(state: RunState, event: PlanExtended) -> None:
             task.plan = state.plan.instance(template.name, task.path)
 
 
-def attempt_waits(state: RunState, event: AttemptWaits) -> None:
-    """Note why an attempt waits."""
-    state.tasks[event.task].attempts[event.attempt - 1].waits = event.why
+def _attempt_waits(state: RunState, event: AttemptWaits) -> None:
+    """Note why an attempt waits, and since when."""
+    attempt = state.tasks[event.task].attempts[event.attempt - 1]
+    attempt.waits, attempt.waits_since = event.why, event.at if event.why else None
 
 
-def attempt_adopted(state: RunState, event: AttemptAdopted) -> None:
+def _attempt_taken_back(state: RunState, event: AttemptTakenBack) -> None:
+    """Note that an attempt without a node is taken back; its end follows."""
+    attempt = state.tasks[event.task].attempts[event.attempt - 1]
+    if not attempt.is_live or attempt.bound_at is not None:
+        raise ValueError("the attempt does not wait for a node")
+    attempt.taken_back = event
+
+
+def _attempt_held(state: RunState, event: AttemptHeld) -> None:
+    """Note that a node which does not report holds the pod of an attempt, or that it does no more."""
+    state.tasks[event.task].attempts[event.attempt - 1].held = event if event.node else None
+
+
+def _attempt_released(state: RunState, event: AttemptReleased) -> None:
+    """Note that the pod of an attempt is deleted, because its machine is gone."""
+    attempt = state.tasks[event.task].attempts[event.attempt - 1]
+    attempt.released, attempt.held = event.why, None
+
+
+def _attempt_adopted(state: RunState, event: AttemptAdopted) -> None:
     """Add an attempt, and its task if that is new."""
     task = state.tasks.get(event.task) or _add_task(state, event)
     if event.attempt != len(task.attempts) + 1:
@@ -83,12 +114,17 @@ def cause_to_charge(state: RunState, attempt: AttemptState, cause: Cause) -> Cau
 
 
 def _worse(one: Cause, other: Cause) -> Cause:
-    """The cause that a restart is charged for: an interruption explains the errors and the moves of the other members."""
+    """The cause that a restart is charged for: an interruption explains the errors and the moves of the other members.
+
+    A member that waited in vain explains the moves of the others, and is charged nothing.
+    """
     return max(one, other, key=_weight)
 
 
 def _weight(cause: Cause) -> int:
-    return 3 * cause.is_interruption or 2 * cause.is_error or int(cause is Cause.DISRUPTED)
+    if cause.is_interruption or cause.is_error:
+        return 4 if cause.is_interruption else 3
+    return 2 if cause is Cause.UNSCHEDULABLE else int(cause is Cause.DISRUPTED)
 
 
 def _add_task(state: RunState, event: AttemptAdopted) -> TaskState:
@@ -111,3 +147,14 @@ def _reopen(state: RunState, task: TaskState) -> None:
     if task.path in state.failed:
         state.failed.remove(task.path)
         scope.failed = next((path for path in state.failed if state.tasks[path].scope is scope), "")
+
+
+HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {
+    AttemptAdopted: _attempt_adopted,
+    AttemptHeld: _attempt_held,
+    AttemptReleased: _attempt_released,
+    AttemptTakenBack: _attempt_taken_back,
+    AttemptWaits: _attempt_waits,
+    PlanExtended: _plan_extended,
+}
+"""The step of the fold for each kind of event."""

@@ -1,0 +1,76 @@
+"""Which waiting pods may be taken back, because being made again costs their workload nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.cluster.watching.watched_objects import job, pod
+
+from spotwright.cluster.moving.free_moves import why_not_moved
+
+RULE = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def rules(action: str) -> dict[str, Any]:
+    return {"rules": [{"action": action, **RULE}]}
+
+
+def admitted(owner: dict[str, Any] | None, **labels: str) -> dict[str, Any]:
+    return pod("one", owner, annotations={"spotwright.dev/rung": "gpu-spot"}, labels=labels)
+
+
+def workflow() -> dict[str, Any]:
+    return {"kind": "Workflow", "metadata": {"name": "wf", "uid": "wf"}, "spec": {}}
+
+
+def job_set(action: str = "RestartJobSet", used: int = 0) -> dict[str, Any]:
+    failure = {"maxRestarts": 3, "rules": [{"action": action, "onJobFailureReasons": ["PodFailurePolicy"]}]}
+    status = {"restarts": used, "restartsCountTowardsMax": used}
+    return {"kind": "JobSet", "metadata": {"name": "set"}, "spec": {"failurePolicy": failure}, "status": status}
+
+
+def child(action: str = "FailJob") -> dict[str, Any]:
+    return job(podFailurePolicy=rules(action), backoffLimit=0)
+
+
+def test_a_pod_of_argo_is_free() -> None:
+    assert why_not_moved(admitted(workflow()), [workflow()]) == ""
+
+
+def test_a_pod_of_a_job_that_ignores_disruptions_is_free() -> None:
+    owner = job(podFailurePolicy=rules("Ignore"))
+    assert why_not_moved(admitted(owner), [owner]) == ""
+
+
+def test_a_pod_of_a_set_that_restarts_is_free_while_restarts_are_left() -> None:
+    assert why_not_moved(admitted(child()), [child(), job_set(used=2)]) == ""
+    assert "3 of maxRestarts 3 are used" in why_not_moved(admitted(child()), [child(), job_set(used=3)])
+    assert why_not_moved(admitted(child()), [child(), job_set("RestartJobSetAndIgnoreMaxRestarts", used=3)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("owners", "why"),
+    [
+        ([job(backoffLimit=4)], "its Job would count it against backoffLimit 4"),
+        ([job(podFailurePolicy=rules("Count"))], "backoffLimit 6"),
+        ([child(), job_set("FailJobSet")], "its failurePolicy says FailJobSet"),
+        ([child("Ignore"), job_set()], "its JobSet would not restart"),
+        ([{"kind": "PyTorchJob", "metadata": {"name": "t", "uid": "t"}}], "its PyTorchJob would count it"),
+    ],
+)
+def test_elsewhere_the_reason_names_what_would_count_it(owners: list[dict[str, Any]], why: str) -> None:
+    assert why in why_not_moved(admitted(owners[0]), owners)
+
+
+def test_a_bare_pod_is_left() -> None:
+    assert why_not_moved(admitted(None), []) == "nobody makes a pod without a controller again"
+
+
+def test_a_pod_whose_rung_nobody_enforces_is_left() -> None:
+    assert "no webhook has admitted it" in why_not_moved(pod("one", workflow()), [workflow()])
+
+
+def test_a_pod_of_a_queue_is_left_to_kueue() -> None:
+    queued = admitted(workflow(), **{"kueue.x-k8s.io/queue-name": "local"})
+    assert "Kueue" in why_not_moved(queued, [workflow()])

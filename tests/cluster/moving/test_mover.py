@@ -1,0 +1,287 @@
+"""A leader against a small API server: what waits in vain is evicted, and pods of machines that are gone are deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from aiohttp import web
+from tests.cluster.watching.small_api_server import SmallApiServer, serving
+from tests.cluster.watching.watched_objects import SPOT, at, job, node, pod
+
+from spotwright import config as configuration
+from spotwright.cluster.api.requests import Api
+from spotwright.cluster.moving import mover
+from spotwright.cluster.moving.pool_pauses import LEFT_OUT_FILE, PoolsLeftOut, read_pauses
+from spotwright.cluster.watching.run_store import RunStore, this_process
+from spotwright.cluster.watching.watch_and_keep_logs import watch_and_keep_logs
+from spotwright.engine.state import AttemptState, RunState
+from spotwright.model.attempts import Cause
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import StateFolder
+from spotwright.scheduling.budgets import BudgetUse
+
+PODS, JOBS, NODES, NAMESPACES = "/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/nodes", "/api/v1/namespaces"
+CONFIG: dict[str, Any] = {
+    "pools": {
+        "gpu-spot": {"capacity": "spot", "provider": "aks", "price": "1/h", "node": {"cpu": 2}},
+        "gpu": {"capacity": "on-demand", "provider": "aks", "price": "3/h", "node": {"cpu": 2}},
+    },
+    "policy": {"default": {"spot": "prefer", "pending_timeout": "0.1s"}},
+}
+IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mover, "_PAUSE", 0.02)
+    monkeypatch.setattr(mover, "_LOOK_AGAIN", 0.1)
+
+
+class Bed:
+    """A server with a Job in a namespace that is watched, and a leader that can be started again."""
+
+    def __init__(self, server: SmallApiServer, folder: Path) -> None:
+        self.server, self.folder = server, folder
+        self.asked: list[tuple[str, dict[str, Any]]] = []  # deeds: what and the body
+        self.answers: list[int] = []  # statuses that the next deeds get
+        self.train = job(podFailurePolicy=IGNORES)
+        server.served = {"/apis/batch/v1": ["jobs"]}
+        server.objects |= {PODS: {}, "/api/v1/events": {}}
+        server.put(NAMESPACES, "team-a", metadata={"labels": {"spotwright.dev/enabled": "true"}})
+        self.put(NODES, node("n1", **SPOT))
+        self.put(JOBS, self.train)
+
+    def put(self, collection: str, made: dict[str, Any]) -> None:
+        self.server.put(collection, made["metadata"]["name"], uid=made["metadata"]["uid"], **made)
+
+    def pod(self, name: str, *, reason: str = "Unschedulable", **more: Any) -> None:
+        """A pod that was admitted for the spot pool; without a node the scheduler has found none."""
+        made = pod(name, self.train, **{"annotations": {"spotwright.dev/rung": "gpu-spot"}, **more})
+        if "node" not in more:
+            condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/1 nodes"}
+            made["status"]["conditions"] = [condition]
+        self.put(PODS, made)
+        base = f"/api/v1/namespaces/team-a/pods/{name}"
+        self.server.pages |= {f"{base}/eviction": self._deed("evict", name), base: self._deed("delete", name)}
+
+    def _deed(self, what: str, name: str) -> Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            self.asked.append((what, await request.json()))
+            status = self.answers.pop(0) if self.answers else 201
+            if status < 400:
+                self.server.delete(PODS, name)
+            return web.json_response({"kind": "Status", "message": "as told"}, status=status)
+
+        return answer
+
+    @asynccontextmanager
+    async def leader(self) -> AsyncIterator[None]:
+        state = StateFolder.open(self.folder)
+        async with httpx2.AsyncClient(base_url=self.server.url, timeout=60) as client:
+            store = RunStore(state, configuration.from_mapping(CONFIG), this_process())
+            client_of = lambda: httpx2.AsyncClient(base_url=self.server.url)  # noqa: E731  # of logs, which nobody keeps here
+            task = asyncio.create_task(watch_and_keep_logs(Api(client), store, state, client_of, limit=0))
+            try:
+                yield
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    def run(self) -> RunState | None:
+        folders = StateFolder.open(self.folder).runs()
+        return RunReader(folders[0], lambda _: False).state if folders else None
+
+    def attempts(self) -> list[AttemptState]:
+        run = self.run()
+        return [attempt for task in run.tasks.values() for attempt in task.attempts] if run is not None else []
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(30):
+            while not holds():  # noqa: ASYNC110  # another process would have to tell
+                await asyncio.sleep(0.02)
+
+
+def on_a_bed(folder: Path, scenario: Callable[[Bed], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        async with serving() as server:
+            await scenario(Bed(server, folder))
+
+    asyncio.run(run())
+
+
+def test_a_pod_that_waits_in_vain_is_evicted_and_nothing_is_charged(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.pod("one")
+        async with bed.leader():
+            await bed.until(lambda: [a for a in bed.attempts() if a.cause is Cause.UNSCHEDULABLE])
+        [(what, body)] = bed.asked
+        [attempt] = bed.attempts()
+        run = bed.run()
+        assert run is not None
+        assert (what, body["kind"]) == ("evict", "Eviction")
+        assert set(body["deleteOptions"]["preconditions"]) == {"uid", "resourceVersion"}
+        assert attempt.cause_why.startswith("no node on gpu-spot for ")
+        assert attempt.following == "the next attempt waits on gpu"
+        assert run.tasks["train"].spent == BudgetUse()
+        assert run.tasks["train"].next_rung == 1
+        assert [pause.times for pause in read_pauses(tmp_path / LEFT_OUT_FILE).values()] == [1]
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_the_decision_is_in_the_journal_before_the_deed_and_the_next_leader_does_it(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.answers = [500]
+        bed.pod("one")
+        async with bed.leader():
+            await bed.until(lambda: bed.asked)
+        assert bed.attempts()[0].taken_back is not None
+        (tmp_path / LEFT_OUT_FILE).unlink()
+        async with bed.leader():
+            await bed.until(lambda: len(bed.asked) == 2)
+            assert list(read_pauses(tmp_path / LEFT_OUT_FILE)) == ["gpu-spot"]  # computed from the journal
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_a_pod_whose_version_has_changed_is_evicted_by_its_new_one(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.answers = [409]
+        bed.pod("one")
+        async with bed.leader():
+            await bed.until(lambda: bed.asked)
+            bed.pod("one")
+            await bed.until(lambda: len(bed.asked) == 2)
+        first, second = (body["deleteOptions"]["preconditions"]["resourceVersion"] for _, body in bed.asked)
+        assert int(second) > int(first)
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_a_pod_that_gets_a_node_after_the_decision_stays(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.answers = [409] * 100
+        bed.pod("one")
+        async with bed.leader():
+            await bed.until(lambda: bed.asked)
+            bed.pod("one", node="n1", phase="Running")
+            await bed.until(lambda: bed.attempts()[0].bound_at)
+            count = len(bed.asked)
+            await bed.until(lambda: not read_pauses(tmp_path / LEFT_OUT_FILE))
+            await asyncio.sleep(0.1)
+        assert len(bed.asked) == count
+        assert bed.attempts()[0].taken_back is None
+
+    on_a_bed(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("reason", ["SchedulingGated", ""])
+def test_a_pod_that_waits_for_something_else_stays(tmp_path: Path, reason: str) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.pod("gated", reason=reason)
+        bed.pod("one")
+        async with bed.leader():
+            await bed.until(lambda: [a for a in bed.attempts() if a.cause is Cause.UNSCHEDULABLE])
+            await asyncio.sleep(0.2)
+        assert [body["metadata"]["name"] for _, body in bed.asked] == ["one"]
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_a_pod_that_waits_for_its_volume_stays(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        volume = pod("one", bed.train, annotations={"spotwright.dev/rung": "gpu-spot"})
+        message = '0/1 nodes are available: persistentvolumeclaim "data" not found.'
+        volume["status"]["conditions"] = [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        ]
+        bed.put(PODS, volume)
+        async with bed.leader():
+            await bed.until(lambda: [a for a in bed.attempts() if a.waits])
+            await asyncio.sleep(0.3)
+        assert bed.asked == []
+        assert bed.attempts()[0].waits.startswith("VolumeNotReady: ")
+
+    on_a_bed(tmp_path, scenario)
+
+
+def silent(*taints: str) -> dict[str, Any]:
+    made = node("n1", ready="Unknown", **SPOT)
+    made["status"]["conditions"][0]["lastTransitionTime"] = at(20)
+    made["spec"] = {"taints": [{"key": key, "effect": "NoExecute"} for key in taints]}
+    return made
+
+
+def test_pods_of_a_deleted_node_are_deleted_without_grace(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.pod("one", node="n1", phase="Running")
+        async with bed.leader():
+            await bed.until(bed.attempts)
+            bed.put(NODES, silent())
+            bed.server.delete(NODES, "n1")
+            await bed.until(lambda: [a for a in bed.attempts() if a.cause])
+        [(what, body)] = bed.asked
+        [attempt] = bed.attempts()
+        assert (what, body["gracePeriodSeconds"], body["preconditions"]) == ("delete", 0, {"uid": "uid-one"})
+        assert (attempt.released, attempt.cause) == ("the Node object n1 was deleted", Cause.INTERRUPTED)
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_a_silent_node_holds_its_pod_until_somebody_says_that_its_machine_is_gone(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        deleted = {"deletionTimestamp": at(40)}
+        bed.pod("one", node="n1", phase="Running", **deleted)
+        bed.put(NODES, silent("node.kubernetes.io/unreachable"))
+        async with bed.leader():
+            await bed.until(lambda: [a for a in bed.attempts() if a.held and a.cause])
+            [attempt] = bed.attempts()
+            assert attempt.held is not None
+            assert (attempt.held.node, attempt.cause) == ("n1", Cause.LOST)
+            await asyncio.sleep(0.2)
+            assert bed.asked == []
+            bed.put(NODES, silent("node.kubernetes.io/out-of-service"))
+            await bed.until(lambda: bed.asked)
+        [attempt] = bed.attempts()
+        assert "out-of-service" in attempt.released
+        assert attempt.held is None
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_a_node_that_reports_again_holds_nothing(tmp_path: Path) -> None:
+    async def scenario(bed: Bed) -> None:
+        bed.pod("one", node="n1", phase="Running", deletionTimestamp=at(40))
+        bed.put(NODES, silent())
+        async with bed.leader():
+            await bed.until(lambda: [a for a in bed.attempts() if a.held])
+            bed.put(NODES, node("n1", **SPOT))
+            await bed.until(lambda: [a for a in bed.attempts() if not a.held])
+        assert bed.asked == []
+
+    on_a_bed(tmp_path, scenario)
+
+
+def test_the_webhook_leaves_out_what_the_file_says_until_it_is_over(tmp_path: Path) -> None:
+    state = StateFolder.open(tmp_path)
+    pools = PoolsLeftOut(state)
+    assert pools.at(0.0) == frozenset()
+    path = state.path / LEFT_OUT_FILE
+    path.parent.mkdir()
+    path.write_text(json.dumps({"gpu-spot": {"times": 1, "since": 0.0, "until": 300.0}}), encoding="utf-8")
+    assert (pools.at(299.0), pools.at(300.0)) == ({"gpu-spot"}, frozenset())
+
+
+def test_a_file_that_cannot_be_read_leaves_out_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "pools.json"
+    path.write_text("[]", encoding="utf-8")
+    assert read_pauses(path) == {}
+    assert "no pool is left out" in caplog.text
