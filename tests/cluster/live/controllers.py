@@ -1,0 +1,90 @@
+"""The whole controller beside the API server of the test bed: webhook, watcher and mover in one process, as a user starts it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from testbed.settings import Settings
+from tests.cluster.live.kube import Kube
+
+from spotwright.engine.state import AttemptState, RunState
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import StateFolder
+
+HOST, PORT = "10.89.0.1", 19443  # where the API server of the test bed reaches webhooks
+_STARTS = 120.0  # seconds
+
+
+@dataclass(frozen=True)
+class Controller:
+    """A controller that runs. ``home`` is its own namespace, ``state`` its state folder."""
+
+    kube: Kube
+    home: str
+    state: Path
+    log: Path
+
+    def enable(self, namespace: str) -> None:
+        """Let it place and watch what is in a namespace."""
+        self.kube.run("label", "namespace", namespace, "spotwright.dev/enabled=true")
+
+    def run(self, name: str) -> RunState | None:
+        """The run of the workload of this name."""
+        for folder in StateFolder.open(self.state).runs():
+            state = RunReader(folder, lambda _: False).state
+            if state.events and state.meta.arguments.get("name") == name:
+                return state
+        return None
+
+    def attempts(self, name: str) -> list[AttemptState]:
+        """All attempts of a workload, task by task."""
+        run = self.run(name)
+        return [attempt for task in run.tasks.values() for attempt in task.attempts] if run is not None else []
+
+
+@contextmanager
+def controller(kube: Kube, bed: Settings, folder: Path, config: str, *options: str) -> Iterator[Controller]:
+    """A controller with this configuration for all labelled namespaces, while the block runs."""
+    home = f"controller-{uuid.uuid4().hex[:6]}"
+    made = Controller(kube, home, folder / "state", folder / "controller.log")
+    kube.run("create", "namespace", home)
+    kube.run("create", "configmap", "spotwright", "-n", home, f"--from-literal=spotwright.yaml={config}")
+    command = [sys.executable, "-m", "spotwright", "controller", "--state", str(made.state), "--home", home]
+    command += ["--name", home, "--listen", f"{HOST}:{PORT}", "--webhook-url", f"https://{HOST}:{PORT}", *options]
+    inside = ["ip", "netns", "exec", bed.namespace, *command, "--kubeconfig", str(bed.inside_kubeconfig)]
+    with made.log.open("wb") as log:
+        process = subprocess.Popen(inside, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    try:
+        kube.wait(lambda: process.poll() is not None or is_ready(made), "the controller is ready", _STARTS)
+        assert process.poll() is None, made.log.read_text(encoding="utf-8")
+        yield made
+    finally:
+        process.terminate()
+        process.wait(60)
+        subprocess.run([*inside, "--unregister"], check=False, capture_output=True)
+        kube.run("delete", "namespace", home, "--wait=false")
+
+
+def is_ready(made: Controller) -> bool:
+    """Whether a controller answers reviews and watches."""
+    text = made.log.read_text(encoding="utf-8")
+    return " ready" in text and "all streams are complete" in text
+
+
+def configuration(pending_timeout: str, **pools: dict[str, object]) -> str:
+    """A configuration whose policy prefers spot, with the pools of the test bed and perhaps more."""
+    known: dict[str, object] = {
+        "spot": {"capacity": "spot", "provider": "aks", "price": "1.10/h", "node": {"cpu": 2, "memory": "4Gi"}},
+        "system": {"capacity": "on-demand", "provider": "aks", "price": "3.30/h", "node": {"cpu": 2, "memory": "4Gi"}},
+    }
+    policy = {"spot": "prefer", "pending_timeout": pending_timeout, "timeout": "1h", "grace_period": "5s"}
+    data = {"version": 1, "pools": {**pools, **known}, "policy": {"default": policy}}
+    return yaml.safe_dump(data, sort_keys=False)
