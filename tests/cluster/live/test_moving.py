@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 
 PENDING = 5.0  # seconds of pending_timeout
 MOVED = 180.0  # seconds until a moved workload has ended, on a busy machine
-EMPTY = {"capacity": "spot", "provider": "aks", "price": "0.50/h", "node": {"cpu": 2, "memory": "4Gi"}}
+EMPTY: Object = {"capacity": "spot", "provider": "aks", "price": "0.50/h", "node": {"cpu": 2, "memory": "4Gi"}}
 
 
 @pytest.fixture(scope="module")
