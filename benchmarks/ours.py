@@ -1,6 +1,7 @@
 """One compiled pipeline on our engine, in this process and timed: ``ours.py FILE STATE RESULT``.
 
-The same calls as ``spotwright run``, without its interpreter's start and its display. ``peak`` is this process's largest
+The same calls as ``spotwright run``, without its interpreter's start, the imports that it does while its fork server boots, and
+its display. ``peak`` is this process's largest
 resident size in MB, ``spent`` its processor time in seconds while the run went on, ``step`` the median time from the end of
 one task to the end of the next.
 """
@@ -12,6 +13,8 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+import spotwright.local.body
+import spotwright.local.host.preflight  # noqa: F401 (a run imports both when it needs them)
 from spotwright.pipelines.sdk.loader import load
 from spotwright.runs.run_options import PlanOptions, RunOptions
 from spotwright.runs.runner import prepare, start

@@ -13,7 +13,7 @@ from tests.local.process_harness import ProcessHarness, alive, marked, until
 from tests.local.test_shim import LEAVES, LEFT, SLEEP
 
 from spotwright.errors import UnsupportedPlatform
-from spotwright.local.processes import attempt_processes
+from spotwright.local.processes import fork_server_client
 from spotwright.local.processes.attempt_processes import AttemptProcesses
 from spotwright.local.processes.protocol import Ended, Started, StartFailed
 from spotwright.local.python_envs.python_environment import PythonEnvironment
@@ -44,7 +44,7 @@ def test_attempts_run_in_parallel(harness: ProcessHarness) -> None:
 def test_a_short_attempt_leaves_its_shim_to_one_that_waits_for_room(
     harness: ProcessHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt_processes, "_MAX_STARTING", 1)
+    monkeypatch.setattr(fork_server_client, "MAX_STARTING", 1)
     keys = [harness.start(NOTHING, name=name) for name in ("first", "second")]
 
     until((harness.directory("first") / "exit.jsonl").exists)
@@ -56,7 +56,7 @@ def test_a_short_attempt_leaves_its_shim_to_one_that_waits_for_room(
 
 
 def test_an_attempt_that_waits_for_room_can_be_ended(harness: ProcessHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt_processes, "_MAX_STARTING", 1)
+    monkeypatch.setattr(fork_server_client, "MAX_STARTING", 1)
     first, second, third = (harness.start(SLEEP, name=name) for name in ("first", "second", "third"))
 
     harness.processes.kill(second)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import select
+import selectors
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
+from spotwright.local.processes.attempt_processes import AttemptProcesses
 from spotwright.local.processes.prestart import EarlyServer
+from spotwright.local.processes.protocol import Ended, Started, StartOrder
 from spotwright.runs.run_names import new_name
 
 
@@ -50,6 +56,77 @@ def test_a_fork_server_has_the_marks_of_its_run(tmp_path: Path) -> None:
         environment = Path(f"/proc/{server.pid}/environ").read_bytes().split(b"\0")
         server.close()
     assert b"SPOTWRIGHT_RUN=run-x" in environment
+
+
+def living(marked: Path) -> list[int]:
+    """The processes that carry the mark of a run's folder."""
+    mark = f"SPOTWRIGHT_RUN={marked.name}".encode()
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in environment.read_bytes().split(b"\0"):
+                found.append(int(environment.parent.name))
+    return found
+
+
+def test_the_shims_of_the_first_tasks_are_ready_before_the_engine(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "run-early"
+    run.parent.mkdir()
+    with EarlyServer(run, tasks=2) as early, selectors.DefaultSelector() as selector:
+        server = early.take()
+        assert server is not None
+        assert [select.select([channel], [], [], 120)[0] for channel in server.early.values()] == [
+            [channel] for channel in server.early.values()
+        ]
+        with closing(AttemptProcesses(selector, run=run.name, folder=run)) as processes:
+            processes.warm(server)
+            shims = {pid for pid in living(run) if pid != server.pid}
+            processes.order(StartOrder("a#1", folder(run / "a"), run.name, "a", 1, 1, command=("true",)))
+            started, ended = events_of(processes, selector, 2)
+            assert isinstance(started, Started)
+            assert isinstance(ended, Ended)
+            assert started.pid in shims
+            assert len(shims) == 2
+    assert living(run) == []
+
+
+def folder(path: Path) -> str:
+    path.mkdir(parents=True)
+    return str(path)
+
+
+def events_of(processes: AttemptProcesses, selector: selectors.BaseSelector, count: int) -> list[object]:
+    events: list[object] = []
+    while len(events) < count:
+        ready = selector.select(120)
+        assert ready
+        for key, _ in ready:
+            key.data()
+        events += processes.pump()
+    return events
+
+
+def test_early_shims_that_no_engine_takes_end_with_the_block(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "run-untaken"
+    run.parent.mkdir()
+    with EarlyServer(run, tasks=1):
+        wait_for(lambda: len(living(run)) == 2)
+    assert living(run) == []
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_no_shim_is_made_early_where_the_state_folder_is_not_there_yet(tmp_path: Path) -> None:
+    with EarlyServer(tmp_path / "state" / "runs" / "run-new", tasks=2) as early:
+        server = early.take()
+        assert server is not None
+        assert not server.early
+        server.close()
 
 
 def test_a_run_name_is_that_of_the_pipeline_with_random_letters() -> None:

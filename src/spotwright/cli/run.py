@@ -88,7 +88,7 @@ def run(
         state=shared.state,
         name=name,
     )
-    with early_server(StateFolder(shared.state).run(name).path) as server:
+    with early_server(StateFolder(shared.state).run(name).path, tasks=compiled.first_tasks) as server:
         with importing():
             from spotwright.cli.run_session import begin
         return begin(compiled, planning, running, server, as_json=shared.as_json)
@@ -111,7 +111,7 @@ def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
     from spotwright.runs.bodies import early_server
 
     folder = StateFolder.existing(state).find(name)
-    with early_server(folder.path) as server:
+    with early_server(folder.path, tasks=1) as server:
         with importing():
             from spotwright.cli.run_session import go_on
         return go_on(folder, server, reread=not as_compiled, as_json=as_json)

@@ -155,11 +155,11 @@ def cached_environments() -> list[CachedEnvironment]:
 # Before a run
 
 
-def early_server(folder: Path) -> EarlyServer:
-    """Start the fork server for the run in this folder while the engine is being imported."""
+def early_server(folder: Path, tasks: int) -> EarlyServer:
+    """Start the fork server for the run in this folder, where ``tasks`` start at once, while the engine is being imported."""
     from spotwright.local.processes.prestart import EarlyServer
 
-    return EarlyServer(folder)
+    return EarlyServer(folder, tasks)
 
 
 def local_hooks(server: EarlyServer) -> LocalHooks:

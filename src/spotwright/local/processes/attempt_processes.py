@@ -43,9 +43,6 @@ __all__ = ["AttemptProcesses"]
 ENVIRONMENT_LOGS = "environments"
 """The folder below that of the run with the logs of builds of Python environments."""
 
-# Shims per fork server that prepare for their first attempt. More of them would only take turns on the processors, and meanwhile
-# a short attempt ends, whose shim takes the next order: that saves a fork and a mount namespace.
-_MAX_STARTING = (os.cpu_count() or 1) + 1
 _MAX_IDLE = 32  # shims per fork server that wait for further attempts
 
 
@@ -154,6 +151,10 @@ class AttemptProcesses:
     def _add_server(self, environment: PythonEnvironment, server: ForkServer) -> ForkServer:
         self._servers[environment] = server
         self._selector.register(server.channel, selectors.EVENT_READ, partial(self._on_server, server))
+        self._update_selector(server.channel)
+        for number, channel in server.early.items():
+            server.idle.append(self._add_connection(ShimConnection(number, server, channel, None)).number)
+        server.early.clear()
         return server
 
     def _on_built(self, attempt: TrackedAttempt, failure: BuildFailure | None) -> None:
@@ -170,7 +171,7 @@ class AttemptProcesses:
             server = self._server_for(attempt.order.environment)
             if server is None:
                 self.builds.build(attempt.order.environment, partial(self._on_built, attempt))
-            elif not server.has_room(_MAX_STARTING):
+            elif not server.has_room:
                 server.waiting.append(attempt)
             else:
                 message = self._codec.encode(attempt.order)
@@ -192,11 +193,14 @@ class AttemptProcesses:
             return connection
         self._requested += 1
         channel = server.fork(self._requested, private)
-        connection = ShimConnection(self._requested, server, channel, attempt)
-        self._connections[connection.number] = connection
-        server.starting.add(connection.number)
-        self._selector.register(connection.channel, selectors.EVENT_READ, partial(self._on_shim, connection))
         self._update_selector(server.channel)
+        return self._add_connection(ShimConnection(self._requested, server, channel, attempt))
+
+    def _add_connection(self, connection: ShimConnection) -> ShimConnection:
+        """Watch the connection to a shim that was requested."""
+        self._connections[connection.number] = connection
+        connection.server.starting.add(connection.number)
+        self._selector.register(connection.channel, selectors.EVENT_READ, partial(self._on_shim, connection))
         return connection
 
     def _send(self, connection: ShimConnection, message: Mapping[str, Any]) -> None:
@@ -229,8 +233,10 @@ class AttemptProcesses:
             self._lost(self._reaping.pop(message["reaped"]))
         else:
             connection = self._connections.get(message["failed"])
-            if connection is not None and connection.attempt is not None:
-                self._remove_connection(connection)
+            if connection is None:
+                return
+            self._remove_connection(connection)
+            if connection.attempt is not None:
                 self._fail(connection.attempt.order.key, f"no process could be started: {message['why']}", ours=True)
                 self._start_waiting(connection.server)
 
@@ -256,7 +262,7 @@ class AttemptProcesses:
 
     def _start_waiting(self, server: ForkServer) -> None:
         """Start waiting attempts while a shim is idle or another one may start."""
-        while server.waiting and server.has_room(_MAX_STARTING) and server in self._servers.values():
+        while server.waiting and server.has_room and server in self._servers.values():
             attempt = server.waiting.popleft()
             if self._attempts.get(attempt.order.key) is attempt:  # it was not ended meanwhile
                 self._start(attempt)

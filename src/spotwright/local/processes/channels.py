@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 from collections import deque
 from collections.abc import Mapping
@@ -80,6 +81,13 @@ class Channel:
         """Send end-of-file; messages of the other side can still be received."""
         with contextlib.suppress(OSError):  # the other side has ended
             self._socket.shutdown(socket.SHUT_WR)
+
+    def await_end(self, timeout: float) -> None:
+        """Wait, up to ``timeout`` seconds, until the other side has closed its end. What it still sends is dropped."""
+        poller = select.poll()
+        poller.register(self, select.POLLIN)
+        while poller.poll(timeout * 1000) and self.receive()[1]:
+            pass
 
     def close(self) -> None:
         """Close the socket and every descriptor that was not sent."""

@@ -17,9 +17,13 @@ from spotwright.local.processes.channels import Channel
 if TYPE_CHECKING:
     from spotwright.local.processes.shim_connection import TrackedAttempt
 
-__all__ = ["ForkServer"]
+__all__ = ["MAX_STARTING", "ForkServer"]
 
+_EARLY_TIMEOUT = 5.0  # seconds for an early shim to remove its private folders
 _BOOTSTRAP = Path(__file__).parents[1] / "supervisor" / "bootstrap.py"
+# Shims per fork server that prepare for their first attempt. More of them would only take turns on the processors, and meanwhile
+# a short attempt ends, whose shim takes the next order: that saves a fork and a mount namespace.
+MAX_STARTING = (os.cpu_count() or 1) + 1
 # Variables that would make a built environment's interpreter import packages from elsewhere.
 _NOT_FOR_BUILT = frozenset({"PYTHONPATH", "PYTHONHOME"})
 
@@ -34,6 +38,7 @@ class ForkServer:
         self.idle: list[int] = []  # numbers of its shims without an attempt
         self.starting: set[int] = set()  # numbers of its shims that have not reported themselves
         self.waiting: deque[TrackedAttempt] = deque()  # until there is room
+        self.early: dict[int, Channel] = {}  # to shims that were requested before the engine had an attempt for them
         self._output = os.memfd_create("forkserver")
         self.channel, theirs = Channel.pair()
         try:
@@ -54,9 +59,10 @@ class ForkServer:
         """After :meth:`close`: whether a signal ended the server, so that its environment is not at fault."""
         return self._process.returncode < 0
 
-    def has_room(self, limit: int) -> bool:
-        """Whether a shim is idle, or another one may start so that at most ``limit`` are starting."""
-        return bool(self.idle) or len(self.starting) < limit
+    @property
+    def has_room(self) -> bool:
+        """Whether a shim is idle, or another one may start so that at most :data:`MAX_STARTING` are starting."""
+        return bool(self.idle) or len(self.starting) < MAX_STARTING
 
     def fork(self, number: int, private: Mapping[str, Any] | None = None) -> Channel:
         """Request a shim with this number. Returns the channel to it. Raises ``OSError``.
@@ -66,6 +72,11 @@ class ForkServer:
         channel, theirs = Channel.pair()
         self.channel.send({"fork": number, "private": private}, theirs.detach())
         return channel
+
+    def fork_early(self, private: Mapping[str, Any]) -> None:
+        """Request a shim before an engine has an attempt for it. Its number is negative. Raises ``OSError``."""
+        number = -1 - len(self.early)
+        self.early[number] = self.fork(number, private)
 
     def reap(self, number: int) -> None:
         """Request that the server kills the processes that a killed shim has left."""
@@ -79,11 +90,19 @@ class ForkServer:
         return answers, alive
 
     def close(self, patience: float = 5.0) -> None:
-        """End the server; its shims continue. Sets :attr:`error_output`. Kills the server after ``patience`` seconds."""
+        """End the server; its shims continue. Sets :attr:`error_output`. Kills the server after ``patience`` seconds.
+
+        Early shims that no engine has taken end as well.
+        """
         self.channel.close()
+        for channel in self.early.values():
+            channel.finish()
         if not _has_ended(self._process.pid, patience):
             self._process.kill()
         self._process.wait()
+        for channel in self.early.values():
+            channel.await_end(_EARLY_TIMEOUT)
+            channel.close()
         try:
             self.error_output = tail(self._output)
         finally:

@@ -92,7 +92,7 @@ class _Server:
             else:
                 if request["private"] is not None:
                     private_namespace.remember_visible_paths(request["private"])
-                self._fork(request["fork"], self._received_fds.popleft())
+                self._fork(request["fork"], request["private"], self._received_fds.popleft())
         return bool(data)
 
     def _engine_is_gone(self) -> bool:
@@ -105,7 +105,7 @@ class _Server:
             private_namespace.forget_visible_paths()
         return ready
 
-    def _fork(self, number: int, channel: int) -> None:
+    def _fork(self, number: int, private: dict[str, Any] | None, channel: int) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
         try:
             pid = os.fork()
@@ -117,7 +117,7 @@ class _Server:
             if os.getpid() == self._pid:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, _BLOCKED)
         if pid == 0:
-            self._become_shim(channel)
+            self._become_shim(channel, private)
         os.close(channel)
         pidfd = os.pidfd_open(pid)  # it was not waited for, so the pid is not reused
         self._shims[pidfd], self._pidfds[number] = pid, pidfd
@@ -127,7 +127,7 @@ class _Server:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the loop detects that the engine is gone
             self._engine.sendall(pack(message))
 
-    def _become_shim(self, channel: int) -> NoReturn:
+    def _become_shim(self, channel: int, private: dict[str, Any] | None) -> NoReturn:
         status = 1
         try:
             last = max(
@@ -135,7 +135,7 @@ class _Server:
             )
             os.dup2(channel, 3, inheritable=False)
             os.closerange(4, last + 1)
-            status = Shim(3).serve()
+            status = Shim(3, private).serve()
         except BaseException:  # noqa: BLE001 (top level of a process; the engine reads this output)
             traceback.print_exc()
             sys.stderr.flush()

@@ -37,10 +37,13 @@ _AWAITED = _END_SIGNALS | {signal.SIGCHLD, signal.SIGIO}
 
 
 class Shim:
-    """Runs attempts for the engine. ``engine`` is the descriptor of the shim's end of the socket."""
+    """Runs attempts for the engine. ``engine`` is the descriptor of the shim's end of the socket.
 
-    def __init__(self, engine: int) -> None:
-        self._engine = engine
+    ``private`` are the settings for the private folders of the first attempt, as far as they are known before its order.
+    """
+
+    def __init__(self, engine: int, private: dict[str, Any] | None = None) -> None:
+        self._engine, self._private = engine, private
         self._buffer = bytearray()
         self._key = ""  # of the attempt under way
         self._is_identified = False  # the engine knows this process
@@ -61,6 +64,7 @@ class Shim:
             self._private_folders.remove()
 
     def _run_attempts(self) -> int:
+        self._private_folders.prepare(self._private)
         while (order := self._next_order()) is not None:
             self._key = order["key"]
             self._private_folders.prepare(order["private"])

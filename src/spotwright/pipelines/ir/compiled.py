@@ -33,6 +33,12 @@ class Compiled:
     files: dict[str, str] = field(default_factory=dict)
     commits: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def first_tasks(self) -> int:
+        """How many tasks of the pipeline wait for no other task; a loop or a pipeline counts as one."""
+        tasks = self.ir.get("root", {}).get("dag", {}).get("tasks", {})
+        return sum(not task.get("dependentTasks") for task in tasks.values())
+
     def to_data(self) -> dict[str, Any]:
         """The value as JSON data, part of a larger document. Its mappings are shared, not copied."""
         return {
