@@ -25,6 +25,7 @@ SUCCEEDED, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 
 _COMMANDS = {
     "run": ("spotwright.cli.run", "Run a pipeline on spot pools, on this machine."),
+    "plan": ("spotwright.cli.money.plan", "Forecast what a run will cost and when it will end."),
     "resume": ("spotwright.cli.run", "Continue a run that was stopped or failed."),
     "rehearse": ("spotwright.cli.rehearse", "Test how a task or a command survives interruptions."),
     "runs": ("spotwright.cli.inspect", "List the runs of the state folder."),

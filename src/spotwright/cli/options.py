@@ -17,8 +17,10 @@ from spotwright.runs.run_options import CONTAINER_MODES, DEFAULT_STATE
 __all__ = [
     "Duration",
     "PipelineOptions",
+    "arguments_option",
     "config_option",
     "json_option",
+    "parse_arguments",
     "pipeline_option",
     "pipeline_options",
     "policy_of",
@@ -68,8 +70,8 @@ def pipeline_option(command: _Command) -> _Command:
     )(command)  # fmt: skip
 
 
-def _arguments_option(command: _Command) -> _Command:
-    """``--arg NAME=VALUE``, repeatable; :func:`_parse_arguments` parses the texts."""
+def arguments_option(command: _Command) -> _Command:
+    """``--arg NAME=VALUE``, repeatable; :func:`parse_arguments` parses the texts."""
     return click.option(
         "--arg", "argument_texts", metavar="NAME=VALUE", multiple=True,
         help="A pipeline argument; for an artifact its path or URI. @env:VAR and @file:PATH keep the value out of all records.",
@@ -128,11 +130,11 @@ def pipeline_options(*own_options: Callable[[_Command], _Command]) -> Callable[[
             as_json: bool,
             **own: Any,
         ) -> Any:
-            arguments = _parse_arguments(argument_texts)
+            arguments = parse_arguments(argument_texts)
             shared = PipelineOptions(pipeline_name, arguments, config, containers, seed, state, as_json)
             return command(shared, **own)
 
-        first = (pipeline_option, _arguments_option, config_option("the pipeline"), _containers_option, _seed_option)
+        first = (pipeline_option, arguments_option, config_option("the pipeline"), _containers_option, _seed_option)
         decorated: _Command = with_shared
         for option in reversed((*first, *own_options, state_option, json_option)):
             decorated = option(decorated)
@@ -170,7 +172,7 @@ def _in_utf8(text: str) -> str:
         raise click.BadParameter(f"{text!r}: is not UTF-8 text", param_hint="--arg") from error
 
 
-def _parse_arguments(texts: tuple[str, ...]) -> dict[str, str]:
+def parse_arguments(texts: tuple[str, ...]) -> dict[str, str]:
     """A mapping from ``NAME=VALUE`` texts. Refuses a text without a name, one that is not UTF-8, and a repeated name."""
     arguments: dict[str, str] = {}
     for text in texts:

@@ -36,8 +36,8 @@ class PlannedRun(NamedTuple):
     notes: tuple[str, ...]
 
 
-def plan_run(source: Compiled | PodSource, options: PlanOptions) -> PlannedRun:
-    """Plan every task and bind the arguments.
+def plan_run(source: Compiled | PodSource, options: PlanOptions, *, partly: bool = False) -> PlannedRun:
+    """Plan every task and bind the arguments; ``partly``: arguments may be missing, because nothing will be run.
 
     Raises :class:`InputError` for a configuration, a policy or a pipeline that cannot run, and for arguments that are missing,
     unknown or of the wrong type.
@@ -46,7 +46,7 @@ def plan_run(source: Compiled | PodSource, options: PlanOptions) -> PlannedRun:
     traces = traces_of(config, options.taken_every)
     stored = StoredPlan(source, config, options.taken_every, traces, options.policy)
     notes = (*source.warnings, *config.notes, *check_plan(stored))
-    arguments = bind(stored.plan.graph, options.arguments, textual=options.textual)
+    arguments = bind(stored.plan.graph, options.arguments, textual=options.textual, partly=partly)
     return PlannedRun(stored, options, arguments, notes)
 
 

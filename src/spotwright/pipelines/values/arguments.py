@@ -18,12 +18,12 @@ __all__ = ["bind", "references"]
 _REFERENCES = ("@env:", "@file:")
 
 
-def bind(pipeline: TaskGraph, given: Mapping[str, Any], *, textual: bool) -> dict[str, Any]:
+def bind(pipeline: TaskGraph, given: Mapping[str, Any], *, textual: bool, partly: bool = False) -> dict[str, Any]:
     """Check the given arguments and convert each to its declared type; parameters that are left out get their default.
 
     ``textual``: they are texts of a command line, so numbers, ``true`` and ``false`` are parsed, lists and mappings as JSON. A
     text that begins with ``@env:`` or ``@file:`` becomes a :class:`Reference`; ``@@`` at the beginning of a text is one ``@``.
-    An optional parameter without a value is ``None``.
+    An optional parameter without a value is ``None``; ``partly``: so is one that needs a value, for a plan that runs nothing.
 
     An artifact is a path on this machine, an address, or a mapping with ``uri`` and ``metadata``; the result has it as a plain
     dict, in the form of KFP's executor. Optional artifacts that are left out are left out of the result.
@@ -35,7 +35,8 @@ def bind(pipeline: TaskGraph, given: Mapping[str, Any], *, textual: bool) -> dic
         if name not in specs and name not in artifacts:
             hint = _hint(name, {**specs, **artifacts})
             raise PipelineError(f"pipeline {pipeline.name} has no parameter {name!r}{hint}")
-    _check_missing(pipeline, given)
+    if not partly:
+        _check_missing(pipeline, given)
     bound: dict[str, Any] = {}
     for name, spec in specs.items():
         if name in given:

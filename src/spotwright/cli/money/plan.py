@@ -1,0 +1,198 @@
+"""The ``plan`` command: what a run will cost and when it will end, and policies side by side on a recording."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from spotwright.cli import SUCCEEDED, importing
+from spotwright.cli.options import (
+    arguments_option,
+    config_option,
+    json_option,
+    parse_arguments,
+    pipeline_option,
+    state_option,
+)
+from spotwright.errors import InputError, UnknownRun
+
+if TYPE_CHECKING:
+    from spotwright.forecast.durations import Durations
+    from spotwright.forecast.making import Question
+    from spotwright.forecast.model import Forecast
+    from spotwright.forecast.supply import Source
+    from spotwright.runs.planning import PlannedRun
+
+__all__ = ["plan"]
+
+_RATE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*(?:/\s*h)?\s*")
+_FILES = (".yaml", ".yml", ".json")
+
+
+@click.command()
+@click.argument("pipeline_file", metavar="[PIPELINE]", required=False, type=click.Path(path_type=Path))
+@pipeline_option
+@arguments_option
+@config_option("the pipeline")
+@click.option(
+    "--deadline",
+    metavar="TIME",
+    help="When all of the run must be done: a duration from its start (8h) or a time with its zone.",
+)
+@click.option(
+    "--trace",
+    "traces",
+    multiple=True,
+    metavar="[POOL=]FILE",
+    help="Draw markets from this recording, for all spot pools or for one. May be repeated.",
+)
+@click.option(
+    "--rate",
+    metavar="RATE",
+    help="Draw markets in which a node of spot is lost so often: 10%/h.  [default: as shipped]",
+)
+@click.option(
+    "--durations",
+    metavar="RUN|FILE",
+    help="Durations of the tasks: those that an earlier run measured, or a YAML or JSON file.",
+)
+@click.option(
+    "--markets", type=int, default=1000, show_default=True, metavar="NUMBER", help="How many markets to draw."
+)
+@click.option("--certainty", default="99%", show_default=True, metavar="SHARE", help="How sure the plan must be.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same markets.")
+@state_option
+@json_option
+def plan(
+    pipeline_file: Path | None,
+    pipeline_name: str | None,
+    argument_texts: tuple[str, ...],
+    config: Path | None,
+    deadline: str | None,
+    traces: tuple[str, ...],
+    rate: str | None,
+    durations: str | None,
+    markets: int,
+    certainty: str,
+    seed: int,
+    state: Path,
+    as_json: bool,
+) -> int:
+    """Plan a run of PIPELINE: its cost and its end, policy by policy, over many markets, before anything is paid.
+
+    Pools, prices and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. Nothing is run.
+    """
+    if seed < 0:
+        raise InputError(f"--seed {seed}: expected a whole number from 0")
+    if pipeline_file is None:
+        raise click.UsageError("expected a PIPELINE")
+    with importing():
+        from spotwright.forecast.making import Question
+        from spotwright.runs.planning import plan_run
+        from spotwright.runs.run_options import PlanOptions
+    from spotwright.pipelines.sdk.loader import load
+
+    source = _source(traces, rate)
+    share = _share(certainty)
+    known = _durations(durations, state)
+    policy = {} if deadline is None else {"deadline": deadline}
+    options = PlanOptions(arguments=parse_arguments(argument_texts), textual=True, config=config, policy=policy)
+    planned = plan_run(load(pipeline_file, pipeline=pipeline_name), options, partly=True)
+    seconds = _deadline(planned, time.time())
+    question = Question(planned.stored.plan.graph.name, seconds, source, markets, seed, share)
+    forecast = _forecast(planned, known, question)
+    _print(forecast, str(pipeline_file), as_json=as_json)
+    return SUCCEEDED
+
+
+def _forecast(planned: PlannedRun, durations: Durations, question: Question) -> Forecast:
+    """The forecast on the pools as they are configured: the plan of a run here would have simulated ones."""
+    from spotwright.engine.plan import Plan
+    from spotwright.forecast.making import make
+    from spotwright.forecast.tasks import tasks_of
+
+    config = planned.stored.config
+    plan = Plan(planned.stored.plan.graph, config, planned.stored.plan.flags)
+    forecast = make(question, tasks_of(plan, durations, planned.arguments), config.pools, config.currency, time.time())
+    return forecast._replace(notes=(*planned.notes, *forecast.notes))
+
+
+def _print(forecast: Forecast, pipeline_file: str, *, as_json: bool) -> None:
+    from spotwright.forecast.report import forecast_json, forecast_text
+
+    document = forecast_json(forecast, pipeline_file)
+    click.echo(json.dumps(document) if as_json else forecast_text(forecast, pipeline_file))
+
+
+def _source(traces: Sequence[str], rate: str | None) -> Source:
+    """The market that the options describe. Raises :class:`InputError` for both a rate and a recording, and for wrong ones."""
+    from spotwright.config import load_trace
+    from spotwright.forecast.supply import Source
+
+    if traces and rate is not None:
+        raise InputError("--trace and --rate both say how spot comes and goes: name one of them")
+    common: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for text in traces:
+        pool, equals, file = text.partition("=")
+        if equals and not Path(text).exists():
+            own[pool] = load_trace(file)
+        else:
+            common[Path(text).stem] = load_trace(text)
+    return Source(common, own, None if rate is None else _rate(rate))
+
+
+def _rate(text: str) -> float:
+    """Losses in an hour with spot: ``10%/h`` and ``0.1/h`` are 0.1."""
+    match = _RATE.fullmatch(text)
+    if match is None:
+        raise InputError(f"--rate {text!r}: expected losses an hour of spot, such as 10%/h or 0.1/h")
+    return float(match[1]) / (100.0 if match[2] else 1.0)
+
+
+def _share(text: str) -> float:
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
+    value = float(match[1]) / (100.0 if match[2] else 1.0) if match is not None else 0.0
+    if not 0.0 < value < 1.0:
+        raise InputError(f"--certainty {text!r}: expected a share above 0 and below 100%, such as 99%")
+    return value
+
+
+def _durations(text: str | None, state: Path) -> Durations:
+    """The durations that the option names: a file, else a run of the state folder. Raises :class:`InputError`."""
+    from spotwright.forecast.durations import Durations, read_durations
+
+    if text is None:
+        return Durations()
+    if Path(text).suffix in _FILES or Path(text).is_file():
+        return read_durations(Path(text))
+    from spotwright.forecast.measured import measured
+    from spotwright.records.reader import RunReader
+    from spotwright.records.state_folder import StateFolder
+    from spotwright.runs.bodies import is_alive
+
+    try:
+        folder = StateFolder.existing(state).find(text)
+    except UnknownRun as error:
+        raise InputError(f"--durations {text}: neither a file nor a run: {error}") from error
+    return measured(RunReader(folder, is_alive).state, folder.name)
+
+
+def _deadline(planned: PlannedRun, now: float) -> float | None:
+    """The deadline in seconds from a start now: that of the command line, else the latest one that a task has.
+
+    Raises :class:`InputError` for one that has passed.
+    """
+    found = [task.policy.deadline for task in planned.stored.plan.unfold() if task.policy.deadline is not None]
+    if not found:
+        return None
+    seconds = max(each.moment(now) for each in found) - now
+    if seconds <= 0:
+        raise InputError(f"the deadline passed {-seconds / 3600:.1f} h ago: name a later one")
+    return seconds

@@ -1,0 +1,263 @@
+"""Makes a forecast: runs the tasks through the markets under every policy, and draws the conclusions.
+
+The best policy is the one with the lowest mean cost among those that a run can follow and that hold what is asked: the run ends,
+and not after its deadline, in as many markets as the certainty says. Where none holds that, it is the one that is late the least.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spotwright.forecast.intervals import best_interval
+from spotwright.forecast.model import Forecast, Market, PolicyForecast, TaskForecast, distribution
+from spotwright.forecast.rules import OnDemand, Patient, Rule, SpotFirst, UnderDeadline, UniformProgressRule
+from spotwright.forecast.simulation import Outcomes, simulate
+from spotwright.forecast.supply import Source, Supply, supply_of
+from spotwright.forecast.tasks import Tasks, TaskToCome
+from spotwright.model.pools import Pool
+from spotwright.model.quantities import format_duration
+
+__all__ = ["DEADLINE", "ON_DEMAND", "SPOT", "UNIFORM_PROGRESS", "Question", "make"]
+
+ON_DEMAND, SPOT, DEADLINE, UNIFORM_PROGRESS = "on-demand", "spot", "deadline", "uniform-progress"
+"""The policies of a forecast: on-demand only, spot as the policy says, the solved policy, and what that is compared with."""
+
+_CRASHES = 1 / (30 * 86400)  # a node of any kind fails by itself about once in thirty days
+_POINTS = 150
+
+
+class Question(NamedTuple):
+    """What a forecast is asked. ``deadline`` is in seconds from the start, ``certainty`` a share above 0 and below 1."""
+
+    pipeline: str
+    deadline: float | None
+    source: Source
+    markets: int
+    seed: int
+    certainty: float
+
+
+def make(question: Question, tasks: Tasks, pools: Mapping[str, Pool], currency: str, now: float) -> Forecast:
+    """The forecast of a run of these tasks on these pools; ``now`` tells how old prices are.
+
+    Raises :class:`InputError` for a market that cannot be drawn.
+    """
+    names = [name for name in pools if any(name == offer.pool for task in tasks.tasks for offer in task.spot)]
+    span = max(_longest(tasks.tasks), question.deadline or 0.0)
+    supply = supply_of(question.source, names, span, question.markets, question.seed)
+    runs = _Runs(tasks.tasks, supply, names, pools, question)
+    nearest = distribution(runs.outcomes[ON_DEMAND].finish).p99
+    policies = tuple(_policy(name, runs, question.deadline) for name in runs.outcomes)
+    best, why = _best(policies, question)
+    without = min(float(runs.patient.total.mean()), *(_mean(runs.outcomes[name]) for name in (ON_DEMAND, SPOT)))
+    with_deadline = next(policy for policy in policies if policy.name == best).cost.mean
+    bounded = question.deadline is not None
+    return Forecast(
+        question.pipeline,
+        "" if tasks.unpriced else currency,
+        _price_source(pools, names),
+        question.deadline,
+        question.seed,
+        question.markets,
+        supply.words,
+        tuple(
+            Market(name, supply.availability(index), supply.losses_an_hour(index)) for index, name in enumerate(names)
+        ),
+        policies,
+        best,
+        why,
+        question.certainty,
+        int(_needed_budget(runs.patient, question.certainty)),
+        nearest,
+        without if bounded else None,
+        with_deadline - without if bounded else None,
+        tuple(_tasks(tasks.tasks, runs, question.certainty)),
+        tuple(_warnings(question, nearest, policies, supply, names, tasks)),
+        (*tasks.notes, *supply.notes),
+        tuple(_prices(tasks, pools, currency, now)),
+    )
+
+
+class _Runs:
+    """The outcomes of every policy, on the same markets."""
+
+    def __init__(
+        self,
+        tasks: Sequence[TaskToCome],
+        supply: Supply,
+        names: Sequence[str],
+        pools: Mapping[str, Pool],
+        question: Question,
+    ) -> None:
+        self.supply = supply
+        rates = np.array([supply.losses_an_hour(index) / 3600.0 for index in range(len(names))] or [0.0])
+        self.every = np.array([_interval(task, rates, names) for task in tasks])
+        lifetimes = np.array([pools[name].lifetime or math.inf for name in names] or [math.inf])
+        rules: dict[str, Rule] = {ON_DEMAND: OnDemand(), SPOT: SpotFirst(tasks)}
+        if question.deadline is not None:
+            rules[DEADLINE] = UnderDeadline(tasks, question.deadline)
+            rules[UNIFORM_PROGRESS] = UniformProgressRule(tasks, question.deadline)
+        self.outcomes = {
+            name: simulate(tasks, supply, names, rule, self.every, lifetimes) for name, rule in rules.items()
+        }
+        self.patient = simulate(tasks, supply, names, Patient(), self.every, lifetimes)
+
+
+def _interval(task: TaskToCome, rates: Any, names: Sequence[str]) -> float:
+    """The seconds of work between two saves of a task; infinite where it saves nothing, or a save would not pay."""
+    if not task.saves or not task.spot:
+        return math.inf
+    every = best_interval(task.save, float(rates[names.index(task.spot[0].pool)]) + _CRASHES)
+    return every if every < task.work else math.inf
+
+
+def _longest(tasks: Sequence[TaskToCome]) -> float:
+    """The time of the longest path through the tasks without an interruption, each with a boot of its own."""
+    ends: list[float] = []
+    for task in tasks:
+        boot = task.on_demand.boot if task.on_demand is not None else task.overhead
+        ends.append(max((ends[earlier] for earlier in task.after), default=0.0) + (task.work and task.work + boot))
+    return max(ends, default=0.0)
+
+
+def _policy(name: str, runs: _Runs, deadline: float | None) -> PolicyForecast:
+    outcomes = runs.outcomes[name]
+    finish, cost = outcomes.finish, outcomes.total
+    late = None if deadline is None else float((finish > deadline + 1e-3).mean())
+    spent = float(cost.sum())
+    step = max(1, len(cost) // _POINTS)
+    points = tuple(
+        (float(money), float(end))
+        for money, end in zip(cost[::step], finish[::step], strict=True)
+        if math.isfinite(end)
+    )
+    return PolicyForecast(
+        name,
+        distribution(cost),
+        distribution(finish),
+        late,
+        float(np.isinf(finish).mean()),
+        float(outcomes.taken.sum(axis=0).mean()),
+        float(outcomes.spot.sum()) / spent if spent else 0.0,
+        points,
+    )
+
+
+def _mean(outcomes: Outcomes) -> float:
+    """The mean cost; infinite for a policy under which a run may fail."""
+    return float(outcomes.total.mean()) if np.isfinite(outcomes.finish).all() else math.inf
+
+
+def _needed_budget(patient: Outcomes, certainty: float) -> float:
+    """The number of interruptions that no task of the run exceeds with this certainty, on spot alone."""
+    return float(np.quantile(patient.taken.max(axis=0), certainty, method="higher"))
+
+
+def _best(policies: Sequence[PolicyForecast], question: Question) -> tuple[str, str]:
+    """The best policy that a run can follow, and why it is the best."""
+    can = [policy for policy in policies if policy.name != UNIFORM_PROGRESS]
+    bad = 1.0 - question.certainty
+    holding = [policy for policy in can if _risk(policy) <= bad + 1e-9]
+    if not holding:
+        best = min(can, key=lambda policy: (_risk(policy), policy.finish.p50, policy.cost.mean))
+        said = "is in time" if question.deadline is not None else "ends"
+        return best.name, f"no policy {said} with a certainty of {question.certainty * 100:g} %; this one comes nearest"
+    best = min(holding, key=lambda policy: (round(policy.cost.mean, 9), policy.finish.p50))
+    return best.name, "; ".join(_reasons(best, can, holding))
+
+
+def _risk(policy: PolicyForecast) -> float:
+    """The share of markets in which the run does not end, or is late."""
+    return policy.fails if policy.late is None else policy.late
+
+
+def _reasons(best: PolicyForecast, can: Sequence[PolicyForecast], holding: Sequence[PolicyForecast]) -> Iterator[str]:
+    dearest = next(policy for policy in can if policy.name == ON_DEMAND)
+    if best.name == ON_DEMAND:
+        yield "spot costs more here, its interruptions counted" if len(holding) > 1 else "no other policy is in time"
+    elif dearest.cost.mean > 0:
+        yield f"it costs {1 - best.cost.mean / dearest.cost.mean:.0%} less than on-demand on average"
+    for policy in can:
+        if policy not in holding and policy.cost.mean < best.cost.mean:
+            what = "does not end" if policy.late is None else "is late"
+            yield f"{policy.name} costs less, but {what} in {_risk(policy):.1%} of the markets"
+
+
+def _tasks(tasks: Sequence[TaskToCome], runs: _Runs, certainty: float) -> Iterator[TaskForecast]:
+    """A line for each task of the pipeline; iterations of a loop share one."""
+    groups: dict[str, list[int]] = {}
+    for index, task in enumerate(tasks):
+        if task.spot or task.on_demand is not None:
+            groups.setdefault(task.spec_path, []).append(index)
+    for path, indexes in groups.items():
+        first = tasks[indexes[0]]
+        taken = runs.patient.taken[indexes].max(axis=0)
+        works = [tasks[index].work for index in indexes]
+        every = float(runs.every[indexes[0]])
+        yield TaskForecast(
+            path,
+            len(indexes),
+            sum(works) / len(works),
+            first.source,
+            every if first.saves and first.spot else None,
+            first.save,
+            int(np.quantile(taken, certainty, method="higher")),
+            float(runs.outcomes[ON_DEMAND].cost[indexes].mean()) if first.on_demand is not None else None,
+            float(runs.outcomes[SPOT].cost[indexes].mean()) if first.spot else None,
+        )
+
+
+def _warnings(
+    question: Question,
+    nearest: float,
+    policies: Sequence[PolicyForecast],
+    supply: Supply,
+    names: Sequence[str],
+    tasks: Tasks,
+) -> Iterator[str]:
+    deadline = question.deadline
+    if deadline is not None and nearest > deadline + 1e-3:
+        yield (
+            f"the deadline of {format_duration(deadline)} cannot be met: on-demand alone takes {format_duration(nearest)}, "
+            f"{format_duration(nearest - deadline)} more; the nearest deadline that can be promised is {format_duration(nearest)}"
+        )
+    for index, name in enumerate(names):
+        if supply.availability(index) == 0.0:
+            yield f"pool {name} never has spot in these markets"
+        elif supply.losses_an_hour(index) == 0.0:
+            yield f"pool {name} never loses spot in these markets"
+    if not names:
+        yield "no task may run on spot"
+    spot = next(policy for policy in policies if policy.name == SPOT)
+    if spot.fails:
+        yield (
+            f"with the policy as it is the run fails, or never ends, in {spot.fails:.1%} of the markets: raise "
+            "interruptions.max, save checkpoints, or let it fall back to on-demand"
+        )
+    if tasks.unpriced:
+        yield (
+            f"{', '.join(tasks.unpriced)} {'has' if len(tasks.unpriced) == 1 else 'have'} no price: costs count an hour "
+            "of an on-demand node as 1 and one of spot as a third; set price or prices"
+        )
+    if question.certainty > 1.0 - 1.0 / max(1, question.markets):
+        yield f"{question.markets:,} markets cannot tell a certainty of {question.certainty:.4%}: take more with --markets"
+
+
+def _price_source(pools: Mapping[str, Pool], names: Sequence[str]) -> str:
+    """Where prices come from: ``configured``, ``example`` for the built-in pools, or ``mixed``."""
+    sources = {pools[name].price_source.value for name in names} or {pool.price_source.value for pool in pools.values()}
+    return sources.pop() if len(sources) == 1 else "mixed"
+
+
+def _prices(tasks: Tasks, pools: Mapping[str, Pool], currency: str, now: float) -> Iterator[str]:
+    """The price of each pool that is used, with where it is from and how old it is."""
+    used = {offer.pool for task in tasks.tasks for offer in (*task.spot, *filter(None, (task.on_demand,)))}
+    for name, pool in pools.items():
+        if name in used and pool.price is not None:
+            origin = pool.quote.origin(now) if pool.quote is not None else f"{pool.price_source} in spotwright.yaml"
+            example = pool.price_source.value == "example"
+            yield f"{name} {float(pool.price):g} {currency}/h ({'an example, no offer' if example else origin})"

@@ -1,0 +1,226 @@
+"""The tasks of a forecast: the leaves of a plan with their durations, pools, prices and what they wait for.
+
+Loops are unfolded, pipelines inside pipelines are opened, so that what is left is one graph of tasks in topological order.
+A loop over items that only the run will know has as many iterations as an earlier run had, or as the user says, else one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from spotwright.engine.plan import Plan, PlannedTask, Scope
+from spotwright.errors import InputError
+from spotwright.forecast.durations import Durations
+from spotwright.graph.executors import RunsNowhere
+from spotwright.graph.sources import Constant, DagInput
+from spotwright.model.policy import Policy, Spot
+from spotwright.model.pools import Pool
+from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.views.account.occupancy import share_of
+
+__all__ = ["Offer", "TaskToCome", "Tasks", "tasks_of"]
+
+_MOST = 20_000  # tasks: a thousand markets of each are 160 MB a figure
+_RELATIVE = {True: 1 / 3, False: 1.0}  # prices where a pool has none: spot costs a third, as in the engine's decisions
+
+
+class Offer(NamedTuple):
+    """A pool as one task sees it: the price per hour of the share of a node that it takes, and the seconds a node boots."""
+
+    pool: str
+    price: float
+    boot: float
+
+
+class TaskToCome(NamedTuple):
+    """One task of the run to come; durations in seconds.
+
+    ``after`` are the indexes of the tasks that it waits for. ``spot`` are the spot pools of its ladder in their order,
+    ``on_demand`` the pool that it falls back to. ``saves``: its work is saved, and goes on after an interruption; ``save`` is the
+    duration of a save. A task without offers runs on no node and takes no time.
+    """
+
+    path: str
+    spec_path: str
+    after: tuple[int, ...]
+    work: float
+    source: str
+    saves: bool
+    save: float
+    spot: tuple[Offer, ...]
+    on_demand: Offer | None
+    policy: Policy
+
+    @property
+    def overhead(self) -> float:
+        """The seconds of a launch that a deadline leaves room for: the longest boot of its pools, as in the engine."""
+        return max((offer.boot for offer in (*self.spot, *filter(None, (self.on_demand,)))), default=0.0)
+
+
+class Tasks(NamedTuple):
+    """All tasks in topological order, what the user should know of them, and the pools without a price."""
+
+    tasks: tuple[TaskToCome, ...]
+    notes: tuple[str, ...]
+    unpriced: tuple[str, ...]
+
+
+def tasks_of(plan: Plan, durations: Durations, arguments: Mapping[str, Any]) -> Tasks:
+    """Unfold a plan with the durations of its tasks; ``arguments`` are those of the run, for loops over a parameter.
+
+    Raises :class:`InputError` for durations that name no task, and for a run of more than 20,000 tasks.
+    """
+    walk = _Walk(plan, durations, arguments)
+    walk.scope(plan.root, ())
+    durations.check_used(sorted({task.spec_path for task in walk.tasks} | set(walk.loops)))
+    if not any(task.work for task in walk.tasks):
+        raise InputError(f"pipeline {plan.graph.name} has no task that runs on a node: there is nothing to plan")
+    used = {offer.pool for task in walk.tasks for offer in (*task.spot, *filter(None, (task.on_demand,)))}
+    unpriced = tuple(name for name, pool in plan.config.pools.items() if name in used and pool.price is None)
+    tasks = [_relative(task) for task in walk.tasks] if unpriced else walk.tasks
+    return Tasks(tuple(tasks), tuple(walk.notes()), unpriced)
+
+
+@dataclass
+class _Walk:
+    """The way through a plan, task by task."""
+
+    plan: Plan
+    durations: Durations
+    arguments: Mapping[str, Any]
+    tasks: list[TaskToCome] = field(default_factory=list)
+    loops: dict[str, str] = field(default_factory=dict)  # by path: why its number of iterations is a guess, or empty
+    conditions: dict[str, None] = field(default_factory=dict)
+    preferring: dict[str, None] = field(default_factory=dict)
+    ladders: dict[tuple[int, int, int], Ladder] = field(default_factory=dict)
+    kept: list[object] = field(default_factory=list)  # keeps alive the objects whose ids are keys
+
+    def scope(self, scope: Scope, before: tuple[int, ...]) -> tuple[int, ...]:
+        """Add the tasks of a scope that begins after the tasks ``before``; return those at its end."""
+        ends: dict[str, tuple[int, ...]] = {}
+        followed: set[str] = set()
+        for planned in self.plan.unfold(scope):
+            name, after = planned.spec.name, planned.spec.after
+            followed.update(after)
+            inputs = tuple(dict.fromkeys(index for each in after for index in ends.get(each, ()))) or before
+            if planned.spec.condition is not None:
+                self.conditions[planned.spec_path] = None
+            ends[name] = self._task(planned, inputs)
+        last = [index for name, indexes in ends.items() if name not in followed for index in indexes]
+        return tuple(dict.fromkeys(last)) or before
+
+    def _task(self, planned: PlannedTask, before: tuple[int, ...]) -> tuple[int, ...]:
+        loop = planned.spec.loop
+        if planned.spec.dag is None:
+            return (self._leaf(planned, before),)
+        if loop is None:
+            return self.scope(self.plan.inside(planned), before)
+        ends: list[tuple[int, ...]] = []
+        for index in range(self._count(planned)):
+            earlier = ends[index - loop.limit] if 0 < loop.limit <= index else ()
+            ends.append(self.scope(self.plan.inside(planned, index), (*before, *earlier)))
+        return tuple(dict.fromkeys(index for each in ends for index in each)) or before
+
+    def _count(self, planned: PlannedTask) -> int:
+        """The number of iterations of a loop."""
+        loop, path = planned.spec.loop, planned.spec_path
+        self.loops.setdefault(path, "")
+        given = self.durations.iterations(path)
+        if given is not None:
+            return given
+        if loop is not None and not loop.items:
+            return len(loop.raw)
+        items = self._argument(planned, loop.items if loop is not None else "")
+        if isinstance(items, list | tuple):
+            return len(items)
+        self.loops[path] = "1 iteration"
+        return 1
+
+    def _argument(self, planned: PlannedTask, name: str) -> Any:
+        """The items of a loop over constants or a parameter of the run; ``None`` where only the run will know them."""
+        source = planned.spec.parameters.get(name)
+        if isinstance(source, Constant):
+            return source.value
+        if "/" in planned.spec_path or not isinstance(source, DagInput) or source.item:
+            return None
+        return self.arguments.get(source.name)
+
+    def _leaf(self, planned: PlannedTask, before: tuple[int, ...]) -> int:
+        if len(self.tasks) >= _MOST:
+            raise InputError(f"the run has more than {_MOST} tasks: plan a part of it, or give loops fewer items")
+        if isinstance(planned.spec.executor, RunsNowhere):
+            task = TaskToCome(
+                planned.path, planned.spec_path, before, 0.0, "runs on no node", False, 0.0, (), None, planned.policy
+            )
+        else:
+            task = self._on_nodes(planned, before)
+        self.tasks.append(task)
+        return len(self.tasks) - 1
+
+    def _on_nodes(self, planned: PlannedTask, before: tuple[int, ...]) -> TaskToCome:
+        policy, ladder = self._ladder(planned)
+        known = self.durations.of(planned.path, planned.spec_path, policy.work)
+        offers = [self._offer(name, planned.work) for rung in ladder.rungs for name in rung.pools]
+        spot = tuple(offer for pool, offer in offers if pool.is_spot)
+        on_demand = next((offer for pool, offer in offers if not pool.is_spot), None)
+        saves = known.saves or policy.checkpoint is not None
+        return TaskToCome(
+            planned.path,
+            planned.spec_path,
+            before,
+            known.work,
+            known.source,
+            saves,
+            known.save,
+            spot,
+            on_demand,
+            policy,
+        )
+
+    def _ladder(self, planned: PlannedTask) -> tuple[Policy, Ladder]:
+        """The policy and the ladder of a task; one without ``spot`` is planned as one that prefers it."""
+        policy, ladder = planned.policy, planned.ladder
+        if policy.spot is not None and ladder.rungs:
+            return policy, ladder
+        if policy.spot is None:
+            self.preferring[planned.spec_path] = None
+        key = (id(policy), id(planned.work), id(ladder))
+        if key not in self.ladders:
+            self.kept += [policy, planned.work, ladder]
+            preferring = replace(policy, spot=policy.spot or Spot.PREFER)
+            self.ladders[key] = build(planned.work, preferring, self.plan.config.pools)
+            if not self.ladders[key].rungs:  # its needs are known only during the run
+                self.ladders[key] = build(Work(), preferring, self.plan.config.pools)
+        return policy, self.ladders[key]
+
+    def _offer(self, name: str, work: Work) -> tuple[Pool, Offer]:
+        pool = self.plan.config.pools[name]
+        price = pool.price if pool.price is not None else _RELATIVE[pool.is_spot]
+        return pool, Offer(name, float(price) * float(share_of(work.requests, pool.node)), pool.boot)
+
+    def notes(self) -> Iterator[str]:
+        """What the user should know: guesses, and what was taken to hold."""
+        guessed = [path for path, guess in self.loops.items() if guess]
+        if guessed:
+            yield (
+                f"only the run will know the items of {_some(guessed)}: 1 iteration each is planned; give the number "
+                f"with --durations (tasks: {{{guessed[0]}: {{iterations: 12}}}}) or the durations of an earlier run"
+            )
+        if self.conditions:
+            yield f"conditions are taken to hold, so that every branch is planned: {_some(list(self.conditions))}"
+        if self.preferring:
+            yield f"tasks without a spot policy are planned with spot: prefer ({_some(list(self.preferring))})"
+        yield from self.durations.notes()
+
+
+def _relative(task: TaskToCome) -> TaskToCome:
+    """The task with prices relative to an hour on on-demand, for pools of which some have no price."""
+    spot = tuple(offer._replace(price=_RELATIVE[True]) for offer in task.spot)
+    on_demand = None if task.on_demand is None else task.on_demand._replace(price=_RELATIVE[False])
+    return task._replace(spot=spot, on_demand=on_demand)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:3])} and {len(names) - 3} more"

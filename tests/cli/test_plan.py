@@ -1,0 +1,161 @@
+"""``spotwright plan``: a forecast of a compiled pipeline, with pools, prices and durations of files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.e2e.building import Of, Param, document, step
+
+from spotwright.cli import cli
+from spotwright.errors import InputError
+
+CONFIG = """
+version: 1
+currency: EUR
+pools:
+  spot: {capacity: spot, node: {cpu: 4}, price: 1/h, boot: 3m}
+  od: {capacity: on-demand, node: {cpu: 4}, price: 3/h, boot: 3m}
+policy:
+  default: {spot: prefer}
+  tasks:
+    "train": {checkpoint: ckpt}
+"""
+DURATIONS = "tasks:\n  load: 20m\n  train: {work: 3h, save: 30s}\n"
+
+
+def load() -> str:
+    return ""
+
+
+def train(data: str) -> str:
+    return data
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    """A pipeline of two tasks, with a configuration and durations beside it."""
+    text = document({"load": step(load), "train": step(train, {"data": Of("load")})}, name="two-steps")
+    (tmp_path / "pipeline.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "spotwright.yaml").write_text(CONFIG, encoding="utf-8")
+    (tmp_path / "durations.yaml").write_text(DURATIONS, encoding="utf-8")
+    return tmp_path / "pipeline.yaml"
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["plan", *map(str, arguments)], standalone_mode=False)
+
+
+def plan(pipeline: Path, *arguments: str | Path) -> Any:
+    durations = pipeline.with_name("durations.yaml")
+    result = invoke(pipeline, "--durations", durations, "--markets", "200", "--json", *arguments)
+    assert result.exception is None, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_plan_has_cost_and_end_of_every_policy_and_names_the_best(pipeline: Path) -> None:
+    found = plan(pipeline, "--deadline", "8h")
+    by_name = {policy["name"]: policy for policy in found["policies"]}
+
+    assert list(by_name) == ["on-demand", "spot", "deadline", "uniform-progress"]
+    assert by_name["on-demand"]["finish"]["p99"] == (20 + 180 + 3) * 60.0  # the second task takes over the node
+    assert by_name["on-demand"]["cost"]["mean"] == pytest.approx(3.0 * (20 + 180 + 3) / 60.0)
+    assert by_name[found["best"]]["cost"]["mean"] < by_name["on-demand"]["cost"]["mean"]
+    assert (found["currency"], found["deadline"], found["plan"]) == ("EUR", 8 * 3600.0, 1)
+
+
+def test_a_task_that_saves_has_an_interval_and_a_budget(pipeline: Path) -> None:
+    load_line, train_line = plan(pipeline)["tasks"]
+    assert (load_line["path"], load_line["saves"], load_line["every"]) == ("load", False, None)
+    assert train_line["saves"]
+    assert 60.0 < train_line["every"] < 3 * 3600.0
+    assert train_line["budget"] >= load_line["budget"] >= 1
+
+
+def test_the_table_says_which_policy_is_best_with_the_command_and_where_prices_are_from(pipeline: Path) -> None:
+    durations = pipeline.with_name("durations.yaml")
+    text = invoke(pipeline, "--durations", durations, "--markets", "200", "--deadline", "8h").stdout
+    assert text.startswith("Plan of two-steps, deadline 8h00m: 200 markets, drawn with the shipped hazards, seed 1")
+    assert f"spotwright run {pipeline}" in text
+    assert "Price   spot 1 EUR/h (configured in spotwright.yaml)" in text
+    assert "given in durations.yaml" in text
+
+
+def test_prices_of_a_sheet_are_said_with_their_age(pipeline: Path) -> None:
+    sheet = [
+        {
+            "type": "Consumption", "currencyCode": "EUR", "retailPrice": price, "unitPrice": price, "meterName": meter,
+            "skuName": meter, "armSkuName": "Standard_D4s_v3", "armRegionName": "westeurope", "unitOfMeasure": "1 Hour",
+            "productName": "Virtual Machines DSv3 Series", "serviceName": "Virtual Machines", "tierMinimumUnits": 0.0,
+            "effectiveStartDate": "2026-10-01T00:00:00Z",
+        }
+        for meter, price in (("D4s v3", 0.24), ("D4s v3 Spot", 0.05))
+    ]  # fmt: skip
+    (pipeline.parent / "azure.json").write_text(json.dumps({"Items": sheet}), encoding="utf-8")
+    pools = "machine: Standard_D4s_v3, provider: aks, region: westeurope, node: {cpu: 4}"
+    config = "version: 1\ncurrency: EUR\nprices: [azure.json]\npools:\n"
+    config += f"  s: {{capacity: spot, {pools}}}\n  o: {{capacity: on-demand, {pools}}}\n"
+    (pipeline.parent / "spotwright.yaml").write_text(config, encoding="utf-8")
+    spot, on_demand = plan(pipeline)["prices"]
+    assert spot.startswith("s 0.05 EUR/h (Azure retail prices in azure.json of today, westeurope")
+    assert on_demand.startswith("o 0.24 EUR/h")
+
+
+def test_without_durations_ten_minutes_are_assumed_and_said(pipeline: Path) -> None:
+    result = invoke(pipeline, "--markets", "20", "--json")
+    found = json.loads(result.stdout)
+    assert [task["source"] for task in found["tasks"]] == ["assumed", "assumed"]
+    assert any("load, train is not known: 10m00s each is assumed" in note for note in found["notes"])
+
+
+def test_pools_without_a_price_count_on_demand_hours(pipeline: Path) -> None:
+    (pipeline.parent / "spotwright.yaml").write_text(CONFIG.replace(", price: 1/h", ""), encoding="utf-8")
+    found = plan(pipeline)
+    assert found["currency"] is None
+    assert any(warning.startswith("spot has no price") for warning in found["warnings"])
+
+
+def test_arguments_of_the_pipeline_may_be_missing(tmp_path: Path, pipeline: Path) -> None:
+    text = document({"load": step(load), "train": step(train, {"data": Param("data")})}, {"data": "str"})
+    pipeline.write_text(text, encoding="utf-8")
+    assert plan(pipeline)["pipeline"] == "tested"
+
+
+def test_a_trace_for_one_pool_and_a_seed_give_the_same_answer_again(pipeline: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "zone.json"
+    trace.write_text(
+        json.dumps({"metadata": {"gap_seconds": 300}, "data": ([1] * 50 + [0] * 9) * 40}), encoding="utf-8"
+    )
+    one, again, other = (plan(pipeline, "--trace", f"spot={trace}", "--seed", seed) for seed in ("7", "7", "8"))
+    assert one == again
+    assert one["policies"] != other["policies"]
+
+
+@pytest.mark.parametrize("rate", ["0%/h", "100%/h", "10%", "0.1/h", "0.1"])
+def test_rates_of_nothing_and_of_everything_can_be_planned(pipeline: Path, rate: str) -> None:
+    assert plan(pipeline, "--rate", rate)["policies"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rate", "often"], "--rate 'often': expected losses an hour of spot, such as 10%/h"),
+        (["--rate", "99999%/h"], "rate: expected 0 to"),
+        (["--rate", "10%/h", "--trace", "x.json"], "name one of them"),
+        (["--trace", "missing.json"], "missing.json"),
+        (["--certainty", "100%"], "--certainty '100%': expected a share above 0 and below 100%"),
+        (["--seed", "-1"], "--seed -1: expected a whole number from 0"),
+        (["--markets", "0"], "--markets 0: expected 1 or more"),
+        (["--durations", "nothing"], "nothing"),
+        (["--durations", "missing.yaml"], "missing.yaml"),
+        (["--deadline", "2020-01-01T08:00:00Z"], "the deadline passed"),
+        (["--deadline", "soon"], "deadline"),
+    ],
+)
+def test_wrong_input_is_refused_with_one_message(pipeline: Path, arguments: list[str], message: str) -> None:
+    result = invoke(pipeline, *arguments, "--state", str(pipeline.parent / "none"))
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)

@@ -1,0 +1,79 @@
+"""What a forecast concludes: the best policy, the budget, what a deadline costs, and what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+from tests.forecast.builders import HOUR, forecast, task
+
+from spotwright.checkpoint import interval
+from spotwright.forecast.intervals import best_interval
+from spotwright.forecast.making import DEADLINE, ON_DEMAND, SPOT
+from spotwright.forecast.supply import Source
+from spotwright.model.traces import Trace
+
+UP, DOWN = Trace(600.0, (1,)), Trace(600.0, (0,))
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    given = task(work=3 * HOUR, saves=True)
+    assert forecast(given, deadline=8 * HOUR) == forecast(given, deadline=8 * HOUR)
+
+
+def test_where_spot_is_never_lost_it_is_the_best_and_costs_a_third() -> None:
+    found = forecast(task(boot=180.0), source=Source({"up": UP}))
+    assert (found.best, found.budget) == (SPOT, 0)
+    assert found.policy(SPOT).cost.mean == pytest.approx(found.policy(ON_DEMAND).cost.mean / 3)
+    assert "pool spot never loses spot in these markets" in found.warnings
+
+
+def test_where_there_is_no_spot_on_demand_is_the_best_and_the_warning_says_it() -> None:
+    found = forecast(task(), deadline=8 * HOUR, source=Source({"down": DOWN}))
+    assert found.best == ON_DEMAND
+    assert found.policy(ON_DEMAND).late == 0.0
+    assert any("never has spot" in warning for warning in found.warnings)
+
+
+def test_an_impossible_deadline_is_said_with_the_nearest_one() -> None:
+    found = forecast(task(work=3 * HOUR, boot=180.0), deadline=2 * HOUR)
+    [warning] = [each for each in found.warnings if "cannot be met" in each]
+    assert "on-demand alone takes 3h03m, 1h03m more; the nearest deadline that can be promised is 3h03m" in warning
+    assert found.nearest == 3 * HOUR + 180.0
+    assert found.best == ON_DEMAND
+
+
+def test_the_deadline_policy_of_one_task_that_saves_costs_less_than_on_demand() -> None:
+    found = forecast(task(work=3 * HOUR, saves=True, boot=180.0), deadline=8 * HOUR)
+    assert found.policy(DEADLINE).cost.mean < 0.7 * found.policy(ON_DEMAND).cost.mean
+    assert found.policy(DEADLINE).late == pytest.approx(0.0, abs=0.01)
+    assert found.deadline_costs is not None
+    assert found.deadline_costs > 0
+
+
+def test_long_work_that_is_not_saved_is_cheaper_on_demand_where_spot_is_lost_often() -> None:
+    often = Trace(600.0, tuple([1] * 10 + [0]) * 50)
+    found = forecast(task(work=3 * HOUR), source=Source({"often": often}))
+    [line] = found.tasks
+    assert line.cheaper_on_demand
+    assert line.budget > 100
+
+
+def test_a_higher_certainty_needs_no_smaller_budget() -> None:
+    given = task(work=6 * HOUR, saves=True)
+    budgets = [forecast(given, certainty=certainty).budget for certainty in (0.5, 0.9, 0.99)]
+    assert budgets == sorted(budgets)
+    assert budgets[-1] > budgets[0]
+
+
+@pytest.mark.parametrize("save", [1.0, 30.0, 600.0])
+@pytest.mark.parametrize("rate", [0.0, 1e-6, 1e-4, 0.2])
+def test_the_interval_is_that_of_the_checkpoint_library(save: float, rate: float) -> None:
+    assert best_interval(save, rate) == pytest.approx(interval.optimum(save, rate))
+
+
+def test_iterations_of_a_loop_share_a_line() -> None:
+    tasks = [
+        task("loop/train-0")._replace(spec_path="loop/train"),
+        task("loop/train-1")._replace(spec_path="loop/train"),
+    ]
+    [line] = forecast(*tasks).tasks
+    assert (line.path, line.times) == ("loop/train", 2)

@@ -1,0 +1,106 @@
+"""Tasks in markets that are written out: what each attempt costs, loses and waits for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.forecast.builders import HOUR, run, supply, task
+
+from spotwright.forecast.rules import OnDemand, Patient, SpotFirst, UnderDeadline
+from spotwright.forecast.simulation import heirs, waves
+
+ALWAYS, NEVER = supply("#" * 60), supply("." * 60)
+
+
+def test_on_demand_pays_the_boot_and_the_work() -> None:
+    one = task(work=HOUR, boot=360.0)
+    found = run(OnDemand(), ALWAYS, one)
+    assert found.finish[0] == HOUR + 360.0
+    assert found.total[0] == pytest.approx(3.0 * 1.1)
+
+
+def test_spot_that_is_not_lost_costs_its_price() -> None:
+    one = task(work=2 * HOUR)
+    found = run(SpotFirst([one]), ALWAYS, one)
+    assert (found.finish[0], found.total[0], found.taken[0, 0]) == (2 * HOUR, 2.0, 0)
+
+
+def test_without_spot_a_task_goes_to_on_demand_after_its_patience() -> None:
+    one = task(pending_timeout=900.0)
+    found = run(SpotFirst([one]), NEVER, one)
+    assert (found.finish[0], found.total[0]) == (900.0 + HOUR, 3.0)
+
+
+def test_work_that_is_not_saved_is_lost_and_done_again() -> None:
+    one = task(work=2400.0)
+    found = run(SpotFirst([one]), supply("###.." + "#" * 20), one)  # lost at 1,800 s, back at 3,000 s
+    assert found.taken[0, 0] == 1
+    assert found.finish[0] == 1800.0 + 600.0 + 2400.0  # patience of ten minutes, then on-demand from the beginning
+    assert found.total[0] == pytest.approx((1800.0 * 1 + 2400.0 * 3) / HOUR)
+
+
+def test_work_that_is_saved_goes_on_from_the_last_save() -> None:
+    one = task(work=2400.0, saves=True, save=0.0)
+    found = run(Patient(), supply("###.." + "#" * 20), one, every=700.0)
+    assert found.finish[0] == 3000.0 + (2400.0 - 1400.0)  # two saves in 1,800 s
+
+
+def test_saves_take_their_time() -> None:
+    one = task(work=1000.0, saves=True, save=10.0)
+    assert run(Patient(), ALWAYS, one, every=100.0).finish[0] == pytest.approx(1100.0)
+
+
+def test_from_fall_back_after_on_it_is_on_demand() -> None:
+    one = task(work=2 * HOUR, fall_back_after=1, pending_timeout=HOUR)
+    found = run(SpotFirst([one]), supply("###." + "#" * 20), one)
+    assert found.finish[0] == 1800.0 + 2 * HOUR
+
+
+def test_a_task_that_requires_spot_fails_when_its_budget_is_spent_and_what_follows_never_ends() -> None:
+    first = task(work=2 * HOUR, on_demand=False, max_interruptions=1)
+    second = task("after", after=[0])
+    found = run(SpotFirst([first, second]), supply("###." * 10), first, second)
+    assert np.isinf(found.finish[0])
+    assert found.taken[0, 0] == 2
+    assert found.cost[1, 0] == 0.0
+
+
+def test_the_next_pool_of_the_ladder_is_taken_when_the_first_is_down() -> None:
+    one = task(spot=("spot", "spot-1"))
+    found = run(SpotFirst([one]), supply("." * 60, "#" * 60), one)
+    assert (found.finish[0], found.where[0, 0]) == (HOUR, 1)
+
+
+def test_a_node_is_lost_at_the_end_of_its_lifetime() -> None:
+    one = task(work=2 * HOUR, saves=True, save=0.0)
+    assert run(Patient(), ALWAYS, one, every=600.0, lifetime=HOUR).taken[0, 0] == 1
+
+
+def test_a_task_begins_when_all_before_it_have_ended() -> None:
+    tasks = [task("a", work=600.0), task("b", work=1200.0), task("c", work=60.0, after=[0, 1])]
+    assert run(OnDemand(), ALWAYS, *tasks).end[:, 0].tolist() == [600.0, 1200.0, 1260.0]
+    assert waves(tasks) == [[0, 1], [2]]
+
+
+def test_a_task_takes_over_the_node_of_the_one_before_and_only_one_does() -> None:
+    tasks = [task("a", boot=300.0), task("b", boot=300.0, after=[0]), task("c", boot=300.0, after=[0])]
+    found = run(OnDemand(), ALWAYS, *tasks)
+    assert heirs(tasks) == {1: [0]}
+    assert found.end[:, 0].tolist() == [HOUR + 300.0, 2 * HOUR + 300.0, 2 * HOUR + 600.0]
+
+
+def test_a_spot_node_that_is_gone_is_not_taken_over() -> None:
+    tasks = [task("a", boot=300.0, work=1500.0, spot=("spot",)), task("b", boot=300.0, work=300.0, after=[0])]
+    assert run(Patient(), supply("###." + "#" * 9), *tasks).end[1, 0] == 2400.0 + 600.0
+
+
+def test_under_a_deadline_what_saves_nothing_leaves_spot_at_the_last_safe_moment() -> None:
+    one = task(work=HOUR, boot=0.0)
+    found = run(UnderDeadline([one], 3 * HOUR), NEVER, one)
+    assert found.finish[0] == 3 * HOUR
+
+
+def test_under_a_deadline_the_work_that_follows_is_left_free() -> None:
+    tasks = [task("a"), task("b", after=[0])]
+    found = run(UnderDeadline(tasks, 4 * HOUR), NEVER, *tasks)
+    assert found.end[:, 0].tolist() == [3 * HOUR, 4 * HOUR]
