@@ -159,3 +159,15 @@ def test_wrong_input_is_refused_with_one_message(pipeline: Path, arguments: list
     result = invoke(pipeline, *arguments, "--state", str(pipeline.parent / "none"))
     assert isinstance(result.exception, InputError)
     assert message in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["plan.svg", "plan.png"])
+def test_the_picture_is_written_to_the_file_that_is_named(pipeline: Path, name: str) -> None:
+    path = pipeline.with_name(name)
+    plan(pipeline, "--deadline", "8h", "--picture", path)
+    assert path.read_bytes()[:4] == (b"<svg" if name.endswith("svg") else b"\x89PNG")
+
+
+def test_a_picture_of_another_kind_is_refused_before_anything_is_computed(pipeline: Path) -> None:
+    result = invoke(pipeline, "--picture", "plan.pdf")
+    assert "plan.pdf: expected a file that ends in .svg or .png" in str(result.exception)

@@ -220,7 +220,9 @@ def _warnings(
     tasks: Tasks,
 ) -> Iterator[str]:
     deadline = question.deadline
-    if deadline is not None and nearest > deadline + 1e-3:
+    if deadline is not None and math.isinf(nearest):
+        yield "no deadline can be promised: tasks that may run on spot alone do not end in all of the markets"
+    elif deadline is not None and nearest > deadline + 1e-3:
         yield (
             f"the deadline of {format_duration(deadline)} cannot be met: on-demand alone takes {format_duration(nearest)}, "
             f"{format_duration(nearest - deadline)} more; the nearest deadline that can be promised is {format_duration(nearest)}"

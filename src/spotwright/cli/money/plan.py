@@ -63,6 +63,12 @@ _FILES = (".yaml", ".yml", ".json")
     help="Durations of the tasks: those that an earlier run measured, or a YAML or JSON file.",
 )
 @click.option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw cost against end of every policy: .svg or .png.",
+)
+@click.option(
     "--markets", type=int, default=1000, show_default=True, metavar="NUMBER", help="How many markets to draw."
 )
 @click.option("--certainty", default="99%", show_default=True, metavar="SHARE", help="How sure the plan must be.")
@@ -78,6 +84,7 @@ def plan(
     traces: tuple[str, ...],
     rate: str | None,
     durations: str | None,
+    picture: Path | None,
     markets: int,
     certainty: str,
     seed: int,
@@ -90,6 +97,8 @@ def plan(
     """
     if seed < 0:
         raise InputError(f"--seed {seed}: expected a whole number from 0")
+    if picture is not None and picture.suffix not in {".svg", ".png"}:
+        raise InputError(f"--picture {picture}: expected a file that ends in .svg or .png")
     if pipeline_file is None:
         raise click.UsageError("expected a PIPELINE")
     with importing():
@@ -107,6 +116,8 @@ def plan(
     seconds = _deadline(planned, time.time())
     question = Question(planned.stored.plan.graph.name, seconds, source, markets, seed, share)
     forecast = _forecast(planned, known, question)
+    if picture is not None:
+        _draw(forecast, picture)
     _print(forecast, str(pipeline_file), as_json=as_json)
     return SUCCEEDED
 
@@ -121,6 +132,22 @@ def _forecast(planned: PlannedRun, durations: Durations, question: Question) -> 
     plan = Plan(planned.stored.plan.graph, config, planned.stored.plan.flags)
     forecast = make(question, tasks_of(plan, durations, planned.arguments), config.pools, config.currency, time.time())
     return forecast._replace(notes=(*planned.notes, *forecast.notes))
+
+
+def _draw(forecast: Forecast, path: Path) -> None:
+    from spotwright.cli.output_files import replace_file
+    from spotwright.forecast.picture.chart import chart
+
+    drawn = chart(forecast)
+    if path.suffix == ".svg":
+        from spotwright.forecast.picture.svg import svg
+
+        replace_file(path, svg(drawn))
+    else:
+        from spotwright.forecast.picture.png import png
+
+        replace_file(path, png(drawn))
+    click.echo(f"picture: {path}", err=True)
 
 
 def _print(forecast: Forecast, pipeline_file: str, *, as_json: bool) -> None:
