@@ -13,7 +13,7 @@ from spotwright.cli import SUCCEEDED
 from spotwright.cli.findings import print_findings
 from spotwright.cli.options import config_option, pipeline_option
 from spotwright.cli.output_files import replace_file
-from spotwright.config import find
+from spotwright.config import Config, find
 from spotwright.errors import InputError
 from spotwright.manifests.files.place_files import place_text
 from spotwright.manifests.files.required_pools import require_pools
@@ -22,7 +22,7 @@ from spotwright.manifests.rules.context import PlaceOptions
 from spotwright.pipelines.ir.compiled import Compiled
 from spotwright.pipelines.sdk.loader import load
 
-__all__ = ["compile", "compiled_yaml"]
+__all__ = ["compile", "compiled_yaml", "placed_yaml"]
 
 
 @click.command()
@@ -44,7 +44,19 @@ def compile(  # noqa: A001 - the command's name
     if output is not None and output.suffix == ".json":
         raise InputError(f"{output}: placement needs a second document, which JSON cannot have: name a .yaml file")
     compiled = load(pipeline_file, pipeline=pipeline_name)
-    configuration = find(pipeline_file, config)
+    text = placed_yaml(compiled, pipeline_file, find(pipeline_file, config), replace_retries=replace_retries)
+    if output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        replace_file(output, text)
+    return SUCCEEDED
+
+
+def placed_yaml(
+    compiled: Compiled, pipeline_file: Path, configuration: Config, *, replace_retries: bool = False
+) -> str:
+    """A compiled pipeline as placed KFP YAML; what is to be said about it is printed. Raises :class:`InputError`."""
     require_pools(configuration)
     placed = place_text(
         _serialize(compiled),
@@ -57,12 +69,7 @@ def compile(  # noqa: A001 - the command's name
         click.echo(f"note: {note}", err=True)
     print_findings(placed.findings, with_lines=False)
     print_findings(unmatched_patterns(configuration, placed.roles))
-    if output is None:
-        sys.stdout.write(placed.text)
-        sys.stdout.flush()
-    else:
-        replace_file(output, placed.text)
-    return SUCCEEDED
+    return placed.text
 
 
 class _Dumper(yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper):  # type: ignore[misc]

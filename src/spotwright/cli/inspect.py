@@ -120,13 +120,17 @@ def _print_logs(selected: list[AttemptLog], *, with_headings: bool, as_json: boo
 @state_option
 @json_option
 def cancel(name: str, state: Path, as_json: bool) -> int:
-    """Cancel RUN, and wait until none of its processes is left."""
+    """Cancel RUN, and wait until none of its processes is left; a run on Kubeflow Pipelines ends there."""
+    folder = StateFolder.existing(state).find(name)
+    if folder.kfp.exists():
+        from spotwright.cli.kubeflow.session import cancel_on_kfp
+
+        return cancel_on_kfp(folder, as_json=as_json)
     from spotwright.runs.bodies import require_platform
 
     require_platform()
     from spotwright.runs import cancellation
 
-    folder = StateFolder.existing(state).find(name)
     ended = cancellation.cancel(folder)
     if as_json:
         click.echo(json.dumps(run_view(ended, folder.name)))

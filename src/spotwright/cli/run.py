@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 
 from spotwright.cli import importing
+from spotwright.cli.kubeflow.options import KfpOptions, kfp_options
 from spotwright.cli.options import Duration, PipelineOptions, json_option, pipeline_options, policy_of, state_option
 from spotwright.pipelines.sdk.loader import load
-from spotwright.records.state_folder import StateFolder
+from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.runs.bodies import require_platform
 from spotwright.runs.run_options import CACHE_MODES, PlanOptions, RunOptions
 
@@ -51,9 +52,11 @@ __all__ = ["resume", "run"]
         help="Speed up all simulated waits by this factor; the tasks' own work keeps its speed.",
     ),
     click.option("--name", help="The run's name.  [default: the pipeline's name and five letters]"),
+    kfp_options,
 )
 def run(
     shared: PipelineOptions,
+    kfp: KfpOptions,
     pipeline_file: Path,
     policy_texts: tuple[str, ...],
     deadline: str | None,
@@ -66,7 +69,12 @@ def run(
 
     Pools and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. Each attempt is a real process.
     Nodes are simulated; they are interrupted only if the pools or --taken-every say so.
+
+    With --on kfp it runs on Kubeflow Pipelines: PIPELINE is placed as by spotwright compile, uploaded unless the server has this
+    content already, started, and followed until its end. Ctrl-C leaves it running.
     """
+    if kfp.is_used:
+        return _run_on_kfp(shared, kfp, pipeline_file, name)
     require_platform()
     from spotwright.runs.bodies import early_server
     from spotwright.runs.run_names import new_name
@@ -94,6 +102,16 @@ def run(
         return begin(compiled, planning, running, server, as_json=shared.as_json)
 
 
+def _run_on_kfp(shared: PipelineOptions, kfp: KfpOptions, pipeline_file: Path, name: str | None) -> int:
+    with importing():
+        from spotwright.cli.kubeflow.session import begin_on_kfp
+    compiled = load(pipeline_file, pipeline=shared.pipeline_name)
+    planning = PlanOptions(arguments=shared.arguments, textual=True, config=shared.config)
+    return begin_on_kfp(
+        compiled, pipeline_file, planning, kfp, name=name or "", state=shared.state, as_json=shared.as_json
+    )
+
+
 @click.command()
 @click.argument("name", metavar="RUN")
 @click.option(
@@ -106,12 +124,22 @@ def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
 
     If the pipeline's code has changed since, the changed tasks and all that follow them run again. A run that failed starts its
     unfinished tasks with fresh budgets. RUN is a run's name, its unique beginning, or 'last'.
+
+    A run on Kubeflow Pipelines goes on without us: it is followed again.
     """
+    folder = StateFolder.existing(state).find(name)
+    if folder.kfp.exists():
+        return _follow_on_kfp(folder, as_json=as_json)
     require_platform()
     from spotwright.runs.bodies import early_server
 
-    folder = StateFolder.existing(state).find(name)
     with early_server(folder.path, tasks=1) as server:
         with importing():
             from spotwright.cli.run_session import go_on
         return go_on(folder, server, reread=not as_compiled, as_json=as_json)
+
+
+def _follow_on_kfp(folder: RunFolder, *, as_json: bool) -> int:
+    with importing():
+        from spotwright.cli.kubeflow.session import go_on_with_kfp
+    return go_on_with_kfp(folder, as_json=as_json)

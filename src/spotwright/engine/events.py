@@ -189,7 +189,10 @@ class NoticeGiven(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class AttemptBound(Event):
-    """Fact: an attempt has a node. The engine starts the attempt once this event is durable."""
+    """Fact: an attempt has a node. The engine starts the attempt once this event is durable.
+
+    Of an attempt that an orchestrator made, ``node`` and ``pool`` are empty where nobody tells them.
+    """
 
     kind: ClassVar[str] = "bound"
 

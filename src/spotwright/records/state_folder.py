@@ -57,6 +57,11 @@ class RunFolder:
         return self.path / "journal.db"
 
     @property
+    def kfp(self) -> Path:
+        """The file about the run of Kubeflow Pipelines, where that executes the run."""
+        return self.path / "kfp.json"
+
+    @property
     def is_pinned(self) -> bool:
         """Whether ``spotwright pin`` protects the run against ``spotwright prune``."""
         return self._pin.exists()

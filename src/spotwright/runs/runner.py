@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Prepared",
+    "begin_records",
     "engine_started",
+    "errors_after_start",
     "leased",
     "opened",
     "prepare",
@@ -90,7 +92,7 @@ def start(
     keep_pins(source.commits, state_folder.components)
     clock = bodies.local_clock()
     created = RunCreated(clock(), meta=_meta(folder.name, prepared))
-    _begin(folder, prepared.stored, created)
+    begin_records(folder, prepared.stored, created)
     with errors_after_start(), leased(folder) as journal:
         state = RunState([prepared.stored.plan])
         fold(state, created)
@@ -148,7 +150,7 @@ def _given(prepared: Prepared) -> dict[str, Any]:
     return {name: bound[name] if name in artifacts else value for name, value in given.items()}
 
 
-def _begin(folder: RunFolder, stored: StoredPlan, created: Event) -> None:
+def begin_records(folder: RunFolder, stored: StoredPlan, created: Event) -> None:
     """Write the plan and the journal's first event. The journal gets its name last, so every run that is listed can be resumed.
 
     Raises :class:`StateError` where they cannot be written; then nothing of the run stays.

@@ -173,7 +173,7 @@ def _attempt(
         "pools": list(attempt.pools),
         "pool": attempt.pool,
         "node": attempt.node,
-        "capacity": pool_of(state, attempt.pool).capacity.value if attempt.pool is not None else None,
+        "capacity": pool_of(state, attempt.pool).capacity.value if attempt.pool else None,
         "cause": attempt.cause.value if attempt.cause is not None else None,
         "why": attempt.cause_why,
         "next": attempt.following,
@@ -183,7 +183,7 @@ def _attempt(
         "noticed_at": attempt.noticed_at,
         "goes_at": attempt.goes_at,
         "ended_at": attempt.ended_at,
-        "seconds": float(cost.seconds) if cost is not None else None,
+        "seconds": float(cost.seconds) if cost is not None else _told_seconds(attempt),
         "share": float(cost.share) if cost is not None else None,
         "cost": amount_json(cost.cost) if cost is not None else None,
         "kept": {"low": float(cost.kept.low), "high": float(cost.kept.high)} if cost is not None else None,
@@ -192,8 +192,15 @@ def _attempt(
         "exit_code": signals.exit_code,
         "signal": signals.signal,
         "last_line": attempt.ended.last_line if attempt.ended is not None else "",
-        "log": _log_command(name, task, attempt) if attempt.bound_at else None,
+        "log": _log_command(name, task, attempt) if attempt.bound_at and attempt.pool else None,
     }
+
+
+def _told_seconds(attempt: AttemptState) -> float | None:
+    """The seconds of an attempt whose pool nobody tells, once it has ended."""
+    if attempt.pool or attempt.bound_at is None or attempt.ended_at is None:
+        return None
+    return attempt.ended_at - attempt.bound_at
 
 
 def _log_command(name: str, task: TaskState, attempt: AttemptState) -> str:

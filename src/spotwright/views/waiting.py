@@ -84,7 +84,7 @@ def _listed(packages: Sequence[str]) -> str:
 def _for_node(task: TaskState, booting: Mapping[str, int]) -> Waiting:
     attempt = task.last
     count = sum(booting.get(pool, 0) for pool in attempt.pools)
-    text = f"waits for a node of {' or '.join(attempt.pools)}"
+    text = f"waits for a node of {' or '.join(attempt.pools)}" if attempt.pools else "waits for a node"
     if count:
         text += f" ({plural(count, 'node')} booting)"
     if attempt.waits:

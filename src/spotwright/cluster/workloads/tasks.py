@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from spotwright.cluster.workloads.owners import TRAINING_KINDS, metadata
 
-__all__ = ["TaskName", "task_name"]
+__all__ = ["TaskName", "task_name", "workflow_task"]
 
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _REPLICATED = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -54,7 +54,7 @@ def task_name(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> Ta
     """The task of a pod. ``owners`` are those of :func:`~spotwright.cluster.workloads.owners.lineage`."""
     labels, annotations = (metadata(pod).get(name) or {} for name in ("labels", "annotations"))
     if _NODE_NAME in annotations:
-        return _workflow_task(annotations[_NODE_NAME], is_kfp=_KFP_RUN in labels)
+        return workflow_task(annotations[_NODE_NAME], is_kfp=_KFP_RUN in labels)
     if not owners:
         name = str(metadata(pod).get("name", ""))
         return TaskName(name, name)
@@ -119,7 +119,8 @@ def _member(
     return TaskName(f"{name}-{number}", name)
 
 
-def _workflow_task(node_name: str, *, is_kfp: bool) -> TaskName:
+def workflow_task(node_name: str, *, is_kfp: bool) -> TaskName:
+    """The task of a node of a Workflow, by the whole name of the node."""
     segments = list(_segments(node_name))
     names: list[tuple[str, str | None]] = []
     iteration: str | None = None

@@ -111,7 +111,7 @@ def _attempts(state: RunState, until: float) -> Iterator[_Attempt]:
         may_succeed = is_here and not task.status.is_final and state.status in (RunStatus.RUNNING, RunStatus.STOPPED)
         planned = effective_plan(state, task) if is_here and task.status is not TaskStatus.WAITING else task.plan
         for attempt, kept in zip(task.attempts, kept_of(task.attempts, may_succeed=may_succeed), strict=True):
-            if attempt.bound_at is None or attempt.node is None or attempt.pool is None:
+            if attempt.bound_at is None or not attempt.node or not attempt.pool:  # unknown nodes cost nobody knows what
                 continue
             pool = _pool_of_node(state, state.nodes[attempt.node])
             share = share_of(planned.work.requests, pool.node)

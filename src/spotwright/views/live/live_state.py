@@ -137,7 +137,7 @@ def _row(state: RunState, task: TaskState) -> Row:
     if task.status is not TaskStatus.RUNNING:
         return _waiting_row(state, task, {})
     attempt = task.last
-    text = f"attempt {attempt.number} on {attempt.node}"
+    text = f"attempt {attempt.number} on {attempt.node or 'a node that is not told'}"
     if attempt.halted:
         text += ", told to stop"
     elif attempt.goes_at is not None:

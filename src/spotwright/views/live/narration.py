@@ -102,7 +102,8 @@ class Narrator:
     def _created(self, state: RunState, event: ev.RunCreated) -> Iterator[str]:
         scale = state.time_scale
         faster = f", waits pass {scale:g} times faster" if scale != 1 else ""
-        yield f"run {event.meta.run}: pipeline {event.meta.pipeline}, seed {event.meta.seed}{faster}"
+        seed = "" if event.meta.orchestrator else f", seed {event.meta.seed}"
+        yield f"run {event.meta.run}: pipeline {event.meta.pipeline}{seed}{faster}"
 
     def _unfolded(self, state: RunState, event: ev.TasksUnfolded) -> Iterator[str]:
         if event.items is not None:
@@ -155,7 +156,7 @@ class Narrator:
         node, pool = event.node, state.plan.config.pools.get(event.pool)
         self._on.setdefault(node, set()).add((event.task, event.attempt))
         kind = f" ({pool.capacity.value})" if pool is not None else ""
-        yield f"{event.task}: attempt {event.attempt} runs on {node}{kind}"
+        yield f"{event.task}: attempt {event.attempt} runs{f' on {node}{kind}' if node else ''}"
 
     def _progress(self, state: RunState, event: ev.ProgressReported) -> Iterator[str]:
         key, value = (event.task, event.attempt), event.value

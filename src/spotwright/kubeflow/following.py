@@ -1,0 +1,207 @@
+"""Follows a run of Kubeflow Pipelines until it has ended: asks the server, records what is new, and shows it.
+
+Whoever follows a run holds the lease of its journal here, so two followers never write the same journal. Nothing on the server
+depends on a follower: the run goes on without one, and the next follower finds the whole picture again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from spotwright.engine.events import CancelRequested, EngineDetached, EngineStarted, Event, NoteAdded
+from spotwright.engine.fold import fold, replay
+from spotwright.engine.state import RunState
+from spotwright.engine.status import RunStatus
+from spotwright.errors import InputError
+from spotwright.kubeflow.failures import LoginRefused, NoSuchThing, ServerAway
+from spotwright.kubeflow.kfp_run import KfpRun
+from spotwright.kubeflow.nodes import nodes_of_details, nodes_of_workflow
+from spotwright.kubeflow.recorder import Recorder
+from spotwright.kubeflow.seen_tasks import seen_tasks
+from spotwright.kubeflow.server import KfpServer
+from spotwright.records.journal import Journal
+from spotwright.records.state_folder import RunFolder
+from spotwright.records.stored_plan import load_plans
+from spotwright.runs.runner import errors_after_start, leased
+from spotwright.version import __version__
+from spotwright.views.live.run_progress import Progress
+
+__all__ = ["Follower", "Pauses", "followed"]
+
+_ENDED = {
+    "SUCCEEDED": RunStatus.SUCCEEDED,
+    "FAILED": RunStatus.FAILED,
+    "CANCELED": RunStatus.CANCELLED,
+    "SKIPPED": RunStatus.SUCCEEDED,
+}
+_NO_WORKFLOW = "this server no longer serves v1beta1: machines, reasons, tries and outputs of tasks are not told"
+_DELETED = "its run was deleted on the server of KFP, and how it ended is not known"
+
+
+class Pauses(NamedTuple):
+    """Seconds between two looks, of the first and the longest pause while the server is away, and until we give up."""
+
+    look: float = 2.0
+    first: float = 1.0
+    longest: float = 15.0
+    give_up: float = 600.0
+
+
+class Follower:
+    """One follower of one run. ``state`` is what the journal has; :meth:`follow` brings it up to date until the end."""
+
+    def __init__(self, journal: Journal, state: RunState, server: KfpServer, run: KfpRun, show: Progress) -> None:
+        self.state = state
+        self._journal, self._server, self._run, self._show = journal, server, run, show
+        self._pending: list[Event] = []
+        self._recorder = Recorder(state, self.add)
+        self._away_since: float | None = None
+
+    def add(self, event: Event) -> None:
+        """Fold an event, and write and show it with the next :meth:`commit`."""
+        fold(self.state, event)
+        self._pending.append(event)
+
+    def note(self, text: str) -> None:
+        """Tell the user something once in the run."""
+        if text not in self.state.notes:
+            self.add(NoteAdded(time.time(), text=text))
+
+    def commit(self) -> None:
+        """Write the pending events in one durable transaction, then show them."""
+        events, self._pending = self._pending, []
+        if events:
+            self._journal.append(events)
+            self._show(self.state, events)
+
+    def follow(self, pauses: Pauses, between: Callable[[float], None] = time.sleep) -> None:
+        """Look at the run until it has ended. ``between`` waits between two looks.
+
+        Raises :class:`ServerAway` once the server was away for too long, and :class:`LoginRefused`.
+        """
+        pause = pauses.first
+        while True:
+            try:
+                is_over = self.look()
+            except ServerAway as error:
+                self._away(error, pauses)
+                between(pause)
+                pause = min(pauses.longest, 2 * pause)
+                continue
+            pause = pauses.first
+            if is_over:
+                return
+            between(pauses.look)
+
+    def look(self) -> bool:
+        """Record what the server tells now. Returns whether the run has ended."""
+        try:
+            told = self._ask()
+        except NoSuchThing:
+            self._recorder.finish(RunStatus.FAILED, _DELETED, time.time())
+            self.commit()
+            return True
+        if self._away_since is not None:
+            took = time.time() - self._away_since
+            self.add(NoteAdded(time.time(), text=f"the server answers again after {took:.0f}s"))
+            self._away_since = None
+        if told.workflow is None and not self._server.has_workflows:
+            self.note(_NO_WORKFLOW)
+        self._note_cancel(told.run)
+        details = (told.run.get("run_details") or {}).get("task_details") or ()
+        nodes = nodes_of_details(details) if told.workflow is None else nodes_of_workflow(told.workflow)
+        self._recorder.record(seen_tasks(nodes), time.time(), self._server.ahead)
+        ended = _ENDED.get(str(told.run.get("state", "")))
+        if ended is not None:
+            self._finish(ended, told.run)
+        self.commit()
+        return ended is not None
+
+    def leave(self, why: str) -> None:
+        """Leave the run to the server, and to the next follower."""
+        self._pending.clear()  # the next follower finds it again
+        if self.state.status is RunStatus.RUNNING:
+            self.add(EngineDetached(time.time(), why=why))
+            self.commit()
+
+    def _ask(self) -> _Told:
+        try:
+            return _Told(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
+        except LoginRefused:
+            self._server.log_in_again()  # a token may have expired, and its file been renewed
+            return _Told(self._server.run(self._run.run_id), self._server.workflow(self._run.run_id))
+
+    def cancelled(self) -> None:
+        """Record that the user cancelled the run; the caller asks the server for its end."""
+        if not self.state.cancelling:
+            self.add(CancelRequested(time.time()))
+            self.commit()
+
+    def _note_cancel(self, run: dict[str, Any]) -> None:
+        """Record a cancellation: of another process here, or what the server tells. At its end KFP says FAILED of such a run."""
+        asked = "cancel" in self._journal.take_requests()
+        states = {str(run.get("state", "")), *(str(each.get("state", "")) for each in run.get("state_history") or ())}
+        if (asked or states & {"CANCELING", "CANCELED"}) and not self.state.cancelling:
+            self.add(CancelRequested(time.time()))
+
+    def _finish(self, ended: RunStatus, run: dict[str, Any]) -> None:
+        why = ""
+        if ended is RunStatus.FAILED and self.state.cancelling:
+            ended = RunStatus.CANCELLED
+        elif ended is RunStatus.FAILED:
+            inner = [path for path in self.state.failed if self.state.tasks[path].plan.spec.dag is None]
+            told = str((run.get("error") or {}).get("message", ""))
+            why = told or (f"{inner[0]} failed" if inner else "KFP says so, and not why")
+        self._recorder.finish(ended, why, time.time())
+
+    def _away(self, error: ServerAway, pauses: Pauses) -> None:
+        now = time.time()
+        if self._away_since is None:
+            self._away_since = now
+            minutes = f"{pauses.give_up / 60:.3g} minutes"
+            self.add(NoteAdded(now, text=f"{error}: asking again for {minutes}; the run goes on there"))
+            self.commit()
+        elif now - self._away_since > pauses.give_up:
+            raise ServerAway(f"{error}, for {pauses.give_up / 60:.3g} minutes now; the run goes on there") from error
+
+
+class _Told(NamedTuple):
+    """What a server tells of a run: v2beta1's answer, and its Workflow where v1beta1 has one."""
+
+    run: dict[str, Any]
+    workflow: dict[str, Any] | None
+
+
+@contextmanager
+def followed(
+    folder: RunFolder, server: KfpServer, run: KfpRun, show: Progress, notes: Sequence[str] = ()
+) -> Iterator[Follower]:
+    """A follower that holds the run's lease. ``notes`` are told once in the run.
+
+    Raises :class:`RunBusy` while another process follows it.
+    """
+    with errors_after_start(), leased(folder) as journal:
+        stored = load_plans(folder)
+        state = replay([each.plan for each in stored], (event for _, event in journal.events()))
+        first = next((event for _, event in journal.events()), None) if not state.epoch else None
+        if first is None:
+            show.join(state)
+        else:
+            show(state, [first])
+        follower = Follower(journal, state, server, run, show)
+        if state.status is RunStatus.RUNNING:
+            follower.add(EngineStarted(time.time(), epoch=journal.epoch, pid=os.getpid(), version=__version__))
+        for text in notes:
+            follower.note(text)
+        follower.commit()
+        try:
+            yield follower
+        except KeyboardInterrupt:
+            follower.leave("the user stopped following it")
+        except (ServerAway, InputError):
+            follower.leave("the server could not be followed")
+            raise

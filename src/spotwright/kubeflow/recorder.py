@@ -1,0 +1,186 @@
+"""Records what KFP tells of a run as the events of our journal, so that the views of a local run show it.
+
+A pipeline is unfolded as in a local run, when KFP opens its parts; each pod that KFP made is an attempt. The cause of
+an end is decided by :func:`~spotwright.scheduling.cause.classify` on what Argo says of the pod, which is less than the controller
+of Spotwright sees. Every look compares the whole picture with the state, so a look may be lost or come twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spotwright.engine.events import (
+    AttemptBound,
+    AttemptDecided,
+    AttemptEnded,
+    CancelRequested,
+    Event,
+    RunFinished,
+    TaskCached,
+    TaskCompleted,
+    TaskFailed,
+    TaskSkipped,
+    TasksUnfolded,
+)
+from spotwright.engine.io_resolution import dag_outputs
+from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits
+from spotwright.kubeflow.nodes import Node
+from spotwright.kubeflow.seen_tasks import SeenTask
+from spotwright.kubeflow.task_ends import signals_of
+from spotwright.scheduling.budgets import FollowUp
+from spotwright.scheduling.cause import classify
+
+__all__ = ["Recorder"]
+
+_EARLIER = "an earlier run"
+_NOT_TOLD = "KFP says that it failed, and not why"
+
+
+class Recorder:
+    """Records one run. ``add`` folds an event into ``state`` and keeps it."""
+
+    def __init__(self, state: RunState, add: Callable[[Event], None]) -> None:
+        self._state, self._add = state, add
+        self._now = self._ahead = 0.0
+
+    def _past(self, moment: float | None) -> float:
+        """A moment of the server's on our clock."""
+        return self._now if moment is None else min(max(moment - self._ahead, self._state.started_at), self._now)
+
+    def record(self, seen: Mapping[str, SeenTask], now: float, ahead: float = 0.0) -> None:
+        """Add every event that follows from these tasks: first of tasks without tasks inside, then of pipelines that are done.
+
+        ``ahead``: seconds that the clock of these tasks is ahead of ours. Nothing happens in the future or before the run.
+        """
+        self._now, self._ahead = now, ahead
+        if not self._state.unfolded:
+            self._add(TasksUnfolded(now))
+        while True:
+            before = self._state.events
+            for path, task in list(self._state.tasks.items()):
+                if path in seen and not task.status.is_final:
+                    self._task(task, seen[path])
+            if self._state.events == before and not self._close_one(seen):
+                return
+
+    def finish(self, status: RunStatus, why: str, now: float) -> None:
+        """End the run, and what is left of its attempts."""
+        self._now = now
+        if status is RunStatus.CANCELLED and not self._state.cancelling:
+            self._add(CancelRequested(now))
+        for task in self._state.tasks.values():
+            if task.attempts and task.last.is_live:
+                self._add(AttemptEnded(now, task.path, task.last.number))
+            if task.is_unjudged:
+                self._stop(task)
+        self._add(RunFinished(now, status=status, why=why))
+
+    def _stop(self, task: TaskState) -> None:
+        ending = classify(signals_of(Node("", "Failed"), cancelled=True))
+        self._add(
+            AttemptDecided(
+                self._now, task.path, task.last.number, cause=ending.cause, why=ending.why, then=FollowUp.CANCEL,
+                following="nothing: the run has ended",
+            )
+        )  # fmt: skip
+
+    # One task
+
+    def _task(self, task: TaskState, seen: SeenTask) -> None:
+        if task.plan.spec.dag is not None:
+            self._open(task, seen)
+        elif seen.node.was_left_out and seen.failed_driver is None:
+            if not seen.is_cached:
+                self._add(TaskSkipped(self._now, task.path, why=seen.node.message or "KFP left it out"))
+        elif seen.is_cached:
+            if seen.node.has_ended:
+                self._cached(task, seen)
+        else:
+            self._attempts(task, seen)
+
+    def _open(self, task: TaskState, seen: SeenTask) -> None:
+        if task.status is TaskStatus.OPEN:
+            return
+        if seen.node.was_left_out:
+            self._add(TaskSkipped(self._now, task.path, why=seen.node.message or "its condition does not hold"))
+        elif task.plan.spec.loop is None:
+            self._add(TasksUnfolded(self._now, task.path))
+        elif seen.iterations is not None:
+            self._add(TasksUnfolded(self._now, task.path, items=[None] * seen.iterations))
+
+    def _close_one(self, seen: Mapping[str, SeenTask]) -> bool:
+        """End one pipeline or loop that KFP says has ended; those inside come first."""
+        for path in sorted(self._state.tasks, key=lambda each: -each.count("/")):
+            task = self._state.tasks[path]
+            node = seen[path].node if path in seen else None
+            if task.status is not TaskStatus.OPEN or node is None or not node.has_ended:
+                continue
+            if node.phase == "Succeeded":
+                self._add(TaskCompleted(self._now, path, **dag_outputs(self._state, task)))
+            else:
+                self._add(TaskFailed(self._now, path, why=self._failed_inside(path) or node.message or _NOT_TOLD))
+            return True
+        return False
+
+    def _failed_inside(self, path: str) -> str:
+        inside = (failed for failed in self._state.failed if failed.startswith(f"{path}/"))
+        return next((f"{failed} failed" for failed in inside), "")
+
+    def _cached(self, task: TaskState, seen: SeenTask) -> None:
+        name = task.plan.spec.name
+        self._add(TaskCached(self._now, task.path, run=_EARLIER, of_task=name, artifacts=dict(seen.artifacts)))
+
+    # Attempts
+
+    def _attempts(self, task: TaskState, seen: SeenTask) -> None:
+        tries = seen.tries or ((seen.node,) if seen.node.started_at is not None else ())
+        if (not tries and seen.node.has_ended) or (seen.failed_driver is not None and not seen.tries):
+            why = f"its driver failed: {seen.failed_driver or 'KFP does not tell why'}"
+            self._add(TaskFailed(self._now, task.path, why=why))
+            return
+        for number, node in enumerate(tries, 1):
+            if len(task.attempts) < number:
+                at = self._past(node.started_at)
+                self._add(
+                    AttemptAdopted(at, task.path, number, key=f"{node.name}#{number}", template=task.plan.spec.name)
+                )
+            attempt = task.attempts[number - 1]
+            if attempt.is_live:
+                self._follow(task, attempt, node)
+            if attempt.is_live and node.has_ended and (number < len(tries) or seen.node.has_ended):
+                self._end(task, attempt, node, seen, is_last=number == len(tries))
+
+    def _follow(self, task: TaskState, attempt: AttemptState, node: Node) -> None:
+        if node.phase == "Pending" and node.message and node.message != attempt.waits:
+            self._add(AttemptWaits(self._now, task.path, attempt.number, why=node.message))
+        elif node.phase == "Running" and attempt.waits:
+            self._add(AttemptWaits(self._now, task.path, attempt.number, why=""))
+        has_begun = node.phase == "Running" or (node.has_ended and node.started_at is not None)
+        if attempt.bound_at is None and has_begun:
+            self._add(AttemptBound(attempt.placed_at, task.path, attempt.number, node=node.host, pool=""))
+
+    def _end(self, task: TaskState, attempt: AttemptState, node: Node, seen: SeenTask, *, is_last: bool) -> None:
+        has_succeeded = is_last and seen.node.phase == "Succeeded"
+        signals = signals_of(node, cancelled=self._state.cancelling)
+        artifacts: Mapping[str, Any] = seen.artifacts if has_succeeded else {}
+        at = max(self._past(node.finished_at), attempt.bound_at or attempt.placed_at)
+        self._add(AttemptEnded(at, task.path, attempt.number, signals=signals, artifacts=artifacts))
+        if not has_succeeded and not node.message and not signals.cancelled:
+            if is_last:
+                self._add(TaskFailed(self._now, task.path, why=_NOT_TOLD))
+            return
+        ending = classify(signals)
+        then, following = FollowUp.RETRY, "KFP tries it again"
+        if has_succeeded:
+            then, following = FollowUp.SUCCEED, "the task has succeeded"
+        elif is_last:
+            then, following = FollowUp.FAIL, f"{ending.cause}, and KFP does not try it again"
+        self._add(
+            AttemptDecided(
+                self._now, task.path, attempt.number, cause=ending.cause, why=ending.why, then=then, following=following,
+                evidence=ending.evidence,
+            )
+        )  # fmt: skip

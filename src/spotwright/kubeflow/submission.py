@@ -1,0 +1,111 @@
+"""Starts a placed pipeline on a server of Kubeflow Pipelines, and makes the records of the run here first.
+
+The records come first so that a run that was started is always found again: at worst it is a run of the same name on the server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spotwright.engine.events import RunCreated
+from spotwright.engine.run_meta import RunMeta
+from spotwright.errors import InputError
+from spotwright.kubeflow.failures import ServerAway
+from spotwright.kubeflow.kfp_run import ORCHESTRATOR, KfpRun, save_kfp_run
+from spotwright.kubeflow.server import KfpServer, Version
+from spotwright.pipelines.values.arguments import references
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.runs.planning import PlannedRun
+from spotwright.runs.run_names import new_name
+from spotwright.runs.runner import begin_records
+
+__all__ = ["Submission", "Submitted", "kfp_arguments", "submit", "version_name"]
+
+
+class Submission(NamedTuple):
+    """What is started. ``text`` is the placed pipeline as KFP's YAML; ``name`` that of the run, empty for a new one."""
+
+    planned: PlannedRun
+    text: str
+    state: Path
+    name: str = ""
+    experiment: str = "Default"
+    service_account: str = ""
+    controller: str = ""
+
+
+class Submitted(NamedTuple):
+    """A run that was started: its folder here, and what it is there."""
+
+    folder: RunFolder
+    run: KfpRun
+    version: Version
+    version_name: str
+
+
+def version_name(text: str) -> str:
+    """The name of a pipeline's version, from its content: equal content is uploaded once."""
+    return f"spotwright-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def kfp_arguments(planned: PlannedRun) -> dict[str, Any]:
+    """The arguments that the user gave, as KFP takes them; it fills in the others itself.
+
+    Raises :class:`InputError` for what KFP has no place for: artifacts, and secrets, which it would show to everybody.
+    """
+    given = {name: planned.arguments[name] for name in planned.options.arguments}
+    artifacts = [name for name in given if name in planned.stored.plan.graph.root.artifacts]
+    if artifacts:
+        raise InputError(f"--arg {artifacts[0]}: KFP takes no artifact as an argument: import it with dsl.importer")
+    secret = list(references(planned.stored.plan.graph, given))
+    if secret:
+        raise InputError(
+            f"--arg {secret[0]}: KFP shows arguments to everybody: keep the value in a Secret, and use "
+            "kfp.kubernetes.use_secret_as_env in the pipeline"
+        )
+    return given
+
+
+def submit(server: KfpServer, what: Submission) -> Submitted:
+    """Upload and start. Raises :class:`InputError`, :class:`ServerAway` and :class:`StateError`; then nothing stays here."""
+    arguments = kfp_arguments(what.planned)
+    pipeline = what.planned.stored.source.pipeline
+    folder = StateFolder.open(what.state).create(what.name or new_name(pipeline))
+    try:
+        begin_records(folder, what.planned.stored, _created(folder.name, what))
+        label = version_name(what.text)
+        version = server.version(pipeline, what.text, label)
+        run_id = _start(server, version, folder.name, arguments, what)
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+    run = KfpRun(run_id, server.login, server.page_of(run_id), what.controller)
+    save_kfp_run(folder, run)
+    return Submitted(folder, run, version, label)
+
+
+def _start(server: KfpServer, version: Version, name: str, arguments: Mapping[str, Any], what: Submission) -> str:
+    try:
+        return server.start(version, name, arguments, experiment=what.experiment, service_account=what.service_account)
+    except ServerAway as error:
+        raise ServerAway(f"{error}; look whether it has a run {name} before you start it again") from error
+
+
+def _created(name: str, what: Submission) -> RunCreated:
+    stored, options = what.planned.stored, what.planned.options
+    meta = RunMeta(
+        run=name,
+        pipeline=stored.source.pipeline,
+        source=stored.source.source,
+        config=stored.config.path,
+        arguments=what.planned.arguments,
+        given=dict(options.arguments),
+        textual=options.textual,
+        orchestrator=ORCHESTRATOR,
+    )
+    return RunCreated(time.time(), meta=meta)
