@@ -22,10 +22,11 @@ __all__ = ["StandIn", "Step", "serving"]
 
 
 class Step(NamedTuple):
-    """What a run looks like from one look to the next."""
+    """What a run looks like from one look to the next; ``deleted``: it is gone. ``then`` happens after that look."""
 
     state: str
     flow: Flow | None = None
+    then: Callable[[], None] = lambda: None
 
 
 class StandIn:
@@ -44,7 +45,7 @@ class StandIn:
         self.multi_user = False
         self.serves_v1 = self.serves_v2 = True
         self.is_login_page = False
-        self.failures: list[int] = []  # of the next requests: statuses, 0 for a cut connection
+        self.failures: list[int | None] = []  # of the next requests: statuses, 0 for a cut connection, None for none
         self.requests: list[str] = []
         self._places: dict[str, tuple[list[Step], int]] = {}
         self._lock = threading.Lock()
@@ -131,6 +132,10 @@ class StandIn:
         self._places[made["run_id"]] = (list(self.steps), -1)
         return 200, made
 
+    def play(self, run_id: str, steps: Sequence[Step]) -> None:
+        """Let a run go on with other steps."""
+        self._places[run_id] = (list(steps), -1)
+
     def now(self, run_id: str) -> Step:
         """What a run looks like now."""
         steps, place = self._places[run_id]
@@ -142,6 +147,10 @@ class StandIn:
         steps, place = self._places[run_id]
         self._places[run_id] = (steps, min(place + 1, len(steps) - 1))
         step = self.now(run_id)
+        step.then()
+        if step.state == "deleted":
+            del self.runs[run_id]
+            return self._run(run_id)
         run = self.runs[run_id]
         if run["state"] != step.state:
             run["state_history"].append({"state": step.state})
@@ -163,11 +172,6 @@ class StandIn:
         self._places[run_id] = ([step._replace(flow=step.flow or flow) for step in self.after_cancel], -1)
         return 200, {}
 
-    def delete_runs(self) -> None:
-        """Forget every run."""
-        with self._lock:
-            self.runs.clear()
-
 
 def _error(status: int, code: int, message: str) -> tuple[int, Any]:
     return status, {"error": message, "code": code, "message": message, "details": []}
@@ -181,6 +185,7 @@ def serving(steps: Sequence[Step] = ()) -> Iterator[StandIn]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # an answer in one piece: two would wait for each other's acknowledgement
 
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -208,7 +213,7 @@ def serving(steps: Sequence[Step] = ()) -> Iterator[StandIn]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = _handle
+        do_GET = do_POST = _handle  # noqa: N815 - the base class's names
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["RunMeta"]
+__all__ = ["ON_KFP", "RunMeta"]
+
+ON_KFP = "KFP run"
+"""The orchestrator of a run that was started on Kubeflow Pipelines from here."""
 
 
 @dataclass(frozen=True, slots=True)

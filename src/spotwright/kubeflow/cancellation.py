@@ -23,7 +23,7 @@ __all__ = ["cancel"]
 _POLL = 0.2  # seconds between two reads of a run that somebody follows
 
 
-def cancel(folder: RunFolder, run: KfpRun, *, timeout: float = 120.0, pauses: Pauses | None = None) -> RunState:
+def cancel(folder: RunFolder, run: KfpRun, *, pauses: Pauses, timeout: float = 120.0) -> RunState:
     """Cancel a run and return its last state.
 
     Raises :class:`InputError` for one that has ended already, or does not end within ``timeout`` seconds.
@@ -42,7 +42,7 @@ def cancel(folder: RunFolder, run: KfpRun, *, timeout: float = 120.0, pauses: Pa
         reader.refresh()
     if _has_ended(reader):
         return reader.state
-    return _wait_alone(folder, run, server, deadline, pauses or Pauses())
+    return _wait_alone(folder, run, server, deadline, pauses)
 
 
 def _has_ended(reader: RunReader) -> bool:

@@ -166,7 +166,7 @@ class Follower:
             self.add(NoteAdded(now, text=f"{error}: asking again for {minutes}; the run goes on there"))
             self.commit()
         elif now - self._away_since > pauses.give_up:
-            raise ServerAway(f"{error}, for {pauses.give_up / 60:.3g} minutes now; the run goes on there") from error
+            raise ServerAway(f"{error}, for {pauses.give_up / 60:.3g} minutes now") from error
 
 
 class _Told(NamedTuple):
@@ -202,6 +202,7 @@ def followed(
             yield follower
         except KeyboardInterrupt:
             follower.leave("the user stopped following it")
-        except (ServerAway, InputError):
+        except (ServerAway, InputError) as error:
             follower.leave("the server could not be followed")
-            raise
+            again = f"{error}; the run goes on there: follow it again with spotwright resume {folder.name}"
+            raise type(error)(again) from error

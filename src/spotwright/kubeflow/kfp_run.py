@@ -9,19 +9,15 @@ from spotwright.errors import StateError
 from spotwright.kubeflow.login import Login
 from spotwright.records.state_folder import RunFolder, write_atomically
 
-__all__ = ["ORCHESTRATOR", "KfpRun", "load_kfp_run", "save_kfp_run"]
-
-ORCHESTRATOR = "KFP run"
-"""What makes the attempts of such a run, in the words of the views."""
+__all__ = ["KfpRun", "load_kfp_run", "save_kfp_run"]
 
 
 class KfpRun(NamedTuple):
-    """A run of a server. ``controller`` is how its controller of Spotwright was named; it holds no secret."""
+    """A run of a server, and its page there. It holds no secret."""
 
     run_id: str
     login: Login
     page: str = ""
-    controller: str = ""
 
 
 def save_kfp_run(folder: RunFolder, run: KfpRun) -> None:
@@ -39,7 +35,6 @@ def load_kfp_run(folder: RunFolder) -> KfpRun:
     path = folder.kfp
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        texts = {name: str(data.get(name, "")) for name in ("page", "controller")}
-        return KfpRun(str(data["run_id"]), Login.from_data(data["login"]), **texts)
+        return KfpRun(str(data["run_id"]), Login.from_data(data["login"]), str(data.get("page", "")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StateError(f"{path}: cannot be read ({error})") from error

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spotwright.engine.events import RunCreated
-from spotwright.engine.run_meta import RunMeta
+from spotwright.engine.run_meta import ON_KFP, RunMeta
 from spotwright.errors import InputError
 from spotwright.kubeflow.failures import ServerAway
-from spotwright.kubeflow.kfp_run import ORCHESTRATOR, KfpRun, save_kfp_run
+from spotwright.kubeflow.kfp_run import KfpRun, save_kfp_run
 from spotwright.kubeflow.server import KfpServer, Version
 from spotwright.pipelines.values.arguments import references
 from spotwright.records.state_folder import RunFolder, StateFolder
@@ -36,7 +36,6 @@ class Submission(NamedTuple):
     name: str = ""
     experiment: str = "Default"
     service_account: str = ""
-    controller: str = ""
 
 
 class Submitted(NamedTuple):
@@ -84,7 +83,7 @@ def submit(server: KfpServer, what: Submission) -> Submitted:
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)
         raise
-    run = KfpRun(run_id, server.login, server.page_of(run_id), what.controller)
+    run = KfpRun(run_id, server.login, server.page_of(run_id))
     save_kfp_run(folder, run)
     return Submitted(folder, run, version, label)
 
@@ -106,6 +105,6 @@ def _created(name: str, what: Submission) -> RunCreated:
         arguments=what.planned.arguments,
         given=dict(options.arguments),
         textual=options.textual,
-        orchestrator=ORCHESTRATOR,
+        orchestrator=ON_KFP,
     )
     return RunCreated(time.time(), meta=meta)

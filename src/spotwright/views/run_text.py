@@ -10,6 +10,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
+from spotwright.engine.run_meta import ON_KFP
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
 from spotwright.views.account.compute import account
@@ -119,6 +120,8 @@ def _head(view: Mapping[str, Any]) -> Iterator[str]:
     is_over = view["status"] in ("stopped", "failed") or (view["status"] == "running" and not view["driven"])
     if is_over and not view["orchestrator"]:
         rows.append(("go on", f"spotwright resume {view['run']}"))
+    if view["orchestrator"] == ON_KFP and view["status"] == "running" and not view["driven"]:
+        rows.append(("follow", f"spotwright resume {view['run']}"))
     for word, text in rows:
         yield from wrapped(text, indent=f"  {word:<9} ", hang=" " * 12)
 

@@ -49,7 +49,7 @@ def begin_on_kfp(
     server.check()
     submitted = submit(
         server,
-        Submission(planned, text, state, name, kfp.experiment, kfp.service_account, kfp.controller),
+        Submission(planned, text, state, name, kfp.experiment, kfp.service_account),
     )
     version, label = submitted.version, submitted.version_name
     how = "uploaded as version" if version.is_new else "has this content already: version"
@@ -67,7 +67,7 @@ def cancel_on_kfp(folder: RunFolder, *, as_json: bool) -> int:
     """Ask KFP to end a run, and wait until it has."""
     from spotwright.kubeflow.cancellation import cancel
 
-    ended = cancel(folder, load_kfp_run(folder))
+    ended = cancel(folder, load_kfp_run(folder), pauses=Pauses())
     if as_json:
         click.echo(json.dumps(run_view(ended, folder.name)))
     else:
