@@ -21,6 +21,7 @@ import click
 import spotwright
 from spotwright import checkpoint, clouds
 from spotwright.cli import cli
+from spotwright.forecast.comparison_report import comparison_json
 from spotwright.forecast.report import forecast_json
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import format_duration
@@ -67,7 +68,7 @@ versions may add keys; no key is removed within a major version.
 |---|---|
 | `run`, `resume`, `show`, `cancel` | [a run](#a-run) |
 | `runs` | a list of [summaries](#a-summary), oldest first |
-| `plan` | [a plan](#a-plan) |
+| `plan` | [a plan](#a-plan); without a pipeline [a comparison of policies](#a-comparison-of-policies) |
 | `report` | [an account](#an-account) |
 | `rehearse` | [a rehearsal](#a-rehearsal) |
 | `explain` | [an explanation](#an-explanation) |
@@ -185,6 +186,7 @@ def json_page() -> str:
             f"## A summary\n\n{summary}\n",
             f"## An account\n\n{account}\n",
             f"## A plan\n\n{markdown(forecast_json.__doc__)}\n",
+            f"## A comparison of policies\n\n{markdown(comparison_json.__doc__)}\n",
             f"## The total of several runs\n\n{markdown(totals_json.__doc__)}\n",
             _LOG,
             rehearsal,

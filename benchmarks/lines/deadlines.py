@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,16 @@ from spotwright.deadlines.hazards import SHIPPED
 from spotwright.deadlines.jobs import Action, Job, Moment
 from spotwright.deadlines.policies import FORMULAS, Learned, Policy, decide
 from spotwright.deadlines.solver import solve
+from spotwright.forecast.making import Question, make
+from spotwright.forecast.model import Forecast
+from spotwright.forecast.supply import Source
+from spotwright.forecast.tasks import Offer, Tasks, TaskToCome
 from spotwright.market.recordings import looks, part, pools_of, windows_of
 from spotwright.market.spells import MarketModel, drawn
 from spotwright.market.windows import Windows
+from spotwright.model.policy import Policy as TaskPolicy
+from spotwright.model.policy import Spot
+from spotwright.model.pools import Capacity, Pool
 from spotwright.model.traces import Trace
 from spotwright.simulation.jobs.batch import run, simulate
 from spotwright.simulation.jobs.omniscient import cheapest
@@ -50,6 +59,7 @@ def deadlines(bench: Bench) -> Iterator[Row]:
         yield from _single(traces, 10 if bench.quick else 30)
         yield from _pools(traces, 10 if bench.quick else 30)
     yield from _speed(bench)
+    yield from _plans(bench)
 
 
 def _recordings() -> dict[str, Trace]:
@@ -161,6 +171,35 @@ def _speed(bench: Bench) -> Iterator[Row]:
     few = windows.some(list(range(20)))
     floor = [_spent(lambda: cheapest(job, few)) / 20 * 1000.0 for _ in range(rounds)]
     yield Row("jobs", "cheapest possible cost of one window", floor, "ms", Judged.VALUE, 10.0, best=True)
+
+
+def _plans(bench: Bench) -> Iterator[Row]:
+    """A whole pipeline on a thousand markets under all policies: in a chain, where no two tasks can be simulated together."""
+    rounds = 2 if bench.quick else 5
+    for what, width in (("one after the other", 1), ("ten at a time", 10)):
+        many, few = ([_spent(partial(_planned, n, width)) for _ in range(rounds)] for n in (100, 10))
+        yield Row(
+            "plan", f"100 tasks on 1,000 markets, {what}", many, "s", Judged.VALUE, 3.0, "10 tasks", few, best=True
+        )
+
+
+def _planned(count: int, width: int) -> Forecast:
+    """The forecast of so many tasks of 20 minutes and more, with a deadline at twice the time that on-demand takes."""
+    pools = {
+        "spot": Pool("spot", Capacity.SPOT, price=Fraction(str(_SPOT))),
+        "on-demand": Pool("on-demand", Capacity.ON_DEMAND, price=Fraction(str(_ON_DEMAND))),
+    }
+    offers = (Offer("spot", _SPOT, 180.0),), Offer("on-demand", _ON_DEMAND, 180.0)
+    tasks = []
+    for number in range(count):
+        layer = number // width
+        after = tuple(range((layer - 1) * width, layer * width)) if layer else ()
+        work, name = 1200.0 + 60.0 * (number % 7), f"task-{number}"
+        policy = TaskPolicy(spot=Spot.PREFER)
+        tasks.append(TaskToCome(name, name, after, work, "given", number % 2 == 0, 30.0, *offers, policy))
+    deadline = 2.0 * 1600.0 * count / width
+    question = Question("pipeline", deadline, Source(), 1000, 1, 0.99)
+    return make(question, Tasks(tuple(tasks), (), ()), pools, "USD", 0.0)
 
 
 def _spent(work: Callable[[], Any]) -> float:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from tests.e2e.building import Of, Param, document, step
@@ -148,7 +149,7 @@ def test_rates_of_nothing_and_of_everything_can_be_planned(pipeline: Path, rate:
         (["--trace", "missing.json"], "missing.json"),
         (["--certainty", "100%"], "--certainty '100%': expected a share above 0 and below 100%"),
         (["--seed", "-1"], "--seed -1: expected a whole number from 0"),
-        (["--markets", "0"], "--markets 0: expected 1 or more"),
+        (["--markets", "0"], "0 is not in the range"),
         (["--durations", "nothing"], "nothing"),
         (["--durations", "missing.yaml"], "missing.yaml"),
         (["--deadline", "2020-01-01T08:00:00Z"], "the deadline passed"),
@@ -157,7 +158,7 @@ def test_rates_of_nothing_and_of_everything_can_be_planned(pipeline: Path, rate:
 )
 def test_wrong_input_is_refused_with_one_message(pipeline: Path, arguments: list[str], message: str) -> None:
     result = invoke(pipeline, *arguments, "--state", str(pipeline.parent / "none"))
-    assert isinstance(result.exception, InputError)
+    assert isinstance(result.exception, (InputError, click.UsageError))
     assert message in str(result.exception)
 
 
@@ -171,3 +172,69 @@ def test_the_picture_is_written_to_the_file_that_is_named(pipeline: Path, name: 
 def test_a_picture_of_another_kind_is_refused_before_anything_is_computed(pipeline: Path) -> None:
     result = invoke(pipeline, "--picture", "plan.pdf")
     assert "plan.pdf: expected a file that ends in .svg or .png" in str(result.exception)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "zone.json"
+    states = ([1] * 50 + [0] * 9) * 40
+    path.write_text(json.dumps({"metadata": {"gap_seconds": 300}, "data": states}), encoding="utf-8")
+    return path
+
+
+def test_without_a_pipeline_policies_are_compared_on_a_trace(trace: Path) -> None:
+    options = (
+        "--work",
+        "6h",
+        "--deadline",
+        "9h",
+        "--prices",
+        "1,4",
+        "--markets",
+        "20",
+        "--policy",
+        "greedy",
+        "--policy",
+        "eager",
+    )
+    found = json.loads(invoke("--trace", trace, *options, "--json").stdout)
+    assert [policy["name"] for policy in found["policies"]] == ["greedy", "eager"]
+    assert found["job"]["on_demand_price"] == 4.0
+    text = invoke("--trace", trace, *options).stdout
+    assert text.startswith("6h00m of work, deadline 9h00m, changeover 12m00s, on-demand at 4 times the price of spot")
+    assert "cheapest possible" in text
+
+
+def test_the_prices_of_a_comparison_are_those_of_the_configuration(trace: Path, pipeline: Path) -> None:
+    options = (
+        "--work",
+        "6h",
+        "--markets",
+        "4",
+        "--policy",
+        "greedy",
+        "--config",
+        pipeline.with_name("spotwright.yaml"),
+    )
+    job = json.loads(invoke("--trace", trace, *options, "--json").stdout)["job"]
+    assert (job["spot_price"], job["on_demand_price"]) == (1.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "expected a PIPELINE, or --trace"),
+        (["--trace", "TRACE", "--rate", "10%/h"], "--rate belongs to the plan of a pipeline"),
+        (["--trace", "TRACE", "--prices", "3"], "--prices '3': expected two prices"),
+        (["--trace", "TRACE", "--work", "0s"], "--work: expected a duration above 0"),
+        (["--trace", "TRACE", "--policy", "best"], "--policy best: expected one of"),
+        (["--trace", "TRACE", "--fit", "2"], "--fit '2': expected a share"),
+        (["--trace", "TRACE", "--deadline", "2030-01-01T00:00:00Z"], "expected a duration such as 52h"),
+        (["PIPELINE", "--work", "3h"], "--work compares policies on recordings"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(trace: Path, pipeline: Path, arguments: list[str], message: str) -> None:
+    named = {"TRACE": str(trace), "PIPELINE": str(pipeline)}
+    result = invoke(*(named.get(each, each) for each in arguments))
+    assert isinstance(result.exception, (InputError, click.UsageError))
+    assert message in str(result.exception)

@@ -13,6 +13,7 @@ import click
 
 from spotwright.cli import SUCCEEDED, importing
 from spotwright.cli.options import (
+    Duration,
     arguments_option,
     config_option,
     json_option,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 _RATE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*(?:/\s*h)?\s*")
+_MARKETS = 1000
 _FILES = (".yaml", ".yml", ".json")
 
 
@@ -69,10 +71,38 @@ _FILES = (".yaml", ".yml", ".json")
     help="Draw cost against end of every policy: .svg or .png.",
 )
 @click.option(
-    "--markets", type=int, default=1000, show_default=True, metavar="NUMBER", help="How many markets to draw."
+    "--markets",
+    type=click.IntRange(1, 100_000),
+    metavar="NUMBER",
+    help="How many markets to draw.  [default: 1000; 300 without a pipeline]",
 )
 @click.option("--certainty", default="99%", show_default=True, metavar="SHARE", help="How sure the plan must be.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same markets.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME",
+    help="Without a pipeline: compare this policy. May be repeated.  [default: all]",
+)
+@click.option("--work", type=Duration(), default="48h", show_default=True, help="Without a pipeline: the job's work.")
+@click.option(
+    "--changeover",
+    type=Duration(),
+    default="12m",
+    show_default=True,
+    help="Without a pipeline: what a launch takes before the work goes on.",
+)
+@click.option(
+    "--prices",
+    metavar="SPOT,ON_DEMAND",
+    help="Without a pipeline: prices an hour.  [default: those of spotwright.yaml here, else 1,3]",
+)
+@click.option(
+    "--fit",
+    metavar="SHARE",
+    help="Without a pipeline: learn from this first part of each recording, and judge on the rest, such as 60%.",
+)
 @state_option
 @json_option
 def plan(
@@ -85,22 +115,37 @@ def plan(
     rate: str | None,
     durations: str | None,
     picture: Path | None,
-    markets: int,
+    markets: int | None,
     certainty: str,
     seed: int,
+    policies: tuple[str, ...],
+    work: float,
+    changeover: float,
+    prices: str | None,
+    fit: str | None,
     state: Path,
     as_json: bool,
 ) -> int:
     """Plan a run of PIPELINE: its cost and its end, policy by policy, over many markets, before anything is paid.
 
     Pools, prices and policy come from spotwright.yaml beside PIPELINE, or above it in its repository. Nothing is run.
+
+    Without PIPELINE, compare policies for one job with a deadline on the recordings that --trace names.
     """
     if seed < 0:
         raise InputError(f"--seed {seed}: expected a whole number from 0")
     if picture is not None and picture.suffix not in {".svg", ".png"}:
         raise InputError(f"--picture {picture}: expected a file that ends in .svg or .png")
     if pipeline_file is None:
-        raise click.UsageError("expected a PIPELINE")
+        from spotwright.cli.money.compare_policies import JobOptions, compare_policies
+
+        _only_with(("argument_texts", "durations", "rate", "picture", "pipeline_name"))
+        if not traces:
+            raise click.UsageError("expected a PIPELINE, or --trace with a recording to compare policies on")
+        part = 0.0 if fit is None else _share("--fit", fit)
+        job = JobOptions(policies, work, changeover, deadline, prices, part, markets, seed, config)
+        return compare_policies(traces, job, as_json=as_json)
+    _only_without(("policies", "work", "changeover", "prices", "fit"))
     with importing():
         from spotwright.forecast.making import Question
         from spotwright.runs.planning import plan_run
@@ -108,13 +153,13 @@ def plan(
     from spotwright.pipelines.sdk.loader import load
 
     source = _source(traces, rate)
-    share = _share(certainty)
+    share = _share("--certainty", certainty)
     known = _durations(durations, state)
     policy = {} if deadline is None else {"deadline": deadline}
     options = PlanOptions(arguments=parse_arguments(argument_texts), textual=True, config=config, policy=policy)
     planned = plan_run(load(pipeline_file, pipeline=pipeline_name), options, partly=True)
     seconds = _deadline(planned, time.time())
-    question = Question(planned.stored.plan.graph.name, seconds, source, markets, seed, share)
+    question = Question(planned.stored.plan.graph.name, seconds, source, markets or _MARKETS, seed, share)
     forecast = _forecast(planned, known, question)
     if picture is not None:
         _draw(forecast, picture)
@@ -183,11 +228,32 @@ def _rate(text: str) -> float:
     return float(match[1]) / (100.0 if match[2] else 1.0)
 
 
-def _share(text: str) -> float:
+def _given(names: Sequence[str]) -> list[str]:
+    """The options among these that the command line names."""
+    context = click.get_current_context()
+    typed = click.core.ParameterSource.COMMANDLINE
+    flags = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    return [flags[name] for name in names if context.get_parameter_source(name) is typed]
+
+
+def _only_with(names: Sequence[str]) -> None:
+    """Refuse options that have a meaning only with a pipeline."""
+    for flag in _given(names):
+        raise click.UsageError(f"{flag} belongs to the plan of a pipeline: name PIPELINE too")
+
+
+def _only_without(names: Sequence[str]) -> None:
+    """Refuse options that have a meaning only without a pipeline."""
+    for flag in _given(names):
+        raise click.UsageError(f"{flag} compares policies on recordings: leave PIPELINE out")
+
+
+def _share(option: str, text: str) -> float:
+    """A share above 0 and below 1, also in percent. Raises :class:`InputError`."""
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
     value = float(match[1]) / (100.0 if match[2] else 1.0) if match is not None else 0.0
     if not 0.0 < value < 1.0:
-        raise InputError(f"--certainty {text!r}: expected a share above 0 and below 100%, such as 99%")
+        raise InputError(f"{option} {text!r}: expected a share above 0 and below 100%, such as 99%")
     return value
 
 
