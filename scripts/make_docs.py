@@ -21,6 +21,7 @@ import click
 import spotwright
 from spotwright import checkpoint, clouds
 from spotwright.cli import cli
+from spotwright.forecast.actual import beside_json
 from spotwright.forecast.comparison_report import comparison_json
 from spotwright.forecast.report import forecast_json
 from spotwright.model.pools import Capacity, Pool, Provider
@@ -69,7 +70,7 @@ versions may add keys; no key is removed within a major version.
 | `run`, `resume`, `show`, `cancel` | [a run](#a-run) |
 | `runs` | a list of [summaries](#a-summary), oldest first |
 | `plan` | [a plan](#a-plan); without a pipeline [a comparison of policies](#a-comparison-of-policies) |
-| `report` | [an account](#an-account) |
+| `report` | [an account](#an-account); with `--plan` [beside its plan](#a-run-beside-its-plan) |
 | `rehearse` | [a rehearsal](#a-rehearsal) |
 | `explain` | [an explanation](#an-explanation) |
 | `prune` | [what takes space](#what-takes-space) |
@@ -187,6 +188,7 @@ def json_page() -> str:
             f"## An account\n\n{account}\n",
             f"## A plan\n\n{markdown(forecast_json.__doc__)}\n",
             f"## A comparison of policies\n\n{markdown(comparison_json.__doc__)}\n",
+            f"## A run beside its plan\n\n{markdown(beside_json.__doc__)}\n",
             f"## The total of several runs\n\n{markdown(totals_json.__doc__)}\n",
             _LOG,
             rehearsal,

@@ -50,7 +50,12 @@ class Pending(NamedTuple):
 
 
 class Rule(Protocol):
-    """A policy of a forecast."""
+    """A policy of a forecast.
+
+    ``fails_without_a_node``: a task fails that wants on-demand where its ladder has none (row 7); else it goes on waiting.
+    """
+
+    fails_without_a_node: bool
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
         """The action of each task, and for those that wait until when; it is asked again then, or when spot is up."""
@@ -61,6 +66,8 @@ class Rule(Protocol):
 
 class OnDemand:
     """On-demand from the start."""
+
+    fails_without_a_node = False
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
         """On-demand."""
@@ -78,6 +85,8 @@ _MOST_INTERRUPTIONS = 200  # of one task; a task that is taken more often gets n
 class Patient:
     """Spot, however long it takes."""
 
+    fails_without_a_node = False
+
     def decide(self, pending: Pending) -> tuple[Any, Any]:
         """Spot where it is up, else a wait until it is."""
         return np.where(pending.up, np.int8(Action.SPOT), np.int8(Action.WAIT)), pending.next_up
@@ -91,18 +100,23 @@ class Patient:
 class SpotFirst:
     """Spot, then on-demand, as the policy of each task says."""
 
+    fails_without_a_node = True
+
     def __init__(self, tasks: Sequence[TaskToCome]) -> None:
         self._falls_back = np.array([task.policy.fall_back_after for task in tasks])
         self._most = np.array([task.policy.max_interruptions for task in tasks])
         self._patience = np.array([task.policy.pending_timeout * max(1, len(task.spot)) for task in tasks])
+        self._boot = np.array([min((offer.boot for offer in task.spot), default=0.0) for task in tasks])
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
-        """Rows 6 and 7 of the design's table."""
+        """Rows 6 and 7 of the design's table; the patience ends with the node that is ready, not with the request for it."""
         spent = pending.taken >= self._falls_back[pending.task]
         until = pending.since + self._patience[pending.task]
-        late = ~pending.up & (pending.now >= until - 1e-6)
-        otherwise = np.where(pending.up, np.int8(Action.SPOT), np.int8(Action.WAIT))
-        return np.where(spent | late, np.int8(Action.ON_DEMAND), otherwise), np.minimum(until, pending.next_up)
+        in_time = pending.up & (pending.now + self._boot[pending.task] <= until + 1e-6)
+        late = ~in_time & (pending.now >= until - 1e-6)
+        otherwise = np.where(in_time, np.int8(Action.SPOT), np.int8(Action.WAIT))
+        waits = np.where(pending.up, until, np.minimum(until, pending.next_up))
+        return np.where(spent | late, np.int8(Action.ON_DEMAND), otherwise), waits
 
     def gives_up(self, task: Any, taken: Any) -> Any:
         """Row 3: more interruptions than the budget."""
@@ -116,6 +130,8 @@ class UnderDeadline:
     work among them, with a deadline later by that work, holds the states of all, since a task with less work is one that has done
     some.
     """
+
+    fails_without_a_node = False
 
     def __init__(self, tasks: Sequence[TaskToCome], deadline: float) -> None:
         self._work = np.array([task.work for task in tasks])

@@ -25,6 +25,7 @@ __all__ = ["Outcomes", "heirs", "simulate", "waves"]
 
 _STAYS = 600.0  # seconds that an empty node stays
 _NO_POOL, _ON_DEMAND = -1, -2
+_FAILED = 3  # beside the numbers of Action
 
 
 class Outcomes(NamedTuple):
@@ -183,6 +184,9 @@ class _Elements:
             action, until = rule.decide(pending)
             action = np.where(facts.has_spot[task], action, np.int8(Action.ON_DEMAND))
             stuck = (action == Action.ON_DEMAND) & ~facts.has_on_demand[task]
+            if rule.fails_without_a_node:
+                self.now[open_ones[stuck]] = np.inf
+                action[stuck], stuck = _FAILED, np.zeros(len(stuck), bool)
             action = np.where(stuck, np.where(up, np.int8(Action.SPOT), np.int8(Action.WAIT)), action)
             until = np.where(stuck, next_up, until)
             self._wait(open_ones[action == Action.WAIT], until[action == Action.WAIT])

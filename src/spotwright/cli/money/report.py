@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from pathlib import Path
 
 import click
 
@@ -37,28 +38,51 @@ _Open = Callable[[], AbstractContextManager[RunReader]]
     type=click.Choice(["csv", "json"]),
     help="Print every charge as a row with the column names of FOCUS 1.2, for finance.",
 )
+@click.option(
+    "--plan",
+    "plan_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Show beside it what 'spotwright plan --json' had printed into this file.",
+)
 @place_options
 @json_option
-def report(place: Place, names: tuple[str, ...], since: float | None, focus: str | None, as_json: bool) -> int:
+def report(
+    place: Place, names: tuple[str, ...], since: float | None, focus: str | None, plan_file: Path | None, as_json: bool
+) -> int:
     """Show the account of RUN: its cost, the waste, and the savings by spot.
 
     Several runs have a total: money by pool, by task and by cause, and the runs in which spot did not pay.
     """
+    if plan_file is not None and focus is not None:
+        raise click.UsageError("--focus prints charges, and a plan has none: leave --plan out")
     if not names and since is None:
         raise click.UsageError("expected a RUN, 'last', or --since with a time such as 30d")
     if since is not None and place.cluster:
         raise click.UsageError("--since reads the state folder: with --cluster name the runs")
     if focus is None and len(names) == 1 and since is None:
         with open_run(place, names[0]) as reader:
-            costs, run = account(reader.state, reader.now), reader.folder.name
-        click.echo(json.dumps(report_json(costs, run)) if as_json else report_text(costs, run))
+            _print_account(reader, plan_file, as_json=as_json)
         return SUCCEEDED
     accounts = _accounts(_in_cluster(place, names) if place.cluster else _here(place, names, since))
     if focus is not None:
         _print_rows(accounts, focus)
     else:
-        _print_totals(accounts, as_json=as_json)
+        _print_totals(accounts, plan_file, as_json=as_json)
     return SUCCEEDED
+
+
+def _print_account(reader: RunReader, plan_file: Path | None, *, as_json: bool) -> None:
+    """The account of one run, with its plan beside it if there is one."""
+    costs, run = account(reader.state, reader.now), reader.folder.name
+    document, text = report_json(costs, run), report_text(costs, run)
+    if plan_file is not None:
+        from spotwright.forecast.actual import beside, beside_json, beside_lines, read_forecast
+
+        found = beside(read_forecast(plan_file), costs, reader.state)
+        document["planned"] = beside_json(found)
+        text = "\n".join([text, "", *beside_lines(found)])
+    click.echo(json.dumps(document) if as_json else text)
 
 
 def _here(place: Place, names: tuple[str, ...], since: float | None) -> list[tuple[str, _Open]]:
@@ -92,15 +116,29 @@ def _accounts(runs: Iterable[tuple[str, _Open]]) -> Iterator[tuple[RunReader, Ac
         yield reader, costs
 
 
-def _print_totals(accounts: Iterable[tuple[RunReader, Account]], *, as_json: bool) -> None:
+def _print_totals(accounts: Iterable[tuple[RunReader, Account]], plan_file: Path | None, *, as_json: bool) -> None:
     from spotwright.views.spending.totals_report import totals_json, totals_text
 
     totals = Totals()
     for reader, costs in accounts:
         tasks = reader.state.retired | reader.state.tasks
         written = {path: task.plan.spec_path or path for path, task in tasks.items()}
-        totals.add(costs, reader.folder.name, _pipeline(reader), reader.state.started_at, written=written)
+        planned = None if plan_file is None else _planned(plan_file, costs, reader)
+        totals.add(
+            costs, reader.folder.name, _pipeline(reader), reader.state.started_at, written=written, planned=planned
+        )
     click.echo(json.dumps(totals_json(totals)) if as_json else totals_text(totals))
+
+
+def _planned(plan_file: Path, costs: Account, reader: RunReader) -> tuple[float, float, float] | None:
+    """The planned cost of a run (p10, p50, p90); ``None`` where the plan has none, or no run has a price."""
+    from spotwright.forecast.actual import beside, read_forecast
+
+    found = beside(read_forecast(plan_file), costs, reader.state)
+    low, middle, high = found.cost
+    if found.actual_cost is None or low is None or middle is None or high is None:
+        return None
+    return low, middle, high
 
 
 def _print_rows(accounts: Iterable[tuple[RunReader, Account]], form: str) -> None:
