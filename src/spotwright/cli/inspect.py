@@ -19,7 +19,7 @@ from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import is_alive
 from spotwright.views.run_json import run_view, summary
-from spotwright.views.run_text import runs_text, show_text
+from spotwright.views.run_text import left_out_lines, runs_text, show_text
 
 __all__ = ["cancel", "logs", "runs", "show"]
 
@@ -31,18 +31,20 @@ _POLL = 0.5  # seconds between two looks at a run that is followed
 @json_option
 def runs(place: Place, as_json: bool) -> int:
     """List the runs of the state folder, or of a cluster, newest last."""
-    summaries, problems = _summaries(place)
+    summaries, problems, left_out = _summaries(place)
     for problem in problems:
         click.echo(f"spotwright: {problem}", err=True)
     click.echo(json.dumps(summaries) if as_json else runs_text(summaries))
+    if left_out and not as_json:
+        click.echo("\n".join(["", *left_out_lines(left_out)]))
     return SUCCEEDED
 
 
-def _summaries(place: Place) -> tuple[list[dict[str, Any]], list[str]]:
-    """The lines of all runs, and a sentence for each that cannot be read: a damaged run hides no other."""
+def _summaries(place: Place) -> tuple[list[dict[str, Any]], list[str], list[dict[str, Any]]]:
+    """The lines of all runs, a sentence for each that cannot be read (a damaged run hides no other), and pools left out."""
     if place.cluster:
         with open_cluster(place) as (_, runs_there):
-            return runs_there.lines(place.namespace)
+            return *runs_there.lines(place.namespace), runs_there.left_out
     summaries, problems = [], []
     for folder in StateFolder.existing(place.state).runs():
         try:
@@ -50,7 +52,7 @@ def _summaries(place: Place) -> tuple[list[dict[str, Any]], list[str]]:
             summaries.append(summary(reader.state, folder.name, reader.now, pinned=folder.is_pinned))
         except SpotwrightError as error:
             problems.append(f"run {folder.name} is left out: {error}")
-    return summaries, problems
+    return summaries, problems, []
 
 
 @click.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from spotwright.views.phrasing import time_of_day
 from spotwright.views.table import fitted
 
 __all__ = ["object_text"]
@@ -26,6 +27,7 @@ def _pod(pod: Mapping[str, Any]) -> Iterator[str]:
     which = "" if pod["attempt"] is None else f": attempt {pod['attempt']} of task {pod['task']}"
     yield f"pod {pod['name']}{which}"
     yield f"  {_where(pod)}"
+    yield from (f"  {line}" for line in (*_move(pod["move"]), *_lost_node(pod["lost_node"])))
     rung = pod["rung"]
     if rung is not None:
         yield f"  rung {rung['number']} of {rung['of']}: {', '.join(rung['pools']) or 'any pool'}"
@@ -36,6 +38,26 @@ def _pod(pod: Mapping[str, Any]) -> Iterator[str]:
     if pod["webhook"]["why"]:
         yield f"  admitted as attempt {pod['webhook']['attempt']}: {pod['webhook']['why']}"
     yield from (f"  not enforced: {what}" for what in pod["not_enforced"])
+
+
+def _move(move: Mapping[str, Any] | None) -> Iterator[str]:
+    """What becomes of a pod that waits for a node."""
+    if move is not None:
+        if move["stays"]:
+            yield f"stays there: {move['stays']}"
+        else:
+            yield f"is taken back at {time_of_day(move['at'])}; the next pod waits for a node of {' or '.join(move['to'])}"
+
+
+def _lost_node(lost: Mapping[str, Any] | None) -> Iterator[str]:
+    """What a person can do about a node that does not report."""
+    if lost is None:
+        return
+    if lost["gone"]:
+        yield f"its pods are deleted, so that their successors start: {lost['gone']}"
+        return
+    yield f"node {lost['node']} does not report since {time_of_day(lost['since'])}; if its machine is gone, free it by one of:"
+    yield from (f"  {command}" for command in lost["commands"])
 
 
 def _where(pod: Mapping[str, Any]) -> str:

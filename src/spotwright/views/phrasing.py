@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = [
     "price_unit",
     "readable",
     "span",
+    "time_of_day",
     "time_range",
     "value_text",
     "with_unit",
@@ -83,6 +85,11 @@ def age_text(seconds: float) -> str:
         if seconds >= unit:
             return f"{seconds / unit:.0f}{name}"
     return f"{max(0.0, seconds):.0f}s"
+
+
+def time_of_day(at: float) -> str:
+    """A moment (Unix seconds) as a local time of day, to the second."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
 
 
 def span(seconds: Fraction | float) -> str:

@@ -16,12 +16,16 @@
   (``interruptions``, ``errors``), ``outputs`` (``parameters``, ``artifacts``), ``attempts``;
 - an attempt: ``number``, ``status`` (pending, running, ended), ``pools`` it may wait for, ``pool``, ``node``, ``capacity``,
   ``cause``, ``why``, ``next`` (the decision that followed), ``tried`` (the reason for each rung that it left), ``placed_at``,
-  ``bound_at``, ``noticed_at``, ``goes_at``, ``ended_at``, ``seconds`` on its node, ``share`` of it, ``cost``, ``kept`` (``low``,
-  ``high``: the part of it that was kept), ``first_progress``, ``progress``, ``exit_code``, ``signal``, ``last_line`` of
-  its log if its code failed, ``log`` (the command that prints it; null if it never had a node);
+  ``bound_at``, ``noticed_at``, ``goes_at``, ``ended_at``, ``seconds`` on its node, ``share`` of it, ``cost``, ``kept``
+  (``low``, ``high``: the part of it that was kept), ``held`` (``node``, ``since``: a node that does not report holds its pod;
+  else null), ``released`` (why its pod was deleted although its node does not report, or empty), ``first_progress``,
+  ``progress``, ``exit_code``, ``signal``, ``last_line`` of its log if its code failed, ``log`` (the command that prints it;
+  null if it never had a node);
 - the ``environment`` of a task, for its packages: ``status`` (building, ready, failed), ``packages``, ``began_at``,
   ``ended_at``, ``seconds`` (they count on no node), ``why`` it could not be built, ``last_lines`` of its log then, ``log`` (the
   command that prints it);
+- ``left_out``: pools that new attempts pass over for a while, because an attempt of this run waited in vain for them: ``pool``,
+  ``until``, ``times`` in a row;
 - ``nodes``: ``name``, ``pool``, ``capacity``, ``state``, ``booted_at``, ``ready_at``, ``noticed_at``, ``gone_at``, ``why``;
 - ``outputs`` of the run by name: ``{"kind": "parameter", "value"}``, ``{"kind": "artifact", "uri", "type", "metadata"}`` or
   ``{"kind": "artifacts", "artifacts"}`` for a list of them;
@@ -31,7 +35,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -62,6 +66,7 @@ def run_view(state: RunState, name: str, now: float | None = None) -> dict[str, 
         "notes": list(state.notes),
         "tasks": [_task(state, name, task, by_key, booting, costs.until) for task in state.tasks.values()],
         "left_behind": [_task(state, name, task, by_key, {}, costs.until) for task in left_behind],
+        "left_out": list(_left_out(state, costs.until)),
         "nodes": [_node(state, node) for node in state.nodes.values()],
         "outputs": _outputs(state),
     }
@@ -187,6 +192,8 @@ def _attempt(
         "share": float(cost.share) if cost is not None else None,
         "cost": amount_json(cost.cost) if cost is not None else None,
         "kept": {"low": float(cost.kept.low), "high": float(cost.kept.high)} if cost is not None else None,
+        "held": None if attempt.held is None else {"node": attempt.held.node, "since": attempt.held.since},
+        "released": attempt.released,
         "first_progress": attempt.first_progress,
         "progress": attempt.progress,
         "exit_code": signals.exit_code,
@@ -221,6 +228,17 @@ def _node(state: RunState, node: NodeState) -> dict[str, Any]:
         "gone_at": node.gone_at,
         "why": node.why,
     }
+
+
+def _left_out(state: RunState, now: float) -> Iterator[dict[str, Any]]:
+    """The last pause of each pool that this run knows, if it goes on and none of its attempts has got a node there since."""
+    attempts = [attempt for task in state.tasks.values() for attempt in task.attempts]
+    decisions = sorted((each.taken_back for each in attempts if each.taken_back is not None), key=lambda each: each.at)
+    for pool, (at, until, times) in {
+        pool: (each.at, *pause) for each in decisions for pool, pause in each.left_out.items()
+    }.items():
+        if now < until and not any(each.pool == pool and (each.bound_at or 0.0) >= at for each in attempts):
+            yield {"pool": pool, "until": until, "times": times}
 
 
 def _outputs(state: RunState) -> dict[str, Any]:

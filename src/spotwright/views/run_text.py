@@ -5,7 +5,7 @@ All of it is made from :func:`~spotwright.views.run_json.run_view`, so text and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
@@ -16,7 +16,7 @@ from spotwright.model.attempts import Cause
 from spotwright.views.account.compute import account
 from spotwright.views.account_report import money_lines
 from spotwright.views.artifacts import artifact_lines
-from spotwright.views.phrasing import after_cause, cost_heading, ended, plural, span, value_text
+from spotwright.views.phrasing import after_cause, cost_heading, ended, plural, span, time_of_day, value_text
 from spotwright.views.run_json import run_view
 from spotwright.views.table import Rows, fitted, shorten, table, wrapped
 from spotwright.views.table_rows import (
@@ -29,7 +29,7 @@ from spotwright.views.table_rows import (
     run_title,
 )
 
-__all__ = ["runs_text", "show_text", "summary_text"]
+__all__ = ["left_out_lines", "runs_text", "show_text", "summary_text"]
 
 
 def show_text(view: Mapping[str, Any]) -> str:
@@ -42,6 +42,7 @@ def show_text(view: Mapping[str, Any]) -> str:
         _titled("Why attempts ended, and what followed", (line for task in tasks for line in _ends(view, task))),
         _titled("Why tasks have failed", (line for task in tasks for line in _failure(view, task, briefly=True))),
         _titled("What waits", _waits(view, tasks)),
+        left_out_lines(view["left_out"]) if view["status"] == "running" else [],
         _titled("Outputs", _output_lines(view)),
         _titled("Artifacts", artifact_lines(view)),
     ]
@@ -99,7 +100,7 @@ def _most(summaries: Sequence[Mapping[str, Any]], item: Mapping[str, Any]) -> Fr
     return max(number_of(other["cost"]) for other in alike)
 
 
-def _titled(title: str, lines: Iterator[str]) -> list[str]:
+def _titled(title: str, lines: Iterable[str]) -> list[str]:
     listed = list(lines)
     return [title, *listed] if listed else []
 
@@ -160,6 +161,8 @@ def _end(view: Mapping[str, Any], task: Mapping[str, Any], attempt: Mapping[str,
     yield from wrapped(f"{task['path']} attempt {attempt['number']}{where} {how}", indent="  ", hang="    ")
     if Cause(attempt["cause"]).is_error and attempt["last_line"]:
         yield from fitted(f"    said  {shorten(attempt['last_line'], LONGEST_VALUE)}", hang=" " * 10)
+    if attempt["released"]:
+        yield from wrapped(f"its pod was deleted: {attempt['released']}", indent="    then  ", hang=" " * 10)
     if attempt["next"]:
         yield from wrapped(_following(view, task, attempt), indent="    then  ", hang=" " * 10)
     if attempt["log"]:
@@ -207,6 +210,16 @@ def _waits(view: Mapping[str, Any], tasks: Sequence[Mapping[str, Any]]) -> Itera
             until = waiting["until"]
             moment = f", until +{span(until - view['started_at'])}" if until is not None else ""
             yield from wrapped(f"{task['path']} {waiting['text']}{moment}", indent="  ", hang="    ")
+
+
+def left_out_lines(left_out: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The pools that new attempts pass over, with a title; nothing if there is none."""
+    return _titled("Pools left out, because attempts waited in vain for a node", map(_left_out, left_out))
+
+
+def _left_out(item: Mapping[str, Any]) -> str:
+    count = f", {plural(item['times'], 'time')} in a row" if item["times"] > 1 else ""
+    return f"  {item['pool']} until {time_of_day(item['until'])}{count}"
 
 
 def _output_lines(view: Mapping[str, Any]) -> Iterator[str]:

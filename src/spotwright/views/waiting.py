@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from spotwright.clouds.lost_machines import commands_to_free
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.views.phrasing import plural
+from spotwright.views.phrasing import plural, time_of_day
 
 __all__ = ["Waiting", "booting_nodes", "waiting_for"]
 
@@ -63,7 +64,7 @@ def waiting_for(state: RunState, task: TaskState, booting: Mapping[str, int]) ->
     if task.status is TaskStatus.PENDING:
         return _for_node(task, booting)
     if state.meta.orchestrator and task.attempts:
-        return Waiting("turn", f"waits until its {state.meta.orchestrator} makes attempt {len(task.attempts) + 1}")
+        return Waiting("turn", _for_successor(state.meta.orchestrator, task))
     if task.status is TaskStatus.BACKOFF:
         return Waiting("backoff", f"waits before attempt {len(task.attempts) + 1}", until=task.due)
     return Waiting("turn", "is about to start")
@@ -76,6 +77,20 @@ def _for_tasks(state: RunState, task: TaskState) -> Waiting:
     return Waiting("tasks", f"waits for {', '.join(open_paths[:_NAMED])}{more}", tasks=open_paths)
 
 
+def _for_successor(orchestrator: str, task: TaskState) -> str:
+    """Whose turn it is to make the next attempt; and what to do about a silent node that holds the pod of the last one."""
+    text = f"waits until its {orchestrator} makes attempt {len(task.attempts) + 1}"
+    held = task.last.held
+    if held is None:
+        return text
+    since = "" if held.since is None else f" since {time_of_day(held.since)}"
+    taint, delete = commands_to_free(held.node)
+    return (
+        f"{text}; node {held.node}, which holds the pod of attempt {task.last.number}, does not report{since}: "
+        f"if its machine is gone, free it: {taint}, or {delete}"
+    )
+
+
 def _listed(packages: Sequence[str]) -> str:
     more = f" and {len(packages) - _NAMED} more" if len(packages) > _NAMED else ""
     return f" ({', '.join(packages[:_NAMED])}{more})" if packages else ""
@@ -83,6 +98,8 @@ def _listed(packages: Sequence[str]) -> str:
 
 def _for_node(task: TaskState, booting: Mapping[str, int]) -> Waiting:
     attempt = task.last
+    if attempt.taken_back is not None:
+        return Waiting("node", f"is taken back: {attempt.taken_back.why}", pools=attempt.pools)
     count = sum(booting.get(pool, 0) for pool in attempt.pools)
     text = f"waits for a node of {' or '.join(attempt.pools)}" if attempt.pools else "waits for a node"
     if count:

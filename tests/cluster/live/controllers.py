@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ class Controller:
     home: str
     state: Path
     log: Path
+    end: Callable[[], None]  # ends it, and takes its registration out
 
     def enable(self, namespace: str) -> None:
         """Let it place and watch what is in a namespace."""
@@ -54,22 +55,27 @@ class Controller:
 def controller(kube: Kube, bed: Settings, folder: Path, config: str, *options: str) -> Iterator[Controller]:
     """A controller with this configuration for all labelled namespaces, while the block runs."""
     home = f"controller-{uuid.uuid4().hex[:6]}"
-    made = Controller(kube, home, folder / "state", folder / "controller.log")
+    state, log_file = folder / "state", folder / "controller.log"
     kube.run("create", "namespace", home)
     kube.run("create", "configmap", "spotwright", "-n", home, f"--from-literal=spotwright.yaml={config}")
-    command = [sys.executable, "-m", "spotwright", "controller", "--state", str(made.state), "--home", home]
+    command = [sys.executable, "-m", "spotwright", "controller", "--state", str(state), "--home", home]
     command += ["--name", home, "--listen", f"{HOST}:{PORT}", "--webhook-url", f"https://{HOST}:{PORT}", *options]
     inside = ["ip", "netns", "exec", bed.namespace, *command, "--kubeconfig", str(bed.inside_kubeconfig)]
-    with made.log.open("wb") as log:
+    with log_file.open("wb") as log:
         process = subprocess.Popen(inside, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+
+    def end() -> None:
+        process.terminate()
+        process.wait(60)
+        subprocess.run([*inside, "--unregister"], check=False, capture_output=True)
+
+    made = Controller(kube, home, state, log_file, end)
     try:
         kube.wait(lambda: process.poll() is not None or is_ready(made), "the controller is ready", _STARTS)
         assert process.poll() is None, made.log.read_text(encoding="utf-8")
         yield made
     finally:
-        process.terminate()
-        process.wait(60)
-        subprocess.run([*inside, "--unregister"], check=False, capture_output=True)
+        end()
         kube.run("delete", "namespace", home, "--wait=false")
 
 

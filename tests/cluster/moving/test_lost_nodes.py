@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.cluster.watching.watched_objects import BEGIN, at, node
 
-from spotwright.cluster.moving.lost_nodes import DELETED_FOR, NodeSeen, commands_to_free, not_ready_since, why_gone
+from spotwright.clouds.lost_machines import commands_to_free
+from spotwright.cluster.moving.lost_nodes import DELETED_FOR, NodeSeen, not_ready_since, why_gone
 from spotwright.notices import Notice
 from spotwright.notices.node_event import ToldNotice
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,64 @@ def test_a_job_is_explained_by_its_live_pods(certificates: Path, tmp_path: Path,
     assert (shown["name"], shown["attempt"], shown["status"]) == ("two", 2, "waiting")
     assert shown["webhook"] == {"attempt": "2", "rung": "gpu-spot", "why": "because"}
     assert shown["not_enforced"] == ["the rung: the pod has no required node affinity, so it is a wish"]
+
+
+IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+
+
+def waiting_pod(tmp_path: Path, train: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    """The only pod of a Job, which waits for a node of the spot pool, as it is recorded."""
+    cluster = Cluster(tmp_path / "state")
+    made = pod("two", train, annotations=annotations)
+    made["metadata"]["ownerReferences"][0]["apiVersion"] = "batch/v1"
+    made["status"]["conditions"] = [UNSCHEDULABLE]
+    labels = {"spotwright.dev/spot": "prefer"}
+    train["spec"]["template"]["metadata"] = {"labels": labels}
+    cluster.look(train, made)
+    cluster.store.close()
+    return made
+
+
+def explained(certificates: Path, state: Path, train: dict[str, Any], shown: dict[str, Any], **more: Any) -> Printed:
+    with serving(certificates, state) as served:
+        jobs = {"/apis/batch/v1/namespaces/team-a/jobs/train": train}
+        served.kubernetes.objects = {"/api/v1/namespaces/team-a/pods/two": shown, **jobs, **more}
+        return spotwright("explain", "pod/two", "-n", "team-a", *served.options("admin"))
+
+
+def test_a_pod_that_waits_where_moving_is_free_tells_when_and_where_to(certificates: Path, tmp_path: Path) -> None:
+    train = job(podFailurePolicy=IGNORES)
+    made = waiting_pod(tmp_path, train, **{"spotwright.dev/rung": "gpu-spot"})
+    told = explained(certificates, tmp_path / "state", train, made)
+    assert re.search(r"is taken back at \d\d:\d\d:\d\d; the next pod waits for a node of gpu\n", told.out), told
+
+
+def test_a_pod_that_waits_where_moving_would_cost_tells_why_it_stays(certificates: Path, tmp_path: Path) -> None:
+    train = job(backoffLimit=3)
+    made = waiting_pod(tmp_path, train, **{"spotwright.dev/rung": "gpu-spot"})
+    told = explained(certificates, tmp_path / "state", train, made)
+    assert "stays there: its Job would count it against backoffLimit 3" in told.out, told
+
+
+def test_a_silent_node_is_named_with_the_commands_that_free_it(certificates: Path, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "state")
+    made = pod("two", TRAIN, node="n1", phase="Running")
+    cluster.look(TRAIN, made)
+    cluster.store.close()
+    silent = node("n1", ready="Unknown", **SPOT)
+    silent["status"]["conditions"][0]["lastTransitionTime"] = "2027-01-15T08:00:20Z"
+    told = explained(certificates, tmp_path / "state", TRAIN, made, **{"/api/v1/nodes/n1": silent})
+    words = " ".join(told.out.split())
+    assert re.search(
+        r"node n1 does not report since \d\d:\d\d:20; if its machine is gone, free it by one of:", words
+    ), told
+    assert (
+        "kubectl taint nodes n1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute kubectl delete node n1"
+        in words
+    )
+    told = explained(certificates, tmp_path / "state", TRAIN, made)
+    assert "the Node object n1 was deleted" in told.out
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
-from tests.cluster.reading.recorded import KFP_RUN, LOGS
-from tests.cluster.reading.served import Served, spotwright
+from tests.cluster.reading.recorded import KFP_RUN, LOGS, record_two_teams
+from tests.cluster.reading.served import Served, serving, spotwright
 
+from spotwright.cluster.moving.pool_pauses import LEFT_OUT_FILE
 from spotwright.records.state_folder import StateFolder
+from spotwright.scheduling.waiting import Pause
 
 
 @pytest.fixture
@@ -99,3 +103,19 @@ def test_a_log_comes_in_parts(served: Served, train: str, monkeypatch: pytest.Mo
     monkeypatch.setattr("spotwright.cluster.reading.remote_runs.LOG_AT_ONCE", 65536)
     printed = spotwright("logs", train, "train", "3", *served.options())
     assert printed.out.encode() == LOGS[3]
+
+
+def test_runs_names_the_pools_that_attempts_pass_over(certificates: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    record_two_teams(state)
+    now = time.time()
+    path = state / LEFT_OUT_FILE
+    path.parent.mkdir(exist_ok=True)
+    pauses = {"gpu-spot": Pause(2, now, now + 600.0), "tried-again": Pause(1, now - 400.0, now - 100.0)}
+    path.write_text(json.dumps({pool: pause._asdict() for pool, pause in pauses.items()}), encoding="utf-8")
+    with serving(certificates, state) as served:
+        printed = spotwright("runs", *served.options("anna"))
+        as_json = spotwright("runs", "--json", *served.options("anna"))
+    _, _, told = printed.out.partition("Pools left out, because attempts waited in vain for a node\n")
+    assert re.fullmatch(r"  gpu-spot until \d\d:\d\d:\d\d, 2 times in a row\n", told), printed
+    assert all("run" in line for line in json.loads(as_json.out))

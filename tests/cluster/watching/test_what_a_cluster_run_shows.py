@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 from tests.cluster.watching.test_watcher_records import Cluster
-from tests.cluster.watching.watched_objects import done, job, pod
+from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
 from spotwright.cluster.evidence.waiting import waits_for
 from spotwright.cluster.workloads.retries import retries_of
+from spotwright.engine.decisions.waiting_in_vain import in_vain_at
+from spotwright.engine.decisions.waiting_in_vain import take_back as decide_to_take_back
+from spotwright.engine.workload.events import AttemptHeld, AttemptReleased
 from spotwright.model.attempts import Cause
+from spotwright.scheduling.budgets import BudgetUse
 from spotwright.views.run_json import run_view
 from spotwright.views.run_text import show_text
 
@@ -147,6 +151,71 @@ def test_show_says_why_a_pod_has_no_node(cluster: Cluster) -> None:
     assert "Unschedulable: 0/3 nodes are available" in " ".join(shown(cluster).split())
     cluster.look(train, pod("one", train, node="n1", phase="Running"))
     assert "Unschedulable" not in shown(cluster)
+
+
+def waiting_on_spot(cluster: Cluster) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A Job whose pod waits for a node of the spot pool, and is recorded."""
+    train = job()
+    train["spec"]["template"]["metadata"] = {"labels": {"spotwright.dev/spot": "prefer"}}
+    waiting = pod("one", train, annotations={"spotwright.dev/rung": "gpu-spot"})
+    waiting["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    cluster.look(train, waiting)
+    return train, waiting
+
+
+def take_back(cluster: Cluster) -> None:
+    (run,) = cluster.store.runs.values()
+    (task,) = run.state.tasks.values()
+    due = in_vain_at(task, task.last)
+    assert due is not None
+    cluster.now = due
+    for event in decide_to_take_back(run.state, task, task.last, {}, {}, due):
+        run.add(event)
+    run.commit()
+
+
+def test_show_says_what_was_taken_back_and_which_pool_is_left_out_until_when(cluster: Cluster) -> None:
+    train, waiting = waiting_on_spot(cluster)
+    take_back(cluster)
+    text = " ".join(shown(cluster).split())
+    assert "train is taken back: no node on gpu-spot for 10m00s" in text
+    assert "Pools left out, because attempts waited in vain for a node gpu-spot until " in text
+    cluster.look(train, waiting, gone=("one",))
+    (run,) = cluster.store.runs.values()
+    assert (run.state.tasks["train"].last.cause, run.state.tasks["train"].spent) == (Cause.UNSCHEDULABLE, BudgetUse())
+    assert "attempt 1 found no node: no node on gpu-spot" in " ".join(shown(cluster).split())
+
+
+def test_a_successor_that_was_made_before_the_end_of_its_predecessor_changes_nothing_about_the_cause(
+    cluster: Cluster,
+) -> None:
+    train, waiting = waiting_on_spot(cluster)
+    take_back(cluster)
+    cluster.look(train, waiting, pod("two", train, made=700, node="n3"))
+    cluster.look(train, waiting, pod("two", train, made=700, node="n3"), gone=("one",))
+    task = cluster.state().tasks["train"]
+    assert [attempt.cause for attempt in task.attempts] == [Cause.UNSCHEDULABLE, None]
+    assert task.spent == BudgetUse()
+
+
+def test_show_names_the_silent_node_that_holds_a_pod_and_the_commands_that_free_it(cluster: Cluster) -> None:
+    train = job(backoffLimit=3)
+    cluster.look(train, pod("one", train, node="n1", phase="Running"))
+    cluster.view.put_node(node("n1", ready="Unknown", **SPOT))
+    cluster.look(train, pod("one", train, node="n1", phase="Running", deletionTimestamp="2027-01-15T08:00:40Z"))
+    (run,) = cluster.store.runs.values()
+    run.add(AttemptHeld(cluster.now, "train", 1, node="n1", since=cluster.now - 60))
+    run.commit()
+    text = " ".join(shown(cluster).split())
+    assert (
+        "waits until its Job makes attempt 2; node n1, which holds the pod of attempt 1, does not report since " in text
+    )
+    assert "kubectl taint nodes n1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" in text
+    run.add(AttemptReleased(cluster.now, "train", 1, why="the Node object n1 was deleted"))
+    run.commit()
+    text = " ".join(shown(cluster).split())
+    assert "then its pod was deleted: the Node object n1 was deleted" in text
+    assert "does not report" not in text
 
 
 def held_up(train: dict[str, Any], reason: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from spotwright.cluster.evidence.fields import mapping, mappings, seconds, text
 from spotwright.cluster.workloads.owners import metadata
 from spotwright.notices.node_event import ToldNotice
 
-__all__ = ["DELETED_FOR", "NodeSeen", "commands_to_free", "not_ready_since", "why_gone"]
+__all__ = ["DELETED_FOR", "NodeSeen", "not_ready_since", "why_gone"]
 
 DELETED_FOR = 10.0
 """Seconds after which the machine of a deleted Node object counts as gone, although it was Ready; Kubernetes waits 40."""
@@ -62,14 +62,6 @@ def not_ready_since(node: Mapping[str, Any] | None) -> float | None:
     """Since when a node is not Ready, in Unix seconds; None if it is, or if that is not known."""
     ready = _ready(node)
     return None if ready.get("status") in (None, "True") else seconds(ready.get("lastTransitionTime"))
-
-
-def commands_to_free(name: str) -> tuple[str, str]:
-    """The commands by which a person says that the machine of a node is gone: the Node object stays, or goes."""
-    return (
-        f"kubectl taint nodes {name} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
-        f"kubectl delete node {name}",
-    )
 
 
 def _taken_after_notice(node: NodeSeen, now: float) -> str:

@@ -5,12 +5,14 @@ Objects are read with the caller's own rights, the run through the controller. A
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from spotwright.cluster.api.requests import ApiFailed
 from spotwright.cluster.reading.kubernetes import Kubernetes
+from spotwright.cluster.reading.pods_explained import lost_node, move_of
 from spotwright.cluster.reading.remote_runs import RemoteRuns
 from spotwright.engine.state import AttemptState, TaskState
 from spotwright.errors import InputError, UnknownRun
@@ -36,11 +38,13 @@ _HISTORY = 10  # attempts of a task that are told, the newest
 def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespace: str = "") -> dict[str, Any]:
     """What is known of ``kind/name``: ``{"object", "run", "pods", "notes"}``.
 
-    Each of ``pods`` has its ``name``, ``task`` and ``attempt`` (null where no run has it), ``status`` (waiting, running, ended),
-    ``node``, ``pool``, ``capacity``, ``scheduler`` (what kube-scheduler says of a pod that waits), ``rung`` (``number`` from 1,
-    ``of``, ``pools``), ``budgets`` (``interruptions`` and ``errors``, each ``spent`` and ``max``), ``history`` (a
-    sentence for each attempt before), ``webhook`` (what admission has written: ``attempt``, ``rung``, ``why``) and
-    ``not_enforced``. ``namespace``: by default that of the context. Raises :class:`InputError` for an object that is not there.
+    Each of ``pods`` has its ``name``, ``task`` and ``attempt`` (null where no run has it), ``status`` (waiting, running,
+    ended), ``node``, ``pool``, ``capacity``, ``scheduler`` (what kube-scheduler says of a pod that waits), ``rung``
+    (``number`` from 1, ``of``, ``pools``), ``move`` (null, or what becomes of a pod without a node: ``at`` it is taken
+    back, ``to`` the pools of the next one, ``stays``: why not), ``lost_node`` (null, or ``node``, ``since``, ``gone``,
+    ``commands``), ``budgets`` (``interruptions`` and ``errors``, each ``spent`` and ``max``), ``history`` (a sentence for
+    each attempt before), ``webhook`` (what admission has written: ``attempt``, ``rung``, ``why``) and ``not_enforced``.
+    ``namespace``: by default that of the context. Raises :class:`InputError` for an object that is not there.
     """
     kind, name = _read_name(text)
     where = namespace or kubernetes.namespace
@@ -57,8 +61,24 @@ def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespac
     return {
         "object": f"{kind} {where}/{name}",
         "run": None if reader is None else reader.folder.name,
-        "pods": [_explained(pod, reader) for pod in pods[:_MOST_PODS]],
+        "pods": [_with_its_node(kubernetes, runs, pod, reader) for pod in pods[:_MOST_PODS]],
         "notes": [*notes, *_left_out(len(pods))],
+    }
+
+
+def _with_its_node(
+    kubernetes: Kubernetes, runs: RemoteRuns, pod: Mapping[str, Any], reader: RunReader | None
+) -> dict[str, Any]:
+    """A pod explained, with what becomes of it where it waits for a node, or where its node does not report."""
+    task, attempt = _attempt_of(pod, reader)
+    explained, now = _explained(pod, reader), time.time() if reader is None else reader.now or time.time()
+    is_waiting, is_running = (explained["status"] == word for word in ("waiting", "running"))
+    left_out = runs.look_at_pools() if is_waiting else []
+    move = move_of(kubernetes, pod, task, attempt, left_out, now) if is_waiting else None
+    return {
+        **explained,
+        "move": move,
+        "lost_node": lost_node(kubernetes, pod, attempt, now) if is_running else None,
     }
 
 
@@ -111,14 +131,14 @@ def _run(runs: RemoteRuns, kind: str, name: str, namespace: str) -> tuple[RunRea
 
 
 def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> list[dict[str, Any]]:
-    """The pods of a run whose attempts have not ended, in the order in which they were made."""
+    """The pods of a run whose attempts have not ended, or that a silent node holds, in the order in which they were made."""
     if reader is None:
         return []
     live = {
         attempt.key.partition("/")[0]
         for task in reader.state.tasks.values()
         for attempt in task.attempts
-        if attempt.is_live
+        if attempt.is_live or attempt.held is not None
     }
     try:
         items = kubernetes.get(f"/api/v1/namespaces/{namespace}/pods").get("items") or []

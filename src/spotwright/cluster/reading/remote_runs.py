@@ -24,6 +24,7 @@ class RemoteRuns:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
+        self.left_out: list[dict[str, Any]] = []  # the pools that new attempts pass over, after :meth:`lines`
 
     def lines(self, namespace: str = "") -> tuple[list[dict[str, Any]], list[str]]:
         """The lines of all runs, oldest first, and a sentence for each run that cannot be read."""
@@ -36,7 +37,14 @@ class RemoteRuns:
             problems += page["problems"]
             before = page["next"]
             if not before:
+                self.left_out = page.get("left_out", [])
                 return lines[::-1], problems
+
+    def look_at_pools(self) -> list[dict[str, Any]]:
+        """The pools that new attempts pass over now, each with ``until``, ``since`` and ``times`` in a row."""
+        page = self._controller.get("/v1/runs", {"limit": 1})
+        self.left_out = page.get("left_out", [])  # a controller of an earlier version tells of none
+        return self.left_out
 
     def open(self, name: str, namespace: str = "") -> RunReader:
         """A reader of the run of this name. Raises :class:`UnknownRun`."""

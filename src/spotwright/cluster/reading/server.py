@@ -2,7 +2,7 @@
 
 | request | answer |
 |---|---|
-| GET /v1/runs?namespace=&limit=&before= | the lines of runs, newest first, and where the next page begins |
+| GET /v1/runs?namespace=&limit=&before= | the lines of runs, newest first, where the next page begins, and pools left out |
 | GET /v1/find?name=&namespace= | the run of that name, with its folder |
 | GET /v1/runs/RUN/events?after=&wait= | the stored events after a number; waits for new ones up to so many seconds |
 | GET /v1/runs/RUN/plans/VERSION | one version of the plan as it is stored |
@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from spotwright.cluster.moving.pool_pauses import LEFT_OUT_FILE, read_pauses
 from spotwright.cluster.reading.access import Access, Caller, Refused
 from spotwright.cluster.reading.controller import LOG_AT_ONCE
 from spotwright.cluster.reading.run_index import IndexedRun, RunIndex
@@ -117,7 +118,17 @@ class ReadingServer:
         page = wanted[begin : begin + limit]
         lines, problems = await self._in_thread(self._lines, page)
         following = _mark(page[-1]) if begin + limit < len(wanted) else ""
-        return web.json_response({"runs": lines, "problems": problems, "next": following})
+        left_out = await self._in_thread(self._left_out)
+        return web.json_response({"runs": lines, "problems": problems, "next": following, "left_out": left_out})
+
+    def _left_out(self) -> list[dict[str, Any]]:
+        """The pools that new attempts pass over now. Their names are no secret: every namespace may use them."""
+        pauses, now = read_pauses(self._index.state.path / LEFT_OUT_FILE), time.time()
+        return [
+            {"pool": pool, "until": pause.until, "times": pause.times, "since": pause.since}
+            for pool, pause in pauses.items()
+            if now < pause.until
+        ]
 
     def _lines(self, runs: list[IndexedRun]) -> tuple[list[dict[str, Any]], list[str]]:
         lines, problems = [], []

@@ -5,7 +5,7 @@ The decision is journalled before the pod is taken back. Its end is charged to n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from spotwright.engine.events import Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
@@ -15,7 +15,7 @@ from spotwright.model.quantities import format_duration
 from spotwright.scheduling.budgets import Decision, FollowUp
 from spotwright.scheduling.waiting import Pause, left_out, pause_after, pauses_of, rung_after_waiting
 
-__all__ = ["NO_NODE", "after_waiting", "in_vain_at", "take_back", "why_it_stays"]
+__all__ = ["NO_NODE", "after_waiting", "in_vain_at", "next_pools", "take_back", "why_it_stays"]
 
 NO_NODE = "Unschedulable"
 """The reason, as ``AttemptWaits`` begins with it, of an attempt that waits for a node and for nothing else."""
@@ -39,6 +39,12 @@ def why_it_stays(task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pa
     if _next_rung(task, attempt, pauses, now) is None:
         return "the pools of every other rung that it may use are left out, because they had no node"
     return ""
+
+
+def next_pools(task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float) -> Sequence[str]:
+    """The pools for which the next attempt would wait; none if there is no other rung to try now."""
+    rung = _next_rung(task, attempt, pauses, now)
+    return () if rung is None else task.plan.ladder.rungs[rung].pools
 
 
 def take_back(
