@@ -17,7 +17,7 @@ import pytest
 from spotwright.agent.node_events import NodeEvents
 from spotwright.errors import InputError
 from spotwright.notices import Notice
-from spotwright.notices.node_event import event_of, notice_in
+from spotwright.notices.node_event import event_of, notice_in, withdrawal_in
 
 NOTICE = Notice(1_800_000_030.0, "interruption", "azure", certain=True, reason="Azure takes this machine", id="event-7")
 STORED = {"metadata": {"creationTimestamp": "2027-01-15T08:10:00Z"}}  # by a server whose clock is 600 s ahead
@@ -160,11 +160,18 @@ def test_a_refused_agent_says_so_and_stops(server: Server) -> None:
     assert len(server.posts) == 1
 
 
-def test_a_notice_that_was_withdrawn_posts_nothing(server: Server) -> None:
+def test_a_notice_that_was_withdrawn_is_posted_once_and_only_where_there_was_one(server: Server) -> None:
     server.events.tell(None)
     server.events.tell(NOTICE)
     server.until("posted as Event")
-    assert len(server.posts) == 1
+    server.events.tell(None)
+    server.until("posted as Event", 2)
+    server.events.tell(None)
+    notice, withdrawal = (stored(event) for _, _, event in server.posts)
+    assert notice_in(withdrawal) is None
+    assert withdrawal_in(notice) is None
+    assert withdrawal_in(withdrawal) == ("event-7", 1_800_000_600.0)
+    assert notice["metadata"]["name"] != withdrawal["metadata"]["name"]
 
 
 def test_an_agent_outside_a_pod_says_what_it_needs(tmp_path: Path) -> None:

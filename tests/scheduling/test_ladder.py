@@ -148,6 +148,13 @@ def test_a_node_of_unknown_size_is_never_too_small() -> None:
     assert too_large({"cpu": 10**9}, None) == ""
 
 
+def test_a_size_without_memory_tells_nothing_about_memory_and_one_without_gpus_has_none() -> None:
+    assert too_large({"cpu": 1000, "memory": 2**40}, {"cpu": 2000}) == ""
+    assert (
+        too_large({"nvidia.com/gpu": 1}, {"cpu": 2000}) == "it asks for 1 nvidia.com/gpu, a node has 0 nvidia.com/gpu"
+    )
+
+
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

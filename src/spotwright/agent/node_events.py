@@ -1,4 +1,4 @@
-"""Tells Kubernetes of this node's notices: one Event on the Node for each, so that the watcher of the cluster records it.
+"""Tells Kubernetes of this node's notices: one Event on the Node for each, and one if it is withdrawn, for the watcher.
 
 The agent needs one right for it, to create Events in the namespace ``default``. It reads nothing, and it changes no node. An API
 server that cannot be reached is asked again until the node is gone; nobody on the node waits for that.
@@ -15,10 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from spotwright.errors import InputError
 from spotwright.notices import Notice
-from spotwright.notices.node_event import NAMESPACE, event_of
+from spotwright.notices.node_event import NAMESPACE, event_of, withdrawal_of
 
 __all__ = ["NodeEvents"]
 
@@ -27,6 +28,9 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _TIMEOUT = 10.0  # seconds for one request
 _RETRY = 2.0  # seconds between two tries
 _LONGEST = 300.0  # seconds after which a notice without an end is given up
+
+
+_MakeEvent = Callable[[Notice, str, str, float], dict[str, Any]]
 
 
 class NodeEvents:
@@ -55,21 +59,24 @@ class NodeEvents:
             )
         self._boot = _BOOT.read_text(encoding="ascii").strip() if _BOOT.is_file() else "boot"
         self._posted: set[str] = set()
+        self._last: Notice | None = None
 
     def tell(self, notice: Notice | None) -> None:
-        """Post a notice in a thread of its own. A notice that was withdrawn has nothing to post."""
-        if notice is not None:
-            threading.Thread(target=self._post, args=(notice,), name="spotwright-event", daemon=True).start()
+        """Post a notice in a thread of its own; ``None``: that the one before was withdrawn."""
+        before, self._last = self._last, notice
+        make, told = (withdrawal_of, before) if notice is None else (event_of, notice)
+        if told is not None:
+            threading.Thread(target=self._post, args=(told, make), name="spotwright-event", daemon=True).start()
 
-    def _post(self, notice: Notice) -> None:
-        event = event_of(notice, self._node, self._boot, time.time())
+    def _post(self, notice: Notice, make: _MakeEvent) -> None:
+        event = make(notice, self._node, self._boot, time.time())
         name = str(event["metadata"]["name"])
         if name in self._posted:
             return
         until = time.time() + _LONGEST if math.isinf(notice.ends_at) else max(notice.ends_at, time.time() + _TIMEOUT)
         while True:
             try:
-                status = self._send(event_of(notice, self._node, self._boot, time.time()))
+                status = self._send(make(notice, self._node, self._boot, time.time()))
             except (OSError, http.client.HTTPException) as error:
                 problem = f"the API server does not answer ({type(error).__name__})"
             else:

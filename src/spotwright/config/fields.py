@@ -233,7 +233,8 @@ POOL = (
         None,
         "that of a pool with the same machine",
         "Resources of one node. Where no pool with the same machine has them either, a node runs one attempt at a time, "
-        "whatever the attempt requests.",
+        "whatever the attempt requests. CPU, memory and ephemeral storage that a size does not name bound nothing; other "
+        "resources (GPUs) that it does not name are not there.",
     ),
     Field("min_nodes", "a whole number, 0 or more", readers.whole, 0, "0", "Number of nodes that always exist."),
     Field("max_nodes", "a whole number, 0 or more", readers.whole, 10, "10", "Maximum number of nodes."),

@@ -53,6 +53,7 @@ from spotwright.engine.workload.events import (
     AttemptReleased,
     AttemptTakenBack,
     AttemptWaits,
+    NoticeWithdrawn,
     PlanExtended,
 )
 from spotwright.errors import StateError
@@ -119,6 +120,7 @@ EVENT_TYPES = (
     AttemptTakenBack,
     AttemptHeld,
     AttemptReleased,
+    NoticeWithdrawn,
     PlanExtended,
     *DECISIONS,
 )

@@ -161,7 +161,10 @@ class NoteAdded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class NodeChanged(Event):
-    """Fact: a node boots, is ready or is gone."""
+    """Fact: a node boots, is ready or is gone.
+
+    ``offers``: the resources that it offers to pods, as far as the configuration of its pool does not tell them.
+    """
 
     kind: ClassVar[str] = "node"
 
@@ -169,6 +172,7 @@ class NodeChanged(Event):
     pool: str
     state: str  # booting | ready | gone
     why: str = ""
+    offers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

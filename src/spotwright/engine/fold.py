@@ -278,7 +278,7 @@ def _node(state: RunState, event: ev.NodeChanged) -> None:
     node = state.nodes.get(event.node)
     if node is None:
         node = state.nodes[event.node] = NodeState(event.node, event.pool, "booting", event.at, state.version)
-    node.state, node.why = event.state, event.why
+    node.state, node.why, node.offers = event.state, event.why, event.offers or node.offers
     if node.state == "ready":
         node.ready_at = event.at
         if event.at > node.booted_at:  # not of a node that was ready when it was first seen

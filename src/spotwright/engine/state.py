@@ -180,6 +180,7 @@ class NodeState:
     gone_at: float | None = None
     noticed_at: float | None = None
     notices: tuple[str, ...] = ()  # the sources' ids of its notices
+    offers: Mapping[str, int] = field(default_factory=dict)  # what it offers to pods, where its pool does not tell
     why: str = ""
 
 

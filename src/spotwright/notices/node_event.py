@@ -1,4 +1,4 @@
-"""A notice as an Event of the Kubernetes API about its node: what a node agent posts, and what a watcher reads.
+"""A notice, or its withdrawal, as an Event of the Kubernetes API about its node: a node agent posts it, a watcher reads it.
 
 The Event's name is made from the node and the source's id of the notice, so a second post of the same notice is refused by the
 API server as a duplicate: however often an agent starts, each notice is there once. The moment at which the node goes is told as
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from spotwright.notices.notice import KINDS, Notice
 
-__all__ = ["NAMESPACE", "REASON", "ToldNotice", "event_of", "notice_in"]
+__all__ = ["NAMESPACE", "REASON", "ToldNotice", "event_of", "notice_in", "withdrawal_in", "withdrawal_of"]
 
 NAMESPACE = "default"
 """The namespace of Events about nodes, which have none themselves; the kubelet's are there too."""
@@ -23,6 +23,7 @@ NAMESPACE = "default"
 REASON = "SpotInterruptionNotice"
 """The reason of these Events, also of notices that are no interruption: their kind is an annotation."""
 
+_WITHDRAWN = "withdrawn"  # in the place of a kind: readers that do not know it see no notice in such an Event
 _PREFIX = "spotwright.dev/notice-"
 
 
@@ -36,10 +37,8 @@ class ToldNotice(NamedTuple):
 
 def event_of(notice: Notice, node: str, boot: str, now: float) -> dict[str, Any]:
     """The Event for a notice. ``boot`` names this start of the machine, for sources whose notices have no id of their own."""
-    ident = notice.id or f"{notice.source}-{notice.kind}-{boot}"
-    name = f"{node}.{hashlib.sha256(ident.encode()).hexdigest()[:16]}"
+    ident = _ident(notice, boot)
     left = notice.ends_at - now
-    moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     when = f", in {max(0.0, left):.0f} s" if math.isfinite(left) else ""
     values = {
         "id": ident,
@@ -49,18 +48,34 @@ def event_of(notice: Notice, node: str, boot: str, now: float) -> dict[str, Any]
         "reason": notice.reason,
         **({"seconds-left": f"{left:.1f}"} if math.isfinite(left) else {}),
     }
+    return _event(node, ident, values, f"{notice.reason}{when}", now)
+
+
+def withdrawal_of(notice: Notice, node: str, boot: str, now: float) -> dict[str, Any]:
+    """The Event for the withdrawal of a notice. Arguments as of :func:`event_of`."""
+    ident = _ident(notice, boot)
+    values = {"id": ident, "kind": _WITHDRAWN, "source": notice.source}
+    return _event(node, f"{_WITHDRAWN}-{ident}", values, f"withdrawn: {notice.reason}", now)
+
+
+def _ident(notice: Notice, boot: str) -> str:
+    return notice.id or f"{notice.source}-{notice.kind}-{boot}"
+
+
+def _event(node: str, unique: str, values: Mapping[str, str], message: str, now: float) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": name,
+            "name": f"{node}.{hashlib.sha256(unique.encode()).hexdigest()[:16]}",
             "namespace": NAMESPACE,
             "annotations": {f"{_PREFIX}{key}": value for key, value in values.items()},
         },
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},  # as the kubelet does
         "type": "Warning",
         "reason": REASON,
-        "message": f"{notice.reason}{when}",
+        "message": message,
         "source": {"component": "spotwright-node-agent", "host": node},
         "reportingComponent": "spotwright.dev/node-agent",
         "reportingInstance": node,
@@ -72,9 +87,7 @@ def event_of(notice: Notice, node: str, boot: str, now: float) -> dict[str, Any]
 
 def notice_in(event: Mapping[str, Any]) -> ToldNotice | None:
     """The notice that an Event tells; None for other Events, and for those that cannot be read."""
-    metadata = event.get("metadata") or {}
-    annotations = metadata.get("annotations") or {}
-    values = {key.removeprefix(_PREFIX): str(value) for key, value in annotations.items() if key.startswith(_PREFIX)}
+    metadata, values = event.get("metadata") or {}, _values(event)
     if event.get("reason") != REASON or values.get("kind") not in KINDS or not values.get("id"):
         return None
     try:
@@ -87,3 +100,20 @@ def notice_in(event: Mapping[str, Any]) -> ToldNotice | None:
         at + left, values["kind"], values.get("source", ""), certain, values.get("reason", ""), values["id"]
     )
     return ToldNotice(values["id"], at, notice)
+
+
+def withdrawal_in(event: Mapping[str, Any]) -> tuple[str, float] | None:
+    """The id of the notice that an Event withdraws, and the API server's time of it; None for other Events."""
+    values = _values(event)
+    if event.get("reason") != REASON or values.get("kind") != _WITHDRAWN or not values.get("id"):
+        return None
+    try:
+        at = datetime.fromisoformat(str((event.get("metadata") or {}).get("creationTimestamp"))).timestamp()
+    except ValueError:
+        return None
+    return values["id"], at
+
+
+def _values(event: Mapping[str, Any]) -> dict[str, str]:
+    annotations = (event.get("metadata") or {}).get("annotations") or {}
+    return {key.removeprefix(_PREFIX): str(value) for key, value in annotations.items() if key.startswith(_PREFIX)}

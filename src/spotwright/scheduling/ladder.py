@@ -18,10 +18,13 @@ from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
 from spotwright.model.scheduling_terms import Constraints, Taint, Toleration
 
-__all__ = ["IDLE", "Ladder", "Rung", "Work", "build", "is_gpu", "node_labels", "too_large"]
+__all__ = ["EVERYWHERE", "IDLE", "Ladder", "Rung", "Work", "build", "is_gpu", "node_labels", "too_large"]
 
 IDLE = "its GPUs would stand idle: the task asks for none"
 """Reason for which work without GPUs is kept off GPU pools that would admit it."""
+
+EVERYWHERE = frozenset({"cpu", "memory", "ephemeral-storage"})
+"""Resources that every node has, also where the configuration of its pool names others alone."""
 
 _ZONE = "topology.kubernetes.io/zone"
 
@@ -101,10 +104,15 @@ def node_labels(pool: Pool, zone: str | None = None) -> dict[str, str]:
 
 
 def too_large(requests: Resources, node: Resources | None) -> str:
-    """Return the reason for which a node of this size is too small (``it asks for 8 cpu, a node has 6 cpu``), or empty text."""
+    """Return the reason for which a node of this size is too small (``it asks for 8 cpu, a node has 6 cpu``), or empty text.
+
+    Every node has the resources of :data:`EVERYWHERE`: a size that does not name one tells nothing about it.
+    """
     if node is None:
         return ""
     for name, amount in requests.items():
+        if name in EVERYWHERE and name not in node:
+            continue
         offered = node.get(name, 0)
         if amount > offered:
             return f"it asks for {_amount(name, amount)}, a node has {_amount(name, offered)}"

@@ -18,13 +18,16 @@ from dataclasses import dataclass, field
 from spotwright import clouds
 from spotwright.model.pools import DEFAULT_CPU, Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Taint
-from spotwright.scheduling.ladder import node_labels
+from spotwright.scheduling.ladder import EVERYWHERE, node_labels
 from spotwright.supply.node_events import AttemptKey
 
 __all__ = ["PODS", "Growth", "Node", "NodeRequest", "choose", "growth", "new_node"]
 
 PODS = 110
 """The most attempts that a node holds, whatever they request: the kubelet's default ``maxPods``."""
+
+
+_UNKNOWN = dict.fromkeys(EVERYWHERE, 1 << 62)  # of a size that does not name them, they bound nothing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,9 +139,9 @@ class Node:
 def new_node(name: str, pool: Pool, zone: str | None) -> Node:
     """An empty node of a pool, in one of its zones."""
     labels = {**node_labels(pool, zone), "kubernetes.io/hostname": name}
-    room = dict(pool.node) if pool.node is not None else None
+    room = None if pool.node is None else {**_UNKNOWN, **pool.node}
     pods = room.pop("pods", PODS) if room is not None else PODS
-    share = _default_share(room or {})
+    share = _default_share(pool.node or {})
     return Node(name, pool, zone, labels, tuple(clouds.taints(pool)), room, pods, share)
 
 

@@ -6,6 +6,8 @@ Beside it the same without our controller, for the table in ``docs/explanation/m
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,17 @@ pytestmark = pytest.mark.cluster
 LOST, OTHER = 2, 3  # two spot nodes
 STARTS = 180.0  # seconds until pods run, on a busy machine
 SUCCESSOR = 300.0
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 SCRIPT = "sleep 3600"
+
+
+@pytest.fixture
+def in_service(kube: Kube, faults: Faults) -> Iterator[Faults]:
+    """Faults of nodes; the taint that says that a machine is gone is taken off after the test."""
+    yield faults
+    node = kube.get("node", f"n{LOST}")
+    if any(taint["key"] == OUT_OF_SERVICE for taint in ((node or {}).get("spec") or {}).get("taints") or ()):
+        kube.run("taint", "nodes", f"n{LOST}", f"{OUT_OF_SERVICE}-")
 
 
 @pytest.mark.parametrize("has_controller", [True, False], ids=["with", "without"])
@@ -29,7 +41,7 @@ SCRIPT = "sleep 3600"
 def test_the_successors_start_once_somebody_says_that_the_machine_is_gone(
     kube: Kube,
     bed: Settings,
-    faults: Faults,
+    in_service: Faults,
     namespace: str,
     tmp_path: Path,
     measured: Measured,
@@ -41,7 +53,7 @@ def test_the_successors_start_once_somebody_says_that_the_machine_is_gone(
         kinds = start(kube, namespace)
         if not has_controller:
             leader.end()
-        faults.cut_power(LOST)
+        in_service.cut_power(LOST)
         cut = time.monotonic()
         marked = wait_until_marked(kube, namespace, kinds, cut)
         if has_controller and word == "tainted":
@@ -63,7 +75,7 @@ def start(kube: Kube, namespace: str) -> list[str]:
     try:
         kinds = [kind for kind in KINDS if make(kube, kind, namespace, SCRIPT)]
         for kind in kinds:
-            kube.wait(lambda kind=kind: running(kube, namespace, kind, LOST), f"the pods of the {kind} run", STARTS)
+            kube.wait(partial(running, kube, namespace, kind, LOST), f"the pods of the {kind} run", STARTS)
     finally:
         kube.run("uncordon", f"n{OTHER}")
     return kinds
@@ -100,7 +112,7 @@ def say(kube: Kube, word: str) -> None:
     if word == "deleted":
         kube.run("delete", "node", f"n{LOST}", "--wait=false")
     else:
-        kube.run("taint", "nodes", f"n{LOST}", "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
+        kube.run("taint", "nodes", f"n{LOST}", f"{OUT_OF_SERVICE}=nodeshutdown:NoExecute")
 
 
 def wait_for_successors(kube: Kube, namespace: str, kinds: list[str]) -> dict[str, float]:

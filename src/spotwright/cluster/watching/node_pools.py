@@ -5,6 +5,7 @@ A node of no configured pool still needs a name in the account, and its capacity
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -12,8 +13,10 @@ from spotwright import clouds
 from spotwright.clouds import is_spot_node
 from spotwright.cluster.workloads.owners import metadata
 from spotwright.model.pools import Pool
+from spotwright.model.quantities import parse_resource
+from spotwright.scheduling.ladder import is_gpu
 
-__all__ = ["NodePool", "pool_of_node", "strange_pools"]
+__all__ = ["NodePool", "offers_of", "pool_of_node", "strange_pools"]
 
 _POOL_LABELS = (
     "kubernetes.azure.com/agentpool",
@@ -50,6 +53,18 @@ def strange_pools(nodes: Iterable[Mapping[str, Any]], pools: Mapping[str, Pool])
     """The pools of these nodes that the configuration does not have, each once."""
     found = (pool_of_node(node, pools) for node in nodes)
     return tuple({pool.name: pool for pool in found if not pool.is_configured}.values())
+
+
+def offers_of(node: Mapping[str, Any] | None, pool: Pool) -> dict[str, int]:
+    """What a node offers to pods of the resources that are paid for, where its pool's configuration does not say it."""
+    allocatable = ((node or {}).get("status") or {}).get("allocatable") or {}
+    offers: dict[str, int] = {}
+    for name, amount in allocatable.items():
+        if name in (pool.node or {}) or not (name in ("cpu", "memory") or is_gpu(name)):
+            continue
+        with contextlib.suppress(ValueError):  # no amount that we can read: it counts as not known
+            offers[name] = parse_resource(name, amount)
+    return {name: amount for name, amount in offers.items() if amount > 0}
 
 
 def _fits(pool: Pool, labels: Mapping[str, str]) -> bool:

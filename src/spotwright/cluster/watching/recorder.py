@@ -14,7 +14,7 @@ from typing import Any
 from spotwright import clouds
 from spotwright.cluster.evidence import LastSeen, signals_of
 from spotwright.cluster.evidence.waiting import waits_for
-from spotwright.cluster.watching.node_pools import NodePool, pool_of_node
+from spotwright.cluster.watching.node_pools import NodePool, offers_of, pool_of_node
 from spotwright.cluster.watching.run_store import WorkloadRun
 from spotwright.cluster.watching.view import ClusterView, SeenPod
 from spotwright.cluster.workloads.attempts import PodAttempt, attempts_of
@@ -40,7 +40,7 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits
+from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, NoticeWithdrawn
 from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
 from spotwright.notices.notice import Notice
@@ -163,7 +163,8 @@ class Recorder:
             self._run.extend(at, pool=pool)
         known = self._state.nodes.get(name)
         if known is None or known.state == "gone":
-            self._run.add(NodeChanged(at, node=name, pool=pool.name, state="ready"))
+            offers = offers_of(self._view.node(name), self._state.plan.config.pools[pool.name])
+            self._run.add(NodeChanged(at, node=name, pool=pool.name, state="ready", offers=offers))
         self._name_stranger(name, pool)
         self._run.add(AttemptBound(at, task.path, recorded.number, node=name, pool=self._state.nodes[name].pool))
 
@@ -283,6 +284,8 @@ class Recorder:
 
     def _notices(self) -> None:
         for name, node in self._state.nodes.items():
+            if node.noticed_at is not None and node.notices and node.notices[-1] in self._view.withdrawn(name):
+                self._run.add(NoticeWithdrawn(self._now, node=name, id=node.notices[-1]))
             notice = self._news(name, node)
             if notice is None or node.state == "gone":
                 continue

@@ -7,14 +7,14 @@ deleted nodes and owners.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.cluster.evidence.waiting import is_held_up
 from spotwright.cluster.workloads.attempts import seconds
 from spotwright.cluster.workloads.owners import Lineage, lineage, metadata, uid_of
 from spotwright.notices.kubernetes_node import KubernetesSource
-from spotwright.notices.node_event import ToldNotice, notice_in
+from spotwright.notices.node_event import ToldNotice, notice_in, withdrawal_in
 from spotwright.notices.notice import Notice
 
 __all__ = ["ClusterView", "SeenPod"]
@@ -192,12 +192,20 @@ class ClusterView:
         return source.poll(0.0)
 
     def told(self, name: str) -> ToldNotice | None:
-        """The latest notice that the agent of a node told; None for those about an earlier node of the same name."""
+        """The latest notice that the agent of a node told, unless it was withdrawn.
+
+        None for those about an earlier node of the same name.
+        """
         made_at = seconds(metadata(self.node(name) or {}).get("creationTimestamp"))
+        withdrawn = self.withdrawn(name)
         found = [told for event in self.events_of(name) if (told := notice_in(event)) is not None]
-        return max(
-            (told for told in found if made_at is None or told.at >= made_at), key=lambda told: told.at, default=None
-        )
+        valid = (told for told in found if made_at is None or told.at >= made_at)
+        return max((told for told in valid if told.id not in withdrawn), key=lambda told: told.at, default=None)
+
+    def withdrawn(self, name: str) -> Collection[str]:
+        """The ids of the notices of a node that were withdrawn."""
+        found = (withdrawal_in(event) for event in self.events_of(name))
+        return {withdrawal[0] for withdrawal in found if withdrawal is not None}
 
     def _find(self, kind: str, _namespace: str, uid: str) -> Mapping[str, Any] | None:
         return self._owners.get((kind, uid)) or self._gone_owners.get((kind, uid))

@@ -25,7 +25,7 @@ from spotwright.cluster.workloads.resources import OWNERS
 from spotwright.cluster.workloads.templates import templates_of
 from spotwright.engine.events import NoteAdded
 from spotwright.errors import Fenced, SpotwrightError, StateError
-from spotwright.notices.node_event import notice_in
+from spotwright.notices.node_event import notice_in, withdrawal_in
 
 __all__ = ["Watcher"]
 
@@ -162,7 +162,7 @@ class Watcher:
         elif kind == "Event":
             if not is_deleted:
                 self._view.put_node_event(data)
-                if notice_in(data) is not None:
+                if notice_in(data) is not None or withdrawal_in(data) is not None:
                     self._look_at_node(str((data.get("involvedObject") or {}).get("name", "")))
         elif not self._is_enabled(data):
             return  # its namespace has just lost the label: nothing is known of it any more

@@ -12,7 +12,15 @@ from typing import ClassVar
 
 from spotwright.engine.events import Event
 
-__all__ = ["AttemptAdopted", "AttemptHeld", "AttemptReleased", "AttemptTakenBack", "AttemptWaits", "PlanExtended"]
+__all__ = [
+    "AttemptAdopted",
+    "AttemptHeld",
+    "AttemptReleased",
+    "AttemptTakenBack",
+    "AttemptWaits",
+    "NoticeWithdrawn",
+    "PlanExtended",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -80,6 +88,16 @@ class AttemptReleased(Event):
     kind: ClassVar[str] = "released"
 
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class NoticeWithdrawn(Event):
+    """Fact: the provider has withdrawn the notice ``id`` of a node: the node stays, and its attempts are under no notice."""
+
+    kind: ClassVar[str] = "withdrawn"
+
+    node: str
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

@@ -19,6 +19,7 @@ from spotwright.engine.workload.events import (
     AttemptReleased,
     AttemptTakenBack,
     AttemptWaits,
+    NoticeWithdrawn,
     PlanExtended,
 )
 from spotwright.model.attempts import Cause
@@ -149,12 +150,22 @@ def _reopen(state: RunState, task: TaskState) -> None:
         scope.failed = next((path for path in state.failed if state.tasks[path].scope is scope), "")
 
 
+def _notice_withdrawn(state: RunState, event: NoticeWithdrawn) -> None:
+    """Take a notice back from its node and from the attempts on it that go on. Its id is kept: it is told once."""
+    state.nodes[event.node].noticed_at = None
+    for task in state.tasks.values():
+        for attempt in task.attempts:
+            if attempt.is_live and attempt.node == event.node:
+                attempt.noticed_at = attempt.goes_at = None
+
+
 HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {
     AttemptAdopted: _attempt_adopted,
     AttemptHeld: _attempt_held,
     AttemptReleased: _attempt_released,
     AttemptTakenBack: _attempt_taken_back,
     AttemptWaits: _attempt_waits,
+    NoticeWithdrawn: _notice_withdrawn,
     PlanExtended: _plan_extended,
 }
 """The step of the fold for each kind of event."""

@@ -113,8 +113,10 @@ def _attempts(state: RunState, until: float) -> Iterator[_Attempt]:
         for attempt, kept in zip(task.attempts, kept_of(task.attempts, may_succeed=may_succeed), strict=True):
             if attempt.bound_at is None or not attempt.node or not attempt.pool:  # unknown nodes cost nobody knows what
                 continue
-            pool = _pool_of_node(state, state.nodes[attempt.node])
-            share = share_of(planned.work.requests, pool.node)
+            node = state.nodes[attempt.node]
+            pool = _pool_of_node(state, node)
+            size = {**node.offers, **(pool.node or {})} or None
+            share = share_of(planned.work.requests, size)
             stay = Stay((task.path, attempt.number), share, attempt.bound_at, _end_of(attempt, until))
             yield _Attempt(task.path, planned, attempt, pool, kept, stay, attempt.node)
 

@@ -14,8 +14,10 @@ from spotwright.engine.environment_events import EnvironmentChanged
 from spotwright.engine.events import Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.status import RunStatus
+from spotwright.engine.workload.events import AttemptHeld, AttemptReleased, AttemptTakenBack
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FollowUp
+from spotwright.views.live.workload_sentences import workload_sentence
 from spotwright.views.phrasing import after_cause, ended, plural, span
 
 __all__ = ["Narrator", "Sentence"]
@@ -78,7 +80,8 @@ class Narrator:
                 yield Sentence(0.0, _resumed(state))
         for event in events:
             narrate = self._BY_TYPE.get(type(event))
-            texts = list(narrate(self, state, event)) if narrate is not None else []
+            told = narrate(self, state, event) if narrate is not None else [workload_sentence(event)]
+            texts = [text for text in told if text]
             for text in self._shortened(state, event, texts) if self._large else texts:
                 yield Sentence(event.at - (self._start or event.at), text, _is_trouble(event))
 
@@ -267,6 +270,9 @@ class Narrator:
 
 
 _TROUBLE = (
+    AttemptTakenBack,
+    AttemptHeld,
+    AttemptReleased,
     ev.AttemptMoved,
     ev.NoticeGiven,
     ev.AttemptDecided,
