@@ -14,12 +14,10 @@ from spotwright.cluster.watching.recorder import Recorder
 from spotwright.cluster.watching.run_store import RunStore, this_process
 from spotwright.cluster.watching.view import ClusterView, SeenPod
 from spotwright.cluster.workloads.templates import templates_of
-from spotwright.engine.events import EngineStarted, Event, NoticeGiven
+from spotwright.engine.events import EngineStarted, Event
 from spotwright.engine.state import RunState
 from spotwright.errors import Fenced
 from spotwright.model.attempts import Cause
-from spotwright.notices import Notice
-from spotwright.notices.node_event import event_of, withdrawal_of
 from spotwright.records.journal import Journal
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
@@ -277,81 +275,6 @@ def test_a_workload_that_fits_no_pool_is_recorded_all_the_same(cluster: Cluster)
     assert cluster.state().tasks["train"].last.node == "n1"
 
 
-def told(ident: str, seconds: float, *, made: float = 5) -> dict[str, Any]:
-    """An Event of the node agent of n1: the node goes in so many seconds."""
-    notice = Notice(BEGIN + seconds, "interruption", "azure", certain=True, reason="Azure takes this machine", id=ident)
-    event = event_of(notice, "n1", "boot", BEGIN)
-    return {**event, "metadata": {**event["metadata"], "uid": f"event-{ident}", "creationTimestamp": at(made)}}
-
-
-def test_a_notice_of_the_node_agent_is_recorded_once_by_its_id(cluster: Cluster) -> None:
-    train = job()
-    running = pod("one", train, node="n1", phase="Running")
-    cluster.look(train, running)
-    cluster.view.put_node_event(told("event-7", 30))
-    cluster.look(train, running)
-    cluster.kill()
-    cluster.look(train, running)
-    cluster.view.put_node_event(told("event-8", 60, made=6))
-    cluster.look(train, running)
-    notices = [event for event in cluster.events() if isinstance(event, NoticeGiven)]
-    assert [(event.id, event.goes_at) for event in notices] == [("event-7", BEGIN + 35), ("event-8", BEGIN + 66)]
-
-
-def test_an_attempt_that_fails_after_the_notice_of_its_agent_was_interrupted(cluster: Cluster) -> None:
-    train = job()
-    cluster.look(train, pod("one", train, node="n1", phase="Running"))
-    cluster.view.put_node_event(told("event-7", 30))
-    cluster.look(train, pod("one", train, node="n1", phase="Running"))
-    cluster.look(train, pod("one", train, node="n1", phase="Failed", exit_code=143, ended=33))
-    task = cluster.state().tasks["train"]
-    assert (task.last.cause, task.spent.interruptions, task.spent.errors) == (Cause.INTERRUPTED, 1, 0)
-
-
-def withdrawn(ident: str, *, made: float = 8) -> dict[str, Any]:
-    """An Event of the node agent of n1: this notice was withdrawn."""
-    notice = Notice(BEGIN + 30.0, "interruption", "azure", certain=True, reason="Azure takes this machine", id=ident)
-    event = withdrawal_of(notice, "n1", "boot", BEGIN)
-    return {**event, "metadata": {**event["metadata"], "uid": f"withdrawn-{ident}", "creationTimestamp": at(made)}}
-
-
-def test_an_attempt_that_fails_after_its_notice_was_withdrawn_has_failed(cluster: Cluster) -> None:
-    train = job(backoffLimit=3)
-    running = pod("one", train, node="n1", phase="Running")
-    cluster.look(train, running)
-    cluster.view.put_node_event(told("event-7", 30))
-    cluster.look(train, running)
-    assert cluster.state().tasks["train"].last.noticed_at is not None
-    cluster.view.put_node_event(withdrawn("event-7"))
-    cluster.look(train, running)
-    cluster.kill()
-    cluster.look(train, running)
-    assert [event.kind for event in cluster.events()].count("withdrawn") == 1
-    assert cluster.state().tasks["train"].last.noticed_at is None
-    cluster.look(train, pod("one", train, node="n1", phase="Failed", exit_code=1, ended=40))
-    task = cluster.state().tasks["train"]
-    assert (task.last.cause, task.spent.interruptions, task.spent.errors) == (Cause.FAILED, 0, 1)
-
-
-def test_a_notice_after_a_withdrawn_one_counts(cluster: Cluster) -> None:
-    train = job()
-    running = pod("one", train, node="n1", phase="Running")
-    cluster.look(train, running)
-    for event in (told("event-7", 30), withdrawn("event-7"), told("event-9", 90, made=9)):
-        cluster.view.put_node_event(event)
-        cluster.look(train, running)
-    cluster.look(train, pod("one", train, node="n1", phase="Failed", exit_code=143, ended=93))
-    assert cluster.state().tasks["train"].last.cause is Cause.INTERRUPTED
-
-
-def test_a_notice_that_was_withdrawn_before_anybody_looked_is_not_recorded(cluster: Cluster) -> None:
-    train = job()
-    cluster.view.put_node_event(told("event-7", 30))
-    cluster.view.put_node_event(withdrawn("event-7"))
-    cluster.look(train, pod("one", train, node="n1", phase="Running"))
-    assert not [event for event in cluster.events() if isinstance(event, NoticeGiven)]
-
-
 def test_what_the_configuration_does_not_say_about_a_node_is_taken_from_the_node(cluster: Cluster) -> None:
     train = job()
     requests = {"cpu": "500m", "memory": "3Gi"}
@@ -363,16 +286,6 @@ def test_what_the_configuration_does_not_say_about_a_node_is_taken_from_the_node
     cluster.look(train, pod("one", train, node="n1", phase="Succeeded", exit_code=0, ended=100))
     (task,) = run_view(cluster.state(), "the-run")["tasks"]
     assert task["attempts"][0]["share"] == 0.75
-
-
-def test_a_notice_about_an_earlier_node_of_the_same_name_tells_nothing(cluster: Cluster) -> None:
-    train = job()
-    again = node("n1", **SPOT)
-    again["metadata"]["creationTimestamp"] = at(50)
-    cluster.view.put_node(again)
-    cluster.view.put_node_event(told("event-7", 30))
-    cluster.look(train, pod("one", train, made=60, node="n1", phase="Running"))
-    assert not [event for event in cluster.events() if isinstance(event, NoticeGiven)]
 
 
 def test_a_node_that_comes_back_is_told_and_its_lost_attempt_is_not_decided_again(cluster: Cluster) -> None:
