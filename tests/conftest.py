@@ -32,6 +32,7 @@ SLOW = (
     "e2e",
     "examples",
     "kubeflow/test_command.py",
+    "kubeflow/test_controllers_record.py",
     "kubeflow/test_failures.py",
     "kubeflow/test_leaving.py",
     "local/test_environments.py",

@@ -47,6 +47,7 @@ class StandIn:
         self.is_login_page = False
         self.failures: list[int | None] = []  # of the next requests: statuses, 0 for a cut connection, None for none
         self.requests: list[str] = []
+        self.run_ids: list[str] = []  # of the next runs
         self._places: dict[str, tuple[list[Step], int]] = {}
         self._lock = threading.Lock()
 
@@ -127,7 +128,8 @@ class StandIn:
         return 200, made
 
     def _start(self, *, body: bytes, **_: Any) -> tuple[int, Any]:
-        made = {**json.loads(body), "run_id": str(uuid.uuid4()), "state": "PENDING", "state_history": []}
+        run_id = self.run_ids.pop(0) if self.run_ids else str(uuid.uuid4())
+        made = {**json.loads(body), "run_id": run_id, "state": "PENDING", "state_history": []}
         self.runs[made["run_id"]] = made
         self._places[made["run_id"]] = (list(self.steps), -1)
         return 200, made

@@ -66,11 +66,8 @@ def _wait_alone(folder: RunFolder, run: KfpRun, server: KfpServer, deadline: flo
     return follower.state
 
 
-class _Silence(contextlib.AbstractContextManager["_Silence"]):
+class _Silence:
     """Shows nothing."""
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
     def join(self, state: RunState, /) -> None:
         """Show nothing."""

@@ -28,7 +28,7 @@ from spotwright.records.state_folder import RunFolder
 from spotwright.records.stored_plan import load_plans
 from spotwright.runs.runner import errors_after_start, leased
 from spotwright.version import __version__
-from spotwright.views.live.run_progress import Progress
+from spotwright.views.live.run_progress import Shown
 
 __all__ = ["Follower", "Pauses", "followed"]
 
@@ -54,7 +54,7 @@ class Pauses(NamedTuple):
 class Follower:
     """One follower of one run. ``state`` is what the journal has; :meth:`follow` brings it up to date until the end."""
 
-    def __init__(self, journal: Journal, state: RunState, server: KfpServer, run: KfpRun, show: Progress) -> None:
+    def __init__(self, journal: Journal, state: RunState, server: KfpServer, run: KfpRun, show: Shown) -> None:
         self.state = state
         self._journal, self._server, self._run, self._show = journal, server, run, show
         self._pending: list[Event] = []
@@ -178,7 +178,7 @@ class _Told(NamedTuple):
 
 @contextmanager
 def followed(
-    folder: RunFolder, server: KfpServer, run: KfpRun, show: Progress, notes: Sequence[str] = ()
+    folder: RunFolder, server: KfpServer, run: KfpRun, show: Shown, notes: Sequence[str] = ()
 ) -> Iterator[Follower]:
     """A follower that holds the run's lease. ``notes`` are told once in the run.
 

@@ -13,11 +13,12 @@ __all__ = ["KfpRun", "load_kfp_run", "save_kfp_run"]
 
 
 class KfpRun(NamedTuple):
-    """A run of a server, and its page there. It holds no secret."""
+    """A run of a server, and its page there. ``controller``: as it was named, empty by default. It holds no secret."""
 
     run_id: str
     login: Login
     page: str = ""
+    controller: str = ""
 
 
 def save_kfp_run(folder: RunFolder, run: KfpRun) -> None:
@@ -35,6 +36,7 @@ def load_kfp_run(folder: RunFolder) -> KfpRun:
     path = folder.kfp
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        return KfpRun(str(data["run_id"]), Login.from_data(data["login"]), str(data.get("page", "")))
+        page, controller = (str(data.get(name, "")) for name in ("page", "controller"))
+        return KfpRun(str(data["run_id"]), Login.from_data(data["login"]), page, controller)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StateError(f"{path}: cannot be read ({error})") from error

@@ -36,6 +36,7 @@ class Submission(NamedTuple):
     name: str = ""
     experiment: str = "Default"
     service_account: str = ""
+    controller: str = ""
 
 
 class Submitted(NamedTuple):
@@ -83,7 +84,7 @@ def submit(server: KfpServer, what: Submission) -> Submitted:
     except BaseException:
         shutil.rmtree(folder.path, ignore_errors=True)
         raise
-    run = KfpRun(run_id, server.login, server.page_of(run_id))
+    run = KfpRun(run_id, server.login, server.page_of(run_id), what.controller)
     save_kfp_run(folder, run)
     return Submitted(folder, run, version, label)
 

@@ -49,9 +49,16 @@ def show_text(view: Mapping[str, Any]) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def summary_text(state: RunState, name: str, now: float | None = None) -> str:
-    """The summary after a run: its outputs, a line per attempt, money spent, wasted and saved."""
+def summary_text(
+    state: RunState, name: str, now: float | None = None, *, outputs: Mapping[str, Any] | None = None
+) -> str:
+    """The summary after a run: its outputs, a line per attempt, money spent, wasted and saved.
+
+    ``outputs``: those of the run where its record has none, in the shape of the JSON view.
+    """
     view = run_view(state, name, now)
+    if outputs is not None:
+        view["outputs"] = outputs
     tasks = [*view["tasks"], *view["left_behind"]]
     parts = [
         _titled("Outputs", _output_lines(view)),

@@ -37,6 +37,7 @@ class KfpOptions(NamedTuple):
     authority: str = ""
     experiment: str = ""
     service_account: str = ""
+    controller: str = ""
 
 
 def kfp_options(command: _Command) -> _Command:
@@ -55,12 +56,14 @@ def kfp_options(command: _Command) -> _Command:
         authority: Path | None,
         experiment: str,
         service_account: str,
+        controller: str,
         **own: Any,
     ) -> Any:
         files = (_absolute(each) for each in (token_file, cookies_file, authority))
         token, cookies, ca_cert = files
         kfp = KfpOptions(
             on == "kfp", host, namespace, token, cookies, client_id, context, ca_cert, experiment, service_account,
+            controller,
         )  # fmt: skip
         _check(kfp)
         return command(*args, kfp=kfp, **own)
@@ -85,6 +88,10 @@ def kfp_options(command: _Command) -> _Command:
         click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig.  [default: the current one]"),
         click.option("--experiment", default="Default", show_default=True, metavar="NAME", help="The experiment of the run."),
         click.option("--service-account", default="", metavar="NAME", help="The service account of the run's pods."),
+        click.option(
+            "--controller", default="", envvar="SPOTWRIGHT_CONTROLLER", metavar="URL|NAMESPACE|none", show_envvar=True,
+            help="The controller of Spotwright there: its https URL, or the namespace of its pod.  [default: spotwright]",
+        ),
     )):  # fmt: skip
         with_kfp = option(with_kfp)
     return with_kfp

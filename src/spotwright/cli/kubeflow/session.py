@@ -8,21 +8,27 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
 
 from spotwright.cli import FAILED, STOPPED, SUCCEEDED
+from spotwright.cli.cluster.reading import Place, open_cluster
 from spotwright.cli.compile import placed_yaml
 from spotwright.cli.kubeflow.options import KfpOptions
 from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus
-from spotwright.kubeflow.following import Pauses, followed
+from spotwright.errors import SpotwrightError
+from spotwright.kubeflow.controllers_record import ControllersRecord
+from spotwright.kubeflow.following import Follower, Pauses, followed
 from spotwright.kubeflow.kfp_run import KfpRun, load_kfp_run
 from spotwright.kubeflow.login import Login
 from spotwright.kubeflow.server import KfpServer
 from spotwright.kubeflow.submission import Submission, submit
 from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.runs.planning import plan_run
 from spotwright.runs.run_options import PlanOptions
@@ -33,10 +39,11 @@ from spotwright.views.run_text import summary_text
 __all__ = ["begin_on_kfp", "cancel_on_kfp", "go_on_with_kfp"]
 
 _CODES = {RunStatus.SUCCEEDED: SUCCEEDED, RunStatus.CANCELLED: STOPPED}
-_NO_CONTROLLER = (
-    "no controller of Spotwright is followed: causes are what KFP's messages tell, and a taken node is not among them",
-    "no controller of Spotwright is followed: pools, rungs, notices and costs are not known, and no logs are kept",
+_GAPS = (
+    "causes are what KFP's messages tell, and a taken node is not among them",
+    "pools, rungs, notices and costs are not known, and no logs are kept",
 )
+_RECORDS_END = 30.0  # seconds that the controller's record may end after KFP's
 
 
 def begin_on_kfp(
@@ -49,12 +56,12 @@ def begin_on_kfp(
     server.check()
     submitted = submit(
         server,
-        Submission(planned, text, state, name, kfp.experiment, kfp.service_account),
+        Submission(planned, text, state, name, kfp.experiment, kfp.service_account, kfp.controller),
     )
     version, label = submitted.version, submitted.version_name
     how = "uploaded as version" if version.is_new else "has this content already: version"
     notes = (f"pipeline {compiled.pipeline} {how} {label}", f"run {submitted.run.run_id} of KFP: {submitted.run.page}")
-    return _follow(submitted.folder, submitted.run, server, (*notes, *_NO_CONTROLLER), as_json=as_json)
+    return _follow(submitted.folder, submitted.run, server, notes, as_json=as_json)
 
 
 def go_on_with_kfp(folder: RunFolder, *, as_json: bool) -> int:
@@ -81,19 +88,69 @@ def _login(kfp: KfpOptions) -> Login:
 
 def _follow(folder: RunFolder, run: KfpRun, server: KfpServer, notes: tuple[str, ...], *, as_json: bool) -> int:
     stream = sys.stderr if as_json else sys.stdout
-    with make_progress(stream) as progress, followed(folder, server, run, progress, notes) as follower:
-        if follower.state.status is RunStatus.RUNNING:
-            follower.follow(Pauses())
-    return _finish(folder.name, follower.state, as_json=as_json)
+    with make_progress(stream) as progress:
+        record = ControllersRecord(progress)
+        with followed(folder, server, run, record, notes) as follower, _controllers_record(run) as (ask, why_none):
+            record.open_record = ask
+            for gap in () if ask else _GAPS:
+                follower.note(f"{why_none}: {gap}")
+            follower.commit()
+            if follower.state.status is RunStatus.RUNNING:
+                follower.follow(Pauses(), lambda seconds: _between(follower, record, seconds))
+                record.wait_for_end(_RECORDS_END)
+            else:
+                record.look()
+            _note_record(follower, record, is_over=True)
+    return _finish(folder, follower.state, record, as_json=as_json)
 
 
-def _finish(name: str, state: RunState, *, as_json: bool) -> int:
-    click.echo(json.dumps(run_view(state, name, time.time())) if as_json else summary_text(state, name, time.time()))
-    if state.status is RunStatus.RUNNING:
-        click.echo(
-            f"the run goes on there; follow it again with: spotwright resume {name}; "
-            f"end it with: spotwright cancel {name}",
-            err=True,
-        )
+def _between(follower: Follower, record: ControllersRecord, seconds: float) -> None:
+    """Look at the controller's record, then wait for the next look at KFP."""
+    record.look()
+    _note_record(follower, record)
+    time.sleep(seconds)
+
+
+def _note_record(follower: Follower, record: ControllersRecord, *, is_over: bool = False) -> None:
+    """Say once what the controller has of the run."""
+    if record.reader is not None:
+        name = record.reader.folder.name
+        follower.note(f"the controller records it as {name}: spotwright show {name} --cluster")
+    elif record.lost:
+        follower.note(f"the controller's record cannot be read ({record.lost}): what KFP tells is shown")
+    elif record.has_controller and is_over:
+        follower.note(f"the controller has no record of it: is its namespace one that is watched? {_GAPS[0]}")
+    follower.commit()
+
+
+@contextmanager
+def _controllers_record(run: KfpRun) -> Iterator[tuple[Callable[[], RunReader] | None, str]]:
+    """What opens the controller's record of a run; where there is no controller, nothing, and why."""
+    if run.controller == "none":
+        yield None, "no controller of Spotwright is asked"
+        return
+    place = Place(Path(), cluster=True, context=run.login.context or None, controller=run.controller)
+    with ExitStack() as stack:
+        try:
+            _, runs = stack.enter_context(open_cluster(place))
+        except SpotwrightError as error:
+            yield None, f"no controller of Spotwright is found ({error})"
+            return
+        yield lambda: runs.open(run.run_id), ""
+
+
+def _finish(folder: RunFolder, kfp: RunState, record: ControllersRecord, *, as_json: bool) -> int:
+    """Print the controller's record where there is one, else what KFP told. The outputs and the exit code are KFP's."""
+    state, name = kfp, folder.name
+    if record.reader is not None:
+        state, name = record.reader.state, record.reader.folder.name
+    outputs = run_view(kfp, folder.name)["outputs"]
+    if as_json:
+        click.echo(json.dumps({**run_view(state, name, time.time()), "outputs": outputs}))
+    else:
+        click.echo(summary_text(state, name, time.time(), outputs=outputs))
+    if kfp.status is RunStatus.RUNNING:
+        again = f"follow it again with: spotwright resume {folder.name}; end it with: spotwright cancel {folder.name}"
+        click.echo(f"the run goes on there; {again}", err=True)
         return STOPPED
-    return _CODES.get(state.status, FAILED)
+    return _CODES.get(kfp.status, FAILED)

@@ -16,7 +16,7 @@ from spotwright.engine.state import RunState
 from spotwright.views.live.narration import Narrator
 from spotwright.views.phrasing import span
 
-__all__ = ["PlainProgress", "Progress", "Stream", "make_progress"]
+__all__ = ["PlainProgress", "Progress", "Shown", "Stream", "make_progress"]
 
 
 class Stream(Protocol):
@@ -29,14 +29,18 @@ class Stream(Protocol):
         """Write out the buffer."""
 
 
-class Progress(AbstractContextManager["Progress"], Protocol):
-    """An observer of a run. Leaving the ``with`` block restores the terminal."""
+class Shown(Protocol):
+    """An observer of a run that may join it under way."""
 
     def join(self, state: RunState, /) -> None:
         """Begin with a run that is under way."""
 
     def __call__(self, state: RunState, events: Sequence[Event], /) -> None:
         """Show a batch of events. ``state`` is the one after them."""
+
+
+class Progress(Shown, AbstractContextManager["Progress"], Protocol):
+    """An observer of a run that writes to a stream. Leaving the ``with`` block restores the terminal."""
 
 
 class PlainProgress:

@@ -1,0 +1,103 @@
+"""Where a controller records a run on KFP, its record is shown; where there is none, or none any more, KFP's facts are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.reading.recorded import KFP_RUN, record_two_teams
+from tests.cluster.reading.served import Served, make_certificates, serving
+from tests.kubeflow.conftest import Folder
+from tests.kubeflow.flows import Flow, Try
+from tests.kubeflow.stand_in import StandIn, Step
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    make_certificates(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    state = tmp_path_factory.mktemp("controller") / "state"
+    record_two_teams(state)
+    return state
+
+
+@pytest.fixture
+def controller(certificates: Path, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """A controller that has recorded the Workflow of one KFP run, and a kubeconfig with which anna may read it."""
+    with serving(certificates, recorded) as served:
+        monkeypatch.setenv("SPOTWRIGHT_CONTROLLER_CA", str(certificates / "tls.crt"))
+        monkeypatch.setenv("KUBECONFIG", str(served.kubeconfig("anna", token="anna-token")))
+        yield served
+
+
+def load_succeeds(model: str = "") -> list[Step]:
+    flow = Flow()
+    flow.task("train", Try("Running", began=1, ended=None))
+    last = Flow()
+    last.task("train", Try(), artifacts={"model": model} if model else {})
+    last.task("evaluate", Try())
+    return [Step("RUNNING", flow), Step("RUNNING", flow), Step("SUCCEEDED", last.end())]
+
+
+def test_the_controller_s_record_is_shown_with_its_nodes_and_costs(
+    folder: Folder, server: StandIn, controller: Served
+) -> None:
+    server.run_ids, server.steps = [KFP_RUN], load_succeeds()
+    done = folder.run("--controller", controller.url)
+    assert done.code == 0
+    name = next(word for word in done.out.split() if word.startswith("team-a.iris-")).rstrip(":")
+    assert f"the controller records it as {name}: spotwright show {name} --cluster" in done.out
+    assert "causes are what KFP's messages tell" not in done.out
+    assert ["load", "1", "gpu", "n3", "succeeded"] in [line.split()[:5] for line in done.out.splitlines()]
+    assert "Cost (prices are simulated)" in done.out
+    assert f"Run {name} succeeded" in done.out.splitlines()[-1]
+
+
+def test_the_outputs_and_the_exit_code_are_those_of_kfp(folder: Folder, server: StandIn, controller: Served) -> None:
+    server.run_ids, server.steps = [KFP_RUN], [Step("RUNNING", Flow()), Step("FAILED", Flow().end("Failed"))]
+    done = folder.run("--controller", controller.url, "--json")
+    assert done.code == 1
+    assert done.json()["orchestrator"] == "Workflow"
+
+
+def test_a_run_that_the_controller_does_not_know_is_shown_as_kfp_tells(
+    folder: Folder, server: StandIn, controller: Served
+) -> None:
+    server.steps = load_succeeds()
+    done = folder.run("--controller", controller.url)
+    assert done.code == 0
+    assert "the controller has no record of it: is its namespace one that is watched?" in done.out
+    assert done.out.splitlines()[-1].startswith("Run first succeeded")
+
+
+def test_a_controller_that_goes_away_leaves_kfp_s_facts(
+    folder: Folder, server: StandIn, controller: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotwright.cluster.reading.controller._FIRST_TRIES", 1)
+    begin, again, end = load_succeeds()
+    leave = Step("RUNNING", again.flow, lambda: controller.do(controller.stop()))
+    server.run_ids, server.steps = [KFP_RUN], [begin, again, leave, again, end]
+    done = folder.run("--controller", controller.url)
+    controller.do(controller.start())
+    assert done.code == 0
+    assert "the controller's record cannot be read (" in done.out
+    assert done.out.splitlines()[-1].startswith("Run first succeeded")
+
+
+def test_no_controller_is_asked_if_none_is_wanted(folder: Folder, server: StandIn, controller: Served) -> None:
+    server.run_ids, server.steps = [KFP_RUN], load_succeeds()
+    done = folder.run("--controller", "none")
+    assert "no controller of Spotwright is asked: causes are what KFP's messages tell" in done.out
+    assert controller.kubernetes.reviews == []
+
+
+def test_without_a_kubeconfig_the_reason_is_named(folder: Folder) -> None:
+    done = folder.run()
+    assert "no controller of Spotwright is found" in done.out
+    assert "there is no such kubeconfig" in done.out
