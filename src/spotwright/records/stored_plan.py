@@ -36,21 +36,27 @@ __all__ = ["PlanTexts", "PlanVersions", "StoredPlan", "can_be_taken", "load_plan
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """One version of a run's plan. ``traces`` are the recordings of its pools, so that they are part of the run."""
+    """One version of a run's plan. ``traces`` are the recordings of its pools, so that they are part of the run.
+
+    ``real_nodes``: somebody pays for the nodes, those of a cluster; the nodes of a run on one machine are simulated.
+    """
 
     source: Compiled | PodSource
     config: Config
     taken_every: float | None
     traces: Mapping[str, Trace]
     policy: Mapping[str, Any] = field(default_factory=dict)  # --policy, in the shape of policy.default
+    real_nodes: bool = False
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan for the engine on simulated pools, with ``--taken-every`` applied. Made once: large graphs take long.
+        """The plan for the engine, with ``--taken-every`` applied to simulated pools. Made once: large graphs take long.
 
         Raises :class:`InputError` for a pipeline or a policy that cannot run.
         """
-        pools = {name: _simulated(pool, self.taken_every) for name, pool in self.config.pools.items()}
+        pools = self.config.pools
+        if not self.real_nodes:
+            pools = {name: _simulated(pool, self.taken_every) for name, pool in pools.items()}
         graph = build(self.source) if isinstance(self.source, Compiled) else self.source.graph(pools)
         return Plan(graph, replace(self.config, pools=pools), self._flags())
 
@@ -97,6 +103,7 @@ def save_plan(folder: RunFolder, version: int, stored: StoredPlan) -> None:
         "config": {"text": stored.config.text, "path": stored.config.path},
         "taken_every": stored.taken_every,
         "policy": dict(stored.policy),
+        "real_nodes": stored.real_nodes,
         "quotes": quotes_to_data(stored.config.pools),
         "traces": {name: [trace.gap, list(trace.counts)] for name, trace in stored.traces.items()},
     }
@@ -169,7 +176,8 @@ def _load(texts: PlanTexts, path: Path, version: int) -> StoredPlan:
     except (OSError, ValueError, KeyError) as error:
         raise StateError(f"{place}: cannot be read ({error}); the run cannot be shown or resumed without it") from error
     config = configuration.parse(text, name, traces_exist=False, quotes=quotes)
-    return StoredPlan(source, config, document["taken_every"], traces, document["policy"])
+    real_nodes = document.get("real_nodes", False)  # runs of earlier versions do not say it
+    return StoredPlan(source, config, document["taken_every"], traces, document["policy"], real_nodes)
 
 
 def _read_source(document: Mapping[str, Any]) -> Compiled | PodSource:

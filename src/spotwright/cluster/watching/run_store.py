@@ -11,7 +11,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ class WorkloadRun:
         if template is not None and isinstance(source, PodSource):
             others = tuple(task for task in source.tasks if task.name != template.name)
             source = PodSource(source.pipeline, (*others, template))
-        self.stored = _plannable(StoredPlan(source, config, None, {}))
+        self.stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True))
         version = self.state.version + 1
         self.require()
         save_plan(self.folder, version, self.stored)
@@ -179,7 +179,7 @@ class RunStore:
         for pool in pools:
             config = config if pool.name in config.pools else _with_pool(config, pool)
         source = PodSource(str(metadata(root)["name"]), tuple(templates))
-        stored = _plannable(StoredPlan(source, config, None, {}))
+        stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True))
         self._require()
         try:
             folder.path.mkdir(exist_ok=True)
@@ -320,7 +320,7 @@ def _plannable(stored: StoredPlan) -> StoredPlan:
         if not isinstance(source, PodSource):
             raise StateError("a workload's plan is made of pod templates") from None
         bare = PodSource(source.pipeline, tuple(_without_demands(task) for task in source.tasks))
-        return StoredPlan(bare, stored.config, None, {})
+        return replace(stored, source=bare)
     return stored
 
 
