@@ -24,6 +24,7 @@ def killed(folder: Path, kills: int, seed: int, patience: float = 600) -> dict[s
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_after_hundreds_of_kills_every_load_is_whole_and_none_is_older_than_the_last_confirmed_save(
     tmp_path: Path,

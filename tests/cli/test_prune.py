@@ -93,6 +93,7 @@ def test_in_a_terminal_it_asks(runs: Project) -> None:
     assert (yes.code, left(runs)) == (0, [])
 
 
+@pytest.mark.long
 def test_a_pinned_run_stays_with_the_run_whose_results_it_uses_and_the_list_of_runs_shows_the_pin(
     runs: Project,
 ) -> None:
@@ -154,6 +155,7 @@ def test_a_run_that_an_engine_drives_stays_and_can_be_pruned_when_it_has_ended(p
     assert left(project) == []
 
 
+@pytest.mark.long
 def test_a_cached_result_outlives_its_run_while_it_needs_no_file_and_is_young(runs: Project) -> None:
     assert runs.spotwright("prune", "--keep", "0", "--yes").code == 0
     assert left(runs) == []

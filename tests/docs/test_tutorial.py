@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.docs.pages import ROOT, Step, same, walk
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 Walked = list[tuple[Step, str]]
 

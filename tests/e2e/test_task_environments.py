@@ -103,6 +103,7 @@ def test_a_later_run_builds_nothing_and_says_nothing_of_it(project: Project) -> 
     assert (refused.code, refused.err) == (2, "spotwright: run again has built no Python environment for task it\n")
 
 
+@pytest.mark.long
 def test_tasks_with_the_same_packages_wait_for_one_build(project: Project) -> None:
     packages = a_package(project)
     steps = {name: step(uses, {"number": 1}, packages=packages) for name in ("one", "two", "three")}
@@ -115,6 +116,7 @@ def test_tasks_with_the_same_packages_wait_for_one_build(project: Project) -> No
     assert [project.spotwright("logs", "r", name, "environment").out for name in steps] == [log.read_text()] * 3
 
 
+@pytest.mark.long
 def test_an_interruption_of_the_node_neither_builds_again_nor_charges_for_the_build(project: Project) -> None:
     project.config(AT_WORK.format(notice="0s", grace="1s"))
     done = project.run(project.pipeline({"it": step(uses_and_is_taken, {"number": 1}, packages=a_package(project))}))
@@ -156,6 +158,7 @@ def test_an_index_that_cannot_be_reached_is_named_as_the_cause(project: Project)
     )
 
 
+@pytest.mark.long
 def test_the_log_of_a_build_can_be_followed_while_it_goes_on(project: Project) -> None:
     steps = {"it": step(uses, {"number": 1}, packages=a_slow_package(project))}
     under = project.start("run", str(project.pipeline(steps)), "--name", "r")
@@ -170,6 +173,7 @@ def test_the_log_of_a_build_can_be_followed_while_it_goes_on(project: Project) -
     assert under.wait().code == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_whose_engine_ends_during_a_build_goes_on_with_a_resume(project: Project, end: signal.Signals) -> None:
     steps = {"it": step(uses, {"number": 1}, packages=a_slow_package(project))}

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.project import Project, eventually
 from tests.examples.conftest import Server
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 # With this seed the downloader's node is taken after 1.2s, 1.1s and then not for 17s, that of the merge not for 13s.
 TAKEN = ("--seed", "1640", "--taken-every", "5s", "--time-scale", "1000")

@@ -79,6 +79,7 @@ def test_a_small_record_stays_in_its_annotation() -> None:
     assert "edits" in annotation(placed)
 
 
+@pytest.mark.long
 def test_a_reformatted_document_becomes_equal_with_a_record_outside() -> None:
     outside: dict[str, str] = {}
     placed = place_text(LARGE, FILE, a_config(REQUIRE), outside=outside).text
@@ -175,6 +176,7 @@ def test_explain_reads_the_records_of_what_is_placed() -> None:
     assert spotwright("explain", "large.yaml", "--record", "records.json").return_value == 0
 
 
+@pytest.mark.long
 def test_objects_keep_their_large_records_in_a_mapping() -> None:
     policy = {key: value for key, value in yaml.safe_load(CONFIG).items() if key != "version"}
     records: dict[str, str] = {}

@@ -141,6 +141,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
         yield made
 
 
+@pytest.mark.long
 def test_a_pipeline_is_compiled_and_run_by_an_ordinary_user_and_read_outside(
     podman: Podman, image: str, project: Project
 ) -> None:

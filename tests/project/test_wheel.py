@@ -75,6 +75,7 @@ def installed(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return python
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_installed_wheel_has_a_checkpoint_library_that_saves_and_loads(installed: Path, tmp_path: Path) -> None:
     code = (

@@ -55,6 +55,7 @@ def acknowledged(receive: int) -> int | None:
     return struct.unpack("<q", acknowledged[8 * whole - 8 : 8 * whole])[0] if whole else None
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_no_acknowledged_event_is_lost_and_the_rest_has_no_gap(tmp_path: Path) -> None:
     """150 engines one after another, each killed at a moment drawn anew, most of them in the middle of an append."""

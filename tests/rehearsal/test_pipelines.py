@@ -75,6 +75,7 @@ def loops(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_an_iteration_of_a_loop_is_rehearsed_and_nothing_beside_it_runs_again(
     loops: Path, rehearse: Rehearse, tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_an_iteration_of_a_loop_is_rehearsed_and_nothing_beside_it_runs_again(
     assert [path for path, task in state.tasks.items() if task.attempts] == [step.task]
 
 
+@pytest.mark.long
 def test_a_task_of_a_nested_pipeline_below_a_condition_is_rehearsed(loops: Path, rehearse: Rehearse) -> None:
     rehearsal = rehearse(pipeline=loops, pipeline_name="outer", task="inner/work", interruptions=1)
 
@@ -147,6 +149,7 @@ def test_upstream_tasks_run_once_and_downstream_tasks_never(rehearse: Rehearse, 
     assert not ledger.exists(), "a rehearsal changes no file of the machine"
 
 
+@pytest.mark.long
 def test_a_successful_trial_keeps_its_log_and_removes_its_files(rehearse: Rehearse, tmp_path: Path) -> None:
     (tmp_path / "chain.py").write_text(CHAIN)
 
@@ -204,6 +207,7 @@ def replaces_a_claim_file() -> None:
     beside.rename("/claimed/rows.csv")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "verdict"),
     every(2, [(appends_to_a_claim, Verdict.UNSAFE), (replaces_a_claim_file, Verdict.STARTS_OVER)]),
@@ -252,6 +256,7 @@ def counting():
 '''
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("save", "verdict"),
     every(2, [("echo $n > $saved", Verdict.UNSAFE), ("echo $n > $saved.new && mv $saved.new $saved", Verdict.RESUMES)]),
@@ -285,6 +290,7 @@ def luck() -> int:
 """
 
 
+@pytest.mark.long
 def test_a_difference_that_occurs_undisturbed_now_and_then_is_noise(rehearse: Rehearse, tmp_path: Path) -> None:
     (tmp_path / "luck.py").write_text(LUCK)
 

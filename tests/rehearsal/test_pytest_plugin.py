@@ -66,6 +66,7 @@ def test_asks_for_more(rehearsal):
     assert "the body must not run" not in done.stdout.str()
 
 
+@pytest.mark.long
 def test_a_marked_command_is_rehearsed_with_real_processes(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,

@@ -221,6 +221,7 @@ def test_a_held_process_without_a_tracer_runs_without_a_filter(tmp_path: Path) -
     assert (tmp_path / "a").read_text() == "x"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "verdict"),

@@ -375,6 +375,7 @@ def content(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if "journal.db-" not in path.name}
 
 
+@pytest.mark.long
 def test_a_kill_at_any_moment_leaves_every_run_whole_or_gone_and_the_next_prune_removes_the_rest(
     state: StateFolder, tmp_path: Path
 ) -> None:

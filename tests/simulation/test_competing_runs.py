@@ -193,6 +193,7 @@ def test_every_competing_run_ends_and_its_journal_says_so(drawn: dict) -> None: 
         assert again == state
 
 
+@pytest.mark.long
 @given(SCENARIOS)
 def test_the_same_seeds_and_traces_give_the_same_journals(drawn: dict) -> None:  # type: ignore[type-arg]
     first, second = scenario(drawn), scenario(drawn)

@@ -74,7 +74,9 @@ def nodes(kube: Kube, faults: Faults) -> Iterator[None]:
     for name in names:
         kube.run("label", "node", name, f"{LABEL}-")
         found = kube.get("node", name) or {}
-        if any(taint["key"] == "spot" for taint in found["spec"].get("taints", ())):  # not on a node that registered anew
+        if any(
+            taint["key"] == "spot" for taint in found["spec"].get("taints", ())
+        ):  # not on a node that registered anew
             kube.run("taint", "node", name, "spot:NoSchedule-")
 
 
@@ -166,7 +168,6 @@ def test_the_training_goes_on_after_its_node_was_lost(
             terminal.run(lose.replace(" --watch", ""))
             kube.wait(lambda: kube.run("-n", "team-a", "get", "job", "train").find("1/1") > 0, "the Job is done", 400)
             shown = kube.wait(lambda: all_there(terminal.run(read)), "the run is recorded", 60)
-        print(shown)
         first, second = shown.split("begins at step ")[1:]
         assert first.startswith("0\n")
         assert int(second.split()[0]) > 0

@@ -63,6 +63,7 @@ def uses() -> int:
     return int(littlepackage.VERSION.partition(".")[0])
 
 
+@pytest.mark.long
 @pytest.mark.slow  # pip takes a second
 @pytest.mark.parametrize(("moment", "kind"), [*BUILDS, ("performed", "prepare")])
 def test_a_run_whose_engine_was_killed_while_packages_are_installed_has_the_same_end(

@@ -31,6 +31,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "kind", "count", "moment"), every(7, ((*point, moment) for point in POINTS for moment in MOMENTS))
 )
