@@ -126,7 +126,7 @@ def test_every_cause_is_in_the_glossary() -> None:
     assert all(cause in row for cause in Cause)
 
 
-@pytest.mark.parametrize("block", of("yaml"))
+@pytest.mark.parametrize("block", [each for each in of("yaml") if "apiVersion:" not in each.values[0].text])
 def test_every_configuration_in_the_docs_is_one(block: Block) -> None:
     assert config.parse(block.text, traces_exist=False).pools
 
