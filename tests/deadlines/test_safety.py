@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spotwright.deadlines.jobs import Job, nearest_deadline
@@ -25,6 +25,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 
 @settings(deadline=None, max_examples=60)
+@example(Job(2.0, 601.0, 599.0, 0.0, 3.0), 600.0, "greedy", 1, "always", Random(0))  # noqa: S311  # a launch that would end late
 @given(
     given_job=jobs(),
     tick=st.sampled_from([195.0, 600.0, 3600.0]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from fractions import Fraction
 
 import pytest
 from tests.engine.builders import ON_DEMAND, SPOT, START, a_config, a_dag, a_fan, a_plan, a_pool, a_task
@@ -46,10 +47,13 @@ def test_without_stated_work_it_runs_on_demand_at_once() -> None:
     assert run.pools("a") == ["on-demand"]
 
 
-def test_without_spot_capacity_it_waits_until_the_last_moment() -> None:
+def test_without_spot_capacity_it_waits_while_an_attempt_on_spot_and_another_one_would_fit() -> None:
     run = a_run(a_pool(max_nodes=0), ON_DEMAND)
     run.start()
-    assert placed(run) == [(0, "spot"), (898, "on-demand")]  # 1000 s less 100 s of work less 2 s to boot
+    assert placed(run) == [
+        (0, "spot"),
+        (765, "on-demand"),
+    ]  # two attempts of 102 s, 30 s to leave spot, in steps of 5 s
 
 
 def test_the_deadline_is_kept_by_waiting_until_the_last_moment() -> None:
@@ -70,10 +74,10 @@ def test_an_interruption_after_the_last_moment_goes_to_on_demand_without_backoff
     assert (run.pools("a"), "due" in data_of(run.events_of("decided")[0])) == (["spot", "on-demand"], False)
 
 
-def test_a_backoff_ends_at_the_last_moment() -> None:
-    run = a_run(script=scripted({"a": [Behavior(850, TAKEN)]}, Behavior(100)), interruptions={"backoff": "300s"})
+def test_a_backoff_ends_at_the_last_moment_for_spot() -> None:
+    run = a_run(script=scripted({"a": [Behavior(600, TAKEN)]}, Behavior(100)), interruptions={"backoff": "300s"})
     run.start()
-    assert placed(run)[-1] == (898, "on-demand")
+    assert placed(run)[-1] == (766, "on-demand")  # 1000 s less two attempts of 102 s and 30 s to leave spot
 
 
 def test_the_last_allowed_interruption_is_followed_by_on_demand() -> None:
@@ -82,11 +86,21 @@ def test_the_last_allowed_interruption_is_followed_by_on_demand() -> None:
     assert run.pools("a") == ["spot", "spot", "on-demand"]
 
 
-def test_a_backoff_comes_before_a_return_to_the_same_pool_only() -> None:
-    """The deadline chooses the first rung with room: that is the pool it was taken from, whatever row 6 would say."""
+def test_a_pool_that_was_just_lost_is_left_for_one_of_the_same_price_without_a_backoff() -> None:
     run = a_run(SPOT, a_pool("spot-b"), ON_DEMAND, script=scripted({"a": [Behavior(1, TAKEN)]}, Behavior(100)))
     run.start()
-    assert (run.pools("a"), data_of(run.events_of("decided")[0])["wait"]) == (["spot", "spot"], 1.0)
+    assert (run.pools("a"), "wait" in data_of(run.events_of("decided")[0])) == (["spot", "spot-b"], False)
+
+
+def test_the_cheaper_pool_comes_first_also_after_a_loss() -> None:
+    pools = (
+        a_pool("dear", price=Fraction(2)),
+        a_pool("cheap", price=Fraction(1)),
+        a_pool("on-demand", spot=False, price=Fraction(9)),
+    )
+    run = a_run(*pools, script=scripted({"a": [Behavior(1, TAKEN)]}, Behavior(100)))
+    run.start()
+    assert run.pools("a") == ["cheap", "cheap"]
 
 
 def test_a_full_pool_is_left_for_one_with_room() -> None:
@@ -182,7 +196,7 @@ def test_a_run_under_a_deadline_replays_from_its_journal() -> None:
 def test_a_pool_that_is_not_simulated_leaves_room_for_the_boot_that_it_expects() -> None:
     run = a_run(a_pool(max_nodes=0), a_pool("on-demand", spot=False, boot=90.0))
     run.start()
-    assert placed(run) == [(0, "spot"), (810, "on-demand")]  # 1000 s less 100 s of work less 90 s
+    assert placed(run) == [(0, "spot"), (590, "on-demand")]  # 1000 s less two attempts of 190 s and 30 s to leave spot
 
 
 def test_a_measured_boot_replaces_the_expected_one() -> None:
@@ -191,7 +205,7 @@ def test_a_measured_boot_replaces_the_expected_one() -> None:
     config = a_config(a_pool(max_nodes=0), slow, tasks=tasks)
     run = Run(a_plan([a_task("a"), a_task("b", "a")], config), always(Behavior(100.0)))
     run.start()
-    assert placed(run) == [(0, "on-demand"), (120, "spot"), (880, "on-demand")]  # 1000 s less 100 s of work less 20 s
+    assert placed(run) == [(0, "on-demand"), (120, "spot"), (730, "on-demand")]  # two attempts of 120 s, not of 190 s
 
 
 def test_a_node_that_was_ready_when_it_was_first_seen_measures_no_boot() -> None:
@@ -207,8 +221,8 @@ def test_a_task_that_saves_its_work_waits_for_spot_and_names_its_numbers() -> No
     run = a_run(a_pool(max_nodes=0), ON_DEMAND, checkpoint="pvc://ckpt")
     run.start()
     [first, second] = [data_of(event) for event in run.events if event.kind in ("placed", "moved")]
-    assert first["why"].startswith("waits for spot: 100s of work and 898s of slack are left, a launch takes 2s")
-    assert "on-demand: 100s of work" in second["why"]
+    assert first["why"].startswith("waits for spot: 1m40s of work and 14m58s of slack are left, a launch takes 2s")
+    assert "on-demand: later it could not finish in time any more: 1m40s of work" in second["why"]
     assert run.world.now - START <= 1000
 
 

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from tests.events import data_of
 
 from spotwright.engine import environment_events, events
+from spotwright.engine.deadline import events as deadline_events
+from spotwright.engine.deadline.events import AttemptKept, MarketKnown
 from spotwright.engine.environment_events import EnvironmentChanged
 from spotwright.engine.event_codec import EVENT_TYPES, Row, UnknownEvent, decode, encode
 from spotwright.engine.events import (
     AttemptDecided,
     AttemptEnded,
+    AttemptHalted,
     AttemptMoved,
     AttemptPlaced,
     Event,
@@ -82,6 +85,9 @@ SAMPLES: tuple[Event, ...] = (
     AttemptMoved(1.0, "a", 1, rung=1, pools=("on-demand",), why="no node"),
     AttemptAdopted(1.0, "a", 1, key="uid/0", template="b", pod="p", rung=1, pools=("spot", "other")),
     PlanExtended(1.0, version=2),
+    AttemptHalted(1.0, "a", 1, why="to on-demand", moves=True),
+    AttemptKept(1.0, "a", 1, until=9.5, why="slack"),
+    MarketKnown(1.0, pools={"spot": (1.0, 2.5, 0.5, 1.0)}, runs=("before",)),
     NoticeGiven(1.0, node="n", goes_at=31.0, attempts=(("a", 1), ("b", 2)), why="preempted"),
     RunReset(1.0, version=2, again=("a",), arguments={}),
     EnvironmentChanged(1.0, "a", state="building", packages=("pandas>=2",), log="0a.log"),
@@ -125,7 +131,7 @@ def test_every_event_survives_encoding(event: Event) -> None:
 def test_every_event_class_is_listed_and_folded() -> None:
     classes = {
         value
-        for module in (events, environment_events, workload_events)
+        for module in (events, environment_events, workload_events, deadline_events)
         for value in vars(module).values()
         if isinstance(value, type) and is_dataclass(value) and issubclass(value, Event) and value is not Event
     }

@@ -103,10 +103,13 @@ def is_safe(job: Job, remaining: float, left: float, mode: Action, starting: flo
 
 
 def may(job: Job, moment: Moment, action: Action, tick: float) -> bool:
-    """Whether the action is possible now and leaves the job safe ``tick`` seconds later."""
+    """Whether the action is possible now and leaves the job safe ``tick`` seconds later; done within the tick, it is in time."""
     if action is Action.SPOT and not moment.up:
         return False
     left, starting = after(job, moment, action, tick)
+    if left <= DUST < moment.left:
+        begins = moment.starting if action is moment.mode else job.overhead
+        return begins + moment.left <= moment.remaining + DUST
     return is_safe(job, moment.remaining - tick, left, action, starting)
 
 

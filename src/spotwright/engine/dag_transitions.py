@@ -11,16 +11,65 @@ fails. Other DAGs go on. This is Argo's ``failFast``, under which the KFP backen
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from spotwright.engine.events import AttemptEnded, TaskCached, TaskCompleted
+from spotwright.engine.events import AttemptEnded, RunReset, TaskCached, TaskCompleted
 from spotwright.engine.state import LoopState, RunState, ScopeState, TaskState
-from spotwright.engine.status import TaskStatus
+from spotwright.engine.status import RunStatus, TaskStatus
+from spotwright.model.attempts import Cause
 
-__all__ = ["add_tasks", "close_if_done", "fail", "make_ready", "open_dag", "set_active", "skip", "succeed"]
+__all__ = [
+    "close_if_done",
+    "fail",
+    "make_ready",
+    "open_dag",
+    "open_root",
+    "reset",
+    "set_active",
+    "skip",
+    "succeed",
+]
 
 _ABOUT_TO_RUN = (TaskStatus.READY, TaskStatus.PREPARING, TaskStatus.BACKOFF)
 _OPENED = (TaskStatus.OPEN, TaskStatus.SUCCEEDED, TaskStatus.FAILED)
+
+
+def open_root(state: RunState, earlier: Mapping[str, TaskState]) -> None:
+    """Unfold the root DAG."""
+    state.root = ScopeState(state.plan.root)
+    add_tasks(state, state.root, earlier)
+
+
+def reset(state: RunState, event: RunReset) -> None:
+    """Let tasks that did not succeed, and those that the event names, run again with fresh budgets, on the event's plan.
+
+    Attempts with a node must have been settled and closed before; an attempt without a node is withdrawn.
+    """
+    for path in (*state.under_way, *state.todo):
+        _close_for_reset(state.tasks[path], event.at)
+    state.version = event.version or state.version
+    if event.time_scale is not None:
+        state.meta = replace(state.meta, time_scale=event.time_scale)
+    if event.arguments is not None:
+        state.meta = replace(state.meta, arguments=event.arguments)
+    again = frozenset(event.again)
+    earlier = {path: task for path, task in state.tasks.items() if path not in again}
+    state.retired.update(state.tasks)
+    state.tasks, state.todo, state.under_way, state.timers, state.failed = {}, {}, {}, [], []
+    state.preparing, state.holding, state.freed = {}, {}, {}
+    state.cancelling, state.status, state.finished_at, state.why = False, RunStatus.RUNNING, None, ""
+    state.begun_at, state.expired = event.at, ""
+    if state.unfolded:
+        open_root(state, earlier)
+
+
+def _close_for_reset(task: TaskState, at: float) -> None:
+    if task.is_unjudged or (task.attempts and task.last.is_live and task.last.bound_at is not None):
+        raise ValueError(f"attempt {task.last.number} of {task.path} has not been closed")
+    if task.attempts and task.last.is_live:
+        task.last.ended_at, task.last.cause = at, Cause.CANCELLED
+        task.last.cause_why = "it was withdrawn before it had a node, because the run was reset"
 
 
 def open_dag(state: RunState, task: TaskState, items: Sequence[Any] | None, earlier: Mapping[str, TaskState]) -> None:

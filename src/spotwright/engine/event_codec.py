@@ -15,6 +15,7 @@ from json import JSONDecoder
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from spotwright.engine.deadline.events import AttemptKept, MarketKnown
 from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
 from spotwright.engine.events import (
     AttemptBound,
@@ -89,6 +90,7 @@ DECISIONS = (
     EnvironmentAsked,
     AttemptPlaced,
     AttemptMoved,
+    AttemptKept,
     AttemptHalted,
     AttemptDecided,
     TaskCompleted,
@@ -122,6 +124,7 @@ EVENT_TYPES = (
     AttemptReleased,
     NoticeWithdrawn,
     PlanExtended,
+    MarketKnown,
     *DECISIONS,
 )
 """Every kind of event. The set is closed: a journal with another kind was written by a newer version."""
@@ -347,6 +350,8 @@ _SPECIAL: Mapping[tuple[type, str], tuple[Callable[[Any], Any], Callable[[Any], 
     (AttemptTakenBack, "pools"): (list, tuple),
     (AttemptTakenBack, "left_out"): (_lists, _tuples),
     (RunReset, "again"): (list, tuple),
+    (MarketKnown, "pools"): (_lists, _tuples),
+    (MarketKnown, "runs"): (list, tuple),
     (EnvironmentChanged, "packages"): (list, tuple),
     (EnvironmentChanged, "last_lines"): (list, tuple),
     (NoticeGiven, "attempts"): (lambda pairs: [list(pair) for pair in pairs], _pairs),

@@ -323,11 +323,12 @@ class AttemptMoved(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class AttemptHalted(Event):
-    """Decision: an attempt is to be stopped."""
+    """Decision: an attempt is to be stopped; with ``moves`` only here, and its task goes on elsewhere."""
 
     kind: ClassVar[str] = "halt"
 
     why: str
+    moves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

@@ -11,25 +11,27 @@ import gc
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from spotwright.engine import events as ev
 from spotwright.engine.dag_transitions import (
-    add_tasks,
     close_if_done,
     fail,
     make_ready,
     open_dag,
+    open_root,
+    reset,
     set_active,
     skip,
     succeed,
 )
+from spotwright.engine.deadline import transitions as deadline
+from spotwright.engine.deadline.events import AttemptKept, MarketKnown
 from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
 from spotwright.engine.environment_transitions import ask_again, environment_asked, environment_changed
 from spotwright.engine.events import Event
 from spotwright.engine.plan import Plan
-from spotwright.engine.state import AttemptState, NodeState, RunState, ScopeState, TaskState
+from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.engine.workload.transitions import HANDLERS, charge
 from spotwright.errors import StateError
@@ -97,7 +99,9 @@ def _engine(state: RunState, event: ev.EngineStarted) -> None:
     """An engine takes the run. The time without an engine does not count as waiting for a node."""
     gap = max(0.0, event.at - state.last_at) if state.epoch else 0.0
     state.epoch, state.caching, state.prepares, state.detached = event.epoch, event.caching, event.environments, False
+    state.decisions = event.decisions
     ask_again(state)
+    deadline.run_taken_up(state)
     state.begun_at += gap
     state.status, state.finished_at, state.stopping = RunStatus.RUNNING, None, ""
     for path in state.under_way:
@@ -127,37 +131,6 @@ def _finished(state: RunState, event: ev.RunFinished) -> None:
     state.status, state.why, state.finished_at = event.status, event.why, event.at
 
 
-def _reset(state: RunState, event: ev.RunReset) -> None:
-    """Let tasks that did not succeed, and those that the event names, run again with fresh budgets, on the event's plan.
-
-    Attempts with a node must have been settled and closed before; an attempt without a node is withdrawn.
-    """
-    for path in (*state.under_way, *state.todo):
-        _close_for_reset(state.tasks[path], event.at)
-    state.version = event.version or state.version
-    if event.time_scale is not None:
-        state.meta = replace(state.meta, time_scale=event.time_scale)
-    if event.arguments is not None:
-        state.meta = replace(state.meta, arguments=event.arguments)
-    again = frozenset(event.again)
-    earlier = {path: task for path, task in state.tasks.items() if path not in again}
-    state.retired.update(state.tasks)
-    state.tasks, state.todo, state.under_way, state.timers, state.failed = {}, {}, {}, [], []
-    state.preparing, state.holding, state.freed = {}, {}, {}
-    state.cancelling, state.status, state.finished_at, state.why = False, RunStatus.RUNNING, None, ""
-    state.begun_at, state.expired = event.at, ""
-    if state.unfolded:
-        _open_root(state, earlier)
-
-
-def _close_for_reset(task: TaskState, at: float) -> None:
-    if task.is_unjudged or (task.attempts and task.last.is_live and task.last.bound_at is not None):
-        raise ValueError(f"attempt {task.last.number} of {task.path} has not been closed")
-    if task.attempts and task.last.is_live:
-        task.last.ended_at, task.last.cause = at, Cause.CANCELLED
-        task.last.cause_why = "it was withdrawn before it had a node, because the run was reset"
-
-
 def _note(state: RunState, event: ev.NoteAdded) -> None:
     state.notes.append(event.text)
 
@@ -166,24 +139,15 @@ def _detached(state: RunState, _event: ev.EngineDetached) -> None:
     state.detached = True
 
 
-def _snapshot(_state: RunState, _event: ev.SnapshotTaken) -> None:
-    """The snapshot of decisions changes no state; a replay passes it to them again."""
-
-
 # The graph
 
 
 def _unfolded(state: RunState, event: ev.TasksUnfolded) -> None:
     if not event.task:
-        _open_root(state, {})
+        open_root(state, {})
         return
     state.todo.pop(event.task, None)
     open_dag(state, state.tasks[event.task], event.items, {})
-
-
-def _open_root(state: RunState, earlier: Mapping[str, TaskState]) -> None:
-    state.root = ScopeState(state.plan.root)
-    add_tasks(state, state.root, earlier)
 
 
 def _skipped(state: RunState, event: ev.TaskSkipped) -> None:
@@ -229,6 +193,7 @@ def _placed(state: RunState, event: ev.AttemptPlaced) -> None:
     state.under_way[task.path] = None
     set_active(task, active=True)
     state.todo.pop(task.path, None)
+    deadline.pools_asked(state, event.pools, event.at)
     _wait_until(state, task, event.until)
 
 
@@ -238,6 +203,8 @@ def _moved(state: RunState, event: ev.AttemptMoved) -> None:
         attempt.tried.append(event.why)
     else:  # back to the first rung
         attempt.tried.clear()
+    deadline.pools_left(state, attempt.pools, event.at)
+    deadline.pools_asked(state, event.pools, event.at)
     attempt.rung, attempt.pools, attempt.rung_at = event.rung, tuple(event.pools), event.at
     _wait_until(state, task, event.until)
 
@@ -254,6 +221,7 @@ def _bound(state: RunState, event: ev.AttemptBound) -> None:
     attempt.taken_back = None
     state.holding[event.pool] = state.holding.get(event.pool, 0) + 1
     task.status = TaskStatus.RUNNING
+    deadline.spot_bound(state, task, event)
 
 
 def _progress(state: RunState, event: ev.ProgressReported) -> None:
@@ -310,7 +278,9 @@ def _decided(state: RunState, event: ev.AttemptDecided) -> None:
         attempt.ended_at = event.at
         state.under_way.pop(task.path, None)
     attempt.cause, attempt.cause_why, attempt.following = event.cause, event.why, event.following
-    charge(state, task, attempt, event.cause)
+    deadline.pools_changed(state, attempt, event)
+    if not (attempt.moving and event.cause is Cause.DISRUPTED):  # our own move spends nothing
+        charge(state, task, attempt, event.cause)
     if attempt is not task.last:
         return  # the next attempt, which is there already, decides what becomes of the task
     set_active(task, active=event.then is FollowUp.RETRY)
@@ -352,6 +322,7 @@ def _follow_cancel(state: RunState, task: TaskState, event: ev.AttemptDecided) -
 def _halt(state: RunState, event: ev.AttemptHalted) -> None:
     task, attempt = _attempt(state, event)
     attempt.halted = True
+    deadline.halted_to_move(attempt, event)
     state.todo.pop(task.path, None)
 
 
@@ -368,7 +339,9 @@ _HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {  # each han
     EnvironmentAsked: environment_asked,
     EnvironmentChanged: environment_changed,
     **HANDLERS,
-    ev.SnapshotTaken: _snapshot,
+    AttemptKept: deadline.attempt_kept,
+    MarketKnown: deadline.market_known,
+    ev.SnapshotTaken: deadline.room_seen,
     ev.RunCreated: _created,
     ev.EngineStarted: _engine,
     ev.TasksUnfolded: _unfolded,
@@ -389,7 +362,7 @@ _HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {  # each han
     ev.StopRequested: _stop,
     ev.RunExpired: _expired,
     ev.RunFinished: _finished,
-    ev.RunReset: _reset,
+    ev.RunReset: reset,
     ev.NoteAdded: _note,
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spotwright.engine.events import AttemptEnded
 from spotwright.engine.plan import Plan, PlannedTask, Scope
@@ -19,6 +19,9 @@ from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.engine.workload.events import AttemptHeld, AttemptTakenBack
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, LadderPosition
+
+if TYPE_CHECKING:
+    from spotwright.deadlines.sightings import Sightings
 
 __all__ = [
     "AttemptState",
@@ -44,8 +47,12 @@ class AttemptState:
     pools: tuple[str, ...]
     placed_at: float
     rung_at: float  # when it began to wait on this rung
-    until: float | None = None  # when it leaves the rung if it has no node
+    until: float | None = (
+        None  # when it leaves the rung if it has no node; of one that runs, the next look at its deadline
+    )
     why: str = ""
+    kept: str = ""  # why it stays on spot while it runs under a deadline
+    moving: str = ""  # why it is stopped to go on elsewhere
     tried: list[str] = field(default_factory=list)  # why it left the rungs above
     node: str | None = None
     pool: str | None = None
@@ -198,6 +205,7 @@ class RunState:
     finished_at: float | None = None
     last_at: float = 0.0
     epoch: int = 0
+    decisions: int = 0  # the version of the decision functions of the current engine; 0: today's
     caching: bool = False  # the current engine may look up earlier results
     prepares: bool = False  # the body of the current engine prepares Python environments
     environments: set[Hashable] = field(default_factory=set)  # those that are ready under the current engine, by key
@@ -222,6 +230,9 @@ class RunState:
     notes: list[str] = field(default_factory=list)
     events: int = 0
     retired: dict[str, TaskState] = field(default_factory=dict)  # tasks of before the last reset
+    sightings: dict[str, Sightings] = field(
+        default_factory=dict
+    )  # what was seen of spot pools, in runs with a deadline
 
     @property
     def plan(self) -> Plan:
@@ -232,6 +243,11 @@ class RunState:
     def unfolded(self) -> bool:
         """Whether the tasks of the pipeline are known."""
         return self.root is not None
+
+    @property
+    def moves_running(self) -> bool:
+        """Whether deadlines move running attempts and pools are learned: version 1 of the decision functions did neither."""
+        return self.decisions != 1
 
     @property
     def time_scale(self) -> float:

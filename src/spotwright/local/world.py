@@ -211,6 +211,10 @@ class LocalWorld:
     def halt(self, state: RunState, event: AttemptHalted) -> Outcome:
         """SIGTERM now, SIGKILL after the grace period; nothing for an attempt that only waited for a node."""
         key = self._key(event.task, event.attempt)
+        if event.moves:
+            grace = effective_plan(state, state.tasks[event.task]).policy.grace_period / self._supply.scale
+            self._move(key, event.why, self._clock() + grace)
+            return None
         if self._queue.was_withdrawn(key):
             return None
         observed = self._observed.setdefault(key, ObservedEnd())
@@ -357,10 +361,13 @@ class LocalWorld:
 
     def _on_evicted(self, event: Evicted) -> None:
         """Kubernetes moves the attempt: SIGTERM now, SIGKILL at the end of its grace period. The node stays."""
-        self._observed.setdefault(event.key, ObservedEnd()).moved = event.why
-        if event.key.task in self._tasks:
-            self._kills[event.key] = event.ends_by
-            self._processes.terminate(attempt_key(event.key.task, event.key.number))
+        self._move(event.key, event.why, event.ends_by)
+
+    def _move(self, key: AttemptKey, why: str, ends_by: float) -> None:
+        self._observed.setdefault(key, ObservedEnd()).moved = why
+        if key.task in self._tasks:
+            self._kills[key] = ends_by
+            self._processes.terminate(attempt_key(key.task, key.number))
 
     def _on_gone(self, event: NodeGone) -> None:
         if self._metadata is not None:

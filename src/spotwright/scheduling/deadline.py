@@ -4,6 +4,10 @@ A task may wait for spot as long as an on-demand node could still finish it afte
 
     last moment = deadline - work * (1 - saved progress) - overhead
 
+Work that is not saved is lost with its node. So an attempt that saves nothing is launched on spot only while on-demand could
+still do everything again after it, and one that saves is taken off spot at the last moment from which on-demand can still finish,
+less the time that it needs to end (:mod:`spotwright.engine.decisions.running_attempts`).
+
 Without a stated ``work`` no wait is known to be safe, so the task goes to on-demand at once. The formula is that of the safety
 net in "Can't Be Late" (Wu et al., NSDI 2024).
 """
@@ -13,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from spotwright.model.quantities import format_duration
 from spotwright.scheduling.ladder import Ladder
 
-__all__ = ["Advice", "Choice", "Outlook", "choose", "choose_while_pending"]
+__all__ = ["Advice", "Choice", "Outlook", "RungAdvice", "choose", "choose_while_pending"]
 
 
 _SHORT = 1.0  # seconds: a decision at the last moment comes a moment after it
@@ -32,12 +37,24 @@ class Advice(NamedTuple):
     numbers: str
 
 
+class RungAdvice(NamedTuple):
+    """What the cheapest plan says about one spot rung: whether a launch pays, and from when on no wait for a node there pays."""
+
+    rung: int
+    launches: bool
+    leaves_at: float
+    numbers: str
+
+
 class Outlook(NamedTuple):
     """Input of the decision about one task. Moments are Unix seconds, durations seconds of real time.
 
     ``work`` is the duration of the whole task on a node that is never taken (``None``: not stated), ``progress`` the share of it,
     0 to 1, that is done and saved, ``overhead`` the time that an on-demand attempt needs before it continues the work.
-    ``patience`` is how long an attempt waits on one rung where the deadline itself does not end the wait.
+    ``patience`` is how long an attempt waits on one rung where the deadline itself does not end the wait. ``saves`` tells whether
+    the work is saved, ``drain`` how long an attempt takes to end when it is told to. ``rungs`` is the advice for each spot rung,
+    the best one first. ``by_attempt`` is false under version 1 of the decision functions, which knew only ``advice`` and let a
+    running attempt be.
     """
 
     now: float
@@ -49,6 +66,18 @@ class Outlook(NamedTuple):
     max_interruptions: int
     patience: float = 600.0
     advice: Advice | None = None
+    saves: bool = True
+    drain: float = 0.0
+    rungs: tuple[RungAdvice, ...] = ()
+    by_attempt: bool = False
+
+    @property
+    def spot_ends(self) -> float | None:
+        """The last moment at which an attempt may begin on spot, or wait for it; ``None`` without a stated ``work``."""
+        last = self.last_moment
+        if last is None or self.work is None or not self.by_attempt:
+            return last
+        return last - self.drain - (0.0 if self.saves else self.work + self.overhead)
 
     @property
     def last_moment(self) -> float | None:
@@ -60,7 +89,7 @@ class Outlook(NamedTuple):
     @property
     def only_on_demand(self) -> bool:
         """True if only on-demand rungs are allowed now: the budget is spent, or waiting is not safe any more."""
-        last = self.last_moment
+        last = self.spot_ends
         return self.interruptions >= self.max_interruptions or last is None or self.now >= last
 
 
@@ -82,6 +111,8 @@ def choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], st
     spot = _spot(ladder)
     if not spot or (outlook.only_on_demand and ladder.on_demand):
         return _on_demand(outlook, stay if stay in ladder.on_demand else ladder.on_demand[0], _reason(outlook, spot))
+    if stay is None and outlook.rungs and ladder.on_demand:
+        return _by_rung(outlook, ladder, has_room)
     if stay is None and outlook.advice is not None and ladder.on_demand:
         return _advised(outlook, outlook.advice, ladder, has_room, spot)
     if stay is None:
@@ -107,6 +138,8 @@ def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[s
         return None if rung in ladder.on_demand else choose(outlook, ladder, has_room)
     if not spot or (below is None and outlook.now >= outlook.deadline):
         return None
+    if outlook.rungs and ladder.on_demand and rung not in ladder.on_demand:
+        return _by_rung(outlook, ladder, has_room, after=rung)
     if outlook.advice is not None and ladder.on_demand and rung not in ladder.on_demand:
         return _advised(outlook, outlook.advice, ladder, has_room, spot)
     turn = spot if below is None else [*spot[spot.index(below) :], *spot[: spot.index(below)]]
@@ -131,6 +164,25 @@ def _advised(
     return _on_demand(outlook, ladder.on_demand[0], f"on-demand: {advice.numbers}")
 
 
+def _by_rung(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], after: int | None = None) -> Choice:
+    """The best spot rung with room where a launch pays, else a wait that pays, else on-demand.
+
+    An attempt waits for its patience on each rung in turn; ``after`` is the one that it has waited on last.
+    """
+    ends = min(outlook.spot_ends or outlook.now, outlook.now + outlook.patience)
+    room = {each.rung: any(has_room(pool) for pool in ladder.rungs[each.rung].pools) for each in outlook.rungs}
+    for each in outlook.rungs:
+        if each.launches and room[each.rung]:
+            return Choice(each.rung, f"spot: {each.numbers}", ends)
+    waits = [each for each in outlook.rungs if not room[each.rung] and each.leaves_at > outlook.now]
+    turn = [each for each in waits if after is not None and each.rung > after] or waits
+    if not turn:
+        return _on_demand(outlook, ladder.on_demand[0], f"on-demand: {outlook.rungs[0].numbers}")
+    first = min(turn, key=lambda each: each.rung) if after is not None else turn[0]
+    until = min(first.leaves_at, outlook.spot_ends or outlook.now)
+    return Choice(first.rung, f"waits for spot: {first.numbers}", min(until, ends) if len(waits) > 1 else until)
+
+
 def _on_demand(outlook: Outlook, rung: int, why: str) -> Choice:
     return Choice(rung, why, outlook.now + outlook.patience)
 
@@ -150,7 +202,7 @@ def _end_of_wait(outlook: Outlook, ladder: Ladder, spot: list[int]) -> float:
     Without an on-demand rung the deadline takes the place of the last safe moment.
     """
     patience_ends = outlook.now + outlook.patience
-    last = outlook.last_moment if ladder.on_demand else None
+    last = outlook.spot_ends if ladder.on_demand else None
     if last is None:
         last = max(outlook.deadline, patience_ends)
     return min(patience_ends, last) if len(spot) > 1 else last
@@ -166,6 +218,23 @@ def _reason(outlook: Outlook, spot: list[int]) -> str:
     if outlook.only_on_demand and outlook.now - outlook.last_moment > _SHORT:
         late = outlook.now - outlook.last_moment
         return f"on-demand: it ends {late:.4g}s after its deadline at the earliest; a deadline later by that can be met"
-    if outlook.only_on_demand:
+    if outlook.only_on_demand and not outlook.by_attempt:
         return "on-demand: later it could not finish in time any more"
+    if outlook.only_on_demand:
+        return f"on-demand: {_too_little(outlook)}"
     return "on-demand: the earlier attempt ran there"
+
+
+def _too_little(outlook: Outlook) -> str:
+    """Why what is left is too little for spot, with its numbers."""
+    work = format_duration((outlook.work or 0.0) * (1.0 - outlook.progress))
+    launch, left = format_duration(outlook.overhead), format_duration(outlook.deadline - outlook.now)
+    if outlook.saves:
+        return (
+            f"later it could not finish in time any more: {work} of work, {launch} for a launch and "
+            f"{format_duration(outlook.drain)} to leave spot before, and the deadline is in {left}"
+        )
+    return (
+        f"its work is not saved, and a loss at the end of an attempt on spot would leave too little time for another one: each "
+        f"takes {launch} to launch and {work} of work, and the deadline is in {left}"
+    )

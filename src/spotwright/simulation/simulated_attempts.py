@@ -153,6 +153,11 @@ class SimulatedAttempts:
         signals = Signals(signal=_SIGTERM, cancelled=True)
         self._after(_HALT_SECONDS if stops_in is None else stops_in, lambda: self._end(key, signals))
 
+    def move(self, key: AttemptKey, why: str, ends_by: float) -> None:
+        """Send SIGTERM because the attempt goes on elsewhere, and SIGKILL at ``ends_by``."""
+        self._observations(key).moved = why
+        self._terminate(key, ends_by)
+
     def kill_halted(self) -> None:
         """Send SIGKILL to every halted attempt that is live."""
         for key in self.live:
@@ -191,8 +196,7 @@ class SimulatedAttempts:
             case SigtermDue(key):
                 self._terminate(key, None)
             case Evicted(key, _, ends_by, why):
-                self._observations(key).moved = why
-                self._terminate(key, ends_by)
+                self.move(key, why, ends_by)
             case NodeGone(node, pool, keys, why):
                 self._node_changed(node, pool, "gone", why)
                 for key in keys:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from spotwright.engine.attempt_queue import AttemptQueue
+from spotwright.engine.decisions.rung_selection import effective_plan
 from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
 from spotwright.engine.events import (
     AttemptBound,
@@ -138,10 +139,13 @@ class SimulatedWorld:
         self.attempts.start(task, inputs_of(state, task), event)
         return None
 
-    def halt(self, _state: RunState, event: AttemptHalted) -> Outcome:
+    def halt(self, state: RunState, event: AttemptHalted) -> Outcome:
         """Ask an attempt to end."""
         key = self.attempts.key(event.task, event.attempt)
-        if not self._queue.was_withdrawn(key):
+        if event.moves:
+            grace = effective_plan(state, state.tasks[event.task]).policy.grace_period / self.cluster.supply.scale
+            self.attempts.move(key, event.why, self._now + grace)
+        elif not self._queue.was_withdrawn(key):
             self.attempts.halt(key)
         return None
 

@@ -183,6 +183,8 @@ def _attempt(
         "why": attempt.cause_why,
         "next": attempt.following,
         "tried": list(attempt.tried),
+        "placed_why": attempt.why,
+        "kept_why": attempt.kept,
         "placed_at": attempt.placed_at,
         "bound_at": attempt.bound_at,
         "noticed_at": attempt.noticed_at,

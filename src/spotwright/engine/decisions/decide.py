@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spotwright.engine.decisions import running_attempts
 from spotwright.engine.decisions.rung_selection import effective_plan, first_choice, next_choice, under_deadline
 from spotwright.engine.decisions.snapshot import Snapshot
 from spotwright.engine.decisions.timers import due_tasks
@@ -90,6 +91,8 @@ def _decide_task(state: RunState, task: TaskState, snapshot: Snapshot, now: floa
         yield _start(state, task, snapshot, now)
     elif task.status is TaskStatus.WAITING:
         yield TaskSkipped(now, task.path, why=f"it follows {task.skipped}, which was skipped")
+    elif task.status is TaskStatus.RUNNING:
+        yield running_attempts.look(state, task, now)
     elif task.status is TaskStatus.PENDING and not task.last.halted and not state.is_over(task):
         yield _halt_attempt(task, "another task failed", now)
 
@@ -174,6 +177,9 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     if ending.cause.is_interruption:
         ceiling = planned.policy.interruption_backoff.ceiling
         position = position._replace(stalled=budgets.count_stalled(_lives(state, task), ceiling))
+    moved = running_attempts.after_move(task, ending, planned.ladder.on_demand)
+    if moved is not None:
+        return _decided(state, task, attempt, ending, moved, now)
     cause, before = cause_to_charge(state, attempt, ending.cause), spent_before(state, task)
     if cause is Cause.UNSCHEDULABLE:  # another member of its set waited in vain: all of them begin again
         return _decided(state, task, attempt, ending, Decision(FollowUp.RETRY, "with its set", attempt.rung), now)
@@ -221,9 +227,14 @@ def _decided(
 
 
 def _due(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
-    """Decisions for timers that are due: the end of a backoff, or of the wait on a rung."""
-    tasks = due_tasks(state, now)
-    return [(_place if t.status is TaskStatus.BACKOFF else _climb)(state, t, snapshot, now) for t in tasks]
+    """Decisions for timers that are due: the end of a backoff, of the wait on a rung, or of the time until the next look."""
+    return [_timer(state, task, snapshot, now) for task in due_tasks(state, now)]
+
+
+def _timer(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
+    if task.status is TaskStatus.RUNNING:
+        return running_attempts.look(state, task, now)
+    return (_place if task.status is TaskStatus.BACKOFF else _climb)(state, task, snapshot, now)
 
 
 def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
@@ -236,7 +247,8 @@ def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     choice = next_choice(state, task, planned, snapshot, now)
     if choice is not None:
         pools = planned.ladder.rungs[choice.rung].pools
-        why = f"{why}; {choice.why}" if planned.policy.checkpoint is not None and choice.why else why
+        told = choice.why and (state.moves_running or planned.policy.checkpoint is not None)
+        why = f"{why}; {choice.why}" if told else why
         return AttemptMoved(now, task.path, attempt.number, rung=choice.rung, pools=pools, until=choice.until, why=why)
     why = "; ".join([*attempt.tried, why])
     following = budgets.after_attempt(Cause.UNSCHEDULABLE, task.spent, attempt.position, planned.policy, planned.ladder)

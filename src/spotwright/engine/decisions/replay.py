@@ -2,8 +2,8 @@
 
 Facts are folded unchanged. For decisions, ``decide`` is called again with the snapshot before them, at their own moment, and the
 answers are compared. Only the journal and the plans of the run are needed. A journal names the version of the decision functions
-that wrote it. A journal that names none can be folded, not replayed: one of format 1, or of a rehearsal that states facts at its
-start.
+that wrote it: an earlier version's decisions are taken again by its own rules, which stay in the code. A journal that names none
+can be folded, not replayed: one of format 1, or of a rehearsal that states facts at its start.
 """
 
 from __future__ import annotations
@@ -22,8 +22,14 @@ from spotwright.errors import StateError
 
 __all__ = ["DECISIONS_VERSION", "ReplayDiverged", "replay_decisions"]
 
-DECISIONS_VERSION = 1
-"""The version of the decision functions. It grows when they decide differently on events that journals already contain."""
+DECISIONS_VERSION = 2
+"""The version of the decision functions. It grows when they decide differently on events that journals already contain.
+
+Version 2 decides tasks without checkpoints by the cheapest plan too, learns from what it sees of the pools, and moves running
+attempts (:attr:`~spotwright.engine.state.RunState.moves_running`).
+"""
+
+_REPLAYED = (1, DECISIONS_VERSION)
 
 
 class ReplayDiverged(StateError):
@@ -37,21 +43,25 @@ def replay_decisions(plans: Sequence[Plan], events: Sequence[Event]) -> RunState
     the decision functions.
     """
     state, snapshot, index = RunState(plans), Snapshot(), 0
+    taken: list[Event] = []
     while index < len(events):
         event = events[index]
         if isinstance(event, DECISIONS):
             decided = decide(state, snapshot, event.at)
             _compare(decided, events, index)
-            for each in decided:
+            for each in (*taken, *decided):
                 fold(state, each)
-            snapshot, index = Snapshot(), index + len(decided)
+            taken, snapshot, index = [], Snapshot(), index + len(decided)
             continue
-        if isinstance(event, EngineStarted) and event.decisions != DECISIONS_VERSION:
+        if isinstance(event, EngineStarted) and event.decisions not in _REPLAYED:
             raise StateError(_other_version(event))
-        if isinstance(event, SnapshotTaken):
-            snapshot = Snapshot(room=event.room, waiting=event.waiting)
-        fold(state, event)
         index += 1
+        if isinstance(event, SnapshotTaken):  # the engine folds it with the decisions that used it
+            taken, snapshot = [event], Snapshot(room=event.room, waiting=event.waiting)
+            continue
+        fold(state, event)
+    for each in taken:
+        fold(state, each)
     return state
 
 
@@ -69,5 +79,5 @@ def _other_version(event: EngineStarted) -> str:
         return "this journal does not name the version of its decision functions: it can be read, not replayed"
     return (
         f"this journal was decided by version {event.decisions} of the decision functions (spotwright {event.version}), and "
-        f"this is version {DECISIONS_VERSION}: replay it with that version of spotwright"
+        f"this one knows the versions up to {DECISIONS_VERSION}: replay it with that version of spotwright"
     )

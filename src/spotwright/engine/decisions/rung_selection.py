@@ -5,6 +5,7 @@ These are rows 6 to 8 of the design's table, applied to the state of the run.
 
 from __future__ import annotations
 
+from spotwright.engine.decisions import earlier_advice
 from spotwright.engine.decisions.deadline_advice import advise
 from spotwright.engine.decisions.snapshot import Snapshot
 from spotwright.engine.io_resolution import inputs_of
@@ -16,7 +17,7 @@ from spotwright.scheduling import budgets, deadline
 from spotwright.scheduling.budgets import Decision, LadderPosition
 from spotwright.scheduling.deadline import Choice
 
-__all__ = ["effective_plan", "first_choice", "next_choice", "under_deadline"]
+__all__ = ["effective_plan", "first_choice", "next_choice", "outlook_without_advice", "under_deadline"]
 
 
 def effective_plan(state: RunState, task: TaskState) -> PlannedTask:
@@ -33,6 +34,9 @@ def first_choice(state: RunState, task: TaskState, planned: PlannedTask, snapsho
     """The rung on which the next attempt of a task is placed."""
     if planned.policy.deadline is None:
         return _until_patience_ends(state, planned, _rung(task, planned), now)
+    if task.next_rung is not None and task.attempts and task.last.moving and task.last.cause is Cause.DISRUPTED:
+        patience_ends = now + planned.policy.pending_timeout / state.time_scale
+        return Choice(task.next_rung, "on-demand: the attempt before was moved here", patience_ends)
     outlook = _outlook(state, task, planned, task.spent.interruptions, now)
     return deadline.choose(outlook, planned.ladder, snapshot.has_room, _kept_rung(task))
 
@@ -68,13 +72,14 @@ def under_deadline(
     Row 8 of the table, in place of row 6.
     """
     spent = spent_before(state, task).after(cause)
-    outlook = _outlook(state, task, planned, spent.interruptions, now)
+    lost = task.last.pool if cause.is_interruption else None
+    outlook = _outlook(state, task, planned, spent.interruptions, now, lost)
     ladder, wait, rung = planned.ladder, following.wait, following.rung
     if cause.is_interruption:
         rung = deadline.choose(outlook, ladder, snapshot.has_room).rung
         wait = budgets.backoff(spent, position, ladder.rungs[rung].pools, planned.policy)
-    if ladder.on_demand and outlook.last_moment is not None:
-        wait = max(0.0, min(wait, (outlook.last_moment - now) * state.time_scale))
+    if ladder.on_demand and outlook.spot_ends is not None:
+        wait = max(0.0, min(wait, (outlook.spot_ends - now) * state.time_scale))
     if ladder.on_demand and outlook.only_on_demand:
         wait = 0.0
     return Decision(following.then, following.why, rung, wait)
@@ -97,13 +102,23 @@ def _kept_rung(task: TaskState) -> int | None:
 
 
 def _outlook(
+    state: RunState, task: TaskState, planned: PlannedTask, interruptions: int, now: float, lost: str | None = None
+) -> deadline.Outlook:
+    outlook = outlook_without_advice(state, task, planned, interruptions, now)
+    if state.moves_running:
+        return outlook._replace(rungs=advise(state, planned, outlook, lost))
+    return outlook._replace(advice=earlier_advice.advise(state, task, planned, outlook))
+
+
+def outlook_without_advice(
     state: RunState, task: TaskState, planned: PlannedTask, interruptions: int, now: float
 ) -> deadline.Outlook:
+    """What is known of a task with a deadline now, without what a solved policy says."""
     policy = planned.policy
     if policy.deadline is None:
         raise ValueError(f"task {task.path} has no deadline")
     pools = [name for rung in planned.ladder.rungs for name in rung.pools]
-    outlook = deadline.Outlook(
+    return deadline.Outlook(
         now=now,
         deadline=policy.deadline.moment(state.started_at) - planned.downstream,
         work=policy.work,
@@ -112,18 +127,24 @@ def _outlook(
         interruptions=interruptions,
         max_interruptions=policy.max_interruptions,
         patience=policy.pending_timeout / state.time_scale,
+        saves=_saves(task, planned),
+        drain=policy.grace_period / state.time_scale,
+        by_attempt=state.moves_running,
     )
-    return outlook._replace(advice=advise(state, task, planned, outlook))
+
+
+def _saves(task: TaskState, planned: PlannedTask) -> bool:
+    """Whether the work of a task is saved: the policy names a checkpoint, or an earlier attempt went on from one."""
+    return planned.policy.checkpoint is not None or any(attempt.first_progress for attempt in task.attempts[1:])
 
 
 def _saved_share(task: TaskState, planned: PlannedTask) -> float:
     """The share of the work that the next attempt need not do again.
 
-    Reported progress counts as saved only where the policy names a checkpoint, or an earlier attempt went on from one.
+    Reported progress counts as saved only where the work is saved at all.
     """
-    goes_on = planned.policy.checkpoint is not None or any(attempt.first_progress for attempt in task.attempts[1:])
     reported = (attempt.progress for attempt in reversed(task.attempts) if attempt.progress is not None)
-    return next(reported, 0.0) if goes_on else 0.0
+    return next(reported, 0.0) if _saves(task, planned) else 0.0
 
 
 def _waits_its_turn(state: RunState, task: TaskState, planned: PlannedTask) -> bool:

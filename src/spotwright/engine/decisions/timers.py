@@ -24,7 +24,7 @@ def next_moment(state: RunState) -> float | None:
 
 
 def due_tasks(state: RunState, now: float) -> list[TaskState]:
-    """The tasks whose backoff, or whose wait on a rung, is over; in the order of their moments."""
+    """The tasks whose backoff, wait on a rung or time until the next look is over; in the order of their moments."""
     due = sorted(_timers_until(state, now))
     paths = dict.fromkeys(path for at, path in due if _is_current(state, at, path))
     return [state.tasks[path] for path in paths]
@@ -47,4 +47,5 @@ def _is_current(state: RunState, at: float, path: str) -> bool:
         return False
     if task.status is TaskStatus.BACKOFF:
         return task.due == at and task.may_start and not state.is_over(task)
-    return task.status is TaskStatus.PENDING and task.last.until == at and not task.last.halted
+    waits_or_runs = task.status in (TaskStatus.PENDING, TaskStatus.RUNNING)
+    return waits_or_runs and task.last.until == at and not task.last.halted

@@ -147,6 +147,7 @@ class _Lock:
             for mode in range(grid.modes):
                 self._after[action, mode] = (lost + grid.transition(action, mode)[1]) * grid.grain
         self._forbidden = job.work + self._after + job.overhead > job.deadline + DUST
+        self._late = job.work + self._after > job.deadline + DUST  # of a job that this tick ends
 
     def apply(self, index: int, wishes: Any) -> Any:
         """The actions of a tick: [observation, mode, lost]. A lost spot node leaves a job that waits."""
@@ -155,7 +156,7 @@ class _Lock:
         forbidden = self._forbidden
         left = self._job.work - (index + 1) * grid.tick + self._after
         if (left <= DUST).any():
-            forbidden = forbidden & (left > DUST)
+            forbidden = np.where(left > DUST, forbidden, self._late)
         actions[(actions == 0) & forbidden[0]] = 2
         actions[:BUCKETS][(actions[:BUCKETS] == 1) & forbidden[1]] = 2
         actions[BUCKETS:, 1 : 2 + grid.stages] = actions[BUCKETS:, :1]

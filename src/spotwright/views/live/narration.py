@@ -217,7 +217,8 @@ class Narrator:
         yield f"{event.task} fails: {event.why}"
 
     def _halt(self, _state: RunState, event: ev.AttemptHalted) -> Iterator[str]:
-        yield f"{event.task}: attempt {event.attempt} is told to stop: {event.why}"
+        what = "is moved" if event.moves else "is told to stop:"
+        yield f"{event.task}: attempt {event.attempt} {what} {event.why}"
 
     def _completed(self, _state: RunState, event: ev.TaskCompleted) -> Iterator[str]:
         yield f"{event.task}: done"

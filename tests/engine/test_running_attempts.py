@@ -1,0 +1,131 @@
+"""Attempts that run on spot under a deadline: they are moved to on-demand at the last safe moment, and not before."""
+
+from __future__ import annotations
+
+import pytest
+from tests.engine.builders import START, a_config, a_plan, a_pool, a_task
+from tests.engine.driving import Run
+from tests.engine.scripts import TAKEN, Behavior, Script, always, scripted
+from tests.events import data_of
+
+from spotwright.engine.decisions.replay import replay_decisions
+from spotwright.engine.events import Event
+from spotwright.engine.status import RunStatus
+from spotwright.scheduling.budgets import BudgetUse
+
+ENDLESS = Behavior(10_000.0, stops_in=1.0)
+
+
+def a_run(script: Script, *, deadline: str = "1000s", **settings: object) -> Run:
+    """A task with 100 s of work; spot and on-demand boot in 2 s, and spot is left within its grace period of 30 s."""
+    policy = {"spot": "prefer", "deadline": deadline, "work": "100s", "checkpoint": "pvc://ckpt", **settings}
+    config = a_config(policy={key: value for key, value in policy.items() if value})
+    return Run(a_plan([a_task("a")], config), script)
+
+
+def moves(run: Run) -> list[Event]:
+    return [event for event in run.events_of("halt") if data_of(event).get("moves")]
+
+
+def seconds(event: Event) -> float:
+    return round(event.at - START, 3)
+
+
+def test_an_attempt_that_gets_nowhere_is_moved_at_the_last_safe_moment_and_the_deadline_is_kept() -> None:
+    run = a_run(scripted({"a": [ENDLESS]}, Behavior(100)))
+    assert run.start().status is RunStatus.SUCCEEDED
+    assert [seconds(event) for event in moves(run)] == [
+        868
+    ]  # 1000 s less 100 s of work, 2 s to boot, 30 s to leave spot
+    assert run.pools("a") == ["spot", "on-demand"]
+    assert run.world.now - START <= 1000
+
+
+def test_a_move_is_explained_with_its_numbers() -> None:
+    run = a_run(scripted({"a": [ENDLESS]}, Behavior(100)))
+    run.start()
+    assert data_of(moves(run)[0])["why"] == (
+        "to on-demand, at the last safe moment: 1m40s of work are not saved yet, on-demand needs 2s more to launch and spot 30s "
+        "to be left, and the deadline is in 2m12s"
+    )
+    decided = data_of(run.events_of("decided")[0])
+    assert (decided["cause"], decided["next"]) == ("disrupted", "goes on on on-demand; the move spends no budget")
+    assert decided["why"].startswith("it was moved: to on-demand, at the last safe moment")
+
+
+def test_a_move_spends_no_budget() -> None:
+    run = a_run(scripted({"a": [ENDLESS]}, Behavior(100)))
+    assert run.start().tasks["a"].spent == BudgetUse()
+
+
+def test_reported_progress_that_is_saved_puts_the_last_moment_off() -> None:
+    run = a_run(always(Behavior(960.0, reports=96)))
+    run.start()
+    assert (run.pools("a"), moves(run), run.causes("a")) == (["spot"], [], ["succeeded"])
+
+
+def test_progress_that_is_not_saved_does_not() -> None:
+    run = a_run(scripted({"a": [Behavior(960.0, reports=96, stops_in=1.0)]}, Behavior(100)), checkpoint=None)
+    run.start()
+    assert [seconds(event) for event in moves(run)] == [868]
+    assert run.world.now - START <= 1000
+
+
+def test_an_attempt_that_reports_too_rarely_is_moved_although_it_works() -> None:
+    """The rule knows what is saved, not what will be."""
+    run = a_run(scripted({"a": [Behavior(130.0, reports=1, stops_in=1.0)]}, Behavior(100)), deadline="150s")
+    run.start()
+    assert [seconds(event) for event in moves(run)] == [18]
+    assert run.world.now - START <= 150
+
+
+def test_an_attempt_that_ignores_its_end_is_killed_after_its_grace_period_and_the_deadline_is_kept() -> None:
+    run = a_run(scripted({"a": [Behavior(10_000.0)]}, Behavior(100)))
+    run.start()
+    assert (run.causes("a"), run.world.now - START) == (["disrupted", "succeeded"], 1000)
+
+
+def test_an_attempt_that_finishes_while_it_leaves_counts() -> None:
+    run = a_run(scripted({"a": [Behavior(880.0)]}))
+    run.start()
+    assert (run.causes("a"), len(moves(run))) == (["succeeded"], 1)
+
+
+def test_a_node_that_is_taken_while_the_attempt_leaves_is_an_interruption() -> None:
+    run = a_run(scripted({"a": [Behavior(880.0, TAKEN)]}, Behavior(100)))
+    run.start()
+    assert (run.causes("a"), run.pools("a")) == (["interrupted", "succeeded"], ["spot", "on-demand"])
+
+
+def test_an_attempt_that_a_move_could_not_save_any_more_stays() -> None:
+    """Another task has shown meanwhile that on-demand takes ten minutes to boot: spot can still keep the deadline."""
+    slow = a_pool("on-demand", spot=False, boot=2.0, simulate={"boot": 600.0})
+    tasks = {"a": {"deadline": "1000s", "work": "100s", "checkpoint": "pvc://ckpt"}, "b": {"spot": "never"}}
+    run = Run(a_plan([a_task("a"), a_task("b")], a_config(a_pool(), slow, tasks=tasks)), always(Behavior(990.0)))
+    run.start()
+    assert data_of(run.events_of("kept")[-1])["why"].startswith(
+        "stays on spot: on-demand could not finish in time any more; 1m40s of work are not saved yet, on-demand needs 10m00s"
+    )
+    assert (run.pools("a"), moves(run)) == (["spot"], [])
+
+
+def test_an_attempt_under_a_deadline_is_looked_at_a_bounded_number_of_times() -> None:
+    run = a_run(always(Behavior(140.0, reports=1400)), deadline="150s")
+    run.start()
+    assert len(run.events_of("kept")) < 500
+
+
+def test_a_run_that_moves_an_attempt_replays() -> None:
+    run = a_run(scripted({"a": [Behavior(50, TAKEN), ENDLESS]}, Behavior(100)))
+    run.start()
+    assert moves(run)
+    replay_decisions(run.plans, run.events)
+
+
+@pytest.mark.parametrize("append", range(2, 9))
+@pytest.mark.parametrize("before", [True, False])
+def test_a_move_survives_a_crash_of_the_engine(append: int, before: bool) -> None:
+    run = a_run(scripted({"a": [ENDLESS]}, Behavior(100)))
+    run.start_with_crashes([(append, before)])
+    assert (run.state.status, run.state.tasks["a"].spent.errors) == (RunStatus.SUCCEEDED, 0)
+    assert run.world.now - START <= 1000
