@@ -15,7 +15,8 @@
   ``cached_from`` (``run``, ``task``), ``spent`` (``interruptions``, ``errors``, ``moves``), ``budgets``
   (``interruptions``, ``errors``), ``outputs`` (``parameters``, ``artifacts``), ``attempts``;
 - an attempt: ``number``, ``status`` (pending, running, ended), ``pools`` it may wait for, ``pool``, ``node``, ``capacity``,
-  ``cause``, ``why``, ``next`` (the decision that followed), ``tried`` (the reason for each rung that it left), ``placed_at``,
+  ``cause``, ``why``, ``next`` (the decision that followed), ``tried`` (the reason for each rung that it left), ``placed_why``
+  and ``kept_why`` (why a deadline let it wait or launch there, and stay on spot; empty without a deadline), ``placed_at``,
   ``bound_at``, ``noticed_at``, ``goes_at``, ``ended_at``, ``seconds`` on its node, ``share`` of it, ``cost``, ``kept``
   (``low``, ``high``: the part of it that was kept), ``held`` (``node``, ``since``: a node that does not report holds its pod;
   else null), ``released`` (why its pod was deleted although its node does not report, or empty), ``first_progress``,

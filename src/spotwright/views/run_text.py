@@ -39,6 +39,7 @@ def show_text(view: Mapping[str, Any]) -> str:
         [*fitted(run_title(view), hang="  "), *_head(view)],
         table(attempt_rows(view)),
         _titled("Python environments", _environments(tasks)),
+        _titled("What the deadline decided", (line for task in tasks for line in _deadline(task))),
         _titled("Why attempts ended, and what followed", (line for task in tasks for line in _ends(view, task))),
         _titled("Why tasks have failed", (line for task in tasks for line in _failure(view, task, briefly=True))),
         _titled("What waits", _waits(view, tasks)),
@@ -152,6 +153,16 @@ def _environments(tasks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         what = f"{', '.join(packages)}: {how} {span(longest['seconds'])}, on no node"
         yield from wrapped(f"{together[0]['path']}{more}  {what}", indent="  ", hang="    ")
         yield from fitted(f"    log   {together[0]['environment']['log']}", hang=" " * 10)
+
+
+def _deadline(task: Mapping[str, Any]) -> Iterator[str]:
+    """What a deadline decided about each attempt: where it launched or waited first, what followed, why it stayed on spot."""
+    for attempt in task["attempts"]:
+        reasons = (attempt["placed_why"], *attempt["tried"], attempt["kept_why"])
+        if attempt["placed_why"]:
+            for number, why in enumerate(filter(None, reasons)):
+                name = f"{task['path']} attempt {attempt['number']}" if number == 0 else "  then "
+                yield from wrapped(f"{name}  {why}", indent="  ", hang="    ")
 
 
 def _ends(view: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[str]:
