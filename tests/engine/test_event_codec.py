@@ -87,7 +87,7 @@ SAMPLES: tuple[Event, ...] = (
     PlanExtended(1.0, version=2),
     AttemptHalted(1.0, "a", 1, why="to on-demand", moves=True),
     AttemptKept(1.0, "a", 1, until=9.5, why="slack"),
-    MarketKnown(1.0, pools={"spot": (1.0, 2.5, 0.5, 1.0)}, runs=("before",)),
+    MarketKnown(1.0, pools={"spot": (1.0, 2.5, 0.5, 1.0)}, runs=2),
     NoticeGiven(1.0, node="n", goes_at=31.0, attempts=(("a", 1), ("b", 2)), why="preempted"),
     RunReset(1.0, version=2, again=("a",), arguments={}),
     EnvironmentChanged(1.0, "a", state="building", packages=("pandas>=2",), log="0a.log"),

@@ -29,10 +29,11 @@ class MarketKnown(Event):
     """Fact: what earlier runs have counted of spells with and without spot, by pool.
 
     Of each pool four numbers for each age bucket of :mod:`spotwright.deadlines.hazards`, kind by kind: looks at spells with spot,
-    their ends, looks at spells without, their ends. ``runs`` are the names of those runs.
+    their ends, looks at spells without, their ends. ``runs`` is how many
+    runs that were.
     """
 
     kind: ClassVar[str] = "market"
 
     pools: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    runs: Sequence[str] = ()
+    runs: int = 0
