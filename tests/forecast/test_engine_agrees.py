@@ -12,7 +12,8 @@ from tests.engine.builders import a_config, a_plan, a_pool, a_task
 from tests.forecast.builders import run as forecast_run
 from tests.simulation.builders import Simulation
 
-from spotwright.forecast.rules import Rule, SpotFirst, UnderDeadline
+from spotwright.forecast.deadline_rules import UnderDeadline
+from spotwright.forecast.rules import Rule, SpotFirst
 from spotwright.forecast.supply import supply_from
 from spotwright.forecast.tasks import Offer, TaskToCome
 from spotwright.model.policy import Policy, Spot
@@ -83,7 +84,7 @@ def test_both_end_a_run_at_the_same_moment_and_at_the_same_cost(deadline: int | 
         states = market(seed)
         end, cost = by_the_engine(states, {**POLICY, **own}, every)
         planned_end, planned_cost = by_the_forecast(
-            states, rule, every, pending_timeout=1500.0, max_interruptions=5, fall_back_after=5
+            states, rule, every, pending_timeout=1500.0, max_interruptions=5, fall_back_after=5, grace_period=0.0
         )
         apart += abs(end - planned_end) > 200.0 or abs(cost - planned_cost) > 0.05
         engine_total, forecast_total = engine_total + cost, forecast_total + planned_cost

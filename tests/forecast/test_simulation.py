@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.forecast.builders import HOUR, run, supply, task
 
-from spotwright.forecast.rules import OnDemand, Patient, SpotFirst, UnderDeadline
+from spotwright.deadlines.jobs import Action
+from spotwright.forecast.deadline_rules import UnderDeadline
+from spotwright.forecast.rules import OnDemand, Patient, Pending, SpotFirst
 from spotwright.forecast.simulation import heirs, waves
 
 ALWAYS, NEVER = supply("#" * 60), supply("." * 60)
@@ -94,13 +98,39 @@ def test_a_spot_node_that_is_gone_is_not_taken_over() -> None:
     assert run(Patient(), supply("###." + "#" * 9), *tasks).end[1, 0] == 2400.0 + 600.0
 
 
-def test_under_a_deadline_what_saves_nothing_leaves_spot_at_the_last_safe_moment() -> None:
-    one = task(work=HOUR, boot=0.0)
+def test_under_a_deadline_what_saves_nothing_waits_only_while_all_of_it_could_be_done_twice() -> None:
+    one = task(work=HOUR, grace_period=0.0)
     found = run(UnderDeadline([one], 3 * HOUR), NEVER, one)
-    assert found.finish[0] == 3 * HOUR
+    assert found.finish[0] == pytest.approx(2 * HOUR, abs=60.0)
+
+
+class Leaving(UnderDeadline):
+    """Takes spot first, whatever its policy says, so that the last safe moment comes while it runs."""
+
+    def decide(self, pending: Pending) -> tuple[Any, Any]:
+        action, until = super().decide(pending)
+        return np.where(pending.now == 0.0, np.int8(Action.SPOT), action), until
+
+
+def test_under_a_deadline_an_attempt_leaves_spot_at_the_last_safe_moment_in_its_boot() -> None:
+    """It has 200 s of slack and 300 s of boot; it is told to end, has 30 s for that, and on-demand does all of it in time."""
+    one = task(work=HOUR, boot=300.0, saves=True, save=0.0, grace_period=30.0)
+    found = run(Leaving([one], HOUR + 300.0 + 230.0), ALWAYS, one, every=600.0)
+    assert found.finish[0] == pytest.approx(HOUR + 530.0)
+    assert found.total[0] == pytest.approx((200.0 + 3 * (HOUR + 300.0)) / HOUR)
+    assert (found.taken[0, 0], found.where[0, 0]) == (0, -2)
+
+
+def test_under_a_deadline_saves_use_up_slack_until_it_leaves_with_what_it_has_done() -> None:
+    """A save of 100 s after each 100 s of work: of two seconds one is lost, and 600 s of slack are gone after 1,200 s."""
+    one = task(work=HOUR, saves=True, save=100.0, grace_period=0.0)
+    found = run(Leaving([one], HOUR + 600.0), ALWAYS, one, every=100.0)
+    assert found.finish[0] == pytest.approx(HOUR + 600.0)
+    assert found.spot[0, 0] == pytest.approx(1200.0 / HOUR)
 
 
 def test_under_a_deadline_the_work_that_follows_is_left_free() -> None:
-    tasks = [task("a"), task("b", after=[0])]
+    tasks = [task("a", grace_period=0.0, saves=True), task("b", grace_period=0.0, saves=True, after=[0])]
     found = run(UnderDeadline(tasks, 4 * HOUR), NEVER, *tasks)
-    assert found.end[:, 0].tolist() == [3 * HOUR, 4 * HOUR]
+    assert found.end[0, 0] <= 3 * HOUR
+    assert found.end[1, 0] <= 4 * HOUR

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spotwright.forecast.deadline_rules import UnderDeadline, UniformProgressRule
 from spotwright.forecast.intervals import best_interval
 from spotwright.forecast.model import Forecast, Market, PolicyForecast, TaskForecast, distribution
-from spotwright.forecast.rules import OnDemand, Patient, Rule, SpotFirst, UnderDeadline, UniformProgressRule
+from spotwright.forecast.rules import OnDemand, Patient, Rule, SpotFirst
 from spotwright.forecast.simulation import Outcomes, simulate
 from spotwright.forecast.supply import Source, Supply, supply_of
 from spotwright.forecast.tasks import Tasks, TaskToCome

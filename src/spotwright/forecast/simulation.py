@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spotwright.deadlines.jobs import Action
-from spotwright.forecast.rules import Pending, Rule
+from spotwright.forecast.rules import Launch, Pending, Rule
 from spotwright.forecast.supply import Supply
 from spotwright.forecast.tasks import TaskToCome
 
@@ -175,11 +175,11 @@ class _Elements:
         open_ones = np.flatnonzero(~nowhere & np.isfinite(self.start))
         while open_ones.size:
             task, now = self.task[open_ones], self.now[open_ones]
-            place, ends, next_up = self._spot(open_ones, task, now)
+            place, ends, began, next_up = self._spot(open_ones, task, now)
             up = place >= 0
             pending = Pending(
                 task, now, self.start[open_ones], self.since[open_ones], self.left[open_ones], self.taken[open_ones],
-                up, next_up,
+                up, began, next_up,
             )  # fmt: skip
             action, until = rule.decide(pending)
             action = np.where(facts.has_spot[task], action, np.int8(Action.ON_DEMAND))
@@ -195,19 +195,25 @@ class _Elements:
             self._launch(open_ones[chosen], place[chosen], ends[chosen], rule)
             open_ones = open_ones[np.isinf(self.end[open_ones]) & np.isfinite(self.now[open_ones])]
 
-    def _spot(self, chosen: Any, task: Any, now: Any) -> tuple[Any, Any, Any]:
-        """The first place of the ladder whose pool is up (-1: none), when its spell ends, and when a pool will be up."""
+    def _spot(self, chosen: Any, task: Any, now: Any) -> tuple[Any, Any, Any, Any]:
+        """The first place of the ladder whose pool is up (-1: none), when its spell ends and began, and when a pool will be up.
+
+        Without a pool that is up the begin is that of the first pool's spell without spot.
+        """
         place = np.full(len(chosen), -1)
         ends, next_up = np.full(len(chosen), np.inf), np.full(len(chosen), np.inf)
+        began = np.full(len(chosen), -np.inf)
         for rung in range(self._facts.pools.shape[1]):
             pool = self._facts.pools[task, rung]
             up, change = self._supply.look(np.maximum(pool, 0), self.market[chosen], now)
             there = pool >= 0
             takes = there & up & (place < 0)
             place[takes], ends[takes] = rung, change[takes]
+            told = takes | (there & (rung == 0))
+            began[told] = self._supply.began(pool[told], self.market[chosen[told]], now[told])
             waits = there & ~up
             next_up[waits] = np.minimum(next_up[waits], change[waits])
-        return place, ends, next_up
+        return place, ends, began, next_up
 
     def _wait(self, chosen: Any, until: Any) -> None:
         self.now[chosen] = np.maximum(until, self.now[chosen] + 1e-3)
@@ -228,6 +234,9 @@ class _Elements:
         self.where[chosen] = pool
         lost = np.minimum(ends, now + facts.lifetimes[pool])
         done = now + boot + self.left[chosen] * slower
+        leaves, drain = rule.leaves(Launch(task, now, self.left[chosen], boot, slower))
+        moved = leaves < np.minimum(lost, done)
+        lost = np.where(moved, leaves, lost)
         taken = lost < done
         until = np.minimum(lost, done)
         paid = (until - now) * facts.prices[task, place] / 3600.0
@@ -237,9 +246,10 @@ class _Elements:
         worked = np.maximum(0.0, until - now - boot) / slower
         every = facts.every[task]
         kept = np.where(np.isfinite(every), worked - np.mod(worked, every), 0.0)
+        kept = np.where(moved, worked, kept)  # it is told to end, and saves
         again = chosen[taken]
         self.left[again] -= np.minimum(kept[taken], self.left[again])
-        self.taken[again] += 1
-        self.now[again] = self.since[again] = until[taken]
+        self.taken[again] += ~moved[taken]
+        self.now[again] = self.since[again] = (until + np.where(moved, drain, 0.0))[taken]
         failed = again[rule.gives_up(self.task[again], self.taken[again])]
         self.now[failed] = np.inf

@@ -40,7 +40,9 @@ class Source(NamedTuple):
 
 
 class Supply(NamedTuple):
-    """Markets of all spot pools: ``up[pool, tick, market]``, the ticks until that changes, and each market's shift in seconds.
+    """Markets of all spot pools, with each market's shift in seconds.
+
+    ``up[pool, tick, market]`` tells whether spot is up, ``change`` the ticks until that changes, ``lasted`` those since it did.
 
     ``words`` say where the markets come from, ``notes`` what a reader of the forecast should know of them.
     """
@@ -48,6 +50,7 @@ class Supply(NamedTuple):
     tick: float
     up: Any
     change: Any
+    lasted: Any
     shift: Any
     words: str = ""
     notes: tuple[str, ...] = ()
@@ -56,6 +59,12 @@ class Supply(NamedTuple):
     def markets(self) -> int:
         """The number of markets."""
         return int(self.up.shape[2])
+
+    def began(self, pool: Any, market: Any, now: Any) -> Any:
+        """When the present spells began, in seconds from the start of the run; minus infinity if they always were."""
+        index = np.floor((now + self.shift[market]) / self.tick + 1e-9).astype(np.int64)
+        lasted = self.lasted[pool, index % self.up.shape[1], market]
+        return np.where(lasted >= _NEVER, -np.inf, (index - lasted) * self.tick - self.shift[market])
 
     def look(self, pool: Any, market: Any, now: Any) -> tuple[Any, Any]:
         """Whether pools are up at these moments, and when that changes (infinite: never); arrays of one length."""
@@ -108,7 +117,8 @@ def supply_of(source: Source, pools: Sequence[str], span: float, markets: int, s
 
 def supply_from(tick: float, up: Any, shift: Any) -> Supply:
     """The supply of markets that are there already: ``up[pool, tick, market]`` with each market's shift in seconds."""
-    return Supply(tick, up, _until_change(up), shift)
+    change = _until_change(up)
+    return Supply(tick, up, change, _until_change(up[:, ::-1])[:, ::-1] - 1, shift)
 
 
 def _recorded(

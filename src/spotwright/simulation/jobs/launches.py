@@ -39,7 +39,9 @@ def choices(policy: Policy, jobs: Waiting, tick: float) -> Any:
     wish = _wishes(policy, jobs)
     later = jobs.remaining - tick + DUST
     worked = jobs.left - np.maximum(0.0, tick - jobs.overhead)
-    spot_is_safe = jobs.up & ((worked <= DUST) | (worked + jobs.overhead <= later))
+    in_time = jobs.overhead + jobs.left <= jobs.remaining + DUST  # where it is done within the tick
+    spot_is_safe = jobs.up & np.where((worked <= DUST) & (jobs.left > DUST), in_time, worked + jobs.overhead <= later)
+    spot_is_safe |= jobs.up & (jobs.left <= DUST)
     wait_is_safe = (jobs.left <= DUST) | (jobs.left + jobs.overhead <= later)
     safe = np.where(wish == Action.SPOT, spot_is_safe, wait_is_safe)
     return np.where(safe, wish, np.int8(Action.ON_DEMAND))
