@@ -9,6 +9,7 @@ from spotwright.checkpoint import interval
 from spotwright.forecast.intervals import best_interval
 from spotwright.forecast.making import DEADLINE, ON_DEMAND, SPOT
 from spotwright.forecast.supply import Source
+from spotwright.model.policy import Policy, Spot
 from spotwright.model.traces import Trace
 
 UP, DOWN = Trace(600.0, (1,)), Trace(600.0, (0,))
@@ -77,3 +78,10 @@ def test_iterations_of_a_loop_share_a_line() -> None:
     ]
     [line] = forecast(*tasks).tasks
     assert (line.path, line.times) == ("loop/train", 2)
+
+
+def test_what_a_run_with_a_deadline_must_be_told_is_named() -> None:
+    stated = task("stated", work=HOUR)._replace(policy=Policy(spot=Spot.PREFER, work=HOUR))
+    warnings = forecast(stated, task("train", work=HOUR, saves=True), deadline=8 * HOUR).warnings
+    assert any("'train': {work: 3600s, checkpoint: FOLDER}" in warning for warning in warnings)
+    assert not any("'stated'" in warning for warning in warnings)

@@ -29,6 +29,7 @@ ON_DEMAND, SPOT, DEADLINE, UNIFORM_PROGRESS = "on-demand", "spot", "deadline", "
 
 _CRASHES = 1 / (30 * 86400)  # a node of any kind fails by itself about once in thirty days
 _POINTS = 150
+_SHOWN = 6  # tasks in one warning
 
 
 class Question(NamedTuple):
@@ -228,19 +229,15 @@ def _warnings(
             f"the deadline of {format_duration(deadline)} cannot be met: on-demand alone takes {format_duration(nearest)}, "
             f"{format_duration(nearest - deadline)} more; the nearest deadline that can be promised is {format_duration(nearest)}"
         )
-    for index, name in enumerate(names):
-        if supply.availability(index) == 0.0:
-            yield f"pool {name} never has spot in these markets"
-        elif supply.losses_an_hour(index) == 0.0:
-            yield f"pool {name} never loses spot in these markets"
-    if not names:
-        yield "no task may run on spot"
+    yield from _about_supply(supply, names)
     spot = next(policy for policy in policies if policy.name == SPOT)
     if spot.fails:
         yield (
             f"with the policy as it is the run fails, or never ends, in {spot.fails:.1%} of the markets: raise "
             "interruptions.max, save checkpoints, or let it fall back to on-demand"
         )
+    if deadline is not None:
+        yield from _unstated(tasks.tasks)
     if tasks.unpriced:
         yield (
             f"{', '.join(tasks.unpriced)} {'has' if len(tasks.unpriced) == 1 else 'have'} no price: costs count an hour "
@@ -248,6 +245,36 @@ def _warnings(
         )
     if question.certainty > 1.0 - 1.0 / max(1, question.markets):
         yield f"{question.markets:,} markets cannot tell a certainty of {question.certainty:.4%}: take more with --markets"
+
+
+def _about_supply(supply: Supply, names: Sequence[str]) -> Iterator[str]:
+    """What is unusual about the markets."""
+    for index, name in enumerate(names):
+        if supply.availability(index) == 0.0:
+            yield f"pool {name} never has spot in these markets"
+        elif supply.losses_an_hour(index) == 0.0:
+            yield f"pool {name} never loses spot in these markets"
+    if not names:
+        yield "no task may run on spot"
+
+
+def _unstated(tasks: Sequence[TaskToCome]) -> Iterator[str]:
+    """What a run with a deadline has to be told of its tasks, and the policy does not say."""
+    missing: dict[str, str] = {}
+    for task in tasks:
+        policy, needs = task.policy, []
+        if policy.work is None:
+            needs.append(f"work: {math.ceil(task.work)}s")
+        if task.saves and policy.checkpoint is None:
+            needs.append("checkpoint: FOLDER")
+        if needs and task.spot and task.on_demand is not None:
+            missing[task.spec_path] = f"{task.spec_path!r}: {{{', '.join(needs)}}}"
+    if missing:
+        more = f", and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        yield (
+            "run --deadline takes tasks to on-demand at once whose work spotwright.yaml does not state; add to policy.tasks: "
+            f"{', '.join(list(missing.values())[:_SHOWN])}{more}"
+        )
 
 
 def _price_source(pools: Mapping[str, Pool], names: Sequence[str]) -> str:
