@@ -91,11 +91,15 @@ class Flow:
         message: str = "",
         inputs: Mapping[str, Any] | None = None,
         artifacts: Mapping[str, str] | None = None,
+        execution: int = 1,
     ) -> None:
-        """A task with its driver and its pods. ``phase``: by default that of the last try."""
+        """A task with its driver and its pods. ``phase``: by default that of the last try; ``execution``: its number in MLMD."""
         around = (place or self.root).name
         phase = phase or (tries[-1].phase if tries else "Succeeded")
-        outputs = {"pod-spec-patch": _patch(inputs or {}, artifacts or {}), "cached-decision": str(cached).lower()}
+        outputs = {
+            "pod-spec-patch": _patch(inputs or {}, artifacts or {}, execution),
+            "cached-decision": str(cached).lower(),
+        }
         listed = [{"name": key, "value": value} for key, value in outputs.items()]
         driver = f"{around}.{name}-driver"
         self._add(driver, "Pod", "Succeeded", None, outputs={"exitCode": "0", "parameters": listed})
@@ -210,12 +214,12 @@ def _at(offset: float | None) -> str | None:
     return datetime.fromtimestamp(BEGIN + offset, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _patch(inputs: Mapping[str, Any], artifacts: Mapping[str, str]) -> str:
+def _patch(inputs: Mapping[str, Any], artifacts: Mapping[str, str], execution: int) -> str:
     """The driver's patch for the pod of a task, which names what the task reads and writes."""
     written = {
         name: {"artifacts": [{"name": name, "type": {"schemaTitle": "system.Model"}, "uri": uri}]}
         for name, uri in {**artifacts, "executor-logs": "minio://logs"}.items()
     }
     given = {"inputs": {"parameterValues": dict(inputs)}, "outputs": {"artifacts": written}}
-    command = ["launch", "--executor_input", json.dumps(given), "--"]
+    command = ["launch", "--execution_id", str(execution), "--executor_input", json.dumps(given), "--"]
     return json.dumps({"containers": [{"name": "main", "command": command}]})

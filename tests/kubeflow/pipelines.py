@@ -74,7 +74,12 @@ def compiled(
 
 
 def _ports(component: str) -> dict[str, Any]:
+    """``train`` writes a model, ``evaluate`` reads it and writes how good it is."""
     model = {"artifacts": {"model": {"artifactType": {"schemaTitle": "system.Model", "schemaVersion": "0.0.1"}}}}
+    types = {"accuracy": "NUMBER_DOUBLE", "right": "NUMBER_INTEGER", "verdict": "STRING", "counts": "LIST"}
     if component == "train":
         return {"outputDefinitions": model}
-    return {"inputDefinitions": model} if component == "evaluate" else {}
+    if component != "evaluate":
+        return {}
+    wrote = {"parameters": {name: {"parameterType": kind} for name, kind in types.items()}}
+    return {"inputDefinitions": model, "outputDefinitions": wrote}

@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from tests.kubeflow.flows import Flow
+from tests.kubeflow.metadata import executions
+
+from spotwright.kubeflow.metadata_store import METHOD
 
 __all__ = ["StandIn", "Step", "serving"]
 
@@ -45,6 +48,8 @@ class StandIn:
         self.multi_user = False
         self.serves_v1 = self.serves_v2 = True
         self.is_login_page = False
+        self.has_metadata_store = True
+        self.outputs: dict[int, dict[str, Any]] = {}  # output parameters by execution, in the metadata store
         self.failures: list[int | None] = []  # of the next requests: statuses, 0 for a cut connection, None for none
         self.requests: list[str] = []
         self.run_ids: list[str] = []  # of the next runs
@@ -59,6 +64,8 @@ class StandIn:
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         if self.is_login_page:
             return 200, "<html>log in</html>"
+        if parts.path == METHOD and self.has_metadata_store:
+            return 200, executions(body, self.outputs)
         for pattern, handle in self._routes(method):
             found = re.fullmatch(pattern, parts.path)
             if found:
@@ -208,7 +215,7 @@ def serving(steps: Sequence[Step] = ()) -> Iterator[StandIn]:
 
         def _send(self, status: int, answer: Any) -> None:
             is_page = isinstance(answer, str)
-            data = answer.encode() if is_page else json.dumps(answer).encode()
+            data = answer if isinstance(answer, bytes) else (answer if is_page else json.dumps(answer)).encode()
             self.send_response(status)
             self.send_header("Content-Type", "text/html" if is_page else "application/json")
             self.send_header("Content-Length", str(len(data)))

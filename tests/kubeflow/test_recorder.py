@@ -142,6 +142,7 @@ def test_a_failure_that_is_not_explained_has_no_cause(flow: Flow) -> None:
     recorded = Recorded(of_details)
     flow.task("train", FAILED)
     recorded.look(flow)
+    recorded.recorder.finish(RunStatus.FAILED, "train failed", BEGIN + 61)
     assert recorded.causes("train") == [None]
     assert recorded.task("train").why == "KFP says that it failed, and not why"
 

@@ -55,6 +55,7 @@ from spotwright.engine.workload.events import (
     AttemptTakenBack,
     AttemptWaits,
     NoticeWithdrawn,
+    OutputsRead,
     PlanExtended,
 )
 from spotwright.errors import StateError
@@ -123,6 +124,7 @@ EVENT_TYPES = (
     AttemptHeld,
     AttemptReleased,
     NoticeWithdrawn,
+    OutputsRead,
     PlanExtended,
     MarketKnown,
     *DECISIONS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from spotwright.kubeflow.failures import LoginRefused, NoSuchThing, ServerAway
 from spotwright.kubeflow.kfp_run import KfpRun
 from spotwright.kubeflow.nodes import nodes_of_details, nodes_of_workflow
 from spotwright.kubeflow.recorder import Recorder
-from spotwright.kubeflow.seen_tasks import seen_tasks
+from spotwright.kubeflow.seen_tasks import SeenTask, seen_tasks
 from spotwright.kubeflow.server import KfpServer
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import RunFolder
@@ -39,6 +39,10 @@ _ENDED = {
     "SKIPPED": RunStatus.SUCCEEDED,
 }
 _NO_WORKFLOW = "this server no longer serves v1beta1: machines, reasons, tries and outputs of tasks are not told"
+_NO_OUTPUTS = (
+    "output parameters are not told: KFP's metadata store, which has them, is behind the address of KFP's pages, "
+    "such as svc/ml-pipeline-ui, and not behind this one"
+)
 _DELETED = "its run was deleted on the server of KFP, and how it ended is not known"
 
 
@@ -114,9 +118,11 @@ class Follower:
         self._note_cancel(told.run)
         details = (told.run.get("run_details") or {}).get("task_details") or ()
         nodes = nodes_of_details(details) if told.workflow is None else nodes_of_workflow(told.workflow)
-        self._recorder.record(seen_tasks(nodes), time.time(), self._server.ahead)
+        seen = seen_tasks(nodes)
+        self._recorder.record(seen, time.time(), self._server.ahead)
         ended = _ENDED.get(str(told.run.get("state", "")))
         if ended is not None:
+            self._read_outputs(seen)
             self._finish(ended, told.run)
         self.commit()
         return ended is not None
@@ -147,6 +153,23 @@ class Follower:
         states = {str(run.get("state", "")), *(str(each.get("state", "")) for each in run.get("state_history") or ())}
         if (asked or states & {"CANCELING", "CANCELED"}) and not self.state.cancelling:
             self.add(CancelRequested(time.time()))
+
+    def _read_outputs(self, seen: Mapping[str, SeenTask]) -> None:
+        """Read the output parameters of all tasks from KFP's metadata store, once: no other answer has them."""
+        specs = ((path, task.plan.spec) for path, task in self.state.tasks.items() if path in seen)
+        wanted = {
+            path: number
+            for path, spec in specs
+            if spec.dag is None and spec.outputs.parameters and (number := seen[path].execution_id) is not None
+        }
+        if not wanted:
+            return
+        try:
+            found = self._server.outputs(wanted.values())
+        except (InputError, ServerAway) as error:
+            self.note(f"{_NO_OUTPUTS} ({error})")
+            return
+        self._recorder.outputs({path: found.get(number, {}) for path, number in wanted.items()})
 
     def _finish(self, ended: RunStatus, run: dict[str, Any]) -> None:
         why = ""

@@ -26,10 +26,11 @@ from spotwright.engine.events import (
 from spotwright.engine.io_resolution import dag_outputs
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits
+from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, OutputsRead
 from spotwright.kubeflow.nodes import Node
 from spotwright.kubeflow.seen_tasks import SeenTask
 from spotwright.kubeflow.task_ends import signals_of
+from spotwright.pipelines.values.parameter_values import coerce
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.scheduling.cause import classify
 
@@ -66,6 +67,24 @@ class Recorder:
             if self._state.events == before and not self._close_one(seen):
                 return
 
+    def outputs(self, parameters: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add output parameters of tasks, by path; those of the pipelines around them follow."""
+        for path, values in parameters.items():
+            self._add_outputs(path, values)
+        for path in sorted(self._state.tasks, key=lambda each: -each.count("/")):
+            task = self._state.tasks[path]
+            if task.plan.spec.dag is not None and task.status is TaskStatus.SUCCEEDED:
+                self._add_outputs(path, dag_outputs(self._state, task)["parameters"])
+
+    def _add_outputs(self, path: str, values: Mapping[str, Any]) -> None:
+        task = self._state.tasks.get(path)
+        if task is None or task.status is not TaskStatus.SUCCEEDED:
+            return
+        specs = task.plan.spec.outputs.parameters
+        new = {name: _typed(value, specs[name].type if name in specs else "") for name, value in values.items()}
+        if new and new != {name: task.parameters.get(name) for name in new}:
+            self._add(OutputsRead(self._now, path, parameters=new))
+
     def finish(self, status: RunStatus, why: str, now: float) -> None:
         """End the run, and what is left of its attempts."""
         self._now = now
@@ -74,7 +93,7 @@ class Recorder:
         for task in self._state.tasks.values():
             if task.attempts and task.last.is_live:
                 self._add(AttemptEnded(now, task.path, task.last.number))
-            if task.is_unjudged:
+            if task.is_unjudged and not task.status.is_final:
                 self._stop(task)
         self._add(RunFinished(now, status=status, why=why))
 
@@ -184,3 +203,11 @@ class Recorder:
                 evidence=ending.evidence,
             )
         )  # fmt: skip
+
+
+def _typed(value: Any, kind: str) -> Any:
+    """A value of the declared type: the store has one type of number."""
+    try:
+        return coerce(value, kind) if kind else value
+    except ValueError:
+        return value

@@ -29,7 +29,7 @@ class SeenTask(NamedTuple):
 
     ``tries`` are its pods in their order, as far as they can be told apart; ``failed_driver`` is the message of a driver that
     failed, ``iterations`` the number of a loop's iterations so far. ``inputs`` are the values of its input parameters,
-    ``artifacts`` where its output artifacts lie.
+    ``artifacts`` where its output artifacts lie; ``execution_id`` is its number in KFP's metadata store.
     """
 
     path: str
@@ -38,6 +38,7 @@ class SeenTask(NamedTuple):
     is_cached: bool = False
     failed_driver: str | None = None
     iterations: int | None = None
+    execution_id: int | None = None
     inputs: Mapping[str, Any] = MappingProxyType({})
     artifacts: Mapping[str, Any] = MappingProxyType({})
 
@@ -88,7 +89,9 @@ def _seen(path: str, own: Node, group: Sequence[Node], drivers: Sequence[Node]) 
     pods.sort(key=lambda node: (node.started_at or 0.0, len(node.name), node.name))
     iterations = {int(found) for node in group for found in _ITERATION.findall(node.name.removeprefix(own.name))}
     patch = next((driver.outputs["pod-spec-patch"] for driver in drivers if "pod-spec-patch" in driver.outputs), "")
-    given = _executor_input(patch)
+    command = _command(patch)
+    given = _executor_input(command)
+    execution = _argument(command, "--execution_id")
     outputs = (given.get("outputs") or {}).get("artifacts") or {}
     return SeenTask(
         path,
@@ -97,6 +100,7 @@ def _seen(path: str, own: Node, group: Sequence[Node], drivers: Sequence[Node]) 
         is_cached=any(driver.outputs.get("cached-decision") == "true" for driver in drivers),
         failed_driver=next((driver.message for driver in drivers if driver.phase in {"Failed", "Error"}), None),
         iterations=len(iterations) if iterations or _has_iterations(group) else None,
+        execution_id=int(execution) if execution.isdecimal() else None,
         inputs=(given.get("inputs") or {}).get("parameterValues") or {},
         artifacts={name: _artifacts(value) for name, value in outputs.items() if name != _LOGS},
     )
@@ -117,12 +121,23 @@ def _artifacts(value: Mapping[str, Any]) -> Any:
     return listed[0] if len(listed) == 1 else listed
 
 
-def _executor_input(patch: str) -> Mapping[str, Any]:
-    """What the driver hands to the task's code: an argument in the command of its pod."""
+def _command(patch: str) -> list[str]:
+    """The command of a task's pod in what its driver says of it: KFP's launcher with its arguments."""
     try:
-        containers = json.loads(patch)["containers"]
-        words = [word for container in containers for word in container.get("command") or ()]
-        given = json.loads(words[words.index("--executor_input") + 1])
-    except (ValueError, KeyError, IndexError, TypeError):
+        return [str(word) for each in json.loads(patch)["containers"] for word in each.get("command") or ()]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _argument(command: Sequence[str], option: str) -> str:
+    place = command.index(option) + 1 if option in command else len(command)
+    return command[place] if place < len(command) else ""
+
+
+def _executor_input(command: Sequence[str]) -> Mapping[str, Any]:
+    """What the launcher hands to the task's code."""
+    try:
+        given = json.loads(_argument(command, "--executor_input"))
+    except ValueError:
         return {}
     return given if isinstance(given, dict) else {}

@@ -15,13 +15,15 @@ import io
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from spotwright.errors import InputError
+from spotwright.kubeflow import metadata_store
 from spotwright.kubeflow.failures import AlreadyThere, NoSuchThing, NotKfp, ServerAway, failure_of, read_json
 from spotwright.kubeflow.login import Login
 
@@ -31,6 +33,7 @@ T = TypeVar("T")
 
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and without a byte of an answer
 _PAGE = 100
+_GRPC_WEB = {"Content-Type": "application/grpc-web+proto", "Accept": "application/grpc-web+proto", "X-Grpc-Web": "1"}
 _SAME = 3.0  # clocks that differ by fewer seconds are taken for the same: an answer carries whole seconds
 
 
@@ -179,6 +182,31 @@ class KfpServer:
             return None
         text = (answer.get("pipeline_runtime") or {}).get("workflow_manifest")
         return read_json(self.host, str(text).encode()) if text else None
+
+    def outputs(self, execution_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """The output parameters of executions, by id. Raises :class:`NotKfp` where the metadata store is not behind this address.
+
+        It is asked at the root of the address, where KFP's pages ask it.
+        """
+        api = self._client.runs.run_service_get_run.__self__.api_client
+        parts = urlsplit(self.host)
+        answer = self._do(
+            lambda: api.call_api(
+                metadata_store.METHOD,
+                "POST",
+                header_params=dict(_GRPC_WEB),
+                body=metadata_store.request_for(execution_ids),
+                auth_settings=["Bearer"],
+                _return_http_data_only=True,
+                _preload_content=False,
+                _request_timeout=_TIMEOUT,
+                _host=f"{parts.scheme}://{parts.netloc}",
+            )
+        )
+        try:
+            return metadata_store.outputs_in(answer.data)
+        except metadata_store.CannotRead as error:
+            raise NotKfp(f"{self.host}: {error}") from error
 
     def terminate(self, run_id: str) -> None:
         """Ask for the end of a run. Raises :class:`InputError` for one that has ended."""

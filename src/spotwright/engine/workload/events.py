@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from spotwright.engine.events import Event
 
@@ -19,6 +19,7 @@ __all__ = [
     "AttemptTakenBack",
     "AttemptWaits",
     "NoticeWithdrawn",
+    "OutputsRead",
     "PlanExtended",
 ]
 
@@ -110,3 +111,12 @@ class PlanExtended(Event):
     kind: ClassVar[str] = "extended"
 
     version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class OutputsRead(Event):
+    """Fact: output parameters of a task that has succeeded, which were found only after its end."""
+
+    kind: ClassVar[str] = "outputs"
+
+    parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -20,12 +20,19 @@ from spotwright.engine.workload.events import (
     AttemptTakenBack,
     AttemptWaits,
     NoticeWithdrawn,
+    OutputsRead,
     PlanExtended,
 )
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
 
 __all__ = ["HANDLERS", "cause_to_charge", "charge", "spent_before"]
+
+
+def _outputs_read(state: RunState, event: OutputsRead) -> None:
+    """Add output parameters to those of a task."""
+    task = state.tasks[event.task]
+    task.parameters = {**task.parameters, **event.parameters}
 
 
 def _plan_extended(state: RunState, event: PlanExtended) -> None:
@@ -167,5 +174,6 @@ HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {
     AttemptWaits: _attempt_waits,
     NoticeWithdrawn: _notice_withdrawn,
     PlanExtended: _plan_extended,
+    OutputsRead: _outputs_read,
 }
 """The step of the fold for each kind of event."""
