@@ -48,16 +48,7 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.status import RunStatus
-from spotwright.engine.workload.events import (
-    AttemptAdopted,
-    AttemptHeld,
-    AttemptReleased,
-    AttemptTakenBack,
-    AttemptWaits,
-    NoticeWithdrawn,
-    OutputsRead,
-    PlanExtended,
-)
+from spotwright.engine.workload.events import WORKLOAD_EVENTS
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.scheduling.budgets import FollowUp
@@ -118,15 +109,8 @@ EVENT_TYPES = (
     CacheMissed,
     EnvironmentChanged,
     SnapshotTaken,
-    AttemptAdopted,
-    AttemptWaits,
-    AttemptTakenBack,
-    AttemptHeld,
-    AttemptReleased,
-    NoticeWithdrawn,
-    OutputsRead,
-    PlanExtended,
     MarketKnown,
+    *WORKLOAD_EVENTS,
     *DECISIONS,
 )
 """Every kind of event. The set is closed: a journal with another kind was written by a newer version."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from spotwright.engine.events import Event
 
 __all__ = [
+    "WORKLOAD_EVENTS",
     "AttemptAdopted",
     "AttemptHeld",
     "AttemptReleased",
@@ -120,3 +121,16 @@ class OutputsRead(Event):
     kind: ClassVar[str] = "outputs"
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+WORKLOAD_EVENTS = (
+    AttemptAdopted,
+    AttemptWaits,
+    AttemptTakenBack,
+    AttemptHeld,
+    AttemptReleased,
+    NoticeWithdrawn,
+    OutputsRead,
+    PlanExtended,
+)
+"""The kinds of event of this module, all of them facts."""
