@@ -48,7 +48,7 @@ from spotwright.engine.events import (
 )
 from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.status import RunStatus
-from spotwright.engine.workload.events import WORKLOAD_EVENTS
+from spotwright.engine.workload.events import WORKLOAD_EVENTS, AttemptAdopted, AttemptTakenBack
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.scheduling.budgets import FollowUp
