@@ -238,3 +238,44 @@ def test_options_that_do_not_fit_are_refused(trace: Path, pipeline: Path, argume
     result = invoke(*(named.get(each, each) for each in arguments))
     assert isinstance(result.exception, (InputError, click.UsageError))
     assert message in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("time,count\n0,4\n", "zone.json:1: not valid JSON"),
+        ("[4, 4, 3]", 'expected {"metadata": {"gap_seconds": n}, "data": [counts]}'),
+        (
+            '{"metadata": {"gap_seconds": 300}, "data": []}',
+            "data: expected a list of numbers of available nodes, one or more",
+        ),
+        (
+            '{"metadata": {"gap_seconds": 300}, "data": [4, null, 3]}',
+            "data[1]: expected a whole number, 0 or more, found null",
+        ),
+        (
+            '{"metadata": {"gap_seconds": 0}, "data": [4]}',
+            "metadata.gap_seconds: expected the seconds between two counts",
+        ),
+        (
+            '{"metadata": {"gap_seconds": 60}, "data": [1], "prices": [-1]}',
+            "prices[0]: expected an amount per hour, 0 or more",
+        ),
+    ],
+)
+def test_a_trace_that_cannot_be_read_is_refused_with_its_place(
+    pipeline: Path, trace: Path, text: str, message: str
+) -> None:
+    trace.write_text(text, encoding="utf-8")
+    for arguments in ((pipeline, "--trace", trace), ("--trace", trace)):
+        result = invoke(*arguments)
+        assert isinstance(result.exception, InputError)
+        assert message in str(result.exception)
+
+
+@pytest.mark.parametrize("states", [[0], [1], [0, 1], [1] * 7 + [0] * 3])
+def test_traces_of_other_lengths_and_without_any_spot_can_be_planned(
+    pipeline: Path, trace: Path, states: list[int]
+) -> None:
+    trace.write_text(json.dumps({"metadata": {"gap_seconds": 77}, "data": states}), encoding="utf-8")
+    assert plan(pipeline, "--trace", trace, "--deadline", "8h", "--markets", "20")["best"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from tests.forecast.builders import HOUR, forecast, task
+from tests.forecast.builders import HOUR, POOLS, forecast, task
 
 from spotwright.checkpoint import interval
 from spotwright.forecast.intervals import best_interval
@@ -85,3 +87,10 @@ def test_what_a_run_with_a_deadline_must_be_told_is_named() -> None:
     warnings = forecast(stated, task("train", work=HOUR, saves=True), deadline=8 * HOUR).warnings
     assert any("'train': {work: 3600s, checkpoint: FOLDER}" in warning for warning in warnings)
     assert not any("'stated'" in warning for warning in warnings)
+
+
+def test_more_tasks_at_once_than_a_pool_has_nodes_are_told() -> None:
+    few = {**POOLS, "spot": replace(POOLS["spot"], max_nodes=2)}
+    notes = forecast(*[task(f"t{number}") for number in range(3)], pools=few).notes
+    assert any("up to 3 nodes of spot are wanted at once, and max_nodes is 2" in note for note in notes)
+    assert forecast(task("a"), task("b", after=[0]), pools=few).notes == ()

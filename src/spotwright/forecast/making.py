@@ -79,7 +79,7 @@ def make(question: Question, tasks: Tasks, pools: Mapping[str, Pool], currency: 
         with_deadline - without if bounded else None,
         tuple(_tasks(tasks.tasks, runs, question.certainty)),
         tuple(_warnings(question, nearest, policies, supply, names, tasks)),
-        (*tasks.notes, *supply.notes),
+        (*tasks.notes, *supply.notes, *_crowded(tasks.tasks, runs.outcomes[ON_DEMAND], pools)),
         tuple(_prices(tasks, pools, currency, now)),
     )
 
@@ -245,6 +245,27 @@ def _warnings(
         )
     if question.certainty > 1.0 - 1.0 / max(1, question.markets):
         yield f"{question.markets:,} markets cannot tell a certainty of {question.certainty:.4%}: take more with --markets"
+
+
+def _crowded(tasks: Sequence[TaskToCome], outcomes: Outcomes, pools: Mapping[str, Pool]) -> Iterator[str]:
+    """Pools that may have too few nodes for all tasks that run at once: the plan lets none of them wait for another."""
+    steps: dict[str, list[tuple[float, float]]] = {}
+    for index, task in enumerate(tasks):
+        end = float(outcomes.end[index, 0])
+        start = max((float(outcomes.end[earlier, 0]) for earlier in task.after), default=0.0)
+        for offer in (*task.spot[:1], *filter(None, (task.on_demand,))):
+            if math.isfinite(end):
+                steps.setdefault(offer.pool, []).extend([(start, offer.share), (end, -offer.share)])
+    for name, changes in steps.items():
+        at_once = most = 0.0
+        for _, share in sorted(changes):  # what ends at a moment goes before what begins
+            at_once += share
+            most = max(most, at_once)
+        if math.ceil(most - 1e-6) > pools[name].max_nodes:
+            yield (
+                f"up to {math.ceil(most - 1e-6)} nodes of {name} are wanted at once, and max_nodes is {pools[name].max_nodes}: "
+                "tasks will wait for each other, which this plan does not count"
+            )
 
 
 def _about_supply(supply: Supply, names: Sequence[str]) -> Iterator[str]:

@@ -27,11 +27,12 @@ _RELATIVE = {True: 1 / 3, False: 1.0}  # prices where a pool has none: spot cost
 
 
 class Offer(NamedTuple):
-    """A pool as one task sees it: the price per hour of the share of a node that it takes, and the seconds a node boots."""
+    """A pool as one task sees it: the price per hour of the ``share`` of a node that it takes, and the seconds a node boots."""
 
     pool: str
     price: float
     boot: float
+    share: float = 1.0
 
 
 class TaskToCome(NamedTuple):
@@ -198,7 +199,8 @@ class _Walk:
     def _offer(self, name: str, work: Work) -> tuple[Pool, Offer]:
         pool = self.plan.config.pools[name]
         price = pool.price if pool.price is not None else _RELATIVE[pool.is_spot]
-        return pool, Offer(name, float(price) * float(share_of(work.requests, pool.node)), pool.boot)
+        share = float(share_of(work.requests, pool.node))
+        return pool, Offer(name, float(price) * share, pool.boot, share)
 
     def notes(self) -> Iterator[str]:
         """What the user should know: guesses, and what was taken to hold."""

@@ -200,7 +200,7 @@ def _figures(policy: PolicyForecast, left: float, y: float) -> Iterator[Shape]:
     yield Text(left + 172, y + 55, "p50", 13, _GREY, "end")
     yield Text(left + 255, y + 55, "p90", 13, _GREY, "end")
     yield Text(left + 338, y + 55, "p99", 13, _GREY, "end")
-    rows = [("cost", [money(value) for value in (cost.p50, cost.p90, cost.p99)])]
+    rows = [("cost", [_short(value) for value in (cost.p50, cost.p90, cost.p99)])]
     rows.append(("ends after", [length(value) for value in (finish.p50, finish.p90, finish.p99)]))
     for line, (word, values) in enumerate(rows):
         yield Text(left + 18, y + 76 + 20 * line, word, 15, _GREY)
@@ -212,6 +212,13 @@ def _figures(policy: PolicyForecast, left: float, y: float) -> Iterator[Shape]:
     fails = f"fails in {share(policy.fails)}" if policy.fails else ""
     text = ", ".join(filter(None, (late, fails))) or f"{policy.interruptions:.1f} interruptions on average"
     yield Text(left + 18, y + 116, text, 15, _RED if (policy.late or policy.fails) else _GREY)
+
+
+def _short(value: float) -> str:
+    """An amount that fits into a column: from ten thousand on without decimals, from ten million on in millions."""
+    if not math.isfinite(value) or value < 10_000:
+        return money(value)
+    return f"{value:,.0f}" if value < 10_000_000 else f"{value / 1e6:,.1f} M"
 
 
 def _legend(forecast: Forecast) -> Iterator[Shape]:
