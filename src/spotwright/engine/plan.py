@@ -30,7 +30,8 @@ class Scope(NamedTuple):
 
     ``path`` is that of its task, empty for the root. Iterations count from zero, and their number is appended to the names of
     their tasks: ``loop/train-3``. ``retry`` is the layer that its tasks inherit, ``work_after`` the seconds of stated work that
-    follow the scope, and ``spec_path`` its path in the graph, which has no iterations.
+    follow the scope, ``steps_after`` the number of tasks that do it, and ``spec_path`` its path in the graph, which has no
+    iterations.
     """
 
     dag: Dag
@@ -39,6 +40,7 @@ class Scope(NamedTuple):
     retry: Layer | None = None
     work_after: float = 0.0
     spec_path: str = ""
+    steps_after: float = 0.0
 
     def child(self, name: str) -> str:
         """The path of one of its tasks."""
@@ -60,6 +62,7 @@ class PlannedTask(NamedTuple):
     ladder: Ladder
     downstream: float = 0.0  # seconds of stated work on the longest path after it; a deadline leaves room for them
     spec_path: str = ""  # its path in the graph: without the numbers of iterations
+    steps_after: float = 0.0  # the most tasks with stated work on a path after it: each may need a launch
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ class Plan:
     _complete: dict[str, PlannedTask] = field(default_factory=dict)
     _unfolded: dict[str, list[PlannedTask]] = field(default_factory=dict)
     _inherited: dict[tuple[int, int], tuple[Layer, list[TaskSpec]]] = field(default_factory=dict)
-    _after: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    _after: dict[tuple[str, bool], Mapping[str, float]] = field(default_factory=dict)
     _policies: dict[tuple[int, ...], tuple[Policy, list[Layer]]] = field(default_factory=dict)
     _ladders: dict[tuple[int, int, int], tuple[Work, Ladder]] = field(default_factory=dict)
 
@@ -85,7 +88,13 @@ class Plan:
         """The scope of a task that is a DAG, or of one iteration of a loop."""
         spec = planned.spec
         return Scope(
-            self.graph.dags[str(spec.dag)], planned.path, iteration, spec.retry, planned.downstream, planned.spec_path
+            self.graph.dags[str(spec.dag)],
+            planned.path,
+            iteration,
+            spec.retry,
+            planned.downstream,
+            planned.spec_path,
+            planned.steps_after,
         )
 
     def unfold(self, scope: Scope | str = "") -> list[PlannedTask]:
@@ -108,7 +117,7 @@ class Plan:
         """
         notes: dict[str, list[str]] = {}
         without_requests: list[str] = []
-        for planned in self._walk(self.root):
+        for planned in self.every_task(self.root):
             if planned.ladder.note:
                 notes.setdefault(planned.ladder.note, []).append(planned.spec_path)
             if planned.ladder.rungs and not planned.spec.deferred and not any(planned.work.requests.values()):
@@ -129,7 +138,8 @@ class Plan:
         complete = self._complete.get(planned.path)
         if complete is None:
             spec = self.graph.dialect.read_deferred(planned.spec, values)
-            complete = self._plan(planned.path, planned.spec_path, spec)._replace(downstream=planned.downstream)
+            complete = self._plan(planned.path, planned.spec_path, spec)
+            complete = complete._replace(downstream=planned.downstream, steps_after=planned.steps_after)
             self._complete[planned.path] = complete
         return complete
 
@@ -154,18 +164,25 @@ class Plan:
     def _first_inside(self, planned: PlannedTask) -> Scope:
         return self.inside(planned, None if planned.spec.loop is None else 0)
 
-    def _walk(self, scope: Scope) -> Iterator[PlannedTask]:
-        for planned in self.unfold(scope):
+    def every_task(self, scope: Scope | None = None) -> Iterator[PlannedTask]:
+        """Every task once, those of a loop in its first iteration."""
+        for planned in self.unfold(self.root if scope is None else scope):
             yield planned
             if planned.spec.dag is not None:
-                yield from self._walk(self._first_inside(planned))
+                yield from self.every_task(self._first_inside(planned))
 
     def _tasks(self, scope: Scope) -> list[PlannedTask]:
         planned = self._bare_tasks(scope)
-        after = self._work_after(scope, planned)
+        after, steps = self._work_after(scope, planned), self._steps_after(scope, planned)
         if not scope.work_after and not any(after.values()):
             return planned
-        return [each._replace(downstream=after.get(each.spec.name, 0.0) + scope.work_after) for each in planned]
+        return [
+            each._replace(
+                downstream=after.get(each.spec.name, 0.0) + scope.work_after,
+                steps_after=steps.get(each.spec.name, 0.0) + scope.steps_after,
+            )
+            for each in planned
+        ]
 
     def _bare_tasks(self, scope: Scope) -> list[PlannedTask]:
         return [self._plan(scope.child(s.name), scope.child_spec_path(s.name), s) for s in self._specs(scope)]
@@ -182,18 +199,33 @@ class Plan:
 
     def _work_after(self, scope: Scope, tasks: list[PlannedTask]) -> Mapping[str, float]:
         """The longest stated work that follows each task of a scope, by name; all iterations share that of the first."""
-        if scope.spec_path not in self._after:
-            self._after[scope.spec_path] = _after_each(tasks, self._stated_work)
-        return self._after[scope.spec_path]
+        if (scope.spec_path, False) not in self._after:
+            self._after[scope.spec_path, False] = _after_each(tasks, self.stated_work)
+        return self._after[scope.spec_path, False]
 
-    def _stated_work(self, planned: PlannedTask) -> float:
+    def _steps_after(self, scope: Scope, tasks: list[PlannedTask]) -> Mapping[str, float]:
+        """The most tasks with stated work on a path after each task of a scope, by name."""
+        if (scope.spec_path, True) not in self._after:
+            self._after[scope.spec_path, True] = _after_each(tasks, self._steps)
+        return self._after[scope.spec_path, True]
+
+    def _steps(self, planned: PlannedTask) -> float:
+        """The tasks with stated work in a task: itself, or those on the longest path through its DAG."""
+        if planned.spec.dag is None:
+            return 1.0 if planned.policy.work else 0.0
+        scope = self._first_inside(planned)
+        inside = self._bare_tasks(scope)
+        after = self._steps_after(scope, inside)
+        return max((self._steps(each) + after.get(each.spec.name, 0.0) for each in inside), default=0.0)
+
+    def stated_work(self, planned: PlannedTask) -> float:
         """The stated work of a task in seconds; of a DAG the longest path through it, of a loop one iteration."""
         if planned.spec.dag is None:
             return planned.policy.work or 0.0
         scope = self._first_inside(planned)
         inside = self._bare_tasks(scope)
         after = self._work_after(scope, inside)
-        return max((self._stated_work(each) + after.get(each.spec.name, 0.0) for each in inside), default=0.0)
+        return max((self.stated_work(each) + after.get(each.spec.name, 0.0) for each in inside), default=0.0)
 
     def _plan(self, path: str, spec_path: str, spec: TaskSpec) -> PlannedTask:
         policy = self._policy(path, spec_path, spec)
@@ -251,7 +283,7 @@ class Plan:
 
 
 def _after_each(tasks: list[PlannedTask], work: Callable[[PlannedTask], float]) -> dict[str, float]:
-    """The longest work that follows each task of one DAG, by name."""
+    """The longest work, or the most steps, that follow each task of one DAG, by name."""
     after: dict[str, float] = {}
     for planned in reversed(tasks):
         tail = after.get(planned.spec.name, 0.0) + work(planned)

@@ -233,6 +233,13 @@ class Journal:
         first = next((event for _, event in self.events()), None)
         return first, last[0] if last else ""
 
+    def last(self, kind: str) -> Event | None:
+        """The last event of a kind. Raises :class:`StateError` for one that cannot be read."""
+        query = "SELECT seq, at, kind, task, attempt, data FROM events WHERE kind = ? ORDER BY seq DESC LIMIT 1"
+        with _clear_errors(self.path):
+            rows = self._db.execute(query, (kind,)).fetchall()
+        return next((event for _, event in decoded(rows, str(self.path), self._writer)), None)
+
     def _writer(self) -> str:
         """The version of the newest engine of the run, which can read all of the journal."""
         query = "SELECT data FROM events WHERE kind = ? ORDER BY seq DESC LIMIT 1"

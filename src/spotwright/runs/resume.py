@@ -37,6 +37,7 @@ from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import StoredPlan, load_plans, save_plan, traces_of
 from spotwright.runs import bodies
 from spotwright.runs.component_pins import check_pins, keep_pins
+from spotwright.runs.deadline_start import keep_sightings
 from spotwright.runs.planning import source_file
 from spotwright.runs.runner import engine_started, leased, opened
 
@@ -94,6 +95,7 @@ def resume(
                 _commit(state, journal, _reset(folder, state, newer, host.arguments, clock, say))
             world.begin(state)
             drive(state, journal, world, clock, observers=observers, lease=journal)
+            keep_sightings(journal, state, clock())
     return Resumption(state)
 
 

@@ -27,6 +27,7 @@ from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import StoredPlan, can_be_taken, save_plan
 from spotwright.runs import bodies
 from spotwright.runs.component_pins import check_pins, keep_pins
+from spotwright.runs.deadline_start import deadline_notes, keep_sightings, known_market
 from spotwright.runs.engine_signals import EngineSignals, surviving_requests
 from spotwright.runs.planning import PlannedRun, plan_run
 from spotwright.runs.run_names import new_name
@@ -71,7 +72,8 @@ def prepare(source: Compiled | PodSource, planning: PlanOptions, running: RunOpt
         planned.stored, bodies.read_secrets(planned.stored.plan, planned.arguments), running.containers
     )
     unmet = bodies.unmet_requests(planned.stored.plan, host)
-    return Prepared(planned, host, running, (*planned.notes, *pins, *unmet))
+    late = deadline_notes(planned.stored.plan, bodies.local_clock()(), running.time_scale)
+    return Prepared(planned, host, running, (*planned.notes, *pins, *unmet, *late))
 
 
 def start(
@@ -104,9 +106,12 @@ def start(
         ]
         facts += [NoteAdded(clock(), text=text) for text in prepared.notes]
         facts += stated
+        market = known_market(state_folder, prepared.stored.plan, folder.name, clock())
+        facts += [market] if market is not None else []
         with opened(folder, journal, state, prepared.stored, prepared.host, hooks) as (world, clock):
             world.begin(state)
             drive(state, journal, world, clock, facts=facts, observers=observers, lease=journal)
+            keep_sightings(journal, state, clock())
     return folder, state
 
 

@@ -26,14 +26,16 @@ class AttemptKept(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class MarketKnown(Event):
-    """Fact: what earlier runs have counted of spells with and without spot, by pool.
+    """Fact: what runs have counted of spells with and without spot, by pool.
 
     Of each pool four numbers for each age bucket of :mod:`spotwright.deadlines.hazards`, kind by kind: looks at spells with spot,
     their ends, looks at spells without, their ends. ``runs`` is how many
-    runs that were.
+    runs that were. ``own``: counted by this run, for later ones; ``kinds`` then says what each pool was.
     """
 
     kind: ClassVar[str] = "market"
 
     pools: Mapping[str, Sequence[float]] = field(default_factory=dict)
     runs: int = 0
+    own: bool = False
+    kinds: Mapping[str, str] = field(default_factory=dict)

@@ -72,6 +72,8 @@ def run_taken_up(state: RunState) -> None:
 
 def market_known(state: RunState, event: MarketKnown) -> None:
     """Take over what earlier runs have counted."""
+    if event.own:
+        return
     for pool, counts in event.pools.items():
         state.sightings[pool] = Sightings(unlisted(counts))
 

@@ -117,13 +117,14 @@ def outlook_without_advice(
     policy = planned.policy
     if policy.deadline is None:
         raise ValueError(f"task {task.path} has no deadline")
-    pools = [name for rung in planned.ladder.rungs for name in rung.pools]
+    overhead = max(state.expected_boot(name) for rung in planned.ladder.rungs for name in rung.pools)
+    launches = planned.steps_after * overhead if state.moves_running else 0.0
     return deadline.Outlook(
         now=now,
-        deadline=policy.deadline.moment(state.started_at) - planned.downstream,
+        deadline=policy.deadline.moment(state.started_at) - planned.downstream - launches,
         work=policy.work,
         progress=_saved_share(task, planned),
-        overhead=max(map(state.expected_boot, pools)),
+        overhead=overhead,
         interruptions=interruptions,
         max_interruptions=policy.max_interruptions,
         patience=policy.pending_timeout / state.time_scale,
