@@ -178,7 +178,8 @@ class Flow:
     def workflow(self) -> dict[str, Any]:
         """The object, as v1beta1 has it."""
         status = {"phase": self.nodes[self.name]["phase"], "nodes": {node["id"]: node for node in self.nodes.values()}}
-        return {"kind": "Workflow", "metadata": {"name": self.name}, "status": json.loads(json.dumps(status))}
+        meta = {"name": self.name, "namespace": "team-a"}
+        return {"kind": "Workflow", "metadata": meta, "status": json.loads(json.dumps(status))}
 
     def details(self) -> list[dict[str, Any]]:
         """The ``task_details`` of v2beta1: no names, no messages, ids of children alone."""

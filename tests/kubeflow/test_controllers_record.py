@@ -12,6 +12,8 @@ from tests.kubeflow.conftest import Folder
 from tests.kubeflow.flows import Flow, Try
 from tests.kubeflow.stand_in import StandIn, Step
 
+TRAINING = "digits-abcde(0).root(0).train(0).executor(0)"
+
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -55,7 +57,7 @@ def test_the_controller_s_record_is_shown_with_its_nodes_and_costs(
     assert f"the controller records it as {name}: spotwright show {name} --cluster" in done.out
     assert "causes are what KFP's messages tell" not in done.out
     assert ["load", "1", "gpu", "n3", "succeeded"] in [line.split()[:5] for line in done.out.splitlines()]
-    assert "Cost (prices are simulated)" in done.out
+    assert "  spent   " in done.out
     assert f"Run {name} succeeded" in done.out.splitlines()[-1]
 
 
@@ -93,7 +95,8 @@ def test_a_controller_that_goes_away_leaves_kfp_s_facts(
 def test_no_controller_is_asked_if_none_is_wanted(folder: Folder, server: StandIn, controller: Served) -> None:
     server.run_ids, server.steps = [KFP_RUN], load_succeeds()
     done = folder.run("--controller", "none")
-    assert "no controller of Spotwright is asked: causes are what KFP's messages tell" in done.out
+    assert "no controller of Spotwright is asked: rungs and notices are not known" in done.out
+    assert "the cluster of the kubeconfig showed no pod of the run: causes are what KFP's messages tell" in done.out
     assert controller.kubernetes.reviews == []
 
 
@@ -101,3 +104,22 @@ def test_without_a_kubeconfig_the_reason_is_named(folder: Folder) -> None:
     done = folder.run()
     assert "no controller of Spotwright is found" in done.out
     assert "there is no such kubeconfig" in done.out
+
+
+def test_without_a_controller_the_pods_of_the_kubeconfig_s_cluster_tell_the_pools(
+    folder: Folder, server: StandIn, controller: Served
+) -> None:
+    training = {
+        "metadata": {"uid": "u", "annotations": {"workflows.argoproj.io/node-name": TRAINING}},
+        "spec": {"nodeName": "n1"},
+        "status": {"phase": "Running"},
+    }
+    labels = {f"kubernetes.azure.com/{name}": "spot" for name in ("agentpool", "scalesetpriority")}
+    node = {"metadata": {"name": "n1", "labels": labels}}
+    controller.kubernetes.objects["/api/v1/namespaces/team-a/pods"] = {"items": [training]}
+    controller.kubernetes.objects["/api/v1/nodes/n1"] = node
+    server.steps = load_succeeds()
+    done = folder.run("--controller", "none")
+    assert done.code == 0
+    assert ["train", "1", "spot", "n1", "succeeded"] in [line.split()[:5] for line in done.out.splitlines()]
+    assert "  spent   " in done.out

@@ -20,6 +20,7 @@ from spotwright.errors import InputError
 from spotwright.kubeflow.failures import LoginRefused, NoSuchThing, ServerAway
 from spotwright.kubeflow.kfp_run import KfpRun
 from spotwright.kubeflow.nodes import nodes_of_details, nodes_of_workflow
+from spotwright.kubeflow.pods_seen import PodsSeen, Read
 from spotwright.kubeflow.recorder import Recorder
 from spotwright.kubeflow.seen_tasks import SeenTask, seen_tasks
 from spotwright.kubeflow.server import KfpServer
@@ -118,6 +119,8 @@ class Follower:
         self._note_cancel(told.run)
         details = (told.run.get("run_details") or {}).get("task_details") or ()
         nodes = nodes_of_details(details) if told.workflow is None else nodes_of_workflow(told.workflow)
+        if self._recorder.pods is not None:
+            self._look_at_pods(self._recorder.pods, told.workflow)
         seen = seen_tasks(nodes)
         self._recorder.record(seen, time.time(), self._server.ahead)
         ended = _ENDED.get(str(told.run.get("state", "")))
@@ -126,6 +129,21 @@ class Follower:
             self._finish(ended, told.run)
         self.commit()
         return ended is not None
+
+    def watch_pods(self, read: Read) -> None:
+        """Look at the pods and machines of the run as well, through a Kubernetes API that may be that of KFP's cluster."""
+        self._recorder.pods = PodsSeen(read, self._run.run_id, self.state.plan.config.pools)
+
+    @property
+    def misses_pods(self) -> bool:
+        """Whether pods were looked for, and none of the run was seen."""
+        return self._recorder.pods is not None and not self._recorder.pods.are_any
+
+    def _look_at_pods(self, pods: PodsSeen, workflow: Mapping[str, Any] | None) -> None:
+        namespace = str(((workflow or {}).get("metadata") or {}).get("namespace") or self._run.login.namespace)
+        pods.look(namespace)
+        if pods.trouble:
+            self.note(f"the run's pods and their nodes cannot be read: {pods.trouble}")
 
     def leave(self, why: str) -> None:
         """Leave the run to the server, and to the next follower."""

@@ -131,7 +131,8 @@ def _of_detail(name: str, row: Mapping[str, Any]) -> Node:
     phase = _PHASES.get(str(row.get("state", "")), "")
     started = seconds(row.get("start_time"))
     finished = seconds(row.get("end_time"))
-    return Node(name, phase, started, finished)
+    message = str((row.get("error") or {}).get("message", ""))
+    return Node(name, phase, started, finished, message=message)
 
 
 def _children(row: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from spotwright.engine.events import (
     AttemptEnded,
     CancelRequested,
     Event,
+    NodeChanged,
     RunFinished,
     TaskCached,
     TaskCompleted,
@@ -28,8 +29,10 @@ from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, OutputsRead
 from spotwright.kubeflow.nodes import Node
+from spotwright.kubeflow.pods_seen import PodsSeen
 from spotwright.kubeflow.seen_tasks import SeenTask
 from spotwright.kubeflow.task_ends import signals_of
+from spotwright.model.attempts import Signals
 from spotwright.pipelines.values.parameter_values import coerce
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.scheduling.cause import classify
@@ -41,10 +44,11 @@ _NOT_TOLD = "KFP says that it failed, and not why"
 
 
 class Recorder:
-    """Records one run. ``add`` folds an event into ``state`` and keeps it."""
+    """Records one run. ``add`` folds an event into ``state`` and keeps it. ``pods``: where Kubernetes shows them too."""
 
     def __init__(self, state: RunState, add: Callable[[Event], None]) -> None:
         self._state, self._add = state, add
+        self.pods: PodsSeen | None = None
         self._now = self._ahead = 0.0
 
     def _past(self, moment: float | None) -> float:
@@ -179,15 +183,23 @@ class Recorder:
             self._add(AttemptWaits(self._now, task.path, attempt.number, why=""))
         has_begun = node.phase == "Running" or (node.has_ended and node.started_at is not None)
         if attempt.bound_at is None and has_begun:
-            self._add(AttemptBound(attempt.placed_at, task.path, attempt.number, node=node.host, pool=""))
+            self._bind(task, attempt, node.host)
+
+    def _bind(self, task: TaskState, attempt: AttemptState, host: str) -> None:
+        pool = "" if self.pods is None or not host else self.pods.pool(host)
+        at = attempt.placed_at
+        if pool and host not in self._state.nodes:
+            self._add(NodeChanged(at, node=host, pool=pool, state="ready"))
+        self._add(AttemptBound(at, task.path, attempt.number, node=host, pool=pool))
 
     def _end(self, task: TaskState, attempt: AttemptState, node: Node, seen: SeenTask, *, is_last: bool) -> None:
         has_succeeded = is_last and seen.node.phase == "Succeeded"
-        signals = signals_of(node, cancelled=self._state.cancelling)
+        signals = self._signals(node, has_succeeded=has_succeeded)
         artifacts: Mapping[str, Any] = seen.artifacts if has_succeeded else {}
         at = max(self._past(node.finished_at), attempt.bound_at or attempt.placed_at)
         self._add(AttemptEnded(at, task.path, attempt.number, signals=signals, artifacts=artifacts))
-        if not has_succeeded and not node.message and not signals.cancelled:
+        is_explained = bool(node.message) or signals.cancelled or signals.containers or signals.pod_deleted
+        if not has_succeeded and not is_explained:
             if is_last:
                 self._add(TaskFailed(self._now, task.path, why=_NOT_TOLD))
             return
@@ -203,6 +215,14 @@ class Recorder:
                 evidence=ending.evidence,
             )
         )  # fmt: skip
+
+    def _signals(self, node: Node, *, has_succeeded: bool) -> Signals:
+        """The signals of an end: of its pod and machine where Kubernetes showed them, else what Argo says."""
+        told = signals_of(node, cancelled=self._state.cancelling)
+        seen = None if self.pods is None or has_succeeded else self.pods.signals(node.name)
+        if seen is None:
+            return told
+        return seen._replace(cancelled=told.cancelled, timed_out=seen.timed_out or told.timed_out)
 
 
 def _typed(value: Any, kind: str) -> Any:

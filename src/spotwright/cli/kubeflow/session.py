@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -32,7 +32,7 @@ from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.runs.planning import plan_run
 from spotwright.runs.run_options import PlanOptions
-from spotwright.views.live.run_progress import make_progress
+from spotwright.views.live.run_progress import PlainProgress, make_progress
 from spotwright.views.run_json import run_view
 from spotwright.views.run_text import summary_text
 
@@ -42,6 +42,10 @@ _CODES = {RunStatus.SUCCEEDED: SUCCEEDED, RunStatus.CANCELLED: STOPPED}
 _GAPS = (
     "causes are what KFP's messages tell, and a taken node is not among them",
     "pools, rungs, notices and costs are not known, and no logs are kept",
+)
+_GAPS_BESIDE_PODS = (
+    "causes and pools are what pods and nodes show while this command looks",
+    "rungs and notices are not known, and no logs are kept",
 )
 _RECORDS_END = 30.0  # seconds that the controller's record may end after KFP's
 
@@ -90,17 +94,22 @@ def _follow(folder: RunFolder, run: KfpRun, server: KfpServer, notes: tuple[str,
     stream = sys.stderr if as_json else sys.stdout
     with make_progress(stream) as progress:
         record = ControllersRecord(progress)
-        with followed(folder, server, run, record, notes) as follower, _controllers_record(run) as (ask, why_none):
-            record.open_record = ask
-            for gap in () if ask else _GAPS:
-                follower.note(f"{why_none}: {gap}")
+        with followed(folder, server, run, record, notes) as follower, ExitStack() as opened:
+            record.open_record, why_none = _controllers_record(run, opened)
+            if record.open_record is None:
+                _look_without(follower, run, why_none, opened)
             follower.commit()
             if follower.state.status is RunStatus.RUNNING:
                 follower.follow(Pauses(), lambda seconds: _between(follower, record, seconds))
                 record.wait_for_end(_RECORDS_END)
             else:
                 record.look()
+            if follower.misses_pods:
+                follower.note(f"the cluster of the kubeconfig showed no pod of the run: {_GAPS[0]}")
             _note_record(follower, record, is_over=True)
+        if not isinstance(progress, PlainProgress):  # the live view has no room for them
+            for text in follower.state.notes:
+                click.echo(f"note: {text}", err=True)
     return _finish(folder, follower.state, record, as_json=as_json)
 
 
@@ -123,20 +132,32 @@ def _note_record(follower: Follower, record: ControllersRecord, *, is_over: bool
     follower.commit()
 
 
-@contextmanager
-def _controllers_record(run: KfpRun) -> Iterator[tuple[Callable[[], RunReader] | None, str]]:
+def _controllers_record(run: KfpRun, opened: ExitStack) -> tuple[Callable[[], RunReader] | None, str]:
     """What opens the controller's record of a run; where there is no controller, nothing, and why."""
     if run.controller == "none":
-        yield None, "no controller of Spotwright is asked"
-        return
+        return None, "no controller of Spotwright is asked"
     place = Place(Path(), cluster=True, context=run.login.context or None, controller=run.controller)
-    with ExitStack() as stack:
-        try:
-            _, runs = stack.enter_context(open_cluster(place))
-        except SpotwrightError as error:
-            yield None, f"no controller of Spotwright is found ({error})"
-            return
-        yield lambda: runs.open(run.run_id), ""
+    try:
+        _, runs = opened.enter_context(open_cluster(place))
+    except SpotwrightError as error:
+        return None, f"no controller of Spotwright is found ({error})"
+    return lambda: runs.open(run.run_id), ""
+
+
+def _look_without(follower: Follower, run: KfpRun, why: str, opened: ExitStack) -> None:
+    """Without a controller, look at the pods where there is a kubeconfig; say what nobody tells."""
+    try:
+        from spotwright.cluster.reading.kubernetes import Kubernetes
+
+        kubernetes = Kubernetes(run.login.context or None)
+    except (ModuleNotFoundError, SpotwrightError):
+        for gap in _GAPS:
+            follower.note(f"{why}: {gap}")
+        return
+    opened.callback(kubernetes.close)
+    follower.watch_pods(kubernetes.get)
+    for gap in _GAPS_BESIDE_PODS:
+        follower.note(f"{why}: {gap}")
 
 
 def _finish(folder: RunFolder, kfp: RunState, record: ControllersRecord, *, as_json: bool) -> int:

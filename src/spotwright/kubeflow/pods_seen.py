@@ -1,0 +1,113 @@
+"""What Kubernetes shows of the pods of a run and of their nodes, while somebody looks and has a kubeconfig that may read them.
+
+Argo's messages do not say why a pod was deleted, and KFP knows no pools. The pods, their conditions and their nodes tell both
+while they are there, so each look keeps the last state of each. Nothing is believed of a cluster that has no pod of this run: the
+kubeconfig may be that of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spotwright.cluster.api.requests import ApiFailed
+from spotwright.cluster.evidence import LastSeen, signals_of
+from spotwright.cluster.watching.node_pools import pool_of_node
+from spotwright.errors import SpotwrightError
+from spotwright.model.attempts import Signals
+from spotwright.model.pools import Pool
+
+__all__ = ["PodsSeen", "Read"]
+
+_RUN = "pipeline/runid"
+_NODE_NAME = "workflows.argoproj.io/node-name"
+_FINISHED = ("Succeeded", "Failed")
+
+Read = Callable[[str, Mapping[str, str]], dict[str, Any]]
+"""Reads a path of the Kubernetes API. Raises :class:`ApiFailed` and :class:`InputError`."""
+
+
+@dataclass(slots=True)
+class _Pod:
+    last: Mapping[str, Any]
+    is_gone: bool = False
+
+
+class PodsSeen:
+    """The pods of one run. ``trouble`` says why they cannot be read, if so."""
+
+    def __init__(self, read: Read, run_id: str, pools: Mapping[str, Pool]) -> None:
+        self._read, self._run_id, self._pools = read, run_id, pools
+        self._pods: dict[str, _Pod] = {}  # by the name of Argo's node
+        self._nodes: dict[str, Mapping[str, Any]] = {}
+        self._gone: set[str] = set()  # nodes that were there before
+        self.trouble = ""
+
+    @property
+    def are_any(self) -> bool:
+        """Whether a pod of the run has been seen."""
+        return bool(self._pods)
+
+    def look(self, namespace: str) -> None:
+        """Read the pods of the run and the nodes on which they are. A look that fails is lost, and ``trouble`` says why."""
+        if not namespace:
+            return
+        try:
+            found = self._read(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{_RUN}={self._run_id}"})
+            self._take(found.get("items") or ())
+            for name in {host for pod in self._pods.values() if (host := _host(pod.last))}:
+                self._look_at_node(name)
+            self.trouble = ""
+        except (ApiFailed, SpotwrightError) as error:
+            self.trouble = str(error)
+
+    def _take(self, pods: Any) -> None:
+        there = set()
+        for pod in pods:
+            name = str((pod["metadata"].get("annotations") or {}).get(_NODE_NAME, ""))
+            there.add(name)
+            known = self._pods.get(name)
+            if known is None or _uid(known.last) != _uid(pod) or not _has_finished(known.last):
+                self._pods[name] = _Pod(pod)
+        for name, known in self._pods.items():
+            known.is_gone = name not in there
+
+    def _look_at_node(self, name: str) -> None:
+        try:
+            self._nodes[name] = self._read(f"/api/v1/nodes/{name}", {})
+            self._gone.discard(name)
+        except ApiFailed as error:
+            if error.status != 404:
+                raise
+            if name in self._nodes:
+                self._gone.add(name)
+
+    def signals(self, node_name: str) -> Signals | None:
+        """The signals of the pod of a node of Argo's that has ended badly; ``None`` where its pod was never seen."""
+        pod = self._pods.get(node_name)
+        if pod is None:
+            return None
+        host = _host(pod.last)
+        last = LastSeen(pod.last, self._nodes.get(host), pod_gone=pod.is_gone, node_gone=host in self._gone)
+        pool = self._pools.get(self.pool(host))
+        return signals_of(last, spot=None if pool is None else pool.is_spot)
+
+    def pool(self, host: str) -> str:
+        """The configured pool of a machine; empty where it fits none, or cannot be read."""
+        if host not in self._nodes:
+            return ""
+        found = pool_of_node(self._nodes[host], self._pools)
+        return found.name if found.is_configured else ""
+
+
+def _uid(pod: Mapping[str, Any]) -> str:
+    return str(pod["metadata"].get("uid", ""))
+
+
+def _host(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def _has_finished(pod: Mapping[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in _FINISHED

@@ -1,0 +1,158 @@
+"""Where a kubeconfig shows the pods and nodes of a run, they tell its pools, and why a pod that was deleted has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.kubeflow.flows import BEGIN, Flow, Try
+from tests.kubeflow.pipelines import POOLS
+from tests.kubeflow.test_recorder import Recorded, of_workflow
+
+from spotwright import config
+from spotwright.cluster.api.requests import ApiFailed
+from spotwright.kubeflow.pods_seen import PodsSeen
+from spotwright.model.attempts import Cause
+from spotwright.views.run_json import run_view
+
+PODS = "/api/v1/namespaces/team-a/pods"
+SPOT = {"kubernetes.azure.com/scalesetpriority": "spot", "kubernetes.azure.com/agentpool": "spot"}
+DELETED = Try("Error", "pod deleted", "n1", 1, 5)
+
+
+class Cluster:
+    """The API of a cluster: what it has by path, and paths that it refuses."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        self.refused: set[str] = set()
+        self.queries: list[Mapping[str, str]] = []
+
+    def read(self, path: str, params: Mapping[str, str]) -> dict[str, Any]:
+        self.queries.append(params)
+        if path in self.refused:
+            raise ApiFailed("pods is forbidden", 403)
+        if path not in self.objects:
+            raise ApiFailed("not found", 404)
+        return dict(self.objects[path])
+
+    def has_pods(self, *pods: dict[str, Any]) -> None:
+        self.objects[PODS] = {"items": list(pods)}
+
+    def has_node(self, name: str, *, ready: str = "True", labels: Mapping[str, str] = SPOT) -> None:
+        status = {"conditions": [{"type": "Ready", "status": ready}]}
+        self.objects[f"/api/v1/nodes/{name}"] = {"metadata": {"name": name, "labels": dict(labels)}, "status": status}
+
+
+def a_pod(node_name: str, host: str = "n1", phase: str = "Running", **status: Any) -> dict[str, Any]:
+    meta = {"name": "p", "uid": f"uid-{node_name}", "annotations": {"workflows.argoproj.io/node-name": node_name}}
+    containers = [{"name": "main", "state": {"running": {"startedAt": "2026-09-21T14:13:21Z"}}}]
+    return {
+        "metadata": meta,
+        "spec": {"nodeName": host, "containers": [{"name": "main"}]},
+        "status": {"phase": phase, "containerStatuses": containers, **status},
+    }
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A cluster in which the training runs on a spot node."""
+    made = Cluster()
+    made.has_pods(a_pod(TRAINING))
+    made.has_node("n1")
+    return made
+
+
+TRAINING = "digits-abcde(0).root(0).train(0).executor(0)"
+
+
+@pytest.fixture
+def pods(cluster: Cluster) -> PodsSeen:
+    return PodsSeen(cluster.read, "run-1", config.parse(POOLS, "spotwright.yaml").pools)
+
+
+@pytest.fixture
+def recorded(pods: PodsSeen) -> Recorded:
+    """A run whose training runs, and was seen to."""
+    made = Recorded(of_workflow)
+    made.recorder.pods = pods
+    flow = Flow()
+    flow.task("train", Try("Running", host="n1", began=1, ended=None))
+    pods.look("team-a")
+    made.look(flow)
+    return made
+
+
+def deleted(recorded: Recorded, pods: PodsSeen) -> Cause | None:
+    """The cause of the training's end once its pod is gone and Argo says so."""
+    pods.look("team-a")
+    flow = Flow()
+    flow.task("train", DELETED)
+    recorded.look(flow)
+    return recorded.causes("train")[0]
+
+
+def test_only_pods_of_the_run_are_asked_for(cluster: Cluster, pods: PodsSeen) -> None:
+    pods.look("team-a")
+    assert cluster.queries[0] == {"labelSelector": "pipeline/runid=run-1"}
+
+
+def test_an_attempt_has_the_pool_and_the_price_of_its_node(recorded: Recorded) -> None:
+    last = recorded.task("train").last
+    assert (last.node, last.pool) == ("n1", "spot")
+    view = run_view(recorded.state, "first", BEGIN + 60)
+    [attempt] = next(task["attempts"] for task in view["tasks"] if task["path"] == "train")
+    assert attempt["capacity"] == "spot"
+    assert attempt["cost"]["money"] > 0
+
+
+def test_a_pod_that_went_with_its_node_was_interrupted(cluster: Cluster, recorded: Recorded, pods: PodsSeen) -> None:
+    cluster.objects.clear()
+    cluster.has_pods()
+    assert deleted(recorded, pods) is Cause.INTERRUPTED
+
+
+def test_a_pod_that_was_deleted_on_a_node_that_lives_was_disrupted(
+    cluster: Cluster, recorded: Recorded, pods: PodsSeen
+) -> None:
+    cluster.has_pods()
+    assert deleted(recorded, pods) is Cause.DISRUPTED
+
+
+def test_a_node_that_does_not_report_any_more_is_lost(cluster: Cluster, recorded: Recorded, pods: PodsSeen) -> None:
+    cluster.has_pods()
+    cluster.has_node("n1", ready="Unknown")
+    assert deleted(recorded, pods) is Cause.LOST
+
+
+def test_a_node_that_was_never_there_is_no_sign_of_an_interruption(cluster: Cluster, pods: PodsSeen) -> None:
+    del cluster.objects["/api/v1/nodes/n1"]
+    pods.look("team-a")
+    cluster.has_pods()
+    pods.look("team-a")
+    signals = pods.signals(TRAINING)
+    assert signals is not None
+    assert not signals.node_gone
+
+
+def test_a_pod_that_nobody_saw_has_what_argo_says(pods: PodsSeen) -> None:
+    pods.look("team-a")
+    assert pods.signals("digits-abcde(0).root(0).evaluate(0).executor(0)") is None
+    assert pods.pool("n7") == ""
+
+
+def test_a_node_of_no_configured_pool_has_none(cluster: Cluster, pods: PodsSeen) -> None:
+    cluster.has_node("n1", labels={"some": "label"})
+    pods.look("team-a")
+    assert pods.pool("n1") == ""
+
+
+def test_pods_that_may_not_be_read_are_a_trouble_until_they_may(cluster: Cluster, pods: PodsSeen) -> None:
+    cluster.refused.add(PODS)
+    pods.look("team-a")
+    assert "forbidden" in pods.trouble
+    assert not pods.are_any
+    cluster.refused.clear()
+    pods.look("team-a")
+    assert (pods.trouble, pods.are_any) == ("", True)
