@@ -34,6 +34,7 @@ CLOCK = (
 )
 PRICES = {"spot": Fraction("1.10"), "system": Fraction("3.30")}  # an hour; those of the controller's configuration
 CPUS = 2
+_MARKED = "first mark for deletion"
 TRAIN = """
 import time
 from spotwright.checkpoint import Checkpoint
@@ -97,7 +98,7 @@ def check_attempts(view: Object, pods: dict[str, Object]) -> None:
         assert abs(attempt["bound_at"] - scheduled) <= CLOCK
         ended = ended_time(pod)
         if ended is None:  # nobody knows when its node lost power
-            marked = moment(pod["metadata"]["deletionTimestamp"]) - pod["metadata"]["deletionGracePeriodSeconds"]
+            marked = pod[_MARKED]
             assert marked - 1 <= attempt["ended_at"] <= marked + MARKED
             ended = attempt["ended_at"]
         assert abs(attempt["ended_at"] - ended) <= CLOCK
@@ -162,7 +163,10 @@ def prefer(pool: str) -> Object:
 
 @contextmanager
 def raw_pods(kube: Kube, namespace: str) -> Iterator[dict[str, Object]]:
-    """The last state of every pod of a namespace, by UID; complete after the block."""
+    """The last state of every pod of a namespace, by UID, with its first mark for deletion; complete after the block.
+
+    A pod that garbage collection deletes once more gets another time of deletion, long after the first.
+    """
     command = [str(kube.program), f"--kubeconfig={kube.kubeconfig}", "get", "pods", "-n", namespace]
     found: dict[str, Object] = {}
     with tempfile.TemporaryFile("w+") as output:
@@ -175,9 +179,19 @@ def raw_pods(kube: Kube, namespace: str) -> Iterator[dict[str, Object]]:
         output.seek(0)
         for line in filter(str.strip, output):
             pod: Object = json.loads(line)
-            known = found.get(pod["metadata"]["uid"])
-            if known is None or ended_time(known) is None:
+            known = found.get(pod["metadata"]["uid"], {})
+            if not known or ended_time(known) is None:
                 found[pod["metadata"]["uid"]] = pod
+            if marked := known.get(_MARKED) or mark_of(pod):
+                found[pod["metadata"]["uid"]][_MARKED] = marked
+
+
+def mark_of(pod: Object) -> float | None:
+    """When a pod was marked for deletion; None if it is not."""
+    meta = pod["metadata"]
+    return (
+        moment(meta["deletionTimestamp"]) - meta["deletionGracePeriodSeconds"] if "deletionTimestamp" in meta else None
+    )
 
 
 def begins(shared: Path) -> list[int]:

@@ -93,6 +93,6 @@ class Api:
         connection = HTTPSConnection(
             str(self._server.hostname), self._server.port, timeout=timeout, context=self._context
         )
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content}
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content, "Connection": "close"}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         return connection.getresponse()

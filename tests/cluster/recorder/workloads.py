@@ -1,7 +1,8 @@
 """The workloads that a recording starts: one of each kind with the same behaviour, written as users write them.
 
 The KFP-shaped Workflow has the templates that KFP's compiler of Workflows makes: drivers that write the patch of the pod, and a
-launcher that starts the user's command, turns each of its exit codes other than 0 into 1 and dies of SIGTERM at once.
+launcher that starts the user's command, turns each of its exit codes other than 0 into 1 and dies of SIGTERM at once. As on KFP
+the command hears nothing of that: the kernel kills it when the container ends.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def _driver(name: str, outputs: Mapping[str, str]) -> Object:
 _LAUNCHER = """cat > /kfp-launcher/launch <<'END'
 #!/bin/sh
 shift
-"$@" || exit 1
+setsid "$@" || exit 1
 END
 chmod 755 /kfp-launcher/launch"""
 

@@ -314,3 +314,16 @@ def test_a_pod_that_was_deleted_by_force_was_moved_while_its_node_lives(cluster:
     cluster.look(train, pod("one", train, node="n1", phase="Running"), gone=("one",))
     task = cluster.state().tasks["train"]
     assert (task.last.cause, task.spent.interruptions, task.spent.moves) == (Cause.DISRUPTED, 0, 1)
+
+
+def test_a_refused_pod_is_no_attempt_and_a_note_says_which_budget_is_spent(cluster: Cluster) -> None:
+    train = job(backoffLimit=3)
+    first = pod("one", train, node="n1", phase="Failed", exit_code=1)
+    why = "no retry is left (errors.retries is 0) (attempt 1)"
+    marks = {"spotwright.dev/refused": "true", "spotwright.dev/attempt": "2", "spotwright.dev/why": why}
+    refused = pod("two", train, made=20, node="n1", phase="Failed", exit_code=86, annotations=marks)
+    for _ in range(2):
+        cluster.look(train, first, refused)
+    state = cluster.state()
+    assert [len(task.attempts) for task in state.tasks.values()] == [1]
+    assert list(state.notes) == [f"attempt 2 of train was refused: {why}"]

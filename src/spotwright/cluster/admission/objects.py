@@ -149,8 +149,21 @@ def _reason_to_leave(
         and not is_backend_workflow(data)
         and not (owner is not None and owner[1] == "TrainJob")
     ):
-        return Verdict.ALREADY_PLACED, ""
+        return Verdict.ALREADY_PLACED, _two_policies(data)
     return "" if config is not None else Verdict.NO_CONFIGURATION, ""
+
+
+def _two_policies(data: Mapping[str, Any]) -> str:
+    """A warning where an object and its pod template carry policies that differ; empty otherwise."""
+    own, of_pods = own_policy(data), policy_of_templates(data)
+    if not own or all(
+        of_pods.get(field, {}).get(key) == text for field, one in own.items() for key, text in one.items()
+    ):
+        return ""
+    return (
+        "not placed: it has one policy in its own metadata and another in its pod template, and its pods follow the template's;"
+        " remove one of them"
+    )
 
 
 def _with_policy_of_owner(data: dict[str, Any], beside: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

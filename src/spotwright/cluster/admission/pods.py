@@ -36,6 +36,7 @@ from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_at
 __all__ = [
     "ADMISSION_ANNOTATION",
     "ATTEMPT_ANNOTATION",
+    "REFUSED_ANNOTATION",
     "RUNG_ANNOTATION",
     "PodFacts",
     "admit_pod",
@@ -51,6 +52,9 @@ RUNG_ANNOTATION = "spotwright.dev/rung"
 
 ADMISSION_ANNOTATION = "spotwright.dev/admission"
 """The token of the review that made the pod precise: by it a replica recognizes the pod for which a number was given out."""
+
+REFUSED_ANNOTATION = "spotwright.dev/refused"
+"""Marks a pod, with the value ``true``, that runs nothing of the user's: it says which budget is spent, and is no attempt."""
 
 WHY_ANNOTATION = "spotwright.dev/why"
 """The sentence for people: why this rung, or why the pod is refused."""
@@ -99,6 +103,7 @@ def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, r
     if facts.token:
         marks[ADMISSION_ANNOTATION] = facts.token
     if decided.refusal:
+        marks[REFUSED_ANNOTATION] = "true"
         return Outcome("pod is refused", _replacing(data, refused_pod(data, refusal_image, decided.refusal), marks))
     patch, warnings = _precise(data, config, policy, ladder, decided, marks)
     return Outcome("pod is admitted", patch, as_warnings(warnings))

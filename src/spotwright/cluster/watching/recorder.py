@@ -55,7 +55,7 @@ OnRecorded = Callable[[WorkloadRun, SeenPod, bool], None]
 Decide = Callable[[ClusterView, RunState, SeenPod, TaskState, AttemptState, float], Iterable[Event]]
 """Decides about the newest attempt of a pod at a moment; the answer is recorded with what was seen, in one transaction."""
 
-_RUNG = "spotwright.dev/rung"
+_ATTEMPT, _REFUSED, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "refused", "rung", "why"))
 _FORGOTTEN = "the watcher was away when it ended, and Kubernetes no longer has its pod"
 
 
@@ -81,6 +81,9 @@ class Recorder:
         the API does not have it any more.
         """
         for seen in sorted(pods, key=_made_first):
+            if _is_refused(seen.pod):
+                self._note_refusal(seen)
+                continue
             is_cut_off = not seen.is_gone and self._view.is_cut_off(seen.pod)
             for attempt in attempts_of(seen.pod, is_gone=seen.is_gone, is_cut_off=is_cut_off):
                 self._one(seen, attempt)
@@ -185,6 +188,14 @@ class Recorder:
         if not any(note.startswith(begin) for note in self._state.notes):
             ran_on = "it may have run on, beside the next attempt, until its pod was stopped"
             self._run.add(NoteAdded(self._now, text=f"{begin} {recorded.node} reports again: {ran_on}"))
+
+    def _note_refusal(self, seen: SeenPod) -> None:
+        """Say once which budget is spent. The pod is no attempt: nothing of the user's runs in it, and it spends no budget."""
+        annotations = metadata(seen.pod).get("annotations") or {}
+        path = task_name(seen.pod, seen.owners).path
+        text = f"attempt {annotations.get(_ATTEMPT, '')} of {path} was refused: {annotations.get(_WHY, '')}"
+        if text not in self._state.notes:
+            self._run.add(NoteAdded(self._now, text=text))
 
     def _note_wait(self, seen: SeenPod, task: TaskState, recorded: AttemptState) -> None:
         """Record why an attempt waits. Words change with each try of the scheduler; only another kind of reason is news."""
@@ -350,6 +361,11 @@ class Recorder:
     def _past(self, at: float | None) -> float:
         """A time that Kubernetes wrote, or now; a clock that is ahead cannot put anything into the future."""
         return self._now if at is None else min(at, self._now)
+
+
+def _is_refused(pod: Mapping[str, Any]) -> bool:
+    """Whether the webhook admitted the pod in the place of an attempt for which no budget is left."""
+    return (metadata(pod).get("annotations") or {}).get(_REFUSED) == "true"
 
 
 def _keys(seen: SeenPod) -> list[str]:

@@ -245,11 +245,22 @@ class PlaceContext:
         policy, problems = self.ladders.policy(layers) if is_configured else resolve_layers(layers, kfp)
         if problems and not on_demand_reason:
             raise ConfigError(f"policy of {path}: {problems[0]}")
+        self._name_overridden(own, tasks, policy)
         for name in policy.ladder or ():
             if name not in self.config.pools:
                 text = f"ladder ({policy.sources['ladder']}) names the pool {name!r}, which is not configured"
                 raise ConfigError(f"policy of {path}: {text}; the pools are {', '.join(self.config.pools)}")
         return policy
+
+    def _name_overridden(self, own: Sequence[Layer], tasks: Sequence[Layer], policy: Policy) -> None:
+        """Report what an object's own policy says in vain, because ``policy.tasks`` of the configuration says otherwise."""
+        for layer in own if tasks else ():
+            for key, value in layer.values.items():
+                source = policy.sources.get(key)
+                stronger = next((each for each in tasks if each.source == source), None)
+                if stronger is not None and stronger.values.get(key) not in (None, value):
+                    text = f"its own policy says {key}: {value}, which does not count: {source} says {stronger.values[key]}"
+                    self.add_finding(Level.WARNING, self.at("metadata"), text)
 
     @property
     def has_own_policy(self) -> bool:
@@ -266,10 +277,20 @@ class PlaceContext:
         source = f"{self.editor.document.file}:{self.editor.document.line(self.at('metadata'))}"
         try:
             if POLICY_ANNOTATION in annotations:
-                return [*outer, parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)]
+                layer = parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)
+                self._compare(labels.get(SPOT_LABEL), layer)
+                return [*outer, layer]
             return [*outer, parse_policy({"spot": labels[SPOT_LABEL]}, source)]
         except (PolicyValueError, ValueError) as error:
             raise self.problem(self.at("metadata"), f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
+
+    def _compare(self, label: str | None, layer: Layer) -> None:
+        """Report a label that says something else than the annotation beside it, which alone counts."""
+        said = layer.values.get("spot")
+        if label is not None and label != said:
+            text = f"the label {SPOT_LABEL}: {label} does not count: the annotation {POLICY_ANNOTATION} says "
+            text += f"spot: {said}" if said is not None else "nothing about spot, and it alone counts"
+            self.add_finding(Level.WARNING, self.at("metadata"), text)
 
 
 def name_of(metadata: Any) -> str:

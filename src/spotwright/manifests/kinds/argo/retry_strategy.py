@@ -112,7 +112,7 @@ def _keep(ctx: PlaceContext, path: Path, policy: Policy) -> Retries:
 
 def _strategy(ctx: PlaceContext, at: Path, policy: Policy, *, on_spot: bool) -> dict[str, Any]:
     limit = (policy.max_interruptions if on_spot else 0) + policy.retries
-    if not limit:
+    if not limit and not (on_spot and ctx.options.has_webhook):
         return {}
     if ctx.options.has_webhook:
         limit += MAX_MOVES

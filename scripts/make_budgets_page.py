@@ -1,0 +1,161 @@
+"""Make docs/budgets.md: which endings spend which budget, on real controllers and by the decisions alone.
+
+The first table is what was seen on a real cluster (tests/cluster/recordings/budgets.json, written by
+``python -m tests.cluster.budget_trials``); the second is computed from the decisions, for every order of endings. Without
+arguments the script writes the page; a test fails while it is behind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spotwright.model.attempts import Cause
+from spotwright.model.policy import Layer, Policy, Spot, resolve
+from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.scheduling.ladder import Ladder, Work, build
+from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_attempt
+
+__all__ = ["PAGE", "RESULTS", "decided", "every_order", "page"]
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "tests" / "cluster" / "recordings" / "budgets.json"
+PAGE = ROOT / "docs" / "budgets.md"
+
+_KINDS = {"job": "Job", "jobset": "JobSet", "trainjob": "TrainJob", "argo": "Argo", "kfp": "KFP"}
+_WORDS = {
+    "i": "interrupted", "m": "moved", "e": "exit 1", "k": "exit 137", "o": "out of memory", "c": "no such command",
+    "s": "exit 0",
+}  # fmt: skip
+_CAUSES = {"i": Cause.INTERRUPTED, "m": Cause.DISRUPTED, "e": Cause.FAILED, "s": Cause.SUCCEEDED}
+_POOLS = {
+    name: Pool(name, Capacity(capacity), provider=Provider.GENERIC, labels={"pool": name})
+    for name, capacity in (("spot", "spot"), ("system", "on-demand"))
+}
+_INTRODUCTION = """\
+# Budgets
+
+An interruption never spends the budget for errors, an error never that for interruptions, and both are bounded, whatever the
+workload's own controller counts. The controller of the workload makes every next pod. The webhook of `spotwright controller`
+gives it the rung of its attempt, or, where a budget is spent, a small image in its place that says so and exits with 86. That is
+final, by a rule that was placed on the object when it was created. This page is made by `scripts/make_budgets_page.py`.
+
+## On real controllers
+
+Each row is a workload of these kinds on {versions}, with `spot: prefer` and the
+budgets of its heading. The Workflow called KFP has the shape that KFP's backend gives to runs, with a driver and a launcher of
+our own. Interruptions were made as Kubernetes' pod garbage collector makes them for a Node that is gone. "On" are the pools of
+the attempts: where the end of an attempt was not yet recorded when the next pod was made, that pod got the last certain rung.
+"Counted" is what the kind's own controller had counted at the end, "seconds" the time until it had ended, on a busy machine.
+"""
+_BETWEEN = """
+What differs between the kinds:
+
+- With `errors.retries: 0` an error that can be no interruption ends the workload without a refusal: by a rule of the Job or
+  JobSet on exit codes other than 137 and 143, and by the expression of the Workflow. So an error after a notice ends it too.
+- A Job makes its next pod after 10, 20, 40 seconds, whatever the policy's backoff.
+- Argo makes a pod that vanished again without counting it, so its count says nothing about budgets.
+- KFP's launcher makes every exit code of the code 1, so a 137 of the code's own ends a task without retries at once.
+- A pod that garbage collection has marked as failed while its containers' last state is "running" is a success for Argo 3.7.3, if
+  it looks before the pod is deleted, which is a matter of milliseconds. It was seen once, when the trial itself was slow between
+  both. The attempt is recorded as interrupted then.
+
+## Every order
+
+What the decisions make of every order of interruptions and errors with `interruptions.max: {interruptions}` and
+`errors.retries: {errors}`, as the webhook asks them before each pod. A test takes each order through the journal and through
+models of all controllers, and holds the models against the table above.
+
+| endings | then |
+| --- | --- |
+"""
+
+
+def page() -> str:
+    """The page, from what was written down and from the decisions."""
+    written = json.loads(RESULTS.read_text(encoding="utf-8"))
+    versions = ", ".join(f"{name} {number}" for name, number in written["versions"].items())
+    tables = "\n".join(_live(written["results"]))
+    between = _BETWEEN.format(interruptions=2, errors=1)
+    orders = "\n".join(f"| {_listed(order)} | {decided(order, 2, 1).refusal} |" for order in every_order(2, 1))
+    return f"{_INTRODUCTION.format(versions=versions)}\n{tables}\n{between}{orders}\n"
+
+
+def _live(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    budgets = dict.fromkeys((each["interruptions"], each["errors"]) for each in results)
+    for interruptions, errors in budgets:
+        yield f"### `interruptions.max: {interruptions}`, `errors.retries: {errors}`\n"
+        yield "| endings | kinds | attempts | on | refused | counted | it said | seconds |"
+        yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+        alike: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        for each in results:
+            if (each["interruptions"], each["errors"]) == (interruptions, errors):
+                key = (each["endings"], *each["causes"], *each["pools"], _why(each), _reason(each))
+                alike.setdefault(key, []).append(each)
+        yield from (_row(group) for group in alike.values())
+        yield ""
+
+
+def _row(group: Sequence[Mapping[str, Any]]) -> str:
+    first = group[0]
+    kinds = ", ".join(_KINDS[each["kind"]] for each in group)
+    counted = " to ".join(
+        dict.fromkeys(str(each) for each in sorted(each["counted"] for each in group)[:: len(group) - 1 or 1])
+    )
+    seconds = sorted(round(each["seconds"]) for each in group)
+    spread = " to ".join(dict.fromkeys(str(each) for each in (seconds[0], seconds[-1])))
+    cells = [
+        _listed(first["endings"][: len(first["causes"])]), kinds, ", ".join(first["causes"]), ", ".join(first["pools"]),
+        _why(first), counted, _reason(first), spread,
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def _why(result: Mapping[str, Any]) -> str:
+    """What the refusal says; empty without one."""
+    return str(result["refusal"]).partition("was refused: ")[2]
+
+
+def _reason(result: Mapping[str, Any]) -> str:
+    """The words of the controller, without names of objects."""
+    said = str(result["said"])
+    parts = said.split(": ")
+    return ": ".join(parts[:2]) if parts[0] in ("Failed", "Complete", "Completed", "Succeeded", "Error") else said
+
+
+def _listed(endings: str) -> str:
+    return ", ".join(_WORDS[letter] for letter in endings)
+
+
+def every_order(interruptions: int, errors: int) -> Sequence[str]:
+    """Every order of interruptions and errors, up to the ending that spends a budget."""
+    found: list[str] = []
+
+    def grow(order: str) -> None:
+        if decided(order, interruptions, errors).refusal:
+            found.append(order)
+            return
+        for letter in "ie":
+            grow(order + letter)
+
+    grow("")
+    return found
+
+
+def decided(endings: str, interruptions: int, errors: int) -> NextAttempt:
+    """What is decided about the attempt after these endings."""
+    values = {"spot": Spot.PREFER, "interruptions.max": interruptions, "errors.retries": errors}
+    policy: Policy = resolve([Layer("the budgets", {**values, "fall_back_after": interruptions})])
+    ladder: Ladder = build(Work(), policy, _POOLS)
+    history: list[PastAttempt] = []
+    for letter in endings:
+        rung = ladder.rungs[next_attempt(history, policy, ladder).rung].pools
+        history.append(PastAttempt(_CAUSES[letter], rung, rung[0]))
+    return next_attempt(history, policy, ladder)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
