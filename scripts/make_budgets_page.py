@@ -47,7 +47,9 @@ final, by a rule that was placed on the object when it was created. This page is
 Each row is a workload of these kinds on {versions}, with `spot: prefer` and the
 budgets of its heading. The Workflow called KFP has the shape that KFP's backend gives to runs, with a driver and a launcher of
 our own. Interruptions were made as Kubernetes' pod garbage collector makes them for a Node that is gone. "On" are the pools of
-the attempts: where the end of an attempt was not yet recorded when the next pod was made, that pod got the last certain rung.
+the attempts: where the end of an attempt was not yet recorded when the next pod was made, that pod got the last certain rung, and
+one whose review took longer than two seconds kept the preference for spot that its object has. One order was tried again because
+two reviews in a row were that late: the code of the trial needs its attempt's number.
 "Counted" is what the kind's own controller had counted at the end, "seconds" the time until it had ended, on a busy machine.
 """
 _BETWEEN = """

@@ -30,8 +30,8 @@ from testbed.building.images import BUSYBOX
 from testbed.control.api import Api
 from testbed.machine.processes import Processes
 from testbed.settings import Settings
-from tests.cluster.live.replicas import Controllers, configure, controllers
 from tests.cluster.live.kube import Kube
+from tests.cluster.live.replicas import Controllers, configure, controllers
 
 CONFIG = """\
 version: 1

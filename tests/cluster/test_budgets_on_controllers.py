@@ -20,6 +20,7 @@ from tests.cluster.watching.watched_objects import job, pod
 from spotwright import config as configuration
 from spotwright.cluster.admission.pods import PodFacts, admit_pod
 from spotwright.cluster.controller.histories import Histories
+from spotwright.config import Config
 from spotwright.manifests.kinds.refusals import REFUSED
 from spotwright.records.state_folder import StateFolder
 
@@ -40,21 +41,33 @@ def a_model(kind: str, interruptions: int, errors: int) -> Model:
                 each["retryStrategy"] for each in templates if each["name"].endswith("impl") and "retryStrategy" in each
             )
         )
-    item = workload("jobset" if kind == "trainjob" else kind, kind, Behaviour(["true"]))[-1]
-    if kind == "trainjob":
-        item = owned_by(item, "trainer.kubeflow.org/v1alpha1", "TrainJob", "train")
-    placed, _ = admitted({**item, "metadata": {"namespace": "team-a", **item["metadata"]}}, config)
+    placed, _ = admitted(
+        the_set(config) if kind == "trainjob" else of_team(workload(kind, kind, Behaviour(["true"]))[-1]), config
+    )
     if kind == "argo":
         return ArgoModel(placed["spec"]["templates"][0]["retryStrategy"])
     return JobModel(placed["spec"]) if kind == "job" else JobSetModel(placed["spec"])
+
+
+def of_team(item: dict[str, Any]) -> dict[str, Any]:
+    return {**item, "metadata": {"namespace": "team-a", **item["metadata"]}}
+
+
+def the_set(config: Config) -> dict[str, Any]:
+    """The JobSet that Trainer makes of a TrainJob and of its runtime, which was placed before."""
+    runtime, _ = admitted(of_team(workload("trainjob", "train", Behaviour(["true"]))[0]), config)
+    made = {**runtime["spec"]["template"], "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    return owned_by(
+        of_team({"metadata": {"name": "train"}, **made}), "trainer.kubeflow.org/v1alpha1", "TrainJob", "train"
+    )
 
 
 def ended(kind: str, letter: str) -> Ended:
     """How the pod of an attempt ended, as the controller of its kind sees it."""
     if letter in "im":
         return Ended(0 if kind in ("argo", "kfp") else 137, is_marked=True)
-    if letter == "o":
-        return Ended(1 if kind == "kfp" else 137, message="OOMKilled (exit code 137)")
+    if letter == "o":  # the shell of the trial lives on without its child; behind KFP's launcher it does not
+        return Ended(137 if kind == "kfp" else 99, message="OOMKilled (exit code 99)")
     if letter == "c":
         return Ended(1 if kind == "kfp" else 64 if kind == "argo" else 128)
     code = {"s": 0, "e": 1, "k": 137}[letter]

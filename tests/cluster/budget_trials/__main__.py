@@ -19,8 +19,8 @@ from testbed.control.api import Api as BedApi
 from testbed.settings import Settings
 from tests.cluster.budget_trials.orders import TRIED
 from tests.cluster.budget_trials.trial import KINDS, as_data, run_orders
-from tests.cluster.live.replicas import controllers
 from tests.cluster.live.kube import Kube
+from tests.cluster.live.replicas import controllers
 from tests.cluster.recorder.api import Api
 
 RESULTS = Path(__file__).resolve().parent.parent / "recordings" / "budgets.json"

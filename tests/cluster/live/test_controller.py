@@ -15,8 +15,8 @@ from testbed.faults import Faults
 from testbed.settings import Settings
 from tests.cluster.budget_trials.orders import Order
 from tests.cluster.budget_trials.trial import KINDS, Result, run_orders
-from tests.cluster.live.replicas import Controllers, configure, controllers
 from tests.cluster.live.kube import Kube, Object, job
+from tests.cluster.live.replicas import Controllers, configure, controllers
 from tests.cluster.recorder.api import Api
 
 from spotwright.engine.state import RunState
