@@ -13,12 +13,18 @@ from testbed.settings import Settings
 from tests.cluster import grace_trials
 from tests.cluster.grace_trials.pod_webhook import LABEL, serving
 from tests.cluster.live.kube import Kube, Object
-from tests.cluster.recorder.placing import CONFIGURATION
 
 from spotwright.checkpoint_file import FILE_NAME, checkpoint_file
 
 pytestmark = pytest.mark.cluster
 
+CONFIGURATION = """\
+version: 1
+target: {kubernetes: "1.35", argo: "3.7"}
+pools:
+  spot: {capacity: spot, provider: aks, node: {cpu: 1000, memory: 8Gi}}
+  system: {capacity: on-demand, provider: aks, node: {cpu: 1000, memory: 8Gi}}
+"""
 LONG = 600  # seconds of grace: a hook that waits for nothing would show in a test that does not end
 ENDED = 120.0  # seconds for a pod, on a busy machine
 

@@ -12,7 +12,7 @@ from scripts.make_budgets_page import PAGE, RESULTS, decided, every_order, page
 from tests.cluster.admission_objects import admitted, owned_by
 from tests.cluster.budget_trials.kfp_shape import a_run
 from tests.cluster.budget_trials.trial import KINDS, configuration_of
-from tests.cluster.controller_models import ArgoModel, Ended, JobModel, JobSetModel
+from tests.cluster.budgets.controller_models import ArgoModel, Ended, JobModel, JobSetModel
 from tests.cluster.recorder.workloads import Behaviour, workload
 from tests.cluster.watching.test_watcher_records import Cluster
 from tests.cluster.watching.watched_objects import job, pod
