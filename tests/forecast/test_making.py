@@ -8,6 +8,7 @@ import pytest
 from tests.forecast.builders import HOUR, POOLS, forecast, task
 
 from spotwright.checkpoint import interval
+from spotwright.errors import InputError
 from spotwright.forecast.intervals import best_interval
 from spotwright.forecast.making import DEADLINE, ON_DEMAND, SPOT
 from spotwright.forecast.supply import Source
@@ -94,3 +95,13 @@ def test_more_tasks_at_once_than_a_pool_has_nodes_are_told() -> None:
     notes = forecast(*[task(f"t{number}") for number in range(3)], pools=few).notes
     assert any("up to 3 nodes of spot are wanted at once, and max_nodes is 2" in note for note in notes)
     assert forecast(task("a"), task("b", after=[0]), pools=few).notes == ()
+
+
+def test_a_recording_for_a_pool_that_is_not_used_is_refused() -> None:
+    with pytest.raises(InputError, match="no task runs on a spot pool of this name; the spot pools here: spot"):
+        forecast(task(), source=Source({}, {"gpu": UP}))
+
+
+def test_more_than_memory_holds_is_refused_with_what_it_holds() -> None:
+    with pytest.raises(InputError, match="3 tasks in 1,500,000 markets need too much memory: --markets 1000000"):
+        forecast(task("a"), task("b"), task("c"), markets=1_500_000)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spotwright.errors import InputError
 from spotwright.forecast.deadline_rules import UnderDeadline, UniformProgressRule
 from spotwright.forecast.intervals import best_interval
 from spotwright.forecast.model import Forecast, Market, PolicyForecast, TaskForecast, distribution
@@ -29,6 +30,7 @@ ON_DEMAND, SPOT, DEADLINE, UNIFORM_PROGRESS = "on-demand", "spot", "deadline", "
 
 _CRASHES = 1 / (30 * 86400)  # a node of any kind fails by itself about once in thirty days
 _POINTS = 150
+_MOST_CELLS = 3_000_000  # tasks times markets: a policy takes 32 bytes for each
 _SHOWN = 6  # tasks in one warning
 
 
@@ -46,9 +48,20 @@ class Question(NamedTuple):
 def make(question: Question, tasks: Tasks, pools: Mapping[str, Pool], currency: str, now: float) -> Forecast:
     """The forecast of a run of these tasks on these pools; ``now`` tells how old prices are.
 
-    Raises :class:`InputError` for a market that cannot be drawn.
+    Raises :class:`InputError` for a market that cannot be drawn, a recording of a pool that is not used, and too many tasks.
     """
+    if len(tasks.tasks) * question.markets > _MOST_CELLS:
+        most = max(1, _MOST_CELLS // len(tasks.tasks))
+        raise InputError(
+            f"{len(tasks.tasks):,} tasks in {question.markets:,} markets need too much memory: --markets {most}"
+        )
     names = [name for name in pools if any(name == offer.pool for task in tasks.tasks for offer in task.spot)]
+    for pool in question.source.pools:
+        if pool not in names:
+            used = ", ".join(names) or "none"
+            raise InputError(
+                f"--trace {pool}=...: no task runs on a spot pool of this name; the spot pools here: {used}"
+            )
     span = max(_longest(tasks.tasks), question.deadline or 0.0)
     supply = supply_of(question.source, names, span, question.markets, question.seed)
     runs = _Runs(tasks.tasks, supply, names, pools, question)
@@ -169,7 +182,7 @@ def _best(policies: Sequence[PolicyForecast], question: Question) -> tuple[str, 
         said = "is in time" if question.deadline is not None else "ends"
         return best.name, f"no policy {said} with a certainty of {question.certainty * 100:g} %; this one comes nearest"
     best = min(holding, key=lambda policy: (round(policy.cost.mean, 9), policy.finish.p50))
-    return best.name, "; ".join(_reasons(best, can, holding))
+    return best.name, "; ".join(_reasons(best, policies, holding, bad))
 
 
 def _risk(policy: PolicyForecast) -> float:
@@ -177,12 +190,19 @@ def _risk(policy: PolicyForecast) -> float:
     return policy.fails if policy.late is None else policy.late
 
 
-def _reasons(best: PolicyForecast, can: Sequence[PolicyForecast], holding: Sequence[PolicyForecast]) -> Iterator[str]:
+def _reasons(
+    best: PolicyForecast, policies: Sequence[PolicyForecast], holding: Sequence[PolicyForecast], bad: float
+) -> Iterator[str]:
+    can = [policy for policy in policies if policy.name != UNIFORM_PROGRESS]
     dearest = next(policy for policy in can if policy.name == ON_DEMAND)
     if best.name == ON_DEMAND:
         yield "spot costs more here, its interruptions counted" if len(holding) > 1 else "no other policy is in time"
     elif dearest.cost.mean > 0:
         yield f"it costs {1 - best.cost.mean / dearest.cost.mean:.0%} less than on-demand on average"
+    compared = next((policy for policy in policies if policy.name == UNIFORM_PROGRESS), None)
+    if compared is not None and _risk(compared) <= bad + 1e-9 and compared.cost.mean < 0.98 * best.cost.mean:
+        saved = 1 - compared.cost.mean / best.cost.mean
+        yield f"Uniform Progress, which a run cannot choose, would cost {saved:.0%} less"
     for policy in can:
         if policy not in holding and policy.cost.mean < best.cost.mean:
             what = "does not end" if policy.late is None else "is late"

@@ -101,11 +101,12 @@ def simulate(
     )
     inherits = heirs(tasks)
     for wave in waves(tasks):
-        starts = [
-            outcomes.end[list(tasks[index].after)].max(axis=0) if tasks[index].after else np.zeros(supply.markets)
-            for index in wave
-        ]
-        elements = _Elements(facts, supply, np.array(wave), np.array(starts))
+        begins: dict[tuple[int, ...], Any] = {
+            (): np.zeros(supply.markets)
+        }  # tasks that wait for the same ones begin together
+        for after in {tasks[index].after for index in wave if tasks[index].after}:
+            begins[after] = outcomes.end[list(after)].max(axis=0)
+        elements = _Elements(facts, supply, np.array(wave), np.array([begins[tasks[index].after] for index in wave]))
         for place, index in enumerate(wave):
             elements.inherit(place, outcomes, inherits.get(index, []))
         elements.run(rule)

@@ -53,8 +53,8 @@ def chart(forecast: Forecast) -> Picture:
     across, up = _axes(forecast)
     title = _title(forecast)
     shapes: list[Shape] = [
-        Text(48, 58, shorten(title, 74), 30, _INK, bold=True),
-        Text(48, 90, shorten(_subtitle(forecast), 130), 17, _GREY),
+        Text(48, 58, shorten(title, 92), 30 if len(title) <= 66 else 24, _INK, bold=True),
+        Text(48, 90, shorten(_subtitle(forecast), 140), 17, _GREY),
         *_grid(across, up, forecast),
         *_deadline(across, forecast),
     ]
@@ -70,7 +70,7 @@ def chart(forecast: Forecast) -> Picture:
 
 def _title(forecast: Forecast) -> str:
     best, on_demand = forecast.policy(forecast.best), forecast.policy(ON_DEMAND)
-    bound = f" by the deadline of {length(forecast.deadline)}" if forecast.deadline is not None else ""
+    bound = f" within {length(forecast.deadline)}" if forecast.deadline is not None else ""
     if best.late is not None and best.late > 1 - forecast.certainty + 1e-9:
         return f"{forecast.pipeline}: no policy is done{bound} with a certainty of {forecast.certainty * 100:g} %"
     if best.name == ON_DEMAND or on_demand.cost.mean <= 0:
@@ -163,21 +163,36 @@ def _marks(policy: PolicyForecast, across: _Scale, up: _Scale, *, is_best: bool)
 
 
 def _labels(forecast: Forecast, across: _Scale, up: _Scale) -> Iterator[Shape]:
-    """The names of the policies beside their medians, moved down where two of them would meet."""
-    taken: list[tuple[float, float, float]] = []
+    """The names of the policies beside their medians, each where it meets no other and no mark.
+
+    Below on the right is the first choice, because the line to the 90th percentile leads upwards to the right.
+    """
+    taken = [
+        (across.at(end / 3600) - 12, up.at(cost) - 12, 24.0, 24.0)
+        for policy in forecast.policies
+        for end, cost in ((policy.finish.p50, policy.cost.p50), (policy.finish.p90, policy.cost.p90))
+    ]
     for policy in sorted(forecast.policies, key=lambda each: (each.name != forecast.best, each.cost.p50)):
-        x, y = across.at(policy.finish.p50 / 3600), up.at(policy.cost.p50)
-        width = 8.2 * len(NAMES[policy.name])
-        ends = x + 18 + width > _RIGHT
-        left = x - 12 - width if ends else x + 12
-        place = y + 27  # below: the line to the 90th percentile leads upwards
-        while any(abs(place - other) < 20 and left < right and first < left + width for first, right, other in taken):
-            place += 20
-        taken.append((left, left + width, place))
-        colour = _COLOURS[policy.name]
-        yield Text(
-            left + (width if ends else 0), place, NAMES[policy.name], 16, colour, "end" if ends else "start", bold=True
-        )
+        x, y, width = across.at(policy.finish.p50 / 3600), up.at(policy.cost.p50), 8.4 * len(NAMES[policy.name])
+        sides = [
+            (x + 12, y + 27),
+            (x - 12 - width, y + 27),
+            (x - 16 - width, y - 12),
+            (x + 16, y - 12),
+            (x + 12, y + 48),
+        ]
+        inside = [(left, base) for left, base in sides if left > _LEFT and left + width < _RIGHT and base < _BOTTOM]
+        free = [place for place in inside if not any(_meet((*place, width), box) for box in taken)]
+        left, base = (free or inside or sides)[0]
+        taken.append((left, base - 16, width, 20.0))
+        yield Text(left, base, NAMES[policy.name], 16, _COLOURS[policy.name], bold=True)
+
+
+def _meet(text: tuple[float, float, float], box: tuple[float, float, float, float]) -> bool:
+    """Whether a text (left, baseline, width) and a box (left, top, width, height) overlap."""
+    left, base, width = text
+    x, y, wide, high = box
+    return left < x + wide and x < left + width and base - 16 < y + high and y < base + 4
 
 
 def _cards(forecast: Forecast) -> Iterator[Shape]:

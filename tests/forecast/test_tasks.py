@@ -1,0 +1,116 @@
+"""The tasks of a forecast: loops, nested graphs and conditions unfolded, with pools and prices of each task."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from tests.engine.builders import (
+    a_body,
+    a_chain,
+    a_config,
+    a_dag,
+    a_fan,
+    a_loop,
+    a_plan,
+    a_pool,
+    a_task,
+    from_outside,
+    when,
+)
+
+from spotwright.engine.plan import Plan
+from spotwright.errors import InputError
+from spotwright.forecast.durations import ASSUMED, Durations, Given
+from spotwright.forecast.tasks import Tasks, tasks_of
+from spotwright.graph.tasks import Loop
+
+SPOT = a_pool(price=Fraction(1), boot=60.0)
+SPOT_B = a_pool("spot-b", price=Fraction(1, 2))
+ON_DEMAND = a_pool("on-demand", spot=False, price=Fraction(3))
+
+
+def unfolded(plan: Plan, *given: tuple[str, Given], arguments: dict[str, Any] | None = None) -> Tasks:
+    return tasks_of(plan, Durations("given", given), arguments or {})
+
+
+def config(**policy: Any) -> Any:
+    return a_config(SPOT, SPOT_B, ON_DEMAND, policy={"spot": "prefer", **policy})
+
+
+def edges(tasks: Tasks) -> dict[str, list[str]]:
+    return {task.path: [tasks.tasks[index].path for index in task.after] for task in tasks.tasks}
+
+
+def test_a_chain_keeps_its_order_and_what_each_task_waits_for() -> None:
+    assert edges(unfolded(a_plan(a_chain(3), config()))) == {"t0": [], "t1": ["t0"], "t2": ["t1"]}
+
+
+def test_a_loop_is_unfolded_and_what_follows_waits_for_all_iterations() -> None:
+    plan = a_plan([a_loop("loop"), a_task("after", "loop")], config(), body=a_body(a_task("train"), out="train"))
+    found = edges(unfolded(plan))
+    assert found["after"] == ["loop/train-0", "loop/train-1", "loop/train-2"]
+
+
+def test_a_limit_lets_an_iteration_wait_for_an_earlier_one() -> None:
+    plan = a_plan([a_loop("loop", limit=2, items=(1, 2, 3, 4))], config(), body=a_body(a_task("train")))
+    assert edges(unfolded(plan))["loop/train-3"] == ["loop/train-1"]
+
+
+def test_a_graph_inside_a_graph_begins_and_ends_with_its_task() -> None:
+    tasks = [a_task("load"), a_task("inner", "load", dag="body"), a_task("after", "inner")]
+    found = edges(unfolded(a_plan(tasks, config(), body=a_dag(*a_chain(2), out="t1"))))
+    assert found == {"load": [], "inner/t0": ["load"], "inner/t1": ["inner/t0"], "after": ["inner/t1"]}
+
+
+def test_a_loop_whose_items_only_the_run_knows_has_one_iteration_and_a_note_or_as_many_as_are_given() -> None:
+    loop = a_task("loop", dag="body", loop=Loop("item", items="items"))
+    plan = a_plan([loop], config(), body=a_body(a_task("train")))
+    assert len(unfolded(plan).tasks) == 1
+    assert "only the run will know the items of loop: 1 iteration each is planned" in unfolded(plan).notes[0]
+    assert len(unfolded(plan, ("loop", Given(iterations=5))).tasks) == 5
+
+
+def test_a_loop_over_an_argument_has_its_items() -> None:
+    loop = a_task("loop", dag="body", loop=Loop("item", items="rows"), parameters=from_outside("rows"))
+    plan = a_plan([loop], config(), body=a_body(a_task("train")))
+    assert len(unfolded(plan, arguments={"rows": [1, 2, 3, 4]}).tasks) == 4
+
+
+def test_conditions_are_taken_to_hold_and_that_is_said() -> None:
+    plan = a_plan([a_task("maybe", **when("x == 1", x=2))], config())
+    assert any("conditions are taken to hold" in note and "maybe" in note for note in unfolded(plan).notes)
+
+
+def test_pools_stand_in_the_order_of_the_ladder_with_the_price_of_the_share() -> None:
+    [task] = unfolded(a_plan([a_task("t", requests={"cpu": 1000})], config())).tasks
+    assert [(offer.pool, offer.price) for offer in task.spot] == [("spot-b", 0.125), ("spot", 0.25)]
+    assert task.on_demand is not None
+    assert (task.on_demand.pool, task.on_demand.price) == ("on-demand", 0.75)
+    assert (task.work, task.source, task.overhead) == (ASSUMED, "assumed", 60.0)
+
+
+def test_a_task_that_requires_spot_has_no_on_demand_and_one_that_never_takes_it_no_spot() -> None:
+    [required] = unfolded(a_plan([a_task("t")], config(spot="require"))).tasks
+    [never] = unfolded(a_plan([a_task("t")], config(spot="never"))).tasks
+    assert required.on_demand is None
+    assert never.spot == ()
+
+
+def test_a_task_without_a_spot_policy_is_planned_as_one_that_prefers_it_and_that_is_said() -> None:
+    found = unfolded(a_plan([a_task("t")], a_config(SPOT, ON_DEMAND)))
+    assert [offer.pool for offer in found.tasks[0].spot] == ["spot"]
+    assert any("planned with spot: prefer" in note for note in found.notes)
+
+
+def test_pools_without_a_price_are_named_and_all_prices_become_relative() -> None:
+    found = unfolded(a_plan([a_task("t")], a_config(SPOT, a_pool("od", spot=False), policy={"spot": "prefer"})))
+    assert found.unpriced == ("od",)
+    assert found.tasks[0].spot[0].price == pytest.approx(1 / 3)
+
+
+def test_too_many_tasks_are_refused() -> None:
+    loop = a_loop("loop", items=tuple(range(7000)))
+    with pytest.raises(InputError, match="more than 20000 tasks"):
+        unfolded(a_plan([loop], config(), body=a_body(*a_fan(3))))
