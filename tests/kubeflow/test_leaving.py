@@ -13,7 +13,11 @@ from tests.kubeflow.conftest import Folder, two_tasks
 from tests.kubeflow.flows import Flow, Try
 from tests.kubeflow.stand_in import StandIn, Step
 
+from spotwright import open_run
+from spotwright.errors import InputError
 from spotwright.records.journal import Journal
+from spotwright.records.state_folder import StateFolder
+from spotwright.runs.resume import resume
 
 TRAINS = Flow()
 TRAINS.task("train", Try("Running", host="n1", began=1, ended=None))
@@ -115,3 +119,21 @@ def test_two_processes_do_not_follow_the_same_run(folder: Folder, server: StandI
         journal.close()
     assert done.code == 1
     assert "is driven by another engine" in done.err
+
+
+def test_the_engine_of_this_machine_takes_no_run_on_kfp(folder: Folder) -> None:
+    folder.run()
+    run = open_run("first", folder.path / ".spotwright")
+    with pytest.raises(InputError, match="follow it with: spotwright resume first"):
+        resume(StateFolder.existing(folder.path / ".spotwright").find("first"), print)
+    with pytest.raises(InputError, match="end it with: spotwright cancel first"):
+        run.cancel()
+    assert run.status == "succeeded"
+
+
+def test_the_logs_of_a_run_are_where_kfp_has_them(folder: Folder, server: StandIn) -> None:
+    folder.run()
+    done = folder("logs", "first")
+    [run_id] = server.runs
+    assert done.code == 2
+    assert f"which has its logs: {server.url}/#/runs/details/{run_id}" in done.err

@@ -156,3 +156,40 @@ def test_pods_that_may_not_be_read_are_a_trouble_until_they_may(cluster: Cluster
     cluster.refused.clear()
     pods.look("team-a")
     assert (pods.trouble, pods.are_any) == ("", True)
+
+
+def test_a_pod_that_argo_makes_again_in_silence_is_the_next_attempt(
+    cluster: Cluster, recorded: Recorded, pods: PodsSeen
+) -> None:
+    again = a_pod(TRAINING, "n2")
+    again["metadata"]["uid"] = "another"
+    cluster.has_pods(again)
+    cluster.has_node("n1", ready="Unknown")
+    cluster.has_node("n2")
+    pods.look("team-a")
+    flow = Flow()
+    flow.task("train", Try("Running", host="n2", began=1, ended=None))
+    recorded.look(flow)
+    recorded.look(flow)
+    attempts = recorded.task("train").attempts
+    assert [(each.node, each.cause) for each in attempts] == [("n1", Cause.LOST), ("n2", None)]
+    flow.task("train", Try("Succeeded", "", "n2", 1, 30))
+    recorded.look(flow)
+    assert recorded.causes("train") == [Cause.LOST, Cause.SUCCEEDED]
+
+
+def test_who_follows_later_goes_on_with_the_newest_attempt_of_a_try(
+    cluster: Cluster, recorded: Recorded, pods: PodsSeen
+) -> None:
+    again = a_pod(TRAINING, "n2")
+    again["metadata"]["uid"] = "another"
+    cluster.has_pods(again)
+    pods.look("team-a")
+    flow = Flow()
+    flow.task("train", Try("Running", host="n2", began=1, ended=None))
+    recorded.look(flow)
+    recorded.recorder.pods = None
+    flow.task("train", Try("Succeeded", "", "n2", 1, 30))
+    recorded.look(flow)
+    assert len(recorded.task("train").attempts) == 2
+    assert recorded.causes("train")[-1] is Cause.SUCCEEDED

@@ -210,3 +210,15 @@ def test_what_still_runs_when_a_run_is_cancelled_was_stopped(recorded: Recorded,
     recorded.recorder.finish(RunStatus.CANCELLED, "", BEGIN + 61)
     assert recorded.state.status is RunStatus.CANCELLED
     assert recorded.causes("train") == [Cause.CANCELLED]
+
+
+def test_an_attempt_is_the_same_in_either_answer(flow: Flow) -> None:
+    recorded = Recorded(of_details)
+    flow.task("train", RUNS)
+    for read in (of_details, of_workflow, of_details):
+        recorded._read = read
+        recorded.look(flow)
+    flow.task("train", FAILED, Try("Succeeded", "", "n2", 4, 9))
+    recorded._read = of_workflow
+    recorded.look(flow)
+    assert recorded.causes("train") == [Cause.FAILED, Cause.SUCCEEDED]

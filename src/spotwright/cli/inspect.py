@@ -13,7 +13,7 @@ import click
 from spotwright.cli import SUCCEEDED
 from spotwright.cli.cluster.reading import Place, open_cluster, open_run, place_options
 from spotwright.cli.options import json_option, state_option
-from spotwright.errors import SpotwrightError
+from spotwright.errors import InputError, SpotwrightError
 from spotwright.records.attempt_logs import ENVIRONMENT, AttemptLog, follow_logs, list_logs
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
@@ -99,11 +99,25 @@ def logs(place: Place, name: str, task: str | None, attempt: int | None, follow:
     TASK is a path or a name: of several tasks with that name, and of everything in a loop, all logs are printed.
     """
     with open_run(place, name) as reader:
+        _require_logs(place, reader)
         if follow:
             _print_pieces(follow_logs(reader, task, attempt), with_headings=attempt is None, as_json=as_json)
         else:
             _print_logs(list_logs(reader, task, attempt), with_headings=attempt is None, as_json=as_json)
     return SUCCEEDED
+
+
+def _require_logs(place: Place, reader: RunReader) -> None:
+    """Say where the logs of a run on KFP are: none of them are in the state folder."""
+    if place.cluster or not reader.folder.kfp.exists():
+        return
+    from spotwright.kubeflow.kfp_run import load_kfp_run
+
+    run = load_kfp_run(reader.folder)
+    raise InputError(
+        f"run {reader.folder.name} ran on Kubeflow Pipelines, which has its logs: {run.page}; where a controller recorded it: "
+        f"spotwright logs {run.run_id} --cluster"
+    )
 
 
 def _print_logs(selected: list[AttemptLog], *, with_headings: bool, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from spotwright.cluster.api.requests import ApiFailed
@@ -40,6 +41,9 @@ class PodsSeen:
     def __init__(self, read: Read, run_id: str, pools: Mapping[str, Pool]) -> None:
         self._read, self._run_id, self._pools = read, run_id, pools
         self._pods: dict[str, _Pod] = {}  # by the name of Argo's node
+        self._replaced: dict[
+            str, list[_Pod]
+        ] = {}  # pods that Argo has made again under the same name, until they are taken
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self._gone: set[str] = set()  # nodes that were there before
         self.trouble = ""
@@ -56,7 +60,8 @@ class PodsSeen:
         try:
             found = self._read(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{_RUN}={self._run_id}"})
             self._take(found.get("items") or ())
-            for name in {host for pod in self._pods.values() if (host := _host(pod.last))}:
+            pods = (*self._pods.values(), *chain.from_iterable(self._replaced.values()))
+            for name in {host for pod in pods if (host := _host(pod.last))}:
                 self._look_at_node(name)
             self.trouble = ""
         except (ApiFailed, SpotwrightError) as error:
@@ -68,7 +73,11 @@ class PodsSeen:
             name = str((pod["metadata"].get("annotations") or {}).get(_NODE_NAME, ""))
             there.add(name)
             known = self._pods.get(name)
-            if known is None or _uid(known.last) != _uid(pod) or not _has_finished(known.last):
+            is_another = known is not None and _uid(known.last) != _uid(pod)
+            if known is not None and is_another:
+                known.is_gone = True
+                self._replaced.setdefault(name, []).append(known)
+            if known is None or is_another or not _has_finished(known.last):
                 self._pods[name] = _Pod(pod)
         for name, known in self._pods.items():
             known.is_gone = name not in there
@@ -86,8 +95,18 @@ class PodsSeen:
     def signals(self, node_name: str) -> Signals | None:
         """The signals of the pod of a node of Argo's that has ended badly; ``None`` where its pod was never seen."""
         pod = self._pods.get(node_name)
-        if pod is None:
-            return None
+        return None if pod is None else self._signals_of(pod)
+
+    def take_replaced(self, node_name: str) -> list[Signals]:
+        """The signals of the pods that Argo has made again since the last call, oldest first: it counts no try for them."""
+        return [self._signals_of(pod) for pod in self._replaced.pop(node_name, ())]
+
+    def host(self, node_name: str) -> str:
+        """The machine of the pod of a node of Argo's; empty where it has none, or was never seen."""
+        pod = self._pods.get(node_name)
+        return "" if pod is None else _host(pod.last)
+
+    def _signals_of(self, pod: _Pod) -> Signals:
         host = _host(pod.last)
         last = LastSeen(pod.last, self._nodes.get(host), pod_gone=pod.is_gone, node_gone=host in self._gone)
         pool = self._pools.get(self.pool(host))

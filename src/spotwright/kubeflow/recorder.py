@@ -164,17 +164,41 @@ class Recorder:
             why = f"its driver failed: {seen.failed_driver or 'KFP does not tell why'}"
             self._add(TaskFailed(self._now, task.path, why=why))
             return
-        for number, node in enumerate(tries, 1):
-            if len(task.attempts) < number:
-                at = self._past(node.started_at)
-                self._add(
-                    AttemptAdopted(at, task.path, number, key=f"{node.name}#{number}", template=task.plan.spec.name)
-                )
-            attempt = task.attempts[number - 1]
+        for place, node in enumerate(tries, 1):
+            attempt = self._attempt_of(task, seen, node)
+            for signals in () if self.pods is None else self.pods.take_replaced(node.name):
+                attempt = self._made_again(task, attempt, signals)
             if attempt.is_live:
                 self._follow(task, attempt, node)
-            if attempt.is_live and node.has_ended and (number < len(tries) or seen.node.has_ended):
-                self._end(task, attempt, node, seen, is_last=number == len(tries))
+            if attempt.is_live and node.has_ended and (place < len(tries) or seen.node.has_ended):
+                self._end(task, attempt, node, seen, is_last=place == len(tries))
+
+    def _attempt_of(self, task: TaskState, seen: SeenTask, node: Node) -> AttemptState:
+        """The newest attempt of a try, which is made if there is none: Argo may make the pod of one try several times.
+
+        Where one answer tells the tries and another one the task alone, both mean the same attempt.
+        """
+        made = [attempt for attempt in task.attempts if attempt.key.startswith(f"{node.name}#")]
+        if not made and node is seen.node:
+            made = task.attempts
+        elif not made and node is seen.tries[0]:
+            made = [attempt for attempt in task.attempts if attempt.key.startswith(f"{seen.node.name}#")]
+        return made[-1] if made else self._adopt(task, self._past(node.started_at), f"{node.name}#1")
+
+    def _adopt(self, task: TaskState, at: float, key: str) -> AttemptState:
+        template = task.plan.spec.name
+        self._add(AttemptAdopted(at, task.path, len(task.attempts) + 1, key=key, template=template))
+        return task.last
+
+    def _made_again(self, task: TaskState, attempt: AttemptState, signals: Signals) -> AttemptState:
+        """End an attempt whose pod Argo has made again without counting a try, and begin the next one."""
+        if not attempt.is_live:
+            return attempt
+        self._add(AttemptEnded(self._now, task.path, attempt.number, signals=signals))
+        following = "Argo makes its pod again, without counting a try"
+        self._decide(task, attempt, signals, FollowUp.RETRY, following)
+        name, _, number = attempt.key.rpartition("#")
+        return self._adopt(task, self._now, f"{name}#{int(number) + 1}")
 
     def _follow(self, task: TaskState, attempt: AttemptState, node: Node) -> None:
         if node.phase == "Pending" and node.message and node.message != attempt.waits:
@@ -183,7 +207,7 @@ class Recorder:
             self._add(AttemptWaits(self._now, task.path, attempt.number, why=""))
         has_begun = node.phase == "Running" or (node.has_ended and node.started_at is not None)
         if attempt.bound_at is None and has_begun:
-            self._bind(task, attempt, node.host)
+            self._bind(task, attempt, (self.pods.host(node.name) if self.pods is not None else "") or node.host)
 
     def _bind(self, task: TaskState, attempt: AttemptState, host: str) -> None:
         pool = "" if self.pods is None or not host else self.pods.pool(host)
@@ -203,18 +227,28 @@ class Recorder:
             if is_last:
                 self._add(TaskFailed(self._now, task.path, why=_NOT_TOLD))
             return
-        ending = classify(signals)
         then, following = FollowUp.RETRY, "KFP tries it again"
         if has_succeeded:
             then, following = FollowUp.SUCCEED, "the task has succeeded"
         elif is_last:
-            then, following = FollowUp.FAIL, f"{ending.cause}, and KFP does not try it again"
+            then, following = FollowUp.FAIL, f"{classify(signals).cause}, and KFP does not try it again"
+        self._decide(task, attempt, signals, then, following)
+
+    def _decide(self, task: TaskState, attempt: AttemptState, signals: Signals, then: FollowUp, following: str) -> None:
+        ending = classify(signals)
+        cause, why, evidence = ending.cause, ending.why, ending.evidence
         self._add(
             AttemptDecided(
-                self._now, task.path, attempt.number, cause=ending.cause, why=ending.why, then=then, following=following,
-                evidence=ending.evidence,
+                self._now,
+                task.path,
+                attempt.number,
+                cause=cause,
+                why=why,
+                then=then,
+                following=following,
+                evidence=evidence,
             )
-        )  # fmt: skip
+        )
 
     def _signals(self, node: Node, *, has_succeeded: bool) -> Signals:
         """The signals of an end: of its pod and machine where Kubernetes showed them, else what Argo says."""

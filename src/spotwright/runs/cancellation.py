@@ -23,6 +23,8 @@ def cancel(folder: RunFolder, timeout: float = 60.0) -> RunState:
 
     Raises :class:`InputError` if it has ended already, or does not end within ``timeout`` seconds.
     """
+    if folder.kfp.exists():
+        raise InputError(f"run {folder.name} runs on Kubeflow Pipelines: end it with: spotwright cancel {folder.name}")
     journal = Journal.open(folder.journal)
     try:
         lease = journal.lease()

@@ -72,6 +72,10 @@ def resume(
     ``hooks`` are a fork server that was started already. ``reread``: use the pipeline and configuration files as they are now.
     Raises :class:`RunBusy` while another engine drives the run.
     """
+    if folder.kfp.exists():
+        raise InputError(
+            f"run {folder.name} runs on Kubeflow Pipelines: follow it with: spotwright resume {folder.name}"
+        )
     plans = load_plans(folder)
     with leased(folder) as journal:
         state = replay([stored.plan for stored in plans], (event for _, event in journal.events()))
