@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from spotwright.deadlines.sightings import Sightings, unlisted
 from spotwright.engine.deadline.events import AttemptKept, MarketKnown
 from spotwright.engine.events import AttemptBound, AttemptDecided, AttemptHalted, SnapshotTaken
 from spotwright.engine.state import AttemptState, RunState, TaskState
@@ -74,14 +73,18 @@ def market_known(state: RunState, event: MarketKnown) -> None:
     """Take over what earlier runs have counted."""
     if event.own:
         return
+    from spotwright.deadlines.sightings import Sightings, unlisted  # other runs never need it, and each start would pay
+
     for pool, counts in event.pools.items():
         state.sightings[pool] = Sightings(unlisted(counts))
 
 
 def room_seen(state: RunState, event: SnapshotTaken) -> None:
     """The world said which pools have room. A pool that is full of the run's own nodes tells nothing."""
-    if not state.moves_running:
+    if not state.moves_running or not event.room:
         return
+    from spotwright.deadlines.sightings import Sightings
+
     for name, room in event.room.items():
         pool = state.plan.config.pools.get(name)
         if pool is None or not pool.is_spot:
