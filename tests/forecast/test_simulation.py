@@ -72,7 +72,15 @@ def test_a_task_that_requires_spot_fails_when_its_budget_is_spent_and_what_follo
 def test_the_next_pool_of_the_ladder_is_taken_when_the_first_is_down() -> None:
     one = task(spot=("spot", "spot-1"))
     found = run(SpotFirst([one]), supply("." * 60, "#" * 60), one)
-    assert (found.finish[0], found.where[0, 0]) == (HOUR, 1)
+    assert (found.finish[0], found.where[0, 0]) == (600.0 + HOUR, 1)  # after its patience on the first rung
+    found = run(UnderDeadline([one], 4 * HOUR), supply("." * 60, "#" * 60), one)
+    assert (found.finish[0], found.where[0, 0]) == (HOUR, 1)  # under a deadline the rung with room
+
+
+def test_after_a_loss_the_next_rung_is_asked_first() -> None:
+    one = task(work=2 * HOUR, spot=("spot", "spot-1"), pending_timeout=HOUR)
+    found = run(SpotFirst([one]), supply("###." + "#" * 56, "#" * 60), one)
+    assert (found.finish[0], found.where[0, 0]) == (1800.0 + 2 * HOUR, 1)
 
 
 def test_a_node_is_lost_at_the_end_of_its_lifetime() -> None:

@@ -24,7 +24,7 @@ from spotwright.forecast.rules import Launch, Pending, Rule
 from spotwright.forecast.tasks import TaskToCome
 from spotwright.simulation.jobs.launches import Waiting, choices
 
-__all__ = ["UnderDeadline", "UniformProgressRule", "work_after"]
+__all__ = ["UnderDeadline", "UniformProgressRule", "kept_free"]
 
 _TICKS = 150  # decisions in the time to the deadline, as in the engine
 _PER_TICK = 5  # units of work between two of them
@@ -41,7 +41,8 @@ class UnderDeadline(Rule):
         self._drain = np.array([task.policy.grace_period for task in tasks])
         self._saves = np.array([task.saves for task in tasks])
         self._most = np.array([task.policy.max_interruptions for task in tasks])
-        self._ends = deadline - work_after(tasks)
+        work, steps = kept_free(tasks)
+        self._ends = deadline - work - steps * self._overhead
         self._tick = max(deadline / _TICKS, 1e-3)
         self._group = np.full(len(tasks), -1)
         self._tables: list[Policy | RestartTable] = []
@@ -97,7 +98,7 @@ class UnderDeadline(Rule):
         groups = self._group[task]
         for group in np.unique(groups[~forced & (groups >= 0)]):
             chosen = np.flatnonzero((groups == group) & ~forced)
-            some = Pending(*(each[chosen] for each in pending))
+            some = Pending(*(each if each is None else each[chosen] for each in pending))
             action[chosen], tick = self._advised(self._tables[group], some)
             until[chosen] = np.minimum(until[chosen], now[chosen] + tick)
         return np.where(forced, np.int8(Action.ON_DEMAND), action), until
@@ -182,14 +183,14 @@ def _rounded(work: float) -> int:
     return round(float(np.log(work) / np.log(_STEP)))
 
 
-def work_after(tasks: Sequence[TaskToCome]) -> Any:
-    """The longest work that follows each task, in seconds: the engine leaves that much time free before the deadline."""
-    after = np.zeros(len(tasks))
+def kept_free(tasks: Sequence[TaskToCome]) -> tuple[Any, Any]:
+    """What the engine leaves free after each task before the deadline: the longest work in seconds, and the most launches."""
+    work, steps = np.zeros(len(tasks)), np.zeros(len(tasks))
     for index in range(len(tasks) - 1, -1, -1):
-        tail = after[index] + tasks[index].work
         for earlier in tasks[index].after:
-            after[earlier] = max(after[earlier], tail)
-    return after
+            work[earlier] = max(work[earlier], work[index] + tasks[index].work)
+            steps[earlier] = max(steps[earlier], steps[index] + bool(tasks[index].work))
+    return work, steps
 
 
 def _ratio(task: TaskToCome) -> float:

@@ -22,9 +22,12 @@ import numpy as np
 from spotwright.deadlines.jobs import Action
 from spotwright.forecast.tasks import TaskToCome
 
-__all__ = ["Launch", "OnDemand", "Patient", "Pending", "Rule", "SpotFirst"]
+__all__ = ["FAILS", "NEXT_RUNG", "Launch", "OnDemand", "Patient", "Pending", "Rule", "SpotFirst"]
 
 _MOST_INTERRUPTIONS = 200  # of one task; a task that is taken more often gets nowhere
+
+FAILS, NEXT_RUNG = 3, 4
+"""What a task may do beside :class:`~spotwright.deadlines.jobs.Action`: fail, or wait on the next spot rung of its ladder."""
 
 
 class Pending(NamedTuple):
@@ -32,7 +35,9 @@ class Pending(NamedTuple):
 
     ``task`` is the index of the task, ``start`` when it could start, ``since`` when it began to be without a node. ``left`` is
     the work left, ``taken`` the number of its interruptions. ``up`` tells whether a spot pool of its ladder is up, ``began``
-    since when that, or the lack of it, has lasted, and ``next_up`` when one will be up.
+    since when that, or the lack of it, has lasted, and ``next_up`` when one will be up. For rules by rung all of this is about
+    the rung on which the task waits since ``since``; ``has_next`` tells whether a spot rung is below it, ``boot`` how long a node
+    of it boots.
     """
 
     task: Any
@@ -44,6 +49,8 @@ class Pending(NamedTuple):
     up: Any
     began: Any
     next_up: Any
+    has_next: Any
+    boot: Any
 
 
 class Launch(NamedTuple):
@@ -60,9 +67,11 @@ class Rule(ABC):
     """A policy of a forecast.
 
     ``fails_without_a_node``: a task fails that wants on-demand where its ladder has none (row 7); else it goes on waiting.
+    ``by_rung``: a task waits on one rung after the other; else it takes the first one with room.
     """
 
     fails_without_a_node = False
+    by_rung = False
 
     @abstractmethod
     def decide(self, pending: Pending) -> tuple[Any, Any]:
@@ -98,22 +107,23 @@ class SpotFirst(Rule):
     """Spot, then on-demand, as the policy of each task says."""
 
     fails_without_a_node = True
+    by_rung = True
 
     def __init__(self, tasks: Sequence[TaskToCome]) -> None:
         self._falls_back = np.array([task.policy.fall_back_after for task in tasks])
         self._most = np.array([task.policy.max_interruptions for task in tasks])
-        self._patience = np.array([task.policy.pending_timeout * max(1, len(task.spot)) for task in tasks])
-        self._boot = np.array([min((offer.boot for offer in task.spot), default=0.0) for task in tasks])
+        self._patience = np.array([task.policy.pending_timeout for task in tasks])
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
         """Rows 6 and 7 of the design's table; the patience ends with the node that is ready, not with the request for it."""
         spent = pending.taken >= self._falls_back[pending.task]
         until = pending.since + self._patience[pending.task]
-        in_time = pending.up & (pending.now + self._boot[pending.task] <= until + 1e-6)
+        in_time = pending.up & (pending.now + pending.boot <= until + 1e-6)
         late = ~in_time & (pending.now >= until - 1e-6)
         otherwise = np.where(in_time, np.int8(Action.SPOT), np.int8(Action.WAIT))
+        otherwise = np.where(late & pending.has_next, np.int8(NEXT_RUNG), otherwise)
         waits = np.where(pending.up, until, np.minimum(until, pending.next_up))
-        return np.where(spent | late, np.int8(Action.ON_DEMAND), otherwise), waits
+        return np.where(spent | (late & ~pending.has_next), np.int8(Action.ON_DEMAND), otherwise), waits
 
     def gives_up(self, task: Any, taken: Any) -> Any:
         """Row 3: more interruptions than the budget."""

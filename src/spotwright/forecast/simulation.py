@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spotwright.deadlines.jobs import Action
-from spotwright.forecast.rules import Launch, Pending, Rule
+from spotwright.forecast.rules import FAILS, NEXT_RUNG, Launch, Pending, Rule
 from spotwright.forecast.supply import Supply
 from spotwright.forecast.tasks import TaskToCome
 
@@ -25,7 +25,6 @@ __all__ = ["Outcomes", "heirs", "simulate", "waves"]
 
 _STAYS = 600.0  # seconds that an empty node stays
 _NO_POOL, _ON_DEMAND = -1, -2
-_FAILED = 3  # beside the numbers of Action
 
 
 class Outcomes(NamedTuple):
@@ -60,6 +59,7 @@ class _Facts:
         self.work = np.array([task.work for task in tasks])
         self.every = np.where(np.isfinite(every), every, np.inf)
         self.slower = 1.0 + np.array([task.save for task in tasks]) / self.every
+        self.rungs = np.array([max(1, len(task.spot)) for task in tasks])
         self.pools = np.full((len(tasks), places), -1)
         self.prices, self.boots = np.zeros((len(tasks), places)), np.zeros((len(tasks), places))
         for index, task in enumerate(tasks):
@@ -146,6 +146,10 @@ class _Elements:
         self.cost, self.on_spot = np.zeros(len(self.task)), np.zeros(len(self.task))
         self.end = np.full(len(self.task), np.inf)
         self.where = np.full(len(self.task), _NO_POOL, np.int32)
+        self.rung, self.first = (
+            np.zeros(len(self.task), int),
+            np.zeros(len(self.task), int),
+        )  # of the ladder, for rules by rung
         self._warm, self._warm_until = self.where.copy(), np.zeros(len(self.task))
 
     def inherit(self, place: int, outcomes: Outcomes, earlier: Sequence[int]) -> None:
@@ -176,30 +180,35 @@ class _Elements:
         open_ones = np.flatnonzero(~nowhere & np.isfinite(self.start))
         while open_ones.size:
             task, now = self.task[open_ones], self.now[open_ones]
-            place, ends, began, next_up = self._spot(open_ones, task, now)
-            up = place >= 0
+            place, ends, began, next_up = self._spot(open_ones, task, now, by_rung=rule.by_rung)
+            up, rung = place >= 0, self.rung[open_ones]
+            boot = self._boots(open_ones, facts.pools[task, rung], facts.boots[task, rung]) if rule.by_rung else None
             pending = Pending(
                 task, now, self.start[open_ones], self.since[open_ones], self.left[open_ones], self.taken[open_ones],
-                up, began, next_up,
+                up, began, next_up, rung + 1 < facts.rungs[task], boot,
             )  # fmt: skip
             action, until = rule.decide(pending)
             action = np.where(facts.has_spot[task], action, np.int8(Action.ON_DEMAND))
             stuck = (action == Action.ON_DEMAND) & ~facts.has_on_demand[task]
             if rule.fails_without_a_node:
                 self.now[open_ones[stuck]] = np.inf
-                action[stuck], stuck = _FAILED, np.zeros(len(stuck), bool)
+                action[stuck], stuck = FAILS, np.zeros(len(stuck), bool)
             action = np.where(stuck, np.where(up, np.int8(Action.SPOT), np.int8(Action.WAIT)), action)
             until = np.where(stuck, next_up, until)
             self._wait(open_ones[action == Action.WAIT], until[action == Action.WAIT])
             self._on_demand(open_ones[action == Action.ON_DEMAND])
+            climbs = open_ones[action == NEXT_RUNG]
+            self.rung[climbs] += 1
+            self.since[climbs] = self.now[climbs]
             chosen = action == Action.SPOT
             self._launch(open_ones[chosen], place[chosen], ends[chosen], rule)
             open_ones = open_ones[np.isinf(self.end[open_ones]) & np.isfinite(self.now[open_ones])]
 
-    def _spot(self, chosen: Any, task: Any, now: Any) -> tuple[Any, Any, Any, Any]:
+    def _spot(self, chosen: Any, task: Any, now: Any, *, by_rung: bool) -> tuple[Any, Any, Any, Any]:
         """The first place of the ladder whose pool is up (-1: none), when its spell ends and began, and when a pool will be up.
 
-        Without a pool that is up the begin is that of the first pool's spell without spot.
+        Without a pool that is up the begin is that of the first pool's spell without spot. ``by_rung``: only the pool of the rung
+        on which a task waits counts.
         """
         place = np.full(len(chosen), -1)
         ends, next_up = np.full(len(chosen), np.inf), np.full(len(chosen), np.inf)
@@ -207,7 +216,7 @@ class _Elements:
         for rung in range(self._facts.pools.shape[1]):
             pool = self._facts.pools[task, rung]
             up, change = self._supply.look(np.maximum(pool, 0), self.market[chosen], now)
-            there = pool >= 0
+            there = (pool >= 0) & (self.rung[chosen] == rung) if by_rung else pool >= 0
             takes = there & up & (place < 0)
             place[takes], ends[takes] = rung, change[takes]
             told = takes | (there & (rung == 0))
@@ -252,5 +261,9 @@ class _Elements:
         self.left[again] -= np.minimum(kept[taken], self.left[again])
         self.taken[again] += ~moved[taken]
         self.now[again] = self.since[again] = (until + np.where(moved, drain, 0.0))[taken]
+        lost_there = chosen[taken & ~moved]
+        following = (self.rung[lost_there] + 1) % facts.rungs[self.task[lost_there]]
+        self.rung[lost_there] = np.where(self.first[lost_there] != self.rung[lost_there], 0, following)
+        self.first[lost_there] = self.rung[lost_there]
         failed = again[rule.gives_up(self.task[again], self.taken[again])]
         self.now[failed] = np.inf
