@@ -95,7 +95,7 @@ def test_a_controller_that_goes_away_leaves_kfp_s_facts(
 def test_no_controller_is_asked_if_none_is_wanted(folder: Folder, server: StandIn, controller: Served) -> None:
     server.run_ids, server.steps = [KFP_RUN], load_succeeds()
     done = folder.run("--controller", "none")
-    assert "no controller of Spotwright is asked: rungs and notices are not known" in done.out
+    assert "without a controller rungs and notices are not known" in done.out
     assert "the cluster of the kubeconfig showed no pod of the run: causes are what KFP's messages tell" in done.out
     assert controller.kubernetes.reviews == []
 

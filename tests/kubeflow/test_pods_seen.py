@@ -69,7 +69,7 @@ TRAINING = "digits-abcde(0).root(0).train(0).executor(0)"
 
 @pytest.fixture
 def pods(cluster: Cluster) -> PodsSeen:
-    return PodsSeen(cluster.read, "run-1", config.parse(POOLS, "spotwright.yaml").pools)
+    return PodsSeen(cluster.read, "run-1", config.parse(POOLS, "spotwright.yaml").pools, pause=0.0)
 
 
 @pytest.fixture
@@ -193,3 +193,11 @@ def test_who_follows_later_goes_on_with_the_newest_attempt_of_a_try(
     recorded.look(flow)
     assert len(recorded.task("train").attempts) == 2
     assert recorded.causes("train")[-1] is Cause.SUCCEEDED
+
+
+def test_a_cluster_that_cannot_be_read_is_not_asked_at_each_look(cluster: Cluster) -> None:
+    pods = PodsSeen(cluster.read, "run-1", {})
+    cluster.refused.add(PODS)
+    pods.look("team-a")
+    pods.look("team-a")
+    assert len(cluster.queries) == 1

@@ -7,6 +7,7 @@ kubeconfig may be that of another one.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -36,10 +37,11 @@ class _Pod:
 
 
 class PodsSeen:
-    """The pods of one run. ``trouble`` says why they cannot be read, if so."""
+    """The pods of one run. ``trouble`` says why they cannot be read, if so; then nobody asks for ``pause`` seconds."""
 
-    def __init__(self, read: Read, run_id: str, pools: Mapping[str, Pool]) -> None:
+    def __init__(self, read: Read, run_id: str, pools: Mapping[str, Pool], *, pause: float = 30.0) -> None:
         self._read, self._run_id, self._pools = read, run_id, pools
+        self._pause, self._again_at = pause, 0.0
         self._pods: dict[str, _Pod] = {}  # by the name of Argo's node
         self._replaced: dict[
             str, list[_Pod]
@@ -55,7 +57,7 @@ class PodsSeen:
 
     def look(self, namespace: str) -> None:
         """Read the pods of the run and the nodes on which they are. A look that fails is lost, and ``trouble`` says why."""
-        if not namespace:
+        if not namespace or time.monotonic() < self._again_at:
             return
         try:
             found = self._read(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{_RUN}={self._run_id}"})
@@ -66,6 +68,7 @@ class PodsSeen:
             self.trouble = ""
         except (ApiFailed, SpotwrightError) as error:
             self.trouble = str(error)
+            self._again_at = time.monotonic() + self._pause
 
     def _take(self, pods: Any) -> None:
         there = set()

@@ -151,13 +151,13 @@ def _look_without(follower: Follower, run: KfpRun, why: str, opened: ExitStack) 
 
         kubernetes = Kubernetes(run.login.context or None)
     except (ModuleNotFoundError, SpotwrightError):
-        for gap in _GAPS:
-            follower.note(f"{why}: {gap}")
-        return
-    opened.callback(kubernetes.close)
-    follower.watch_pods(kubernetes.get)
-    for gap in _GAPS_BESIDE_PODS:
-        follower.note(f"{why}: {gap}")
+        gaps = _GAPS
+    else:
+        opened.callback(kubernetes.close)
+        follower.watch_pods(kubernetes.get)
+        gaps = _GAPS_BESIDE_PODS
+    follower.note(f"{why}: {gaps[0]}")
+    follower.note(f"without a controller {gaps[1]}")
 
 
 def _finish(folder: RunFolder, kfp: RunState, record: ControllersRecord, *, as_json: bool) -> int:
