@@ -201,3 +201,12 @@ def test_a_cluster_that_cannot_be_read_is_not_asked_at_each_look(cluster: Cluste
     pods.look("team-a")
     pods.look("team-a")
     assert len(cluster.queries) == 1
+
+
+def test_pods_are_read_also_where_nodes_may_not_be(cluster: Cluster, pods: PodsSeen) -> None:
+    cluster.refused.add("/api/v1/nodes/n1")
+    pods.look("team-a")
+    pods.look("team-a")
+    assert "forbidden" in pods.trouble
+    assert [len(query) for query in cluster.queries] == [1, 0, 1]
+    assert (pods.host(TRAINING), pods.pool("n1")) == ("n1", "")

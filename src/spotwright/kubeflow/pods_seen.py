@@ -48,6 +48,7 @@ class PodsSeen:
         ] = {}  # pods that Argo has made again under the same name, until they are taken
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self._gone: set[str] = set()  # nodes that were there before
+        self._no_nodes = ""  # why nodes may not be read
         self.trouble = ""
 
     @property
@@ -63,9 +64,9 @@ class PodsSeen:
             found = self._read(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{_RUN}={self._run_id}"})
             self._take(found.get("items") or ())
             pods = (*self._pods.values(), *chain.from_iterable(self._replaced.values()))
-            for name in {host for pod in pods if (host := _host(pod.last))}:
+            self.trouble = self._no_nodes
+            for name in {host for pod in pods if (host := _host(pod.last))} if not self._no_nodes else ():
                 self._look_at_node(name)
-            self.trouble = ""
         except (ApiFailed, SpotwrightError) as error:
             self.trouble = str(error)
             self._again_at = time.monotonic() + self._pause
@@ -90,6 +91,9 @@ class PodsSeen:
             self._nodes[name] = self._read(f"/api/v1/nodes/{name}", {})
             self._gone.discard(name)
         except ApiFailed as error:
+            if error.status == 403:  # who may read pods of a namespace may often not read nodes, which belong to none
+                self.trouble = self._no_nodes = str(error)
+                return
             if error.status != 404:
                 raise
             if name in self._nodes:
