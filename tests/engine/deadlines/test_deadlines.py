@@ -53,7 +53,7 @@ def test_without_spot_capacity_it_waits_while_an_attempt_on_spot_and_another_one
     assert placed(run) == [
         (0, "spot"),
         (765, "on-demand"),
-    ]  # two attempts of 102 s, 30 s to leave spot, in steps of 5 s
+    ]  # two attempts of 102 s, 30.5 s to leave spot, in steps of 5 s
 
 
 def test_the_deadline_is_kept_by_waiting_until_the_last_moment() -> None:
@@ -77,7 +77,7 @@ def test_an_interruption_after_the_last_moment_goes_to_on_demand_without_backoff
 def test_a_backoff_ends_at_the_last_moment_for_spot() -> None:
     run = a_run(script=scripted({"a": [Behavior(600, TAKEN)]}, Behavior(100)), interruptions={"backoff": "300s"})
     run.start()
-    assert placed(run)[-1] == (766, "on-demand")  # 1000 s less two attempts of 102 s and 30 s to leave spot
+    assert placed(run)[-1] == (765.5, "on-demand")  # 1000 s less two attempts of 102 s and 30.5 s to leave spot
 
 
 def test_the_last_allowed_interruption_is_followed_by_on_demand() -> None:
@@ -196,7 +196,10 @@ def test_a_run_under_a_deadline_replays_from_its_journal() -> None:
 def test_a_pool_that_is_not_simulated_leaves_room_for_the_boot_that_it_expects() -> None:
     run = a_run(a_pool(max_nodes=0), a_pool("on-demand", spot=False, boot=90.0))
     run.start()
-    assert placed(run) == [(0, "spot"), (590, "on-demand")]  # 1000 s less two attempts of 190 s and 30 s to leave spot
+    assert placed(run) == [
+        (0, "spot"),
+        (585, "on-demand"),
+    ]  # 1000 s less two of 190 s, 30.5 s to leave spot
 
 
 def test_a_measured_boot_replaces_the_expected_one() -> None:
@@ -205,7 +208,7 @@ def test_a_measured_boot_replaces_the_expected_one() -> None:
     config = a_config(a_pool(max_nodes=0), slow, tasks=tasks)
     run = Run(a_plan([a_task("a"), a_task("b", "a")], config), always(Behavior(100.0)))
     run.start()
-    assert placed(run) == [(0, "on-demand"), (120, "spot"), (730, "on-demand")]  # two attempts of 120 s, not of 190 s
+    assert placed(run) == [(0, "on-demand"), (120, "spot"), (725, "on-demand")]  # two attempts of 120 s, not of 190 s
 
 
 def test_a_node_that_was_ready_when_it_was_first_seen_measures_no_boot() -> None:

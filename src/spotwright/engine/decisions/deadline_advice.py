@@ -73,14 +73,18 @@ def _of_rung(state: RunState, rung: int, market: _Market, prices: tuple[float, f
 
 
 def _saving(job: Job, market: _Market, remaining: float, left: float) -> tuple[bool, float]:
-    """Whether a launch on spot pays for a job that saves its work, and for how many seconds it pays to wait for one."""
+    """Whether a launch on spot pays for a job that saves its work, and for how many seconds it pays to wait for one.
+
+    Where the table would wait although spot is there (for an older spell, or because it costs the same) the job launches: in the
+    queue of a pool with room it gets a node at once.
+    """
     from spotwright.deadlines.jobs import Action, Moment
     from spotwright.deadlines.policies import decide
 
     policy = _solved(job, market.hazards)
     tick = policy.table.grid.tick
     moment = Moment(remaining, left, Action.WAIT, 0.0, up=True, age=market.up_for + tick)
-    launches = decide(policy, job, moment, tick) is Action.SPOT
+    launches = decide(policy, job, moment, tick) is not Action.ON_DEMAND
     waiting = moment._replace(up=False, age=market.down_for + tick)
     steps = 0
     while decide(policy, job, waiting, tick) is Action.WAIT:

@@ -20,6 +20,10 @@ from spotwright.scheduling.deadline import Choice
 __all__ = ["effective_plan", "first_choice", "next_choice", "outlook_without_advice", "under_deadline"]
 
 
+_REACTION = 0.5
+"""Real seconds between the end of one attempt and the work of the next beside a node's boot: the engine's turn, two processes."""
+
+
 def effective_plan(state: RunState, task: TaskState) -> PlannedTask:
     """The task's plan, with the settings that depend on its inputs filled in.
 
@@ -129,7 +133,7 @@ def outlook_without_advice(
         max_interruptions=policy.max_interruptions,
         patience=policy.pending_timeout / state.time_scale,
         saves=_saves(task, planned),
-        drain=policy.grace_period / state.time_scale,
+        drain=policy.grace_period / state.time_scale + _REACTION,
         by_attempt=state.moves_running,
     )
 
