@@ -45,6 +45,11 @@ class Controller:
                 return state
         return None
 
+    def has_ended(self, name: str) -> bool:
+        """Whether the end of this workload is recorded."""
+        run = self.run(name)
+        return run is not None and run.finished_at is not None
+
     def attempts(self, name: str) -> list[AttemptState]:
         """All attempts of a workload, task by task."""
         run = self.run(name)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from testbed.settings import Settings
 from tests.cluster.conftest import Measured
 from tests.cluster.live.controllers import Controller, configuration, controller
-from tests.cluster.live.kube import Kube, Object, has_condition, job, pod_spec
+from tests.cluster.live.kube import Kube, Object, job, pod_spec
+from tests.cluster.live.workloads import KINDS, make
 
+from spotwright.cluster.moving.free_moves import why_not_moved
+from spotwright.engine.status import RunStatus
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
 
@@ -21,36 +25,47 @@ MOVED = 180.0  # seconds until a moved workload has ended, on a busy machine
 EMPTY: Object = {"capacity": "spot", "provider": "aks", "price": "0.50/h", "node": {"cpu": 2, "memory": "4Gi"}}
 
 
-@pytest.fixture(scope="module")
-def leader(kube: Kube, bed: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+@pytest.fixture
+def leader(kube: Kube, bed: Settings, tmp_path: Path) -> Iterator[Controller]:
     """A controller whose first pool, the cheapest, has no nodes."""
     config = configuration(f"{PENDING:g}s", empty=EMPTY)
-    with controller(kube, bed, tmp_path_factory.mktemp("controller"), config) as made:
+    with controller(kube, bed, tmp_path, config) as made:
         yield made
 
 
-def check_moved(leader: Controller, name: str) -> None:
-    """The first attempt waited in vain, a later one ran on another rung, and nothing was charged."""
-    run = leader.run(name)
-    assert run is not None
-    assert all(task.spent == BudgetUse() for task in run.tasks.values()), "something was charged"
-    causes = [attempt.cause for attempt in leader.attempts(name)]
-    assert Cause.UNSCHEDULABLE in causes, causes
-
-
-def test_a_job_that_waits_in_vain_runs_on_the_next_rung(
-    kube: Kube, leader: Controller, namespace: str, measured: Measured
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_waits_in_vain_runs_on_the_next_rung_and_is_charged_nothing(
+    kube: Kube, leader: Controller, namespace: str, measured: Measured, kind: str
 ) -> None:
     leader.enable(namespace)
     began = time.monotonic()
-    kube.apply(without_limit(job("work", namespace, pod_spec(kube.container("true")))))
-    kube.wait(lambda: has_condition(kube.get("job", "work", namespace), "Complete"), "the Job is Complete", MOVED)
-    measured("Job: from creation on an empty pool to its end on the next rung", time.monotonic() - began)
-    kube.wait(lambda: getattr(leader.run("work"), "finished_at", None), "its end is recorded", 60)
-    check_moved(leader, "work")
+    if not make(kube, kind, namespace, "true"):
+        pytest.skip(f"this cluster has no {kind}s")
+    kube.wait(lambda: leader.has_ended(kind), f"the {kind} has ended", MOVED)
+    measured(f"{kind}: from its creation on a pool without nodes to its end on the next rung", time.monotonic() - began)
+    run = leader.run(kind)
+    assert run is not None
+    assert run.status is RunStatus.SUCCEEDED, run.why
+    tasks = list(run.tasks.values())
+    causes = [[attempt.cause for attempt in task.attempts] for task in tasks]
+    assert all(task.spent == BudgetUse() for task in tasks), [task.spent for task in tasks]
+    assert any(Cause.UNSCHEDULABLE in each for each in causes), causes
+    assert all(each[-1] is Cause.SUCCEEDED and len(each) == 2 for each in causes), causes
+    assert {attempt.pools for task in tasks for attempt in task.attempts[1:]} == {("spot",)}, "one rung for all"
+    assert sum(attempt.taken_back is not None for task in tasks for attempt in task.attempts) == 1, "one pod is enough"
 
 
-def without_limit(made: Object) -> Object:
-    """A Job whose retries are the policy's."""
-    del made["spec"]["backoffLimit"]
-    return made
+def test_where_being_made_again_would_count_nothing_is_done_and_explain_says_why(
+    kube: Kube, leader: Controller, namespace: str
+) -> None:
+    leader.enable(namespace)
+    counted = job("counted", namespace, pod_spec(kube.container("true")))  # a backoffLimit of its own, and a rule
+    pattern = {"type": "DisruptionTarget", "status": "True"}
+    counted["spec"]["podFailurePolicy"] = {"rules": [{"action": "Count", "onPodConditions": [pattern]}]}
+    kube.apply(counted)
+    kube.wait(lambda: [a for a in leader.attempts("counted") if a.waits], "the pod waits", 60)
+    time.sleep(3 * PENDING)
+    (pod,) = kube.list("pods", namespace)
+    assert "deletionTimestamp" not in pod["metadata"]
+    assert [attempt.taken_back for attempt in leader.attempts("counted")] == [None]
+    assert "would count it against backoffLimit 0" in why_not_moved(pod, [kube.get("job", "counted", namespace) or {}])

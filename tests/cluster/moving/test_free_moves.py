@@ -49,6 +49,15 @@ def test_a_pod_of_a_set_that_restarts_is_free_while_restarts_are_left() -> None:
     assert why_not_moved(admitted(child()), [child(), job_set("RestartJobSetAndIgnoreMaxRestarts", used=3)]) == ""
 
 
+def test_a_rule_about_other_messages_decides_nothing() -> None:
+    placed = job_set()
+    refused = {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+    placed["spec"]["failurePolicy"]["rules"].insert(0, {**refused, "onJobFailureMessagePatterns": ["exit code 86 "]})
+    assert why_not_moved(admitted(child()), [child(), placed]) == ""
+    placed["spec"]["failurePolicy"]["rules"][0]["onJobFailureMessagePatterns"] = ["condition DisruptionTarget"]
+    assert "FailJobSet" in why_not_moved(admitted(child()), [child(), placed])
+
+
 @pytest.mark.parametrize(
     ("owners", "why"),
     [

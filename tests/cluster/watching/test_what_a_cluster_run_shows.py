@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.test_watcher_records import CONFIG, Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
+from spotwright import config as configuration
 from spotwright.cluster.evidence.waiting import waits_for
 from spotwright.cluster.workloads.retries import retries_of
 from spotwright.engine.decisions.waiting_in_vain import in_vain_at
 from spotwright.engine.decisions.waiting_in_vain import take_back as decide_to_take_back
 from spotwright.engine.workload.events import AttemptHeld, AttemptReleased
+from spotwright.manifests.rules.affinity import rung_conditions
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
 from spotwright.views.run_json import run_view
@@ -216,6 +218,22 @@ def test_show_names_the_silent_node_that_holds_a_pod_and_the_commands_that_free_
     text = " ".join(shown(cluster).split())
     assert "then its pod was deleted: the Node object n1 was deleted" in text
     assert "does not report" not in text
+
+
+def test_the_ladder_of_a_pod_that_was_admitted_for_a_rung_has_the_other_rungs_too(cluster: Cluster) -> None:
+    workflow = {"kind": "Workflow", "metadata": {"name": "wf", "namespace": "team-a", "uid": "wf-uid"}, "status": {}}
+    marks = {"spotwright.dev/rung": "gpu-spot", "workflows.argoproj.io/node-name": "wf.train"}
+    labels = {"spotwright.dev/spot": "prefer"}
+    made = pod("one", workflow, annotations=marks, labels=labels)
+    pools = configuration.from_mapping(CONFIG).pools
+    ours = rung_conditions([pools["gpu-spot"]], pools)
+    own = {"key": "example.com/rack", "operator": "NotIn", "values": ["7"]}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = [{"matchExpressions": [own, *ours]}]
+    made["spec"]["affinity"] = {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
+    cluster.look(workflow, made)
+    (task,) = cluster.state().tasks.values()
+    assert [rung.pools for rung in task.plan.ladder.rungs] == [("gpu-spot",), ("gpu",)]
 
 
 def held_up(train: dict[str, Any], reason: str) -> dict[str, Any]:

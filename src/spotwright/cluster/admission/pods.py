@@ -18,9 +18,9 @@ from spotwright.cluster.admission.objects import Outcome
 from spotwright.cluster.admission.refusal import refused_pod
 from spotwright.cluster.admission.warning_texts import as_warnings
 from spotwright.config import Config
-from spotwright.errors import ConfigError, InputError
+from spotwright.errors import InputError
 from spotwright.manifests.files.references import References
-from spotwright.manifests.rules.affinity import Expression, attraction
+from spotwright.manifests.rules.affinity import attraction, rung_conditions
 from spotwright.manifests.rules.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
 from spotwright.manifests.rules.environment import NOTICE_PORT
 from spotwright.manifests.rules.ladder_cache import LadderCache
@@ -186,7 +186,7 @@ def _is_queued(data: Mapping[str, Any]) -> bool:
 
 def _require(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladder, used: Sequence[Pool]) -> None:
     """Require the pools of the rung in every alternative, in the place of the preference for spot."""
-    conditions = _conditions(config, policy, used)
+    conditions = rung_conditions(used, config.pools)
     if not conditions:
         return
     affinity = dict(value_at(spec, ("affinity", "nodeAffinity")) or {})
@@ -207,17 +207,6 @@ def _require(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladde
             term["matchExpressions"] = [*own, *(one for one in conditions if one not in own)]
     if not terms:
         terms.append({"matchExpressions": list(conditions)})
-
-
-def _conditions(config: Config, policy: Policy, used: Sequence[Pool]) -> Sequence[Expression]:
-    """The labels that select the pools of a rung; those of its capacity where no label tells the pools apart."""
-    names = tuple(pool.name for pool in used)
-    for ladder in (names, None):
-        try:
-            return attraction(replace(policy, ladder=ladder), used, config.pools).required
-        except ConfigError:
-            continue
-    return ()
 
 
 def _tolerate(spec: dict[str, Any], ladder: Ladder, rung: Rung) -> None:

@@ -17,6 +17,8 @@ And only where the pod that is made next waits for other nodes: the webhook has 
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +29,7 @@ __all__ = ["why_not_moved"]
 
 _RUNG = "spotwright.dev/rung"
 _QUEUE = "kueue.x-k8s.io/queue-name"
+_EVICTED = "Pod team-a/one has condition DisruptionTarget matching FailJob rule at index 0"  # kubernetes, pod_failure_policy.go
 _RESTARTS = ("RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
 
 
@@ -87,10 +90,22 @@ def _on_disruption(rule: Mapping[str, Any]) -> Iterator[bool]:
         yield pattern.get("type") == "DisruptionTarget" and pattern.get("status", "True") == "True"
 
 
+def _is_about_disruptions(patterns: Any) -> bool:
+    """Whether a rule's patterns match what the Job controller says of a pod that was evicted; without patterns it does."""
+    if not isinstance(patterns, list) or not patterns:
+        return True
+    for pattern in patterns:
+        with contextlib.suppress(re.error):  # Go's and Python's expressions differ; the API server has checked Go's
+            if re.search(str(pattern), _EVICTED):
+                return True
+    return False
+
+
 def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
     """What a JobSet does when a Job of this name fails by its podFailurePolicy: without a rule it restarts."""
     for rule in mappings(failure.get("rules")):
         reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
-        if (not reasons or "PodFailurePolicy" in reasons) and (not targets or name in targets):
+        is_for_it = (not reasons or "PodFailurePolicy" in reasons) and (not targets or name in targets)
+        if is_for_it and _is_about_disruptions(rule.get("onJobFailureMessagePatterns")):
             return text(rule.get("action"))
     return "RestartJobSet" if failure else "FailJobSet"

@@ -116,7 +116,8 @@ class Recorder:
         path = self._free_slot(name)
         at = self._past(attempt.made_at)
         if name.template not in self._state.plan.graph.root.tasks:
-            self._run.extend(at, template=template_of_pod(name.template, seen.pod, seen.owners))
+            known = self._state.plan.config.pools
+            self._run.extend(at, template=template_of_pod(name.template, seen.pod, seen.owners, known))
         earlier = self._state.tasks[path].attempts if path in self._state.tasks else ()
         gang = gang_of(seen.pod, seen.owners, [attempt.gang for attempt in earlier])
         rung, pools = self._rung(seen.pod, path, name.template)

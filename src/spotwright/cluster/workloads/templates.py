@@ -12,9 +12,13 @@ from typing import Any
 from spotwright.cluster.workloads.owners import metadata
 from spotwright.cluster.workloads.retries import has_policy, retries_of, retries_of_job
 from spotwright.manifests.pod_graph import PodTask
+from spotwright.manifests.rules.affinity import rung_conditions
+from spotwright.model.pools import Pool
 
 __all__ = ["template_of_pod", "templates_of"]
 
+_RUNG = "spotwright.dev/rung"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _JOBS_DEFAULT = 6  # what the API server fills in for a Job's backoffLimit; in a JobSet it stands in the Job alone
 
 
@@ -30,10 +34,30 @@ def templates_of(owners: Sequence[Mapping[str, Any]]) -> list[PodTask]:
     return []
 
 
-def template_of_pod(name: str, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> PodTask:
-    """A pod as the template of its task."""
+def template_of_pod(
+    name: str, pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]], pools: Mapping[str, Pool]
+) -> PodTask:
+    """A pod as the template of its task, without what a webhook required for the rung of this attempt alone."""
     kind = str(owners[-1].get("kind", "Pod")) if owners else "Pod"
-    return _task(kind, name, pod, retries_of(pod, owners))
+    return _task(kind, name, _without_rung(pod, pools), retries_of(pod, owners))
+
+
+def _without_rung(pod: Mapping[str, Any], pools: Mapping[str, Pool]) -> Mapping[str, Any]:
+    names = str((metadata(pod).get("annotations") or {}).get(_RUNG, "")).split(",")
+    spec = pod.get("spec") or {}
+    affinity = spec.get("affinity") or {}
+    required = (affinity.get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    if not required or not all(name in pools for name in names):
+        return pod
+    ours = rung_conditions([pools[name] for name in names], pools)
+    terms = [
+        {**term, "matchExpressions": [one for one in term.get("matchExpressions") or () if one not in ours]}
+        for term in required.get("nodeSelectorTerms") or ()
+    ]
+    own = [term for term in terms if any(term.values())]
+    rest = {key: value for key, value in affinity["nodeAffinity"].items() if key != _REQUIRED}
+    nodes = {**rest, _REQUIRED: {**required, "nodeSelectorTerms": own}} if own else rest
+    return {**pod, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": nodes}}}
 
 
 def _of_replicated_job(replicated: Mapping[str, Any], job_set: Mapping[str, Any]) -> PodTask:

@@ -24,6 +24,7 @@ __all__ = [
     "capacity_expressions",
     "conditions_from_attempt",
     "off_idle_gpus",
+    "rung_conditions",
 ]
 
 Expression = dict[str, Any]
@@ -54,8 +55,22 @@ def attraction(policy: Policy, used: Sequence[Pool], pools: Mapping[str, Pool]) 
     On Karpenter both kinds are required instead, because Karpenter itself tries spot first if both are allowed. Raises
     :class:`ConfigError` if no label distinguishes the pools.
     """
+    return _attraction(used, pools, is_named=policy.ladder is not None)
+
+
+def rung_conditions(used: Sequence[Pool], pools: Mapping[str, Pool]) -> Sequence[Expression]:
+    """The labels that select the pools of a rung; those of its capacity where no label tells the pools apart."""
+    for is_named in (True, False):
+        try:
+            return _attraction(used, pools, is_named=is_named).required
+        except ConfigError:
+            continue
+    return ()
+
+
+def _attraction(used: Sequence[Pool], pools: Mapping[str, Pool], *, is_named: bool) -> Attraction:
     every = tuple(pools.values())
-    named = _names_expression(used, pools) if policy.ladder is not None else []
+    named = _names_expression(used, pools) if is_named else []
     kinds = {pool.is_spot for pool in used}
     if len(kinds) == 1:
         return Attraction((*named, *capacity_expressions(used, every, spot=kinds == {True})))
