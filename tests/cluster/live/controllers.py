@@ -38,12 +38,10 @@ class Controller:
         self.kube.run("label", "namespace", namespace, "spotwright.dev/enabled=true")
 
     def run(self, name: str) -> RunState | None:
-        """The run of the workload of this name."""
-        for folder in StateFolder.open(self.state).runs():
-            state = RunReader(folder, lambda _: False).state
-            if state.events and state.meta.arguments.get("name") == name:
-                return state
-        return None
+        """The run of the newest workload of this name: namespaces of earlier tests may still go away."""
+        states = [RunReader(folder, lambda _: False).state for folder in StateFolder.open(self.state).runs()]
+        named = [state for state in states if state.events and state.meta.arguments.get("name") == name]
+        return max(named, key=lambda state: state.started_at, default=None)
 
     def has_ended(self, name: str) -> bool:
         """Whether the end of this workload is recorded."""
