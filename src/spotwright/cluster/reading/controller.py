@@ -109,6 +109,7 @@ class Controller:
         self._connection.request("GET", target, headers=headers)
         answer = self._connection.getresponse()
         content = answer.read()
+        self._has_answered = True
         if answer.headers.get("Content-Encoding") == "gzip":
             content = gzip.decompress(content)
         if answer.status in {502, 504}:
