@@ -11,16 +11,17 @@ last moments are those of each task.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from spotwright.deadlines.hazards import AGES, BUCKETS, SHIPPED
-from spotwright.deadlines.jobs import DUST, Action, Job
+from spotwright.deadlines.jobs import DUST, Job
 from spotwright.deadlines.policies import Learned, Policy, UniformProgress
 from spotwright.deadlines.restarts import RestartTable, solve_restarts
 from spotwright.deadlines.solver import solve
-from spotwright.forecast.rules import Launch, Pending, Rule
+from spotwright.forecast.rules import ON_DEMAND, SPOT, WAIT, Launch, Pending, Rule
 from spotwright.forecast.tasks import TaskToCome
 from spotwright.simulation.jobs.launches import Waiting, choices
 
@@ -93,15 +94,18 @@ class UnderDeadline(Rule):
         task, now = pending.task, pending.now
         last = self._spot_ends(task, pending.left)
         forced = (now >= last) | (pending.taken >= self._most[task])
-        action = np.where(pending.up, np.int8(Action.SPOT), np.int8(Action.WAIT))
+        action = np.where(pending.up, SPOT, WAIT)
         until = np.minimum(last, pending.next_up)
         groups = self._group[task]
-        for group in np.unique(groups[~forced & (groups >= 0)]):
-            chosen = np.flatnonzero((groups == group) & ~forced)
+        asked = np.where(forced, -1, groups)
+        for group in range(len(self._tables)):
+            chosen = np.flatnonzero(asked == group)
+            if not chosen.size:
+                continue
             some = Pending(*(each if each is None else each[chosen] for each in pending))
             action[chosen], tick = self._advised(self._tables[group], some)
             until[chosen] = np.minimum(until[chosen], now[chosen] + tick)
-        return np.where(forced, np.int8(Action.ON_DEMAND), action), until
+        return np.where(forced, ON_DEMAND, action), until
 
     def _spot_ends(self, task: Any, left: Any) -> Any:
         """The last moment at which an attempt may begin on spot, or wait for it."""
@@ -161,7 +165,13 @@ def _restarting(tasks: Sequence[TaskToCome], deadline: float) -> RestartTable:
     """The table of tasks of about the same work that save nothing."""
     first = tasks[0]
     job = Job(max(task.work for task in tasks), deadline, first.overhead, 1.0, _ratio(first))
-    return solve_restarts(job, drain=first.policy.grace_period)
+    return _solved_restarts(job, first.policy.grace_period)
+
+
+@lru_cache(maxsize=64)
+def _solved_restarts(job: Job, drain: float) -> RestartTable:
+    """A table; the rules of one forecast share it."""
+    return solve_restarts(job, drain=drain)
 
 
 def _restart(table: RestartTable, remaining: Any, up: Any, age: Any) -> Any:

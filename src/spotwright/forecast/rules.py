@@ -22,12 +22,27 @@ import numpy as np
 from spotwright.deadlines.jobs import Action
 from spotwright.forecast.tasks import TaskToCome
 
-__all__ = ["FAILS", "NEXT_RUNG", "Launch", "OnDemand", "Patient", "Pending", "Rule", "SpotFirst"]
+__all__ = [
+    "FAILS",
+    "NEXT_RUNG",
+    "ON_DEMAND",
+    "SPOT",
+    "WAIT",
+    "Launch",
+    "OnDemand",
+    "Patient",
+    "Pending",
+    "Rule",
+    "SpotFirst",
+]
 
 _MOST_INTERRUPTIONS = 200  # of one task; a task that is taken more often gets nowhere
 
-FAILS, NEXT_RUNG = 3, 4
-"""What a task may do beside :class:`~spotwright.deadlines.jobs.Action`: fail, or wait on the next spot rung of its ladder."""
+WAIT, SPOT, ON_DEMAND = np.int8(Action.WAIT), np.int8(Action.SPOT), np.int8(Action.ON_DEMAND)
+"""What a task may do, as numbers of :class:`~spotwright.deadlines.jobs.Action`; an enum is slow in a loop."""
+
+FAILS, NEXT_RUNG = np.int8(3), np.int8(4)
+"""What else it may do: fail, or wait on the next spot rung of its ladder."""
 
 
 class Pending(NamedTuple):
@@ -92,7 +107,7 @@ class OnDemand(Rule):
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
         """On-demand."""
-        return np.full(len(pending.now), Action.ON_DEMAND, np.int8), pending.next_up
+        return np.full(len(pending.now), ON_DEMAND), pending.next_up
 
 
 class Patient(Rule):
@@ -100,7 +115,7 @@ class Patient(Rule):
 
     def decide(self, pending: Pending) -> tuple[Any, Any]:
         """Spot where it is up, else a wait until it is."""
-        return np.where(pending.up, np.int8(Action.SPOT), np.int8(Action.WAIT)), pending.next_up
+        return np.where(pending.up, SPOT, WAIT), pending.next_up
 
 
 class SpotFirst(Rule):
@@ -120,10 +135,10 @@ class SpotFirst(Rule):
         until = pending.since + self._patience[pending.task]
         in_time = pending.up & (pending.now + pending.boot <= until + 1e-6)
         late = ~in_time & (pending.now >= until - 1e-6)
-        otherwise = np.where(in_time, np.int8(Action.SPOT), np.int8(Action.WAIT))
-        otherwise = np.where(late & pending.has_next, np.int8(NEXT_RUNG), otherwise)
+        otherwise = np.where(in_time, SPOT, WAIT)
+        otherwise = np.where(late & pending.has_next, NEXT_RUNG, otherwise)
         waits = np.where(pending.up, until, np.minimum(until, pending.next_up))
-        return np.where(spent | (late & ~pending.has_next), np.int8(Action.ON_DEMAND), otherwise), waits
+        return np.where(spent | (late & ~pending.has_next), ON_DEMAND, otherwise), waits
 
     def gives_up(self, task: Any, taken: Any) -> Any:
         """Row 3: more interruptions than the budget."""

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spotwright.deadlines.jobs import Action
-from spotwright.forecast.rules import FAILS, NEXT_RUNG, Launch, Pending, Rule
+from spotwright.forecast.rules import FAILS, NEXT_RUNG, ON_DEMAND, SPOT, WAIT, Launch, Pending, Rule
 from spotwright.forecast.supply import Supply
 from spotwright.forecast.tasks import TaskToCome
 
@@ -188,20 +187,24 @@ class _Elements:
                 up, began, next_up, rung + 1 < facts.rungs[task], boot,
             )  # fmt: skip
             action, until = rule.decide(pending)
-            action = np.where(facts.has_spot[task], action, np.int8(Action.ON_DEMAND))
-            stuck = (action == Action.ON_DEMAND) & ~facts.has_on_demand[task]
+            action = np.where(facts.has_spot[task], action, ON_DEMAND)
+            stuck = (action == ON_DEMAND) & ~facts.has_on_demand[task]
             if rule.fails_without_a_node:
                 self.now[open_ones[stuck]] = np.inf
                 action[stuck], stuck = FAILS, np.zeros(len(stuck), bool)
-            action = np.where(stuck, np.where(up, np.int8(Action.SPOT), np.int8(Action.WAIT)), action)
+            action = np.where(stuck, np.where(up, SPOT, WAIT), action)
             until = np.where(stuck, next_up, until)
-            self._wait(open_ones[action == Action.WAIT], until[action == Action.WAIT])
-            self._on_demand(open_ones[action == Action.ON_DEMAND])
+            waits, falls_back = action == WAIT, action == ON_DEMAND
+            if waits.any():
+                self._wait(open_ones[waits], until[waits])
+            if falls_back.any():
+                self._on_demand(open_ones[falls_back])
             climbs = open_ones[action == NEXT_RUNG]
             self.rung[climbs] += 1
             self.since[climbs] = self.now[climbs]
-            chosen = action == Action.SPOT
-            self._launch(open_ones[chosen], place[chosen], ends[chosen], rule)
+            chosen = action == SPOT
+            if chosen.any():
+                self._launch(open_ones[chosen], place[chosen], ends[chosen], rule)
             open_ones = open_ones[np.isinf(self.end[open_ones]) & np.isfinite(self.now[open_ones])]
 
     def _spot(self, chosen: Any, task: Any, now: Any, *, by_rung: bool) -> tuple[Any, Any, Any, Any]:
