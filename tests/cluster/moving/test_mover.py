@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from aiohttp import web
+from tests.cluster.controller.test_controller_process import is_allowed
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_objects import SPOT, at, job, node, pod
 
@@ -133,6 +134,7 @@ def test_a_pod_that_waits_in_vain_is_evicted_and_nothing_is_charged(tmp_path: Pa
         assert run.tasks["train"].spent == BudgetUse()
         assert run.tasks["train"].next_rung == 1
         assert [pause.times for pause in read_pauses(tmp_path / LEFT_OUT_FILE).values()] == [1]
+        assert [line for line in bed.server.asked if not is_allowed(line)] == []
 
     on_a_bed(tmp_path, scenario)
 
@@ -232,6 +234,7 @@ def test_pods_of_a_deleted_node_are_deleted_without_grace(tmp_path: Path) -> Non
         [attempt] = bed.attempts()
         assert (what, body["gracePeriodSeconds"], body["preconditions"]) == ("delete", 0, {"uid": "uid-one"})
         assert (attempt.released, attempt.cause) == ("the Node object n1 was deleted", Cause.INTERRUPTED)
+        assert [line for line in bed.server.asked if not is_allowed(line)] == []
 
     on_a_bed(tmp_path, scenario)
 
