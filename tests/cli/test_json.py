@@ -15,7 +15,7 @@ HEAD = {
     "run", "pipeline", "status", "why", "seed", "time_scale", "started_at", "finished_at", "seconds", "currency", "prices",
     "has_prices", "orchestrator",
 }  # fmt: skip
-RUN = HEAD | {"engines", "driven", "arguments", "notes", "tasks", "left_behind", "nodes", "outputs"}
+RUN = HEAD | {"engines", "driven", "arguments", "notes", "tasks", "left_behind", "nodes", "outputs", "left_out"}
 SUMMARY = HEAD | {"tasks", "attempts", "interruptions", "errors", "cached", "cost", "pinned"}
 TASK = {
     "path", "written", "display_name", "environment", "is_pipeline", "status", "why", "waits_for", "cached_from", "spent",
