@@ -162,13 +162,16 @@ def quantiles(times: list[float]) -> tuple[float, float]:
 
 
 def prefer(settings: Settings, made: Controllers, nice: int) -> None:
-    """Set the priority of everything that takes part."""
+    """Set the priority of everything that takes part: of threads, and of their sessions where Linux groups these (sched(7))."""
     processes = Processes(settings)
     found = [os.getpid(), *(process.pid for process in made.processes.values())]
     found += [pid for name in ("apiserver", "etcd") if (pid := processes.pid(name)) is not None]
     for pid in found:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             os.setpriority(os.PRIO_PROCESS, int(thread.name), nice)
+        group = Path(f"/proc/{pid}/autogroup")
+        if group.exists():
+            group.write_text(str(nice), encoding="ascii")
 
 
 def main() -> None:

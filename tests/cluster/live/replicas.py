@@ -45,7 +45,8 @@ class Controllers:
         at = f"{NETWORK.control_plane}:{self.ports[number + 1]}"
         command = ["-m", "spotwright", "controller", "--state", str(self.state), "--home", self.home]
         command += ["--kubeconfig", str(self.settings.inside_kubeconfig), "--name", self.home, "--listen", at]
-        command += ["--webhook-url", f"https://{NETWORK.control_plane}:{self.ports[0]}", "--refusal-image", BUSYBOX]
+        reached = self.ports[0 if len(self.ports) > 2 else 1]  # one replica needs nobody before it
+        command += ["--webhook-url", f"https://{NETWORK.control_plane}:{reached}", "--refusal-image", BUSYBOX]
         command += ["--log-limit", "0", "-v"]
         with (self.logs / f"controller-{number}.log").open("ab") as log:
             self.processes[number] = subprocess.Popen(self._inside(*command), stdout=log, stderr=log)

@@ -106,8 +106,11 @@ class FactFinder:
             return PodFacts(is_known=False)
 
     async def _of(self, asked: _Asked, pod: Mapping[str, Any], *, is_dry: bool) -> PodFacts:
-        await self._settle_doubts(asked, pod)
-        looked = await self._wait(asked)
+        doubtful, looked = await self._in_thread(self._first_look, asked)
+        if doubtful:
+            await self._settle_doubts(doubtful, pod)
+        if doubtful or not looked.is_settled:
+            looked = await self._wait(asked)
         agreed = await self._in_thread(self._ledger.agreed, asked.gang) if asked.gang else ()
         if is_dry:
             slot = next((slot for slot in looked.slots if slot.is_free), looked.slots[-1])
@@ -134,6 +137,10 @@ class FactFinder:
                 return looked
             await asyncio.sleep(_POLL)
 
+    def _first_look(self, asked: _Asked) -> tuple[Sequence[str], _Looked]:
+        """Numbers whose pods nobody has seen, and what is known: at once, because each turn of a thread costs milliseconds."""
+        return self._ledger.doubtful(asked.uid, asked.paths), self._look(asked)
+
     def _look(self, asked: _Asked) -> _Looked:
         history = self._histories.of(asked.root)
         slots = [_slot(path, history.of(path)) for path in asked.paths]
@@ -143,11 +150,8 @@ class FactFinder:
         given_out = {slot.path: self._ledger.highest(asked.uid, slot.path) for slot in slots}
         return _Looked(slots, history, any(_is_settled(slot, history, given_out[slot.path]) for slot in slots))
 
-    async def _settle_doubts(self, asked: _Asked, pod: Mapping[str, Any]) -> None:
+    async def _settle_doubts(self, doubtful: Sequence[str], pod: Mapping[str, Any]) -> None:
         """Ask the API server about numbers whose pods nobody has seen: a quota or another webhook may have refused them."""
-        doubtful = await self._in_thread(self._ledger.doubtful, asked.uid, asked.paths)
-        if not doubtful:
-            return
         labels = metadata(pod).get("labels") or {}
         selector = next((f"{key}={labels[key]}" for key in _SELECTORS if labels.get(key)), "")
         params = {"labelSelector": selector} if selector else {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -43,6 +44,7 @@ __all__ = ["run_controller"]
 _LOG = logging.getLogger(__name__)
 _FOLDER = "controller"  # of the state folder: what belongs to no run
 _POLL = 0.05  # seconds
+_TURN = 0.0005  # seconds after which a thread of Python lets others go on; by default 5 ms, several times in each review
 _LOOK = 600.0  # seconds between two looks at the age of certificates
 
 
@@ -51,6 +53,7 @@ async def run_controller(settings: Settings, api: Api, open_client: OpenClient) 
 
     Raises :class:`SpotwrightError` for what its settings or the state folder do not allow.
     """
+    sys.setswitchinterval(_TURN)
     state = StateFolder.open(settings.state)
     configurations = Configurations(settings.home)
     config_maps = ConfigMaps(api, configurations, EventWriter(api))
