@@ -44,7 +44,7 @@ __all__ = ["run_controller"]
 _LOG = logging.getLogger(__name__)
 _FOLDER = "controller"  # of the state folder: what belongs to no run
 _POLL = 0.05  # seconds
-_TURN = 0.0005  # seconds after which a thread of Python lets others go on; by default 5 ms, several times in each review
+_TURN = 0.0005  # seconds after which a thread of Python lets others go on; by default 5 ms
 _LOOK = 600.0  # seconds between two looks at the age of certificates
 
 
