@@ -2,7 +2,7 @@
 
 The driver reads the task's container and Kubernetes settings from its parameters and makes a patch of the pod of them, so what
 admission writes into these parameters reaches the pod, as on KFP. The launcher makes every exit code of the user's command 1,
-and dies of SIGTERM at once, of which the command hears nothing. Shaped after Workflows of the backends 2.16.1 and 2.17.0.
+and dies of SIGTERM at once. Shaped after Workflows of the backends 2.16.1 and 2.17.0.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The workloads that a recording starts: one of each kind with the same behaviour, written as users write them.
 
 The KFP-shaped Workflow has the templates that KFP's compiler of Workflows makes: drivers that write the patch of the pod, and a
-launcher that starts the user's command, turns each of its exit codes other than 0 into 1 and dies of SIGTERM at once. As on KFP
-the command hears nothing of that: the kernel kills it when the container ends.
+launcher that starts the user's command, turns each of its exit codes other than 0 into 1 and dies of SIGTERM at once. The
+command has a session of its own, so that the launcher's end is not its end; a signal of Argo's reaches it all the same.
 """
 
 from __future__ import annotations
