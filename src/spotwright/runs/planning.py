@@ -36,15 +36,19 @@ class PlannedRun(NamedTuple):
     notes: tuple[str, ...]
 
 
-def plan_run(source: Compiled | PodSource, options: PlanOptions, *, partly: bool = False) -> PlannedRun:
+def plan_run(
+    source: Compiled | PodSource, options: PlanOptions, *, partly: bool = False, real_nodes: bool = False
+) -> PlannedRun:
     """Plan every task and bind the arguments; ``partly``: arguments may be missing, because nothing will be run.
+
+    ``real_nodes``: the run uses nodes of a cluster, which somebody pays for, and not simulated ones.
 
     Raises :class:`InputError` for a configuration, a policy or a pipeline that cannot run, and for arguments that are missing,
     unknown or of the wrong type.
     """
     config = _config(source, options)
     traces = traces_of(config, options.taken_every)
-    stored = StoredPlan(source, config, options.taken_every, traces, options.policy)
+    stored = StoredPlan(source, config, options.taken_every, traces, options.policy, real_nodes)
     notes = (*source.warnings, *config.notes, *check_plan(stored))
     arguments = bind(stored.plan.graph, options.arguments, textual=options.textual, partly=partly)
     return PlannedRun(stored, options, arguments, notes)

@@ -54,7 +54,7 @@ def begin_on_kfp(
     compiled: Compiled, file: Path, planning: PlanOptions, kfp: KfpOptions, *, name: str, state: Path, as_json: bool
 ) -> int:
     """Place, upload and start a pipeline, and follow it with its progress on the terminal."""
-    planned = plan_run(compiled, planning)
+    planned = plan_run(compiled, planning, real_nodes=True)
     text = placed_yaml(compiled, file, planned.stored.config)
     server = KfpServer(_login(kfp))
     server.check()
