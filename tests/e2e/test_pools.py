@@ -125,6 +125,11 @@ def test_a_node_is_used_again(project: Project) -> None:
     assert len(project.show()["nodes"]) == 1
 
 
+def test_a_node_may_live_longer_than_any_wait_of_the_machine(project: Project) -> None:
+    project.config(ONE_EACH.format(nodes=1, cpu=1).replace("boot: 0s", "boot: 0s, taken_every: 100000h"))
+    assert project.run(project.pipeline({"one": step(adds_one, {"number": 1})})).code == 0
+
+
 def test_after_so_many_interruptions_a_task_goes_to_on_demand(project: Project) -> None:
     project.config(AT_WORK.format(notice="0s", grace="1s").replace("fall_back_after: 1", "fall_back_after: 2"))
     assert project.run(project.pipeline({"it": step(interrupted_on_spot, {"number": 1})})).code == 0

@@ -60,6 +60,8 @@ __all__ = ["LocalWorld", "Machine"]
 PROGRESS_STEP = 0.05
 """How much progress must change before it is written to the journal again."""
 
+_LONGEST_WAIT = 86_400.0  # seconds of one wait: a selector takes no more than 24 days, and a node may live for years
+
 HALT_GRACE = 10.0
 """How long a stopped run waits for its attempts after SIGTERM, seconds; less where their own grace period is shorter."""
 
@@ -145,7 +147,7 @@ class LocalWorld:
                 return []
             removal = self._interruptions.next_moment() if self._interruptions is not None else None
             moments = [m for m in (until, removal, self._supply.next_moment(), *self._kills.values()) if m is not None]
-            timeout = max(0.0, min(moments) - now) if moments else None
+            timeout = min(max(0.0, min(moments) - now), _LONGEST_WAIT) if moments else None
             for key, _ in self._selector.select(timeout):
                 self._serve(key)
 
