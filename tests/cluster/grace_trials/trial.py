@@ -188,12 +188,16 @@ def _ended(observer: Observer, uid: str) -> float | None:
 def _moments(states: Sequence[State], key: str, file: Path, struck: float) -> Moments:
     ended = next(state.at for state in states if is_finished(state.value) or state.gone)
     hook = any("lifecycle" in one for one in states[0].value["spec"]["containers"])
-    lines, place = _lines(file), f"{file}-place"
+    lines = [line for line in _lines(file) if line[0] <= ended]  # what follows is of the next attempt
+    place = f"{file}-place"
     shape, code = key.split("-")
     after = {word: at - struck for at, word in reversed(lines) if at >= struck}
     lived = max(at for at, word in lines if word == "alive") - struck
     state = Checkpoint(place, writer=False).load() if code == "saving" else None
-    lost = None if state is None else round(max(0.0, lived - (state["at"] - struck)), 2)
+    kept = [at for at, word in lines if word == "saved"]
+    if state is not None and state["at"] <= ended:
+        kept.append(state["at"])
+    lost = None if state is None else round(max(0.0, lived - (max(kept) - struck)), 2)
 
     def rounded(word: str) -> float | None:
         return round(after[word], 2) if word in after else None
