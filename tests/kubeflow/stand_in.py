@@ -1,7 +1,7 @@
 """A server with the REST API v2beta1 of Kubeflow Pipelines, as far as runs need it, on the loopback.
 
-Shaped after the backend's protos and gateway (names, states, errors as ``{"error", "code", "message"}``) and after answers of the
-backends 2.16 and 2.17. It executes nothing: a test says what its runs do, one :class:`Step` at each look.
+Shaped after the backend's protos and gateway (names, states, errors as ``{"code", "message", "details"}``) and after
+answers of the backends 2.16 and 2.17. It executes nothing: a test says what its runs do, one :class:`Step` at each look.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class StandIn:
             if found:
                 with self._lock:
                     return handle(*found.groups(), query=query, body=body)
-        return 404, "404 page not found"
+        return _error(404, 5, "Not Found") if parts.path.startswith("/apis/") else (404, "404 page not found")
 
     def _routes(self, method: str) -> Iterator[tuple[str, Callable[..., tuple[int, Any]]]]:
         v2 = "/apis/v2beta1"
@@ -183,7 +183,7 @@ class StandIn:
 
 
 def _error(status: int, code: int, message: str) -> tuple[int, Any]:
-    return status, {"error": message, "code": code, "message": message, "details": []}
+    return status, {"code": code, "message": message, "details": []}
 
 
 @contextmanager

@@ -129,3 +129,13 @@ def test_a_token_that_expires_is_read_again(
 
     server.steps.insert(1, Step("RUNNING", Flow(), renew))
     assert folder.run("--token-file", str(file)).code == 0
+
+
+def test_a_run_whose_first_pod_cannot_be_made_tells_why(folder: Folder, server: StandIn) -> None:
+    why = 'pods "digits-1" is forbidden: serviceaccount "nosuch" not found'
+    flow = Flow("digits-b", retried=False)
+    flow.nodes["digits-b.root-driver"] |= {"phase": "Error", "message": why}
+    server.steps = [Step("FAILED", flow)]
+    done = folder.run()
+    assert done.code == 1
+    assert f"the run has failed: {why}" in done.out

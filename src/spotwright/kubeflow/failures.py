@@ -1,8 +1,9 @@
 """What a failed request to a server of Kubeflow Pipelines means for the person who waits for it.
 
 Three things can be told apart: the server is away for a while (ask again), it does not accept the login, or it has not what was
-asked for. The answers are those of KFP's gateway: ``{"error": TEXT, "code": NUMBER, "message": TEXT}``
-(grpc-gateway; backend 2.16 and 2.17). Whatever else comes back is a page of somebody in between.
+asked for. The answers are those of KFP's gateway: ``{"code": NUMBER, "message": TEXT, "details": [...]}``
+(grpc-gateway; backend 2.16). It knows a path that it does not serve by the bare message
+``Not Found``; a thing that is missing has a longer one. Whatever else comes back is a page of somebody in between.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _AWAY = frozenset({408, 429, 500, 502, 503, 504})
 _OPTIONS = (
     "log in with --token-file, --cookies-file or --client-id, or set SPOTWRIGHT_KFP_TOKEN or SPOTWRIGHT_KFP_COOKIES"
 )
+_NO_SUCH_PATH = "Not Found"  # the gateway's words for a path that it does not serve
 _LONGEST = 300  # characters of a server's message
 
 
@@ -69,7 +71,7 @@ def failure_of(host: str, error: Exception) -> SpotwrightError:
         return LoginRefused(
             f"{host}: you may not do this (403{_said(message)}): log in as somebody who may, or name another namespace with -n"
         )
-    if status == 404 and message is None:
+    if status == 404 and message in (None, _NO_SUCH_PATH):
         return NotKfp(
             f"{host}: has no API v2beta1 of Kubeflow Pipelines (404): name the address of KFP with --host; "
             "a KFP before 2.0 is too old"

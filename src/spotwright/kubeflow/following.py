@@ -126,7 +126,7 @@ class Follower:
         ended = _ENDED.get(str(told.run.get("state", "")))
         if ended is not None:
             self._read_outputs(seen)
-            self._finish(ended, told.run)
+            self._finish(ended, told.run, seen)
         self.commit()
         return ended is not None
 
@@ -189,14 +189,14 @@ class Follower:
             return
         self._recorder.outputs({path: found.get(number, {}) for path, number in wanted.items()})
 
-    def _finish(self, ended: RunStatus, run: dict[str, Any]) -> None:
+    def _finish(self, ended: RunStatus, run: dict[str, Any], seen: Mapping[str, SeenTask]) -> None:
         why = ""
         if ended is RunStatus.FAILED and self.state.cancelling:
             ended = RunStatus.CANCELLED
         elif ended is RunStatus.FAILED:
             inner = [path for path in self.state.failed if self.state.tasks[path].plan.spec.dag is None]
             told = str((run.get("error") or {}).get("message", ""))
-            why = told or (f"{inner[0]} failed" if inner else "KFP says so, and not why")
+            why = told or (f"{inner[0]} failed" if inner else _first_pod_failed(seen) or "KFP says so, and not why")
         self._recorder.finish(ended, why, time.time())
 
     def _away(self, error: ServerAway, pauses: Pauses) -> None:
@@ -208,6 +208,14 @@ class Follower:
             self.commit()
         elif now - self._away_since > pauses.give_up:
             raise ServerAway(f"{error}, for {pauses.give_up / 60:.3g} minutes now") from error
+
+
+def _first_pod_failed(seen: Mapping[str, SeenTask]) -> str:
+    """What Argo says of the driver of the whole run, if it failed: no task has begun then, and v2beta1 gives no error."""
+    driver = seen.get("root-driver")
+    if driver is None or driver.node.phase not in {"Failed", "Error"}:
+        return ""
+    return (driver.tries[-1].message if driver.tries else "") or driver.node.message
 
 
 class _Told(NamedTuple):
