@@ -72,7 +72,7 @@ def traces() -> list[Trace]:
 
 
 def foretold(plan: Plan, trace: Trace, seed: int) -> End:
-    work = TaskWork(WORK + 0.3, start_up=0.3, reports=STEPS, checkpoint_every=WORK / STEPS, stops_in=0.05)
+    work = TaskWork(WORK + 0.1, start_up=0.1, reports=STEPS, checkpoint_every=WORK / STEPS, stops_in=0.05)
     run = SimulatedRun("run", plan, WorkModel(lambda _: work, seed), seed=seed)
     pools = plan.config.pools
     return end_of(simulate([run], pools, seed=seed, scale=SCALE, start=1.8e9, traces={"spot": trace})["run"])
