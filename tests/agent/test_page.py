@@ -15,7 +15,7 @@ from spotwright.agent.notice_sources import PROVIDERS
 from spotwright.cli.daemons.node_agent import node_agent
 from spotwright.manifests.rules.environment import NOTICE_PORT
 
-PAGE = ROOT / "docs" / "how-to" / "run-the-node-agent.md"
+PAGE = ROOT / "docs" / "how-to" / "cluster" / "run-the-node-agent.md"
 
 
 @pytest.fixture(scope="module")

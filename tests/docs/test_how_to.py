@@ -68,7 +68,7 @@ def test_the_files_and_the_model_of_the_page_about_checkpoints_come_back(tmp_pat
 
 
 def test_the_commands_of_the_page_about_kueue_print_what_it_shows(tmp_path: Path) -> None:
-    steps = list(walk(HOW_TO / "use-kueue.md", tmp_path))
+    steps = list(walk(HOW_TO / "cluster" / "use-kueue.md", tmp_path))
 
     assert len(steps) == 2
     for step, printed in steps:
