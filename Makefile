@@ -1,8 +1,8 @@
 # What a developer types. Each target installs what it needs into .venv first; PYTHON=/path/to/python3 names another Python.
 PYTHON ?=
 BIN := .venv/bin
-# Processes of the test suite. Many tests wait for real processes, so four of them fill two cores.
-WORKERS ?= 4
+# Processes of the test suite. Many tests wait for real processes, so five of them fill two cores.
+WORKERS ?= 5
 export PYTHON
 # Tests start the command hundreds of times: it starts in half the time where Python may keep the compiled modules.
 export PYTHONDONTWRITEBYTECODE :=

@@ -63,12 +63,14 @@ def test_a_dry_run_shows_what_takes_how_much_and_deletes_nothing(runs: Project) 
     assert left(runs) == ["first", "second"]
 
 
+@pytest.mark.long
 def test_young_runs_are_nothing_to_delete(runs: Project) -> None:
     done = runs.spotwright("prune")
     assert (done.code, done.out.splitlines()[-1]) == (0, "there is nothing to delete")
     assert left(runs) == ["first", "second"]
 
 
+@pytest.mark.long
 def test_without_a_terminal_it_deletes_only_with_yes(runs: Project) -> None:
     refused = runs.spotwright("prune", "--older-than", "0s")
     assert (refused.code, refused.error_lines) == (
@@ -84,6 +86,7 @@ def test_without_a_terminal_it_deletes_only_with_yes(runs: Project) -> None:
     assert not list((runs.state / "trash").iterdir())
 
 
+@pytest.mark.long
 def test_in_a_terminal_it_asks(runs: Project) -> None:
     command = ("prune", "--older-than", "0s")
     no = answered(runs, "n", *command)
@@ -119,6 +122,7 @@ def test_the_newest_runs_stay(runs: Project) -> None:
     assert left(runs) == ["third"]
 
 
+@pytest.mark.long
 def test_the_json_form_has_every_item(runs: Project) -> None:
     runs.spotwright("pin", "second")
     told = runs.spotwright("prune", "--dry-run", "--older-than", "0s", "--json").json()
@@ -141,6 +145,7 @@ def test_the_json_form_has_every_item(runs: Project) -> None:
     assert left(runs) == []
 
 
+@pytest.mark.long
 def test_a_run_that_an_engine_drives_stays_and_can_be_pruned_when_it_has_ended(project: Project) -> None:
     under = project.start("run", str(project.pipeline({"it": step(holds, {"number": 1})})), "--name", "r")
     eventually((project.playground / "holding").exists)
@@ -167,6 +172,7 @@ def test_a_cached_result_outlives_its_run_while_it_needs_no_file_and_is_young(ru
     assert runs.causes("it", "at-last") == ["succeeded"]
 
 
+@pytest.mark.long
 def test_what_cannot_be_deleted_is_named_and_the_exit_code_is_1(runs: Project) -> None:
     (runs.state / "trash").write_text("a file where the trash should be")
     done = runs.spotwright("prune", "--older-than", "0s", "--yes")
@@ -181,6 +187,7 @@ def test_a_run_that_does_not_exist_cannot_be_pinned(project: Project) -> None:
     assert "no run 'nothing'" in done.err
 
 
+@pytest.mark.long
 def test_the_reference_names_every_field_of_the_json(runs: Project) -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
     section = page.partition("## What takes space")[2]

@@ -123,7 +123,7 @@ def test_a_disk_that_is_full_before_the_run_begins(project: Project, disk: Path)
 
 
 @needs_a_disk
-@pytest.mark.parametrize("pages", every(2, [1, 2, 4, 8, 16, 24]))
+@pytest.mark.parametrize("pages", every(6, [4, 1, 2, 8, 16, 24]))
 def test_a_disk_that_fills_up_while_the_run_begins_leaves_a_run_that_can_be_resumed_or_none(
     project: Project, disk: Path, pages: int
 ) -> None:

@@ -18,7 +18,7 @@ from tests.conformance.running import FinishedRun, run
 from tests.sampling import every
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", every(2, EXPECTED))
 def test_a_pipeline_gives_the_values_of_the_backend(name: str, compiled: Path, tmp_path: Path) -> None:
     assert_expected(name, "undisturbed", compiled, tmp_path)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, same, walk
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 KINDS = [

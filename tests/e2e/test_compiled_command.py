@@ -15,7 +15,7 @@ import yaml
 from tests.docs.pages import ROOT, blocks
 from tests.e2e.stock_image import StockImage
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 CONFIG = """
@@ -92,7 +92,6 @@ def test_the_step_of_the_tutorial_trains_and_a_second_pod_goes_on(
     assert list((image.volume / "run-1" / "train").glob("state-*"))
 
 
-@pytest.mark.long
 def test_without_the_library_the_step_would_fail_there(image: StockImage, tmp_path: Path) -> None:
     """The image of the test lacks Spotwright, so that the tests above show what compile adds."""
     documents = compiled(tmp_path, "target: {package: image}")

@@ -191,6 +191,7 @@ def test_a_run_whose_engine_ends_during_a_build_goes_on_with_a_resume(project: P
     assert project.spotwright("logs", "r", "it").out.endswith("==> it attempt 1 <==\n1.0, attempt 1\n")
 
 
+@pytest.mark.long
 def test_a_task_that_follows_is_built_while_no_node_is_held(project: Project) -> None:
     steps = {
         "first": step(uses, {"number": 1}, packages=a_package(project)),

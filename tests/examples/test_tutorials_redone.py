@@ -26,22 +26,26 @@ def placed(name: str) -> str:
     return result
 
 
+@pytest.mark.long
 def test_the_workers_of_the_training_job_go_to_gpu_spot_nodes() -> None:
     document = parse(placed("tfjob.yaml"), "tfjob.yaml")[0]
     worker = document.get(("spec", "tfReplicaSpecs", "Worker", "template", "spec"))
     assert [t["key"] for t in worker["tolerations"]] == [KEY]
 
 
+@pytest.mark.long
 def test_its_parameter_servers_stay_on_on_demand() -> None:
     document = parse(placed("tfjob.yaml"), "tfjob.yaml")[0]
     assert "tolerations" not in document.get(("spec", "tfReplicaSpecs", "PS", "template", "spec"))
 
 
+@pytest.mark.long
 def test_a_worker_that_is_interrupted_is_started_again() -> None:
     document = parse(placed("tfjob.yaml"), "tfjob.yaml")[0]
     assert document.get(("spec", "tfReplicaSpecs", "Worker", "restartPolicy")) == "ExitCode"
 
 
+@pytest.mark.long
 def test_the_trials_of_the_experiment_do_not_pay_for_interruptions() -> None:
     document = parse(placed("experiment.yaml"), "experiment.yaml")[0]
     rules = document.get(("spec", "trialTemplate", "trialSpec", "spec", "podFailurePolicy", "rules"))
@@ -58,11 +62,13 @@ def preempted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     return view
 
 
+@pytest.mark.long
 def test_the_training_is_preempted_three_times_and_goes_on(preempted: dict[str, object]) -> None:
     train = next(task for task in preempted["tasks"] if task["path"] == "train")  # type: ignore[attr-defined]
     assert [attempt["cause"] for attempt in train["attempts"]] == ["interrupted"] * 3 + ["succeeded"]
 
 
+@pytest.mark.long
 def test_it_ends_where_an_undisturbed_one_would(preempted: dict[str, object], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "spotwright", "run", str(PREEMPTIBLE / "pipeline.py"), "--json"]
     still = (PREEMPTIBLE / "spotwright.yaml").read_text().replace(", taken_every: 4s", "")
@@ -76,6 +82,7 @@ def test_it_ends_where_an_undisturbed_one_would(preempted: dict[str, object], tm
     assert preempted["outputs"] == undisturbed["outputs"]
 
 
+@pytest.mark.long
 def test_it_never_runs_beside_the_gpus(preempted: dict[str, object]) -> None:
     copied = next(task for task in preempted["tasks"] if task["path"] == "copy-data")  # type: ignore[attr-defined]
     assert [attempt["pool"] for attempt in copied["attempts"]] == ["default-pool"]

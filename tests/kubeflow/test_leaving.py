@@ -81,6 +81,7 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.long
 def test_cancel_ends_a_run_that_another_process_follows(folder: Folder, server: StandIn) -> None:
     seen = threading.Event()
     server.steps = [Step("RUNNING", TRAINS, seen.set)]

@@ -30,7 +30,7 @@ from spotwright.local.python_envs.python_environment import PythonEnvironment
 USES = "def work() -> str:\n    import littlepackage, sys\n    return littlepackage.VERSION + ' ' + sys.prefix\n"
 
 
-pytestmark = pytest.mark.slow  # pip takes most of a second
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
@@ -128,7 +128,6 @@ def test_a_listed_spotwright_takes_precedence(
     assert harness.output() == "9.9"
 
 
-@pytest.mark.long
 def test_a_listed_kfp_package_takes_precedence(
     harness: ProcessHarness, little: PythonEnvironment, tmp_path: Path
 ) -> None:
@@ -175,7 +174,6 @@ def on_small_disk(disk: Path, kilobytes: int, script: str, *arguments: str, text
     return done.returncode, done.stdout
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kilobytes", [16, 400])
 def test_a_disk_that_is_full_while_an_environment_is_built_is_named(
     tmp_path: Path, little: PythonEnvironment, kilobytes: int
@@ -216,7 +214,6 @@ def test_a_full_disk_of_temporary_files_is_named_with_their_variable(tmp_path: P
     )
 
 
-@pytest.mark.long
 def test_a_failed_build_is_repeated_for_the_next_order(
     harness: ProcessHarness, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -229,7 +226,6 @@ def test_a_failed_build_is_repeated_for_the_next_order(
     assert harness.play(USES, name="two", environment=environment).exit_code == 0
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("harm", ["marker", "python"])
 def test_an_incomplete_environment_is_built_again(
     harness: ProcessHarness, little: PythonEnvironment, harm: str
@@ -249,7 +245,6 @@ def test_an_incomplete_environment_is_built_again(
         later.close()
 
 
-@pytest.mark.long
 def test_the_link_to_a_moved_kfp_is_renewed(harness: ProcessHarness, little: PythonEnvironment) -> None:
     harness.play(USES, environment=little)
     link = directory_of(little, harness.folder / "cache") / "linked-packages" / "kfp"

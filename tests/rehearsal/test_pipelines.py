@@ -135,6 +135,7 @@ def chain(ledger: str) -> None:
 """
 
 
+@pytest.mark.long
 def test_upstream_tasks_run_once_and_downstream_tasks_never(rehearse: Rehearse, tmp_path: Path) -> None:
     (tmp_path / "chain.py").write_text(CHAIN)
     ledger = tmp_path / "ledger"
@@ -311,6 +312,7 @@ def test_a_time_budget_tries_the_most_informative_point_and_names_the_others(reh
     assert "3 in a row" in text
 
 
+@pytest.mark.long
 def test_a_share_of_the_time_is_counted_from_the_start_of_the_code(rehearse: Rehearse) -> None:
     """Not from that of its shim, which first prepares what the attempt sees."""
     rehearsal = rehearse(starts_over)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = "pytester"
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 PLUGIN = "spotwright.rehearsal.pytest_plugin"
 INSTALLED = any(point.value == PLUGIN for point in entry_points(group="pytest11"))
@@ -66,7 +66,6 @@ def test_asks_for_more(rehearsal):
     assert "the body must not run" not in done.stdout.str()
 
 
-@pytest.mark.long
 def test_a_marked_command_is_rehearsed_with_real_processes(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,

@@ -42,6 +42,7 @@ def test_a_sample_step_gets_its_verdict(name: str, rehearse: Rehearse, tmp_path:
     check_verdict(rehearse, SAMPLES[name], len(name), tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", only({"shards_in_place"}, USER_STEPS))
 def test_a_step_as_users_write_it_gets_its_verdict(name: str, rehearse: Rehearse, tmp_path: Path) -> None:
     check_verdict(rehearse, USER_STEPS[name], len(name), tmp_path)

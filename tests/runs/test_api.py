@@ -233,6 +233,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_a_pipeline_that_a_function_of_a_script_makes_is_resumed_as_it_was_compiled(here: Project) -> None:
     script = here.write("script.py", SCRIPT)
     subprocess.run([sys.executable, script], check=True, env=here.env)

@@ -90,6 +90,7 @@ def test_an_attempt_whose_shim_and_fork_server_are_killed_is_tried_again(project
     assert_sound(project)
 
 
+@pytest.mark.long
 def test_the_next_engine_ends_running_attempts_before_it_retries_them(project: Project) -> None:
     started = holding(project)
     shim = project.shim("first")
@@ -101,6 +102,7 @@ def test_the_next_engine_ends_running_attempts_before_it_retries_them(project: P
     assert_sound(project)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", ["engine first", "engine last"])
 def test_a_run_can_be_resumed_after_all_of_its_processes_were_killed(project: Project, order: str) -> None:
     started = holding(project)
@@ -114,6 +116,7 @@ def test_a_run_can_be_resumed_after_all_of_its_processes_were_killed(project: Pr
     assert_sound(project)
 
 
+@pytest.mark.long
 def test_an_attempt_that_finished_without_an_engine_is_not_run_again(project: Project) -> None:
     steps = {"first": step(waits), "second": step(adds_one, {"number": Of("first")})}
     started = project.start("run", str(project.pipeline(steps)), "--name", "r")
@@ -127,6 +130,7 @@ def test_an_attempt_that_finished_without_an_engine_is_not_run_again(project: Pr
     assert_sound(project)
 
 
+@pytest.mark.long
 def test_the_log_of_an_attempt_continues_after_the_end_of_its_engine(project: Project) -> None:
     steps = {"first": step(waits_and_prints)}
     started = project.start("run", str(project.pipeline(steps)), "--name", "r")
@@ -145,6 +149,7 @@ def waits_and_prints() -> int:
     return 1
 
 
+@pytest.mark.long
 def test_a_run_of_the_same_name_in_another_folder_is_left_alone(project: Project, tmp_path: Path) -> None:
     """Its attempts are not this run's, though the names of run, task and attempt are the same."""
     beside = Project(tmp_path / "beside")
@@ -159,6 +164,7 @@ def test_a_run_of_the_same_name_in_another_folder_is_left_alone(project: Project
     assert beside.processes() == {}
 
 
+@pytest.mark.long
 def test_one_run_is_driven_by_one_engine(project: Project) -> None:
     started = holding(project)
     second = project.spotwright("resume", "r")
@@ -170,6 +176,7 @@ def test_one_run_is_driven_by_one_engine(project: Project) -> None:
     started.wait()
 
 
+@pytest.mark.long
 def test_of_two_engines_that_take_up_a_run_at_once_one_drives_it(project: Project) -> None:
     holding(project).kill()
     both = [project.start("resume", "r") for _ in range(2)]
@@ -179,6 +186,7 @@ def test_of_two_engines_that_take_up_a_run_at_once_one_drives_it(project: Projec
     assert_sound(project)
 
 
+@pytest.mark.long
 def test_a_process_with_the_pid_of_a_dead_engine_does_not_hold_the_lease(project: Project) -> None:
     """The lease names a process by its start time too: here somebody else's pid stands in it."""
     holding(project).kill()

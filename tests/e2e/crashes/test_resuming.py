@@ -297,6 +297,7 @@ def test_changed_code_is_used_for_tasks_that_ran_when_the_engine_was_killed(proj
     assert_sound(project)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("moment", "kind"),
     every(2, [("before", "reset"), ("before", "engine"), ("committed", "engine"), ("committed", "reset")]),

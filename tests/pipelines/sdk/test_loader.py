@@ -239,6 +239,7 @@ def settings(compiled: Compiled) -> dict[str, tuple[int, str, str]]:
     return found
 
 
+@pytest.mark.long
 def test_tasks_of_nested_pipelines_have_their_own_settings_in_every_compilation(tmp_path: Path) -> None:
     """The SDK alone gives a wrong result in most processes, and other names in each."""
     file = write(tmp_path / "nested.py", NESTED)
@@ -268,6 +269,7 @@ def in_processes(script: str, folder: Path, count: int) -> list[Compiled]:
     return [restored(output) for output in outputs]
 
 
+@pytest.mark.long
 def test_executors_that_the_sdk_merged_are_always_detected(tmp_path: Path) -> None:
     from spotwright.pipelines.ir.merged_executors import merged_executors
 
@@ -284,6 +286,7 @@ def test_executors_that_the_sdk_merged_are_always_detected(tmp_path: Path) -> No
     raise AssertionError("no process has merged executors")
 
 
+@pytest.mark.long
 def test_in_a_notebook_tasks_have_their_own_settings_too(tmp_path: Path) -> None:
     write(tmp_path / "nested.py", NESTED)
     for compiled in in_processes(NOTEBOOK, tmp_path, 2):
