@@ -10,8 +10,8 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long style networks bench docs lock clean \
-	cluster cluster-down cluster-record cluster-test
+.PHONY: help demo check test test-long style networks bench bench-cluster docs lock clean \
+	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ cluster-test: ## the tests on a real Kubernetes: the test bed, or with SPOTWRIGH
 	@scripts/bootstrap dev
 	@$(BIN)/python -m pytest -m cluster tests/cluster $(ARGS)
 
+cluster-ci: ## ten deaths on a Kubernetes of its own, as CI does; where this machine cannot, one line says why
+	@scripts/bootstrap dev
+	@$(BIN)/python -m testbed ci $(ARGS)
+
 cluster-down: ## end the cluster, and check that nothing of it is left
 	@scripts/bootstrap run
 	@$(BIN)/python -m testbed down
@@ -67,6 +71,10 @@ networks: ## the tests of checkpoints that need JAX and Keras: 600 MB more
 bench: ## measure speed and size, ours beside kfp.local
 	@scripts/bootstrap demo
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-cluster: ## measure the controller at size, on 500 nodes that KWOK pretends; for root on Linux, half an hour
+	@scripts/bootstrap dev
+	@$(BIN)/python -m benchmarks.cluster.bench $(ARGS)
 
 docs: ## write the generated pages again
 	@scripts/bootstrap dev

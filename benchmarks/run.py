@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from bench import Bench, BenchmarkError
-from lines import checkpoint, deadlines, engine, manifests, notices, reading, start, tasks
+from lines import checkpoint, deadlines, engine, linting, manifests, notices, reading, start, tasks
 from results import Row, as_text
 
 _LINES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
@@ -39,6 +39,7 @@ _LINES: Mapping[str, Callable[[Bench], Iterator[Row]]] = {
     "checkpoint": checkpoint.checkpoint,
     "notice": notices.notice,
     "manifests": manifests.manifests,
+    "lint": linting.lint,
     "deadlines": deadlines.deadlines,
 }
 

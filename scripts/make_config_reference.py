@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from spotwright.config import FILE_NAME
-from spotwright.config.fields import POLICY, POLICY_MEANINGS, POOL, SIMULATE, TARGET, TOP, Field, duration_text
+from spotwright.config.fields import LINT, POOL, SIMULATE, TARGET, TOP, Field, duration_text
+from spotwright.config.policy_fields import POLICY, POLICY_MEANINGS
 from spotwright.model.policy import BUILT_IN, FIELDS
 
 __all__ = ["PAGE", "page"]
@@ -91,6 +92,7 @@ def page() -> str:
         "### Fields of a policy\n\nA name with a dot is a key within a mapping: `interruptions: {max: 10}`.\n\n"
         + _policy_table(),
         f"### Patterns\n\n{_PATTERNS}",
+        "## `lint`\n\nComments in a file allow single findings: [Lint](../how-to/lint.md).\n\n" + _table(LINT),
     ]
     return "\n".join(sections)
 

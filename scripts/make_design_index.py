@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "design"
 PAGE = FOLDER / "README.md"
 _ORDER = (
-    "structure", "engine", "placement", "interruptions", "checkpoints", "deadlines", "rehearsal", "pipelines", "processes",
-    "money", "tests", "cluster",
+    "structure", "engine", "placement", "lint", "interruptions", "checkpoints", "deadlines", "rehearsal", "pipelines",
+    "processes", "money", "tests", "cluster",
 )  # fmt: skip
 _DECISION = re.compile(r"^### (.+)\n\n(\d{4}-\d\d-\d\d) · (.+)\n\n", re.MULTILINE)
 

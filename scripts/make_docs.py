@@ -24,6 +24,7 @@ from spotwright.cli import cli
 from spotwright.forecast.actual import beside_json
 from spotwright.forecast.comparison_report import comparison_json
 from spotwright.forecast.report import forecast_json
+from spotwright.lint.formats.json_report import lint_json
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import format_duration
 from spotwright.rehearsal.rehearsal_report import as_json
@@ -73,6 +74,7 @@ versions may add keys; no key is removed within a major version.
 | `report` | [an account](#an-account); with `--plan` [beside its plan](#a-run-beside-its-plan) |
 | `rehearse` | [a rehearsal](#a-rehearsal) |
 | `explain` | [an explanation](#an-explanation) |
+| `lint --format json` | [findings](#findings) |
 | `prune` | [what takes space](#what-takes-space) |
 | `logs` | a list of [logs](#a-log) in the order of the attempts; with `--follow` one object a line, as text is written |
 """
@@ -112,7 +114,9 @@ def cli_page() -> str:
 
 
 def _command(name: str, parent: click.Context) -> str:
-    command = cli.get_command(parent, name)
+    """A command's section; a group's commands follow it with sections of their own."""
+    group = parent.command
+    command = group.get_command(parent, name) if isinstance(group, click.Group) else None
     if command is None:
         raise SystemExit(f"the command {name} is listed and not there")
     context = click.Context(command, info_name=name, parent=parent)
@@ -120,7 +124,12 @@ def _command(name: str, parent: click.Context) -> str:
     options = [option for option in command.params if isinstance(option, click.Option)]
     rows = "".join(_option(option, context) for option in options)
     text = inspect.cleandoc(command.help or "")
-    return f"## spotwright {name}\n\n```text\nspotwright {name} {usage}\n```\n\n{text}\n\n| option | meaning |\n|---|---|\n{rows}"
+    table = f"| option | meaning |\n|---|---|\n{rows}" if rows else ""
+    path = context.command_path
+    page = f"## {path}\n\n```text\n{path} {usage}\n```\n\n{text}\n\n{table}".rstrip("\n") + "\n"
+    if isinstance(command, click.Group):
+        page = "\n".join([page, *(_command(each, context) for each in command.list_commands(context))])
+    return page
 
 
 def _option(option: click.Option, context: click.Context) -> str:
@@ -193,6 +202,7 @@ def json_page() -> str:
             _LOG,
             rehearsal,
             f"## An explanation\n\n{markdown(explanation_json.__doc__)}\n",
+            f"## Findings\n\n{markdown(lint_json.__doc__)}\n",
             f"## What takes space\n\n{markdown(prune_json.__doc__)}\n",
         ]
     )
@@ -278,6 +288,8 @@ def _made_elsewhere() -> Iterator[tuple[Path, Callable[[], str]]]:
     yield matrix.EVIDENCE, lambda: str(matrix.evidence_page(matrix.read()))
     design = import_module("scripts.make_design_index")
     yield design.PAGE, design.page
+    lint = import_module("scripts.make_lint_rules")
+    yield lint.PAGE, lint.page
     yield from import_module("scripts.make_enforcement_tables").PAGES.items()
 
 

@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 
 from spotwright.manifests.enforcement.facts import Enforcer, Fact
-from spotwright.manifests.enforcement.mechanisms import KINDS, TABLE
+from spotwright.manifests.enforcement.mechanisms import KINDS
 from spotwright.manifests.enforcement.resolution import CONTROLLER_TEXT
+from spotwright.manifests.enforcement.table import TABLE
 from spotwright.manifests.enforcement.titles import TITLES
 
 __all__ = ["FOLDER", "PAGES", "section"]
@@ -30,12 +31,18 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
     "jobset": ("JobSet",),
     "kfp": ("PipelineSpec",),
     "pod": ("Pod",),
-    "pytorchjob": ("PyTorchJob",),
     "raycluster": ("RayCluster",),
     "rayjob": ("RayJob",),
     "sparkapplication": ("SparkApplication",),
-    "tfjob": ("TFJob", "MPIJob"),
+    "services": ("StatefulSet",),
+    "tekton": ("PipelineRun",),
+    "training/jaxjob": ("JAXJob",),
+    "training/paddlejob": ("PaddleJob",),
+    "training/pytorchjob": ("PyTorchJob",),
+    "training/tfjob": ("TFJob", "MPIJob"),
+    "training/xgboostjob": ("XGBoostJob",),
     "trainjob": ("TrainJob",),
+    "volcanojob": ("Job of Volcano",),
 }
 """The pages with tables, and the kinds whose ways to retry they list."""
 

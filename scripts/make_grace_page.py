@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 __all__ = ["PAGE", "page"]
@@ -18,9 +19,9 @@ PAGE = ROOT / "docs" / "explanation" / "grace.md"
 _BEGIN = "<!-- Written by scripts/make_grace_page.py from what tests.cluster.grace_trials has measured. -->\n"
 _END = "<!-- End of the written part. -->\n"
 _SHAPES = {"argo": "Argo step", "kfp": "KFP-shaped task"}
-_CODES = {"saving": "`spotwright.checkpoint`", "plain": "without the library"}
+_CODES = {"saving": "`spotwright.checkpoint`", "plain": "saves at SIGTERM"}
 _HEAD = (
-    "| pod | code | fault | hook | notice | SIGTERM seen | saved | code lived | pod ended | work lost |\n"
+    "| pod | code | fault | hook | notice | from notice to SIGTERM | code lived after SIGTERM | saved | pod ended | work lost |\n"
     "|---|---|---|---|---|---|---|---|---|---|"
 )
 
@@ -43,7 +44,8 @@ def _table(results: Mapping[str, Any]) -> Iterator[str]:
     loads = [trial["load"] for trial in trials]
     versions = ", ".join(f"{product} {version}" for product, version in results["versions"].items())
     yield f"Seen on {versions}, on two cores under a load of {min(loads):.0f} to {max(loads):.0f}, which makes all times"
-    yield f"longer. Pods of each row: {_most(trials)}. Seconds after the fault:"
+    yield f"longer. Pods of each row: {_most(trials)}. Seconds, the median with the smallest and the largest; *notice*,"
+    yield "*saved* and *pod ended* from the fault on:"
     yield ""
     yield _HEAD
     rows: dict[tuple[str, str, str, bool], list[Mapping[str, Any]]] = {}
@@ -51,7 +53,8 @@ def _table(results: Mapping[str, Any]) -> Iterator[str]:
         for one in trial["moments"]:
             rows.setdefault((one["shape"], one["code"], trial["fault"], one["with_hook"]), []).append(one)
     for (shape, code, fault, hook), moments in sorted(rows.items(), key=lambda row: (row[0][:3], not row[0][3])):
-        cells = [_range(moments, name) for name in ("noticed", "sigterm", "saved", "lived", "ended", "lost")]
+        derived = [{**one, **_between(one)} for one in moments]
+        cells = [_range(derived, name) for name in ("noticed", "warned", "after", "saved", "ended", "lost")]
         words = [_SHAPES[shape], _CODES[code], fault, "yes" if hook else "no", *cells]
         yield f"| {' | '.join(words)} |"
 
@@ -61,13 +64,23 @@ def _most(trials: Sequence[Mapping[str, Any]]) -> int:
     return max(faults.count(fault) for fault in faults)
 
 
+def _between(one: Mapping[str, Any]) -> Mapping[str, float | None]:
+    """The seconds between two moments of a pod: from the notice to SIGTERM, and from SIGTERM to the last sign of life.
+
+    A sign of life comes ten times a second, so code that ends at once lived on for nothing.
+    """
+    noticed, sigterm, lived = one["noticed"], one["sigterm"], one["lived"]
+    warned = None if noticed is None or sigterm is None else sigterm - noticed
+    return {"warned": warned, "after": None if sigterm is None else max(0.0, lived - sigterm)}
+
+
 def _range(moments: Sequence[Mapping[str, Any]], name: str) -> str:
-    """The smallest and the largest value, and in how many of the pods there was one."""
+    """The median with the smallest and the largest value, and in how many of the pods there was one."""
     values = sorted(one[name] for one in moments if one[name] is not None)
     if not values:
-        return ""
-    text = f"{values[0]:.1f}" if f"{values[0]:.1f}" == f"{values[-1]:.1f}" else f"{values[0]:.1f} to {values[-1]:.1f}"
-    return text if len(values) == len(moments) else f"{text} ({len(values)} of {len(moments)})"
+        return "" if name != "saved" else f"0 of {len(moments)}"
+    text = f"{median(values):.1f} ({values[0]:.1f} to {values[-1]:.1f})" if len(values) > 1 else f"{values[0]:.1f}"
+    return text if len(values) == len(moments) else f"{text}, {len(values)} of {len(moments)}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from testbed.faults import FAULT_TAINT, Faults
 from testbed.machine import leftovers, nodes
 from testbed.machine.processes import Processes
 from testbed.settings import Settings
+from testbed.suite import run_suite
 
 __all__ = ["main"]
 
@@ -76,6 +78,22 @@ def down() -> None:
     existed = settings.folder.exists()
     bring_down(settings)
     click.echo("down: nothing is left of the cluster" if existed else f"there is no cluster {settings.name}")
+
+
+@main.command(context_settings=_ALL)
+@click.option("--within", type=click.FloatRange(min=0), metavar="MINUTES", default=math.inf, help="Time for all of it.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def ci(within: float, arguments: tuple[str, ...]) -> None:
+    """Run the tests of CI on a cluster of their own; say in one line why where this machine cannot. ARGUMENTS are pytest's.
+
+    With CI=true, Debian packages that are missing are installed first.
+    """
+
+    def say(text: str) -> None:
+        click.echo(f"== cluster: {text}")
+
+    install = os.environ.get("CI") == "true"
+    sys.exit(run_suite(say, within=within * 60, install=install, arguments=arguments))
 
 
 @main.command()

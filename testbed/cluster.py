@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from testbed.building.builds import Cache, build_all
 from testbed.building.images import archives, make_images
 from testbed.building.requirements import check_machine
-from testbed.control import control_plane, controllers
+from testbed.control import control_plane, controllers, pretended_nodes
 from testbed.control.api import Api
 from testbed.control.credentials import Credentials
 from testbed.errors import TestbedError
@@ -23,8 +24,11 @@ _NODES_TIMEOUT = 180.0  # seconds, on a busy machine that imports images
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 
-def build(settings: Settings, progress: Callable[[str], None]) -> None:
-    """Build programs and images that the cache lacks; check the machine first."""
+def build(settings: Settings, progress: Callable[[str], None], *, until: float = math.inf) -> None:
+    """Build programs and images that the cache lacks; check the machine first.
+
+    Raise :class:`testbed.errors.OutOfTimeError` where that lasts beyond ``until``, in seconds of ``time.monotonic()``.
+    """
     cache = Cache(settings.cache)
     missing = cache.missing(settings.controllers)
     check_machine(building=bool(missing))
@@ -32,8 +36,8 @@ def build(settings: Settings, progress: Callable[[str], None]) -> None:
         progress(
             f"building {len(missing)} parts into {settings.cache}, once; all of them take up to an hour and a half"
         )
-        build_all(cache, settings.controllers, progress)
-    if not all(path.exists() for path in archives(cache, settings.controllers)):
+        build_all(cache, settings.controllers, progress, until=until)
+    if settings.nodes and not all(path.exists() for path in archives(cache, settings.controllers)):
         make_images(cache, settings.controllers, progress)
 
 
@@ -56,11 +60,12 @@ def bring_up(settings: Settings, progress: Callable[[str], None]) -> None:
     controllers.start(settings, settings.controllers)
     if settings.controllers:
         report(f"controllers ready: {', '.join(settings.controllers)}")
-    api, names = Api(settings), {f"n{number}" for number in settings.numbers}
+    pretended_nodes.create(settings)
+    api, names = Api(settings), {f"n{number}" for number in settings.numbers} | pretended_nodes.names(settings)
     hint = f"all nodes Ready; see {settings.node_folder(1)}/log"
     wait_until(lambda: api.ready_nodes() == names, hint, _NODES_TIMEOUT)
     wait_until(lambda: api.get(_DEFAULT_ACCOUNT) is not None, "the default service account", _NODES_TIMEOUT)
-    report(f"{settings.nodes} nodes Ready")
+    report(f"{len(names)} nodes Ready")
 
 
 def bring_down(settings: Settings) -> None:

@@ -32,9 +32,9 @@ class NodeIdentity:
     resource: str
 
 
-def identity(cloud: str, number: int) -> NodeIdentity:
-    """The identity of a node in a cloud."""
-    spot = number > 1
+def identity(cloud: str, number: int, *, spot: bool | None = None) -> NodeIdentity:
+    """The identity of a node in a cloud; by default of the spot pool from the second node on."""
+    spot = number > 1 if spot is None else spot
     return {"aks": _aks, "gke": _gke, "eks": _eks}[cloud](number, spot)
 
 

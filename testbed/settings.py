@@ -22,6 +22,8 @@ CONTROLLERS = ("argo", "jobset", "trainer", "kueue")
 
 _MAX_NAME = 9  # letters: the kernel allows 15 in the name of an interface, and "-n12" is added to this one
 _MAX_NODES = 50
+_MAX_PRETENDED = 5000
+_PRETENDED_SILENCE = 600  # seconds; a busy machine is late with the heartbeats of hundreds of nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class Settings:
 
     name: str = "swbed"
     port: int = 16443  # on 127.0.0.1, for clients outside the cluster's network
-    nodes: int = 3
+    nodes: int = 3  # real ones; 0 is a control plane alone
+    pretended: int = 0  # nodes that KWOK pretends
     cloud: str = "aks"
     controllers: tuple[str, ...] = CONTROLLERS
     monitor_grace: int = 12  # seconds without a heartbeat until a node is NotReady; Kubernetes' default is 50
@@ -75,7 +78,8 @@ class Settings:
         settings = cls(
             name=value("NAME", default.name),
             port=_whole("PORT", value("PORT", default.port), 1, 65535),
-            nodes=_whole("NODES", value("NODES", default.nodes), 1, _MAX_NODES),
+            nodes=_whole("NODES", value("NODES", default.nodes), 0, _MAX_NODES),
+            pretended=_whole("PRETENDED", value("PRETENDED", default.pretended), 0, _MAX_PRETENDED),
             cloud=value("CLOUD", default.cloud).lower(),
             controllers=_listed(value("CONTROLLERS", ",".join(default.controllers))),
             monitor_grace=_whole("MONITOR_GRACE", value("MONITOR_GRACE", default.monitor_grace), 2, 3600),
@@ -101,8 +105,15 @@ class Settings:
         if unknown:
             listed = ", ".join((*CONTROLLERS, "kwok", "none"))
             raise TestbedError(f"TESTBED_CONTROLLERS: there is no {', '.join(sorted(unknown))}; use {listed}")
+        if self.pretended and "kwok" not in self.controllers:
+            raise TestbedError("TESTBED_PRETENDED: KWOK pretends nodes; add kwok to TESTBED_CONTROLLERS")
         if self.shutdown_grace_critical > self.shutdown_grace:
             raise TestbedError("TESTBED_SHUTDOWN_GRACE_CRITICAL is part of TESTBED_SHUTDOWN_GRACE and cannot exceed it")
+
+    @property
+    def silence(self) -> int:
+        """Seconds without a heartbeat until a node is NotReady. Those that KWOK pretends report every 50 s."""
+        return max(self.monitor_grace, _PRETENDED_SILENCE) if self.pretended else self.monitor_grace
 
     @property
     def folder(self) -> Path:

@@ -31,6 +31,7 @@ SLOW = (
     "docs/test_tutorial.py",
     "e2e",
     "examples",
+    "integrations",
     "kubeflow/test_command.py",
     "kubeflow/test_controllers_record.py",
     "kubeflow/test_failures.py",

@@ -31,6 +31,7 @@ from spotwright.cluster.admission.configurations import Configurations
 from spotwright.cluster.admission.pods import PodFacts
 from spotwright.cluster.admission.review import answer, parse_review
 from spotwright.cluster.admission.server import Webhook, start_server
+from spotwright.cluster.controller.serving.tls import ServedCertificate
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt
 
@@ -134,7 +135,7 @@ async def rate_of(body: bytes, seconds: float, connections: int) -> tuple[float,
         configurations = Configurations("spotwright")
         configurations.apply("spotwright", {"data": {"spotwright.yaml": CONFIG}})
         webhook = Webhook(configurations, _nothing, _facts, lambda: True, "none")
-        runner = await start_server(webhook, *files, host="127.0.0.1", port=0)
+        runner = await start_server(webhook, ServedCertificate(*files).context(), host="127.0.0.1", port=0)
         context = ssl.create_default_context(cafile=files[0])
         address = f"https://127.0.0.1:{runner.addresses[0][1]}/mutate"
         lags: list[float] = []

@@ -1,8 +1,9 @@
-"""Measures what admission adds to creating a pod on a real cluster, and that 1,000 pods created at once are all made precise.
+"""Measures what admission adds to creating a pod on a real cluster.
 
-Needs a test bed that is up (``make cluster``), and runs the real ``spotwright controller`` beside it::
+It is the line *latency* of ``make bench-cluster``. By itself it needs a test bed that is up (``make cluster``), and runs the real
+``spotwright controller`` beside it::
 
-    python -m benchmarks.cluster.webhook_latency [--rate 50] [--seconds 20] [--burst 1000] [--nice -15]
+    python -m benchmarks.cluster.webhook_latency [--rate 50] [--seconds 20] [--nice -15]
 
 Pods of two namespaces are created in turns of two seconds, at the same rate: in one the webhook makes them precise, in the other
 nobody asks it. They are pods of an indexed Job that Kubernetes' own controller leaves to us, and nobody schedules them, so that
@@ -26,6 +27,7 @@ from typing import Any
 
 import aiohttp
 import yaml
+from benchmarks.results import Judged, Row, as_text
 from testbed.building.images import BUSYBOX
 from testbed.control.api import Api
 from testbed.machine.processes import Processes
@@ -41,6 +43,7 @@ pools:
   system: {capacity: on-demand, provider: aks}
 policy: {default: {spot: prefer, interruptions: {max: 8}, fall_back_after: 4}}
 """
+LIMITS = (10.0, 40.0)  # milliseconds that admission may add: p50, p99
 TURN = 2.0  # seconds in which pods of one namespace are created
 CONNECTIONS = 64
 Times = dict[str, list[float]]
@@ -100,28 +103,13 @@ async def at_rate(client: Client, name: str, pods: Iterator[dict[str, Any]], rat
     await asyncio.gather(*tasks)
 
 
-async def at_once(client: Client, name: str, pods: Iterator[dict[str, Any]]) -> float:
-    """Create all pods as quickly as the connections allow; returns the seconds."""
-    started = time.perf_counter()
-    await asyncio.gather(*(client.create(name, pod) for pod in pods))
-    return time.perf_counter() - started
-
-
-def check(pods: list[dict[str, Any]], count: int) -> None:
-    """Every pod is precise, and is the first attempt of its own task."""
-    marks = [pod["metadata"]["annotations"] for pod in pods]
-    if len(pods) != count:
-        raise RuntimeError(f"{len(pods)} of {count} pods exist")
-    left = [mark for mark in marks if "spotwright.dev/rung" not in mark]
-    twice = [mark for mark in marks if mark.get("spotwright.dev/attempt") not in (None, "1")]
-    tokens = {mark.get("spotwright.dev/admission") for mark in marks}
-    print(
-        f"pods that are not precise: {len(left)}; counted twice: {len(twice)}; reviews: {len(tokens)} for {count} pods"
-    )
-
-
-async def measure(settings: Settings, kube: Kube, arguments: argparse.Namespace, namespaces: Mapping[str, str]) -> None:
-    """Create pods at the rate in turns, then many at once."""
+async def latency(
+    settings: Settings, kube: Kube, arguments: argparse.Namespace, namespaces: Mapping[str, str]
+) -> Times:
+    """Create pods at the rate in turns, and return how long each took. Both namespaces get a Job of their own."""
+    count = int(arguments.rate * (arguments.seconds + 2 * TURN))
+    for namespace in namespaces.values():
+        kube.run("create", "-n", namespace, "-f", "-", text=yaml.safe_dump(a_job(count)))
     config = yaml.safe_load(settings.kubeconfig.read_text(encoding="utf-8"))
     cluster, token = config["clusters"][0]["cluster"], config["users"][0]["user"]["token"]
     context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
@@ -138,22 +126,17 @@ async def measure(settings: Settings, kube: Kube, arguments: argparse.Namespace,
         for _ in range(int(arguments.seconds / TURN)):
             for name in namespaces:
                 await at_rate(client, name, pods[name], arguments.rate)
-        report(client.times)
-        kube.run("delete", "pods", "--all", "-n", namespaces["with"], "--grace-period=0", "--force")
-        kube.run("delete", "job", "many", "-n", namespaces["with"])
-        kube.run("create", "-n", namespaces["with"], "-f", "-", text=yaml.safe_dump(a_job(arguments.burst)))
-        seconds = await at_once(client, "with", pods_of(kube.get("job", "many", namespaces["with"]) or {}))
-        print(f"{arguments.burst} pods at once: {seconds:.1f} s, {arguments.burst / seconds:.0f} a second")
-        check(kube.list("pods", namespaces["with"]), arguments.burst)
+        return client.times
 
 
-def report(times: Times) -> None:
-    """Print the times of both namespaces, and what admission adds."""
-    for name, each in times.items():
-        middle, late = quantiles(each)
-        print(f"{name:8} admission: {len(each)} pods, p50 {middle:.1f} ms, p99 {late:.1f} ms")
-    added = [mine - plain for mine, plain in zip(quantiles(times["with"]), quantiles(times["without"]), strict=True)]
-    print(f"admission adds {added[0]:.1f} ms (p50) and {added[1]:.1f} ms (p99); load {os.getloadavg()[0]:.1f}")
+def rows(times: Times, rate: float) -> list[Row]:
+    """What admission adds, beside creation without it."""
+    pairs = [(mine, plain) for mine, plain in zip(quantiles(times["with"]), quantiles(times["without"]), strict=True)]
+    what = f"a pod is created at {rate:g} a second"
+    return [
+        Row("latency", f"{what}, {name}", [mine], "ms", Judged.DIFFERENCE, limit, "without us", [plain])
+        for name, limit, (mine, plain) in zip(("p50", "p99"), LIMITS, pairs, strict=True)
+    ]
 
 
 def quantiles(times: list[float]) -> tuple[float, float]:
@@ -179,13 +162,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, default=50)
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--burst", type=int, default=1000)
     parser.add_argument("--nice", type=int, default=0)
     arguments = parser.parse_args()
     settings = Settings.from_environment()
     kube = Kube(Api(settings).kubectl_path, settings.kubeconfig, BUSYBOX)
     namespaces = {name: f"webhook-{name}-{os.getpid()}" for name in ("with", "without")}
-    count = int(arguments.rate * (arguments.seconds + 2 * TURN))
     with tempfile.TemporaryDirectory() as folder, controllers(settings, kube, Path(folder)) as made:
         prefer(settings, made, arguments.nice)
         try:
@@ -193,9 +174,9 @@ def main() -> None:
                 kube.run("create", "namespace", namespace)
             configure(kube, namespaces["with"], CONFIG)
             time.sleep(1)  # until the ConfigMap is read
-            for namespace in namespaces.values():
-                kube.run("create", "-n", namespace, "-f", "-", text=yaml.safe_dump(a_job(count)))
-            asyncio.run(measure(settings, kube, arguments, namespaces))
+            times = asyncio.run(latency(settings, kube, arguments, namespaces))
+            for row in rows(times, arguments.rate):
+                print(f"{as_text(row)}  load {os.getloadavg()[0]:.1f}")
         finally:
             prefer(settings, made, 0)
             for namespace in namespaces.values():

@@ -23,7 +23,7 @@ DOCUMENTS = 1000
 def manifests(bench: Bench) -> Iterator[Row]:
     """Mixed kinds in one stream, beside PyYAML's C parser and emitter on the same text, which keep nothing of its form."""
     config = load(HERE / "examples" / "charmed" / "spotwright.yaml")
-    text = _mixed(config)
+    text = mixed_manifests(config)
     count = len(parse(text, "mixed.yaml"))
     placed, yamls = [], []
     for _ in range(bench.times(5, 2)):
@@ -41,7 +41,7 @@ def manifests(bench: Bench) -> Iterator[Row]:
     yield Row("manifests", f"one document of {len(large) / 1e6:.0f} MB placed", seconds, "s", Judged.VALUE, 3.0)
 
 
-def _mixed(config: Config) -> str:
+def mixed_manifests(config: Config) -> str:
     """About a thousand documents: the inputs of the golden files that this configuration can place, again and again."""
     texts = []
     for path in sorted(GOLDEN.glob("*/in.yaml")):

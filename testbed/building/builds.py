@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -19,14 +21,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.building.programs import GO, MANIFESTS, PROGRAMS, Manifests, Program, digest_of, version_of
-from testbed.errors import TestbedError
+from testbed.errors import OutOfTimeError, TestbedError
 
 __all__ = ["Cache", "build_all"]
 
 _ALWAYS = ("kubernetes", "pause")
 """The folders whose programs every cluster needs; all others are named after the controller that they are for."""
 
+_FOLDERS = tuple(dict.fromkeys(program.folder for program in PROGRAMS))
+_ITEMS: tuple[Program | Manifests, ...] = tuple(
+    sorted((*PROGRAMS, *MANIFESTS), key=lambda item: _FOLDERS.index(item.folder))
+)
+"""A controller's programs and then its manifests, so that a build which is ended leaves whole controllers."""
+
 _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
+
+_POLL = 0.2  # seconds
 
 
 class Cache:
@@ -53,16 +63,21 @@ class Cache:
 
     def missing(self, controllers: Collection[str]) -> list[Program | Manifests]:
         """What has still to be built for a cluster with these controllers, in order."""
-        items: tuple[Program | Manifests, ...] = (*PROGRAMS, *MANIFESTS)
-        needed = [item for item in items if item.folder in _ALWAYS or item.folder in controllers]
+        needed = [item for item in _ITEMS if item.folder in _ALWAYS or item.folder in controllers]
         return [item for item in needed if not self.entry(item).is_dir()]
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other commands from building into the same cache; wait for one that does."""
+    def locked(self, until: float = math.inf, name: str = ".lock") -> Iterator[None]:
+        """Keep other commands from building into the same cache; wait for one that does.
+
+        Raise :class:`OutOfTimeError` if it still does at ``until``, in seconds of ``time.monotonic()``.
+        """
         self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with (self.root / name).open("w") as lock:
+            while not _take(lock.fileno()):
+                if time.monotonic() >= until:
+                    raise OutOfTimeError(f"another command holds {self.root / name}")
+                time.sleep(_POLL)
             yield
 
     @contextmanager
@@ -75,46 +90,52 @@ class Cache:
         partial.rename(self.root / name)
 
 
-def build_all(cache: Cache, controllers: Collection[str], progress: Callable[[str], None]) -> None:
-    """Build what the cache lacks for these controllers; ``progress`` gets one line for each entry."""
-    with cache.locked():
+def build_all(
+    cache: Cache, controllers: Collection[str], progress: Callable[[str], None], *, until: float = math.inf
+) -> None:
+    """Build what the cache lacks for these controllers; ``progress`` gets one line for each entry.
+
+    Raise :class:`OutOfTimeError` if something is still missing at ``until``, in seconds of ``time.monotonic()``. Entries that are
+    whole stay, and Go keeps the packages that it has compiled, so the next build goes on from there.
+    """
+    with cache.locked(until):
         for item in cache.missing(controllers):
             started = time.monotonic()
             with cache.new_entry(cache.entry(item).name) as folder:
                 if isinstance(item, Program):
-                    _build(item, folder)
+                    _build(item, folder, until)
                 else:
-                    _copy_manifests(item, folder)
+                    _copy_manifests(item, folder, until)
             version = version_of(item.folder, item.module)
             progress(f"built {item.name} {version} in {time.monotonic() - started:.0f} s")
 
 
-def _build(program: Program, folder: Path) -> None:
+def _build(program: Program, folder: Path, until: float) -> None:
     flags = "-s -w"
     if program.version_variable:
         flags += f" -X {program.version_variable}={version_of(program.folder, program.module)}"
     command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", str(folder / program.name)]
     if program.vendored:
         source = folder / "source"
-        _vendor(program, source)
-        _go([*command, "-mod=vendor", program.package], source)
+        _vendor(program, source, until)
+        _go([*command, "-mod=vendor", program.package], source, until)
         shutil.rmtree(source)
     else:
-        _go([*command, "-mod=readonly", program.package], GO / program.folder)
+        _go([*command, "-mod=readonly", program.package], GO / program.folder, until)
     for link in program.links:
         (folder / link).symlink_to(program.name)
 
 
-def _vendor(program: Program, source: Path) -> None:
+def _vendor(program: Program, source: Path, until: float) -> None:
     """Copy the module with all it depends on to ``source``, and add the files that the published module lacks."""
     shutil.copytree(GO / program.folder, source, ignore=shutil.ignore_patterns("linux"))
-    _go(["go", "mod", "vendor"], source)
+    _go(["go", "mod", "vendor"], source, until)
     for ours, place in program.vendored.items():
         shutil.copy(GO / program.folder / ours, source / "vendor" / program.module / place)
 
 
-def _copy_manifests(item: Manifests, folder: Path) -> None:
-    listed = _go(["go", "list", "-mod=readonly", "-m", "-json", item.module], GO / item.folder)
+def _copy_manifests(item: Manifests, folder: Path, until: float) -> None:
+    listed = _go(["go", "list", "-mod=readonly", "-m", "-json", item.module], GO / item.folder, until)
     module = Path(json.loads(listed)["Dir"])
     for pattern in item.patterns:
         paths = sorted(module.glob(pattern))
@@ -126,10 +147,36 @@ def _copy_manifests(item: Manifests, folder: Path) -> None:
             target.write_bytes(path.read_bytes())  # the module's own files are read-only
 
 
-def _go(command: list[str], folder: Path) -> str:
-    done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **_ENVIRONMENT}, capture_output=True, text=True, check=False
+def _go(command: list[str], folder: Path, until: float) -> str:
+    """Run Go, in a session of its own: its compilers end with it when the time is over or Ctrl-C comes."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise OutOfTimeError("no time is left")
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **_ENVIRONMENT},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    if done.returncode != 0:
-        raise TestbedError(f"`{' '.join(command)}` failed in {folder}:\n{done.stderr.strip()[-4000:]}")
-    return done.stdout
+    with process:
+        try:
+            output, errors = process.communicate(timeout=None if math.isinf(left) else left)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise OutOfTimeError(f"`{' '.join(command)}` was ended") from error
+            raise
+    if process.returncode != 0:
+        raise TestbedError(f"`{' '.join(command)}` failed in {folder}:\n{errors.strip()[-4000:]}")
+    return output
+
+
+def _take(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

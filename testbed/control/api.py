@@ -69,6 +69,11 @@ class Api:
         document = {"apiVersion": "v1", "kind": "List", "items": objects}
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=json.dumps(document, default=str))
 
+    def create(self, objects: list[dict[str, Any]]) -> None:
+        """Create objects with their status, as their own controllers do."""
+        document = {"apiVersion": "v1", "kind": "List", "items": objects}
+        self.kubectl("create", "-f", "-", text=json.dumps(document))
+
     def _read(self, path: str) -> bytes:
         server, token, context = _access(self._settings.kubeconfig.read_text())
         request = urllib.request.Request(f"{server}{path}", headers={"Authorization": f"Bearer {token}"})  # noqa: S310

@@ -47,6 +47,7 @@ def _commands(settings: Settings) -> dict[str, list[str]]:
             str(cache.component("kube-scheduler")),
             *_identity(settings, "scheduler"),
             "--leader-elect=false",
+            *_speed(settings),
         ],
         "relay-inside": ["socat", f"UNIX-LISTEN:{socket},fork,unlink-early,mode=600", "TCP:127.0.0.1:6443"],
         "relay": ["socat", f"TCP-LISTEN:{settings.port},bind=127.0.0.1,fork,reuseaddr", f"UNIX-CONNECT:{socket}"],
@@ -87,9 +88,15 @@ def _controller_manager(settings: Settings, credentials: Credentials, cache: Cac
         f"--root-ca-file={credentials.ca}",
         f"--cluster-signing-cert-file={credentials.ca}",
         f"--cluster-signing-key-file={credentials.ca_key}",
-        f"--node-monitor-grace-period={settings.monitor_grace}s",
+        f"--node-monitor-grace-period={settings.silence}s",
         "--node-monitor-period=1s",
+        *_speed(settings),
     ]
+
+
+def _speed(settings: Settings) -> list[str]:
+    """With hundreds of nodes the limits of requests are higher: by default 20 pods a second are made, and 50 are bound."""
+    return ["--kube-api-qps=150", "--kube-api-burst=300"] if settings.pretended else []
 
 
 def _identity(settings: Settings, user: str) -> list[str]:

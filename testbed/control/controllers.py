@@ -49,7 +49,7 @@ class _Controller:
     arguments: tuple[str, ...]
     health: str
     has_manifests: bool = True
-    port: int = 0  # of the webhooks
+    port: int = 0  # of the webhooks; 9443 and the next ones are Spotwright's by default
     webhooks: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     certificates: str = ""  # folder below /etc where it reads the same certificate once more
@@ -71,21 +71,21 @@ _CONTROLLERS = {
         "jobset",
         ("--config={configuration}/jobset.yaml",),
         "http://127.0.0.1:8081/readyz",
-        port=9443,
+        port=9643,
         webhooks=("-jobset",),  # those of pods are for exclusive placement, and would stand in the way of every pod
     ),
     "trainer": _Controller(
         "trainer",
         ("--config={configuration}/trainer.yaml",),
         "http://127.0.0.1:8082/readyz",
-        port=9444,
+        port=9644,
         webhooks=("trainer",),
     ),
     "kueue": _Controller(
         "kueue",
         ("--config={configuration}/kueue.yaml", "--feature-gates=VisibilityOnDemand=false"),
         "http://127.0.0.1:8083/readyz",
-        port=9445,
+        port=9645,
         webhooks=("batch-v1-job", "v1alpha2-jobset", "v1alpha1-trainjob", "kueue-x-k8s-io"),
         certificates="/etc/kueue/metrics/certs",
     ),
@@ -93,6 +93,8 @@ _CONTROLLERS = {
         "kwok",
         (
             "--kubeconfig={kubeconfig}",
+            "--config={configuration}/kwok.yaml",
+            "--node-lease-duration-seconds=200",  # renewed at a quarter of it: 500 nodes write ten times a second
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
             "--server-address=127.0.0.1:10247",
         ),

@@ -30,7 +30,13 @@ if [ ! -e "$FOLDER/imported" ]; then
     touch "$FOLDER/imported"
 fi
 [ -z "$PROXY_FLAGS" ] || ( log kube-proxy; exec "$BIN/kube-proxy" $PROXY_FLAGS ) &
-( log kubelet; exec "$BIN/kubelet" $KUBELET_FLAGS ) &
+
+# A kubelet ends if containerd still recovers its pods, and is started again, as systemd does on a real machine.
+(
+    log kubelet
+    trap 'kill "$child"; wait "$child" || true; exit 0' TERM
+    until "$BIN/kubelet" $KUBELET_FLAGS & child=$!; wait "$child"; do sleep 0.2; done
+) &
 
 trap 'kill $(jobs -p) || true; wait || true; exit 0' TERM
 while :; do sleep infinity & wait $!; done # reaps the orphans of the node

@@ -38,7 +38,7 @@ def run(*arguments: str) -> Result:
 
 
 def printed(*arguments: str) -> list[Any]:
-    result = run("--kueue", *arguments)
+    result = run("command", "--as", "kueue", *arguments)
     assert result.exception is None, result.exception
     return list(yaml.safe_load_all(result.stdout))
 
@@ -109,7 +109,7 @@ def test_a_given_quota_replaces_the_size_of_the_pool() -> None:
 
 def test_a_quota_that_nothing_says_is_zero_and_named(folder: Path) -> None:
     (folder / "spotwright.yaml").write_text(CONFIG.replace("node: {cpu: 3500m, memory: 14000Mi}, ", ""))
-    result = run("--kueue")
+    result = run("command", "--as", "kueue")
 
     assert quotas(list(yaml.safe_load_all(result.stdout))[3])["main"] == {"cpu": 0, "memory": 0, "nvidia.com/gpu": 0}
     assert "{name: cpu, nominalQuota: 0}  # SET THIS: node: of main does not say it" in result.stdout
@@ -149,13 +149,13 @@ def test_an_older_kueue_gets_the_objects_of_its_version(folder: Path) -> None:
     ],
 )
 def test_a_wrong_option_is_refused_with_what_was_expected(arguments: tuple[str, ...], message: str) -> None:
-    assert message in str(run("--kueue", *arguments).exception)
+    assert message in str(run("command", "--as", "kueue", *arguments).exception)
 
 
 def test_without_pools_of_ones_own_it_offers_some(folder: Path) -> None:
     (folder / "spotwright.yaml").unlink()
 
-    assert "start spotwright.yaml with" in str(run("--kueue").exception)
+    assert "start spotwright.yaml with" in str(run("command", "--as", "kueue").exception)
 
 
 PRICED = """\
@@ -170,7 +170,7 @@ def test_a_sheet_on_standard_input_shows_its_prices_beside_the_reason_where_ther
     (folder / "spotwright.yaml").write_text(PRICED)
     sheet = json.dumps({"SpotPriceHistory": [spot_price()]})
 
-    result = CliRunner().invoke(cli, ["pools", "--prices", "-"], input=sheet, standalone_mode=False)
+    result = CliRunner().invoke(cli, ["pools", "list", "--prices", "-"], input=sheet, standalone_mode=False)
 
     assert result.exception is None
     assert "  price  0.31 USD/h (AWS spot price history in standard input of today, us-east-1a" in result.stdout
@@ -181,10 +181,46 @@ def test_a_sheet_without_a_price_for_any_pool_is_refused(folder: Path) -> None:
     (folder / "spotwright.yaml").write_text(PRICED.replace("m5", "m9"))
     sheet = json.dumps({"SpotPriceHistory": [spot_price()]})
 
-    result = CliRunner().invoke(cli, ["pools", "--prices", "-"], input=sheet, standalone_mode=False)
+    result = CliRunner().invoke(cli, ["pools", "list", "--prices", "-"], input=sheet, standalone_mode=False)
 
     assert isinstance(result.exception, InputError)
 
 
 def test_a_configured_price_is_shown() -> None:
     assert "  price  1.00 USD/h (spotwright.yaml)" in run().stdout
+
+
+def test_a_pool_without_its_machine_is_refused_with_the_fix() -> None:
+    result = run("command", "gpu-spot", "--as", "az", "--cluster-name", "my cluster")
+
+    assert str(result.exception) == "pool gpu-spot: az needs the machine: set machine: Standard_... in spotwright.yaml"
+
+
+def test_the_tool_is_that_of_the_pools_provider(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(CONFIG.replace("price: 1/h", "price: 1/h, machine: Standard_NC6s_v3"))
+    result = run("command", "gpu-spot", "--cluster-name", "my cluster")
+
+    assert result.exception is None
+    assert "az aks nodepool add \\\n" in result.stdout
+    assert "  --cluster-name 'my cluster' \\\n" in result.stdout
+    assert "warning: gpu-spot: the pool is called gpuspot there" in result.stderr
+
+
+def test_a_pool_that_is_not_there_is_named_beside_those_that_are() -> None:
+    assert "the pools are gpu, gpu-spot, main" in str(run("command", "gpux").exception)
+    assert "name a pool: gpu, gpu-spot, main" in str(run("command").exception)
+
+
+def test_the_list_is_json_for_programs() -> None:
+    [_, spot, _] = json.loads(run("list", "--json").stdout)
+
+    assert (spot["name"], spot["notice_seconds"], spot["node"]["memory"]) == ("gpu-spot", 30.0, "112Gi")
+    assert "kubernetes.azure.com/scalesetpriority=spot:NoSchedule" in spot["taints"]
+
+
+def test_a_compute_class_orders_the_pools_of_gke(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(CONFIG.replace("provider: aks", "provider: gke"))
+    [document] = yaml.safe_load_all(run("command", "--as", "computeclass").stdout)
+
+    assert [one["nodepools"] for one in document["spec"]["priorities"]] == [["gpu-spot"], ["main"], ["gpu"]]
+    assert "leave POOL out" in str(run("command", "gpu", "--as", "computeclass").exception)

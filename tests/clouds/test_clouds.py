@@ -170,5 +170,30 @@ def test_the_public_names_are_these() -> None:
         "is_spot_taint",
         "is_tolerated_by_cluster",
         "labels",
+        "own_labels",
+        "pool_label",
+        "pool_name",
         "taints",
     }
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "at_provider"),
+    [
+        (Provider.AKS, "gpu-spot", "gpuspot"),
+        (Provider.AKS, "a-pool-of-a-long-name", None),
+        (Provider.AKS, "4gpus", None),
+        (Provider.GKE, "gpu-spot", "gpu-spot"),
+        (Provider.GKE, "4gpus", None),
+        (Provider.EKS, "4gpus", "4gpus"),
+        (Provider.KARPENTER, "gpu-spot", "gpu-spot"),
+    ],
+)
+def test_a_pool_has_a_name_that_its_provider_allows(provider: Provider, name: str, at_provider: str | None) -> None:
+    assert clouds.pool_name(Pool(name, Capacity.SPOT, provider)) == at_provider
+
+
+def test_the_label_of_the_configuration_names_the_pool_at_its_provider() -> None:
+    pool = Pool("gpu-spot", Capacity.SPOT, Provider.AKS, labels={"kubernetes.azure.com/agentpool": "gpus", "team": "a"})
+    assert clouds.pool_name(pool) == "gpus"
+    assert clouds.own_labels(pool) == {"team": "a"}

@@ -1,14 +1,18 @@
 """Fixtures for tests on a real Kubernetes: the cluster, a namespace of one's own, faults of nodes, and times measured.
 
 The test bed is the cluster by default: one that is up is used, else one is started for these tests and taken down afterwards.
+A bed with fewer controllers is enough: tests that need an absent one are skipped.
 With `SPOTWRIGHT_CLUSTER=external` the tests run on the cluster that `KUBECONFIG` names, say kind or minikube; those that let a
 node die are skipped there. `SPOTWRIGHT_CLUSTER_IMAGE` then names an image with a shell.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,13 +24,33 @@ from testbed.building.requirements import obstacle
 from testbed.cluster import bring_down, bring_up, build
 from testbed.control.api import Api
 from testbed.faults import Faults
+from testbed.machine.processes import Processes
 from testbed.settings import Settings
+from testbed.suite import SECONDS
 from tests.cluster.live.kube import Kube
 
 Measured = Callable[[str, float], None]
 """Notes a time in seconds under a name; all are shown at the end of the suite."""
 
+Require = Callable[[str], None]
+"""Skips the test on a cluster without the kind of a CRD; a test bed on which its controller runs must have it."""
+
+_CONTROLLERS = {
+    "workflows.argoproj.io": "argo",
+    "jobsets.jobset.x-k8s.io": "jobset",
+    "trainjobs.trainer.kubeflow.org": "trainer",
+    "clusterqueues.kueue.x-k8s.io": "kueue",
+}
 _TIMES = pytest.StashKey[dict[str, float]]()
+_UNTIL = pytest.StashKey[float]()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what would start after the time that CI has for tests on a cluster."""
+    seconds = float(os.environ.get(SECONDS) or math.inf)
+    until = item.session.stash.setdefault(_UNTIL, time.monotonic() + seconds)
+    if item.get_closest_marker("cluster") and time.monotonic() >= until:
+        pytest.skip("the time of CI for tests on a cluster is over")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -64,7 +88,8 @@ def bed(external: bool) -> Iterator[Settings]:
     if reason := obstacle(building=bool(Cache(settings.cache).missing(settings.controllers))):
         pytest.skip(reason)
     if is_up(settings):
-        yield settings
+        running = tuple(name for name in Processes(settings).names() if name in _CONTROLLERS.values())
+        yield dataclasses.replace(settings, controllers=running)
         return
     build(settings, print)
     try:
@@ -89,6 +114,19 @@ def kube(external: bool, request: pytest.FixtureRequest) -> Kube:
     assert program, "SPOTWRIGHT_CLUSTER=external needs kubectl on the PATH"
     assert kubeconfig, "SPOTWRIGHT_CLUSTER=external needs KUBECONFIG"
     return Kube(Path(program), Path(kubeconfig), os.environ.get("SPOTWRIGHT_CLUSTER_IMAGE", "busybox"))
+
+
+@pytest.fixture
+def require(kube: Kube, external: bool, request: pytest.FixtureRequest) -> Require:
+    """Skips without a kind that the cluster need not have."""
+
+    def check(crd: str) -> None:
+        if kube.get("crd", crd) is None:
+            lacks = external or _CONTROLLERS[crd] not in request.getfixturevalue("bed").controllers
+            if lacks:
+                pytest.skip(f"this cluster has no {crd}")
+
+    return check
 
 
 @pytest.fixture

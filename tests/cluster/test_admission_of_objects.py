@@ -196,3 +196,39 @@ def test_malformed_fields_are_left_to_the_api_server() -> None:
 
 def test_without_a_configuration_nothing_happens() -> None:
     assert admit_object(a_job(), None).verdict == Verdict.NO_CONFIGURATION
+
+
+def a_volcano_job(**spec: Any) -> dict[str, Any]:
+    pod = {"containers": [{"name": "main", "image": "train:1"}]}
+    tasks = [{"name": "worker", "replicas": 2, "template": {"spec": pod}}]
+    metadata = {"name": "v", "namespace": "team-a"}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": {**spec, "tasks": tasks}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("own", [{}, {"policies": [{"event": "PodEvicted", "action": "RestartJob"}]}])
+def test_a_job_of_volcano_is_placed_as_such_and_a_refused_pod_ends_it(own: dict[str, Any]) -> None:
+    job, outcome = admitted(a_volcano_job(**own))
+
+    assert outcome.verdict == Verdict.PLACED
+    assert job["spec"]["policies"][0] == {"exitCode": 86, "action": "TerminateJob"}
+    assert at_path(job, "spec.tasks.0.template.spec.tolerations.0.key") == KEY
+    assert admitted(job)[1].verdict == Verdict.ALREADY_PLACED
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "owner"),
+    [("ray.io/v1", "RayCluster", "RayService"), ("tekton.dev/v1", "TaskRun", "PipelineRun")],
+)
+def test_what_a_service_or_a_run_makes_follows_it(version: str, kind: str, owner: str) -> None:
+    made = {"apiVersion": version, "kind": kind, "metadata": {"name": "m", "namespace": "team-a"}, "spec": {}}
+
+    assert admitted(owned_by(made, version, owner, "s"))[1].verdict == Verdict.OWNED
+
+
+def test_a_run_of_tekton_reads_the_pipeline_that_it_names() -> None:
+    run = {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "metadata": {"name": "r"}}
+
+    assert referenced_objects({**run, "spec": {"pipelineRef": {"name": "p"}}}) == [("tekton.dev/v1", "Pipeline", "p")]
+    assert referenced_objects({**run, "spec": {"pipelineRef": "p"}}) == []

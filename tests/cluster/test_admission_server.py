@@ -24,7 +24,8 @@ from spotwright.cluster.admission import server
 from spotwright.cluster.admission.configurations import Configurations
 from spotwright.cluster.admission.pods import PodFacts
 from spotwright.cluster.admission.review import AdmissionRequest
-from spotwright.cluster.admission.server import Webhook, reloading_context, start_server
+from spotwright.cluster.admission.server import Webhook, start_server
+from spotwright.cluster.controller.serving.tls import ServedCertificate
 
 
 @pytest.fixture(autouse=True)
@@ -76,8 +77,8 @@ async def serving(
     configurations = Configurations("spotwright")
     configurations.apply("team-a", {"data": {"spotwright.yaml": a_config(POLICY).text}})
     webhook = Webhook(configurations, cluster.find_object, cluster.find_facts, lambda: is_ready, "refusal:1")
-    files = certificate / "tls.crt", certificate / "tls.key"
-    runner = await start_server(webhook, *files, host="127.0.0.1", port=0)
+    served = ServedCertificate(certificate / "tls.crt", certificate / "tls.key")
+    runner = await start_server(webhook, served.context(), host="127.0.0.1", port=0)
     context = ssl.create_default_context(cafile=certificate / "tls.crt")
     try:
         async with ClientSession(connector=TCPConnector(ssl=context)) as session:
@@ -184,14 +185,3 @@ def test_it_is_alive_before_it_is_ready(certificate: Path, is_ready: bool, statu
                 assert response.status == status
 
     asyncio.run(scenario())
-
-
-def test_a_renewed_certificate_is_loaded_and_a_broken_one_leaves_the_old(tmp_path: Path) -> None:
-    folder = a_certificate(tmp_path)
-    _, reload = reloading_context(folder / "tls.crt", folder / "tls.key")
-    assert not reload()
-    a_certificate(folder)
-    assert reload()
-    (folder / "tls.crt").write_text("broken")
-    with pytest.raises(ssl.SSLError):
-        reload()

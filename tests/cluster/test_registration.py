@@ -32,6 +32,14 @@ def test_every_namespaced_kind_that_is_placed_is_asked_about() -> None:
     assert resources == {"deployments", *(f"{kind.lower()}s" for kind in SERVED if not kind.startswith("Cluster"))}
 
 
+def test_kinds_of_one_name_are_asked_about_in_each_of_their_groups() -> None:
+    rules = [rule for rule in webhooks()["objects"]["rules"] if rule["resources"][0] in ("jobs", "cronjobs")]
+
+    assert {(rule["apiGroups"][0], rule["resources"][0]) for rule in rules} == {
+        (group, resource) for group in ("batch", "batch.volcano.sh") for resource in ("jobs", "cronjobs")
+    }
+
+
 def test_objects_are_asked_about_when_they_are_created_and_workflows_never_when_they_are_updated() -> None:
     assert {rule["operations"][0] for rule in webhooks()["objects"]["rules"]} == {"CREATE"}
     updated = {rule["resources"][0] for rule in webhooks()["updates"]["rules"]}

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.config.test_values import DESIGN
 
 from spotwright import config
-from spotwright.config.fields import POLICY, POOL, SIMULATE, TARGET, TOP
+from spotwright.config.fields import POOL, SIMULATE, TARGET, TOP
+from spotwright.config.policy_fields import POLICY
 from spotwright.errors import ConfigError
 from spotwright.model.policy import FIELDS
 

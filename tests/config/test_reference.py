@@ -8,7 +8,8 @@ import re
 from scripts.make_config_reference import PAGE, page
 
 from spotwright import config
-from spotwright.config.fields import POLICY_MEANINGS, POOL, SIMULATE
+from spotwright.config.fields import POOL, SIMULATE
+from spotwright.config.policy_fields import POLICY_MEANINGS
 from spotwright.model.policy import FIELDS
 from spotwright.model.pools import Pool, Simulate
 

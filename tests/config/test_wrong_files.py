@@ -70,7 +70,7 @@ TOP = {
     "an unknown key": ("version: 1\npool: {}\n", "2: pool: unknown key, did you mean 'pools'?"),
     "a key like no other": (
         "version: 1\nzzz: {}\n",
-        "2: zzz: unknown key, known here: config_maps, currency, policy, pools, prices, secrets, target, version",
+        "2: zzz: unknown key, known here: config_maps, currency, lint, policy, pools, prices, secrets, target, version",
     ),
     "a key given twice": (
         "version: 1\ncurrency: USD\ncurrency: EUR\n",
@@ -364,7 +364,7 @@ def test_a_problem_of_the_default_is_not_repeated_for_every_pattern() -> None:
 def test_a_message_is_one_line_whatever_the_key_holds() -> None:
     assert errors_of('version: 1\n"a\\nb": 1\n') == (
         "spotwright.yaml:2: 'a\\nb': unknown key, "
-        "known here: config_maps, currency, policy, pools, prices, secrets, target, version"
+        "known here: config_maps, currency, lint, policy, pools, prices, secrets, target, version"
     )
 
 

@@ -42,6 +42,7 @@ class Flow:
     def __init__(self, name: str = "digits-abcde", *, retried: bool = True) -> None:
         self.name, self.retried = name, retried
         self.nodes: dict[str, dict[str, Any]] = {}
+        self.spec: dict[str, Any] = {"serviceAccountName": "pipeline-runner"}
         self._add(name, "DAG", "Running", None)
         self._pod_under(name, f"{self._inside(name)}.root-driver")
         self.root = Place(self._inside(self._add(f"{self._inside(name)}.root", "DAG", "Running", name)))
@@ -166,6 +167,19 @@ class Flow:
             places.append(Place(self._inside(item)))
         return places
 
+    def exit_hook(self, name: str, phase: str = "Running") -> Place:
+        """The hook of an exit handler, in which its exit task runs: its name is that of the handler with ``onExit``."""
+        handler = f"{self.root.name}.{name}"
+        node = self._add(f"{handler}.onExit", "DAG", phase, None)
+        self.nodes[node]["displayName"] = f"{name}.onExit"
+        self._adopt(self._inside(handler), node)
+        return Place(self._inside(node))
+
+    def terminated(self) -> Flow:
+        """Somebody has ended the run: what the backend changes in the Workflow."""
+        self.spec["activeDeadlineSeconds"] = 0
+        return self
+
     def end(self, phase: str = "Succeeded") -> Flow:
         """The whole Workflow has ended."""
         for name in (self.name, f"{self._inside(self.name)}.root"):
@@ -179,7 +193,7 @@ class Flow:
         """The object, as v1beta1 has it."""
         status = {"phase": self.nodes[self.name]["phase"], "nodes": {node["id"]: node for node in self.nodes.values()}}
         meta = {"name": self.name, "namespace": "team-a"}
-        return {"kind": "Workflow", "metadata": meta, "status": json.loads(json.dumps(status))}
+        return {"kind": "Workflow", "metadata": meta, "spec": dict(self.spec), "status": json.loads(json.dumps(status))}
 
     def details(self) -> list[dict[str, Any]]:
         """The ``task_details`` of v2beta1: no names, no messages, ids of children alone."""

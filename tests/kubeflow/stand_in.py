@@ -46,6 +46,7 @@ class StandIn:
         self.after_cancel: list[Step] = [Step("CANCELING"), Step("FAILED")]
         self.token = self.cookies = ""
         self.multi_user = False
+        self.tag_name = "2.16.1"
         self.serves_v1 = self.serves_v2 = True
         self.is_login_page = False
         self.has_metadata_store = True
@@ -76,7 +77,7 @@ class StandIn:
     def _routes(self, method: str) -> Iterator[tuple[str, Callable[..., tuple[int, Any]]]]:
         v2 = "/apis/v2beta1"
         if self.serves_v2 and method == "GET":
-            yield f"{v2}/healthz", lambda **_: (200, {"multi_user": self.multi_user})
+            yield f"{v2}/healthz", lambda **_: (200, {"tag_name": self.tag_name, "multi_user": self.multi_user})
             yield f"{v2}/pipelines", lambda query, **_: self._list("pipelines", self.pipelines, query)
             yield f"{v2}/pipelines/([^/]+)/versions", self._versions
             yield f"{v2}/experiments", lambda query, **_: self._list("experiments", self.experiments, query)

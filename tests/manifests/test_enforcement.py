@@ -10,7 +10,8 @@ from tests.manifests.kfp.compiled import one_task
 from tests.manifests.placing import FILE, SHARED, a_config, at_path, place
 
 from spotwright.manifests.enforcement.facts import ROWS, Enforcer, Fact
-from spotwright.manifests.enforcement.mechanisms import KINDS, TABLE, Mechanism
+from spotwright.manifests.enforcement.mechanisms import KINDS, Mechanism
+from spotwright.manifests.enforcement.table import TABLE
 from spotwright.manifests.enforcement.titles import TITLES
 from spotwright.manifests.files.place_files import PlacedFile, place_text
 from spotwright.manifests.kinds import SERVED
@@ -29,6 +30,10 @@ PAIR = JOBSET.replace("{template: {spec: {cont", "{parallelism: 2, template: {sp
 PYTORCH = (
     "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: t}\nspec:\n  pytorchReplicaSpecs:\n"
     "    Worker: {template: {spec: {containers: [{name: pytorch, image: python}]}}}\n"
+)
+XGBOOST = (
+    "apiVersion: kubeflow.org/v1\nkind: XGBoostJob\nmetadata: {name: b}\nspec:\n  xgbReplicaSpecs:\n"
+    "    Worker: {restartPolicy: OnFailure, template: {spec: {containers: [{name: xgboost, image: python}]}}}\n"
 )
 WORKFLOW = (
     "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: w}\nspec:\n  entrypoint: main\n  templates:\n"
@@ -49,7 +54,9 @@ DEPLOYMENT = (
     "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, labels: {spotwright.dev/role: worker}}\n"
     f"spec: {{template: {{{POD}}}}}\n"
 )
-UPSTREAM = sorted((SHARED / "manifests").glob("*.yaml"))
+UPSTREAM = sorted(
+    path for path in (SHARED / "manifests").glob("*.yaml") if "disktype" not in path.read_text(encoding="utf-8")
+)  # but the one that selects a label of nodes that these pools have not
 SOME = "{default: {spot: prefer, interruptions: {max: 4}, fall_back_after: 2}}"
 ERRORS = "{default: {spot: prefer, interruptions: {max: 4}, errors: {retries: 2}}}"
 NEVER = "{default: {spot: never}}"
@@ -155,6 +162,7 @@ def test_a_value_that_the_object_keeps_is_shown_with_the_field_and_what_stands_t
         (JOB, TIMED, "pending_timeout", "nothing without the Spotwright controller"),
         (JOB, SOME, "interruptions.backoff", "nothing: the Job controller waits 10s, doubled each time, at most 6m"),
         (JOBSET, SOME, "fall_back_after", "nothing without the Spotwright controller"),
+        (XGBOOST, SOME, "interruptions.max", "nothing: a failed pod fails the job"),
         (PYTORCH, SOME, "interruptions.max", "nothing: pods that are created again are not counted"),
         (WORKFLOW, SOME, "pending_timeout", "nothing without the Spotwright controller"),
         (DAEMON, TIMED, "timeout", "nothing: only code that runs to its end gets it"),

@@ -150,6 +150,26 @@ def of_deployment(value: Any) -> list[Any]:
     return [value["spec"]["template"]]
 
 
+def a_volcano_job(pods: list[Any]) -> Any:
+    tasks = [{"name": f"task{index}", "replicas": 2, "template": pod} for index, pod in enumerate(pods)]
+    spec = {"schedulerName": "volcano", "tasks": tasks}
+    return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "v"}, "spec": spec}
+
+
+def of_volcano_job(value: Any) -> list[Any]:
+    return [task["template"] for task in value["spec"]["tasks"]]
+
+
+def an_xgboost_job(pods: list[Any]) -> Any:
+    roles = {f"Worker{index}": {"replicas": 2, "template": pod} for index, pod in enumerate(pods)}
+    spec = {"xgbReplicaSpecs": roles}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "XGBoostJob", "metadata": {"name": "x"}, "spec": spec}
+
+
+def of_xgboost_job(value: Any) -> list[Any]:
+    return [role["template"] for role in value["spec"]["xgbReplicaSpecs"].values()]
+
+
 Kind = tuple[Callable[[list[Any]], Any], Callable[[Any], list[Any]]]
 KINDS: dict[str, Kind] = {
     "JobSet": (a_jobset, of_jobset),
@@ -159,6 +179,8 @@ KINDS: dict[str, Kind] = {
     "CronJob": (a_cron_job, of_cron_job),
     "RayCluster": (a_ray_cluster, of_ray_cluster),
     "Deployment": (a_deployment, of_deployment),
+    "Job of Volcano": (a_volcano_job, of_volcano_job),
+    "XGBoostJob": (an_xgboost_job, of_xgboost_job),
 }
 
 
@@ -281,6 +303,31 @@ def test_a_patch_of_a_train_job_keeps_what_it_says_and_what_the_runtime_says(pod
 
     assert kept(yaml.safe_load(text), yaml.safe_load(after))
     assert place_text(after, FILE, config, references, PlaceOptions(may_add=False)).text == after
+    assert_unplaces(text, after)
+
+
+@given(shared=specs, own=specs, policy=kubernetes_policies, flow=st.booleans())
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_run_of_tekton_keeps_its_pod_templates_and_a_tasks_own_has_what_the_task_needs(
+    shared: Any, own: Any, policy: Any, flow: bool
+) -> None:
+    allowed = ("tolerations", "affinity", "nodeSelector", "imagePullSecrets")
+    of_all, of_task = ({key: pod[key] for key in allowed if key in pod} for pod in (shared, own))
+    spec = {
+        "taskRunTemplate": {"podTemplate": of_all},
+        "taskRunSpecs": [{"pipelineTaskName": "train", "podTemplate": of_task}],
+        "pipelineSpec": {"tasks": [{"name": "train", "taskSpec": {"steps": [{"name": "fit", "image": "i"}]}}]},
+    }
+    run = {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "metadata": {"name": "r"}, "spec": spec}
+    text, config = written(run, flow=flow), a_config(json.dumps({"default": policy}))
+    after = place_text(text, FILE, config).text
+    now = yaml.safe_load(after)["spec"]
+    merged = {**now["taskRunTemplate"]["podTemplate"], **now["taskRunSpecs"][0]["podTemplate"]}
+
+    assert kept(yaml.safe_load(text), yaml.safe_load(after))
+    assert any(one.get("key") in (SPOT, None) for one in merged["tolerations"])
+    assert is_joined({"spec": {**of_all, **of_task}}, {"spec": merged}, required=policy["spot"] == "require")
+    assert place_text(after, FILE, config).text == after
     assert_unplaces(text, after)
 
 

@@ -1,7 +1,7 @@
 """Kueue assigns work to the flavors of those pools that its policy allows, and to no others.
 
 The rules of admission are stated here once more, from kubernetes-sigs/kueue v0.19.2 (``flavorassigner.go``), and applied to what
-``place`` and ``pools --kueue`` write.
+``place`` and ``pools command --as kueue`` write.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_requests_that_fit_no_pool_are_named_at_the_container() -> None:
     ("text", "messages"),
     [
         ("apiVersion: batch/v2\nkind: Job", "no API server knows Job of batch/v2: write batch/v1"),
-        ("apiVersion: batch.volcano.sh/v1alpha1\nkind: Job", "a Job of batch/v1 is placed"),
+        ("apiVersion: batch.example.com/v1alpha1\nkind: Job", "a Job of batch/v1 is placed"),
         ("apiVersion: batch/v1\nkind: PyTorchJob", "a PyTorchJob of kubeflow.org/v1 is placed"),
     ],
 )

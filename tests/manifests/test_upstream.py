@@ -28,14 +28,15 @@ SCHEMAS = {
     ("kubeflow.org/v1beta1", "Experiment"): "katib-v0.19.0/experiment.json.gz",
     ("ray.io/v1", "RayCluster"): "kuberay-v1.7.0/raycluster.json.gz",
     ("ray.io/v1", "RayJob"): "kuberay-v1.7.0/rayjob.json.gz",
+    ("batch.volcano.sh/v1alpha1", "Job"): "volcano-v1.15.1/job.json.gz",
     ("ray.io/v1", "RayService"): "kuberay-v1.7.0/rayservice.json.gz",
     ("sparkoperator.k8s.io/v1beta2", "SparkApplication"): "spark-operator-v2.5.2/sparkapplication.json.gz",
 }
 POOLS = """\
 version: 1
 pools:
-  spot: {capacity: spot, provider: aks, labels: {node-type: training}}
-  regular: {capacity: on-demand, provider: aks, labels: {node-type: training}}
+  spot: {capacity: spot, provider: aks, labels: {node-type: training, disktype: ssd}}
+  regular: {capacity: on-demand, provider: aks, labels: {node-type: training, disktype: ssd}}
 """
 POLICIES = {
     "counted": "{default: {spot: prefer, image_pull_secrets: [acr], checkpoint: 'pvc://ckpt'}}",

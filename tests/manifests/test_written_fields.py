@@ -20,14 +20,22 @@ CRDS = SHARED / "crds"
 SCHEMAS = {
     "RayCluster": ("kuberay-v1.7.0/raycluster.json.gz", "v1"),
     "RayJob": ("kuberay-v1.7.0/rayjob.json.gz", "v1"),
+    "RayService": ("kuberay-v1.7.0/rayservice.json.gz", "v1"),
+    "PaddleJob": ("training-operator-v1.9.4/paddlejob.json.gz", "v1"),
+    "JAXJob": ("training-operator-v1.9.4/jaxjob.json.gz", "v1"),
+    "Notebook": ("notebooks-v1.11.0/notebook.json.gz", "v1"),
+    "InferenceService": ("kserve/inferenceservice.json.gz", "v1beta1"),
+    "ScheduledSparkApplication": ("spark-operator-v2.5.2/scheduledsparkapplication.json.gz", "v1beta2"),
     "SparkApplication": ("spark-operator-v2.5.2/sparkapplication.json.gz", "v1beta2"),
     **{
         kind: (f"kueue-v0.19.2/{kind.lower()}.json.gz", "v1beta2")
         for kind in ("ResourceFlavor", "ClusterQueue", "LocalQueue")
     },
+    "Volcano Job": ("volcano-v1.15.1/job.json.gz", "v1alpha1"),
     "JobSet": ("jobset-v0.12.0/jobset.json.gz", "v1alpha2"),
     "TFJob": ("training-operator-v1.9.4/tfjob.json.gz", "v1"),
     "PyTorchJob": ("training-operator-v1.9.4/pytorchjob.json.gz", "v1"),
+    "XGBoostJob": ("training-operator-v1.9.4/xgboostjob.json.gz", "v1"),
     "TrainingRuntime": ("trainer-v2.3.0/trainingruntime.json.gz", "v1alpha1"),
     "ClusterTrainingRuntime": ("trainer-v2.3.0/clustertrainingruntime.json.gz", "v1alpha1"),
     **{f"TrainJob 2.{minor}": (f"trainer-v2.{minor}.0/trainjob.json.gz", "v1alpha1") for minor in range(4)},
@@ -58,6 +66,8 @@ def fields_of(document: Any, case: str) -> tuple[str, Any]:
     kind = str(document["kind"])
     if kind == "TrainJob":
         kind = f"TrainJob {case.rpartition('-')[2]}"
+    if document["apiVersion"].startswith("batch.volcano.sh"):
+        kind = "Volcano Job"
     if kind == "Experiment":
         trial = document["spec"]["trialTemplate"].get("trialSpec")
         fields = fields_of(trial, case)[1] if trial is not None else {}

@@ -35,7 +35,8 @@ def test_the_environment_overrides_each_setting() -> None:
     [
         ("NAME", "much-too-long", "up to 9 letters"),
         ("CLOUD", "oracle", "use one of aks, gke, eks"),
-        ("NODES", "0", "a whole number from 1 to 50"),
+        ("NODES", "51", "a whole number from 0 to 50"),
+        ("PRETENDED", "500", "add kwok to TESTBED_CONTROLLERS"),
         ("PORT", "many", "a whole number from 1 to 65535"),
         ("CONTROLLERS", "argo,airflow", "there is no airflow"),
         ("SHUTDOWN_GRACE_CRITICAL", "40", "cannot exceed it"),
@@ -45,6 +46,15 @@ def test_a_setting_that_cannot_be_names_its_variable_and_what_is_possible(name: 
     with pytest.raises(TestbedError, match=f"TESTBED_{name}.*") as raised:
         Settings.from_environment({f"TESTBED_{name}": value})
     assert message in str(raised.value)
+
+
+def test_a_control_plane_alone_with_pretended_nodes_waits_longer_for_their_heartbeats() -> None:
+    settings = Settings.from_environment(
+        {"TESTBED_NODES": "0", "TESTBED_PRETENDED": "500", "TESTBED_CONTROLLERS": "kwok"}
+    )
+    assert (list(settings.numbers), settings.pretended) == ([], 500)
+    assert settings.silence > 50, "KWOK renews the lease of a node every 50 s"
+    assert Settings().silence == 12
 
 
 def test_the_longest_name_of_an_interface_fits_into_what_the_kernel_allows() -> None:

@@ -12,7 +12,7 @@ from spotwright.config import built_in, parse
 from spotwright.model.pools import PriceSource
 from spotwright.views.account.compute import account
 from spotwright.views.account_report import report_json, report_text
-from spotwright.views.phrasing import cost_heading
+from spotwright.views.amount_phrasing import cost_heading
 
 
 def test_amounts_far_below_the_total_are_limits() -> None:

@@ -20,7 +20,7 @@ from spotwright.cli.output_files import replace_files
 from spotwright.cli.record_file import read_records, records_text
 from spotwright.config import Config, find
 from spotwright.errors import InputError
-from spotwright.manifests.files.place_files import PlacedFile, place_texts, unplace_text
+from spotwright.manifests.files.place_files import PlacedFile, place_texts, unfix_text, unplace_text
 from spotwright.manifests.files.references import References, may_be_referred_to
 from spotwright.manifests.files.required_pools import require_pools
 from spotwright.manifests.files.unmatched_patterns import unmatched_patterns
@@ -149,7 +149,7 @@ def unplace(
         raise InputError(f"{path}: a Python file contains no placement: name the YAML file that compile wrote from it")
     texts = _read_all(files, recursive=recursive)
     records = None if record is None else read_records(record, must_exist=True)
-    placements = [unplace_text(text, _name(path), records) for path, text in texts]
+    placements = [_undone(text, _name(path), records) for path, text in texts]
     print_findings(finding for placement in placements for finding in placement.findings)
     return _write_results(texts, placements, output, folders=_folders(files), in_place=in_place, as_diff=as_diff)
 
@@ -201,6 +201,13 @@ def explain(
     else:
         click.echo(explanation_text(placements, configuration))
     return SUCCEEDED
+
+
+def _undone(text: str, name: str, records: dict[str, str] | None) -> PlacedFile:
+    """A text without what ``place`` and ``lint --fix`` have added."""
+    unplaced = unplace_text(text, name, records)
+    unfixed = unfix_text(unplaced.text, name)
+    return PlacedFile(unfixed.text, unplaced.findings + unfixed.findings)
 
 
 def _check_output(output: Path | None, in_place: bool, as_diff: bool) -> None:

@@ -15,6 +15,7 @@ from typing import TextIO
 import click
 
 from spotwright.cli import FAILED, STOPPED, SUCCEEDED
+from spotwright.engine.events import Event
 from spotwright.engine.loop import Observer
 from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus
@@ -24,8 +25,6 @@ from spotwright.runs import bodies
 from spotwright.runs.run_options import PlanOptions, RunOptions
 from spotwright.runs.runner import prepare, start
 from spotwright.views.live.run_progress import make_progress
-from spotwright.views.run_json import run_view
-from spotwright.views.run_text import summary_text
 
 __all__ = ["begin", "go_on"]
 
@@ -65,10 +64,18 @@ def _shown(*, as_json: bool) -> Iterator[Sequence[Observer]]:
     """The progress display, on the error output where standard output is for JSON."""
     stream: TextIO = sys.stderr if as_json else sys.stdout
     with make_progress(stream) as progress:
-        yield (progress,)
+        yield progress, _import_summary
+
+
+def _import_summary(_state: RunState, _events: Sequence[Event]) -> None:
+    """Import what the end of the run prints while the first tasks run: an engine that waits has the time for it."""
+    from spotwright.views import run_json, run_text  # noqa: F401
 
 
 def _finish(folder: RunFolder, state: RunState, *, as_json: bool) -> int:
+    from spotwright.views.run_json import run_view
+    from spotwright.views.run_text import summary_text
+
     if as_json:
         click.echo(json.dumps(run_view(state, folder.name, time.time())))
     else:

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 
 from spotwright.clouds import aks, eks, generic, gke, karpenter
 from spotwright.clouds.builtin import built_in_pools
+from spotwright.clouds.naming import allowed_name
+from spotwright.clouds.past_forms import PAST_SPOT_LABELS
 from spotwright.clouds.provider import INSTANCE_TYPE, NVIDIA_GPU, ZONE, Facts
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Taint
@@ -24,6 +26,9 @@ __all__ = [
     "is_spot_taint",
     "is_tolerated_by_cluster",
     "labels",
+    "own_labels",
+    "pool_label",
+    "pool_name",
     "taints",
 ]
 
@@ -35,7 +40,7 @@ _FACTS: Mapping[Provider, Facts] = {
     Provider.GENERIC: generic.FACTS,
 }
 
-_SPOT_LABELS = {pair for facts in _FACTS.values() for pair in facts.spot_labels.items()} | {(gke.PREEMPTIBLE, "true")}
+_SPOT_LABELS = {pair for facts in _FACTS.values() for pair in facts.spot_labels.items()} | PAST_SPOT_LABELS
 _ON_DEMAND_LABELS = {pair for facts in _FACTS.values() for pair in facts.on_demand_labels.items()}
 
 SPOT_TAINT_KEYS: frozenset[str] = frozenset().union(*(facts.spot_taint_keys for facts in _FACTS.values()))
@@ -59,6 +64,33 @@ def labels(pool: Pool) -> Mapping[str, str]:
         **(facts.gpu_labels if _offers_gpu(pool) else {}),
     }
     return {**set_by_provider, **pool.labels}
+
+
+def own_labels(pool: Pool) -> Mapping[str, str]:
+    """Return the labels of the configuration that the provider does not set by itself: those that the pool is made with."""
+    facts = _FACTS[pool.provider]
+    by_provider = {
+        INSTANCE_TYPE,
+        ZONE,
+        facts.pool_label,
+        *facts.spot_labels,
+        *facts.on_demand_labels,
+        *facts.gpu_labels,
+    }
+    return {key: value for key, value in pool.labels.items() if key not in by_provider}
+
+
+def pool_label(pool: Pool) -> str:
+    """Return the label in which the provider writes the pool's name; empty for a generic pool."""
+    return _FACTS[pool.provider].pool_label
+
+
+def pool_name(pool: Pool) -> str | None:
+    """Return the pool's name at its provider: the value of the provider's label, without characters that are not allowed there.
+
+    None: the provider allows no such name.
+    """
+    return allowed_name(pool, pool.labels.get(pool_label(pool), pool.name))
 
 
 def taints(pool: Pool) -> tuple[Taint, ...]:

@@ -27,7 +27,8 @@ class Config:
     ``version`` is that of the format. ``pools``, and ``policy_tasks`` (patterns with their layers), keep the order of the file.
     ``path`` is the absolute path of the file, or a name without one; ``text`` is the text that was read, stored with every run.
     ``note`` is a sentence for the user if the built-in pools are used, else empty; ``found_above`` is one that names the file if
-    it is in a folder above the pipeline's. ``secrets`` and ``config_maps`` hold the sources of these objects' values.
+    it is in a folder above the pipeline's. ``lint_off`` are the rules of lint that are switched off, each with its reason.
+    ``secrets`` and ``config_maps`` hold the sources of these objects' values.
     """
 
     version: int
@@ -40,6 +41,7 @@ class Config:
     text: str = field(repr=False)
     note: str = field(default="", compare=False)
     found_above: str = field(default="", compare=False)
+    lint_off: Mapping[str, str] = field(default_factory=dict)
     secrets: ObjectSources = field(default_factory=dict)
     config_maps: ObjectSources = field(default_factory=dict)
 

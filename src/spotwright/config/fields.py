@@ -1,12 +1,11 @@
-"""Tables of all fields of ``spotwright.yaml``: name, expected value, default, meaning, and the reader that checks the value.
+"""Tables of the fields of ``spotwright.yaml``: name, expected value, default, meaning, and the reader that checks the value.
 
-Reading, error messages and the reference page (``docs/reference/configuration.md``) are made from these tables. The policy's
-fields are in :data:`spotwright.model.policy.FIELDS`, because policies are written in other places too.
+Reading, error messages and the reference page (``docs/reference/configuration.md``) are made from these tables. Those of the
+policy are in :mod:`spotwright.config.policy_fields`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spotwright.clouds import default_notice
@@ -18,8 +17,7 @@ from spotwright.model.pools import EXPECTED_BOOT, Capacity, Drain, Provider, Sim
 from spotwright.model.quantities import format_duration
 
 __all__ = [
-    "POLICY",
-    "POLICY_MEANINGS",
+    "LINT",
     "POOL",
     "REQUIRED",
     "SIMULATE",
@@ -123,8 +121,23 @@ TOP = (
         "none",
         "The same for config maps, whose values may also be texts.",
     ),
+    Field(
+        "lint", "a mapping with off", readers.table, None, "nothing", "What `spotwright lint` leaves out; see below."
+    ),
 )
 """The keys of the file."""
+
+LINT = (
+    Field(
+        "off",
+        'a mapping such as {no-fallback: "our jobs may wait"}',
+        readers.reasons,
+        {},
+        "none",
+        "Rules that are switched off for all files, by their names, each with the reason.",
+    ),
+)
+"""The keys of ``lint``."""
 
 TARGET = (
     Field("kubernetes", "a version such as 1.33", readers.release, None, "the newest", "Version of the cluster."),
@@ -297,6 +310,16 @@ POOL = (
         "local run has it from `simulate`.",
     ),
     Field(
+        "create_flags",
+        "a mapping such as {vnet-subnet-id: SUBNET, node-osdisk-size: 200}",
+        readers.create_flags,
+        {},
+        "none",
+        "More settings with which `spotwright pools command` makes the pool, by the names that the provider's tool has for them: "
+        "flags of `az`, `gcloud` and `aws` without their dashes, fields of a node group (eksctl) or of a node class (Karpenter). "
+        "`true` is a flag without a value. Nothing else reads them.",
+    ),
+    Field(
         "simulate",
         "a mapping such as {taken_every: 20s}",
         readers.table,
@@ -362,39 +385,3 @@ SIMULATE = (
     ),
 )
 """The keys of ``simulate`` of a pool. Durations are in the time of the simulated world."""
-
-POLICY = (
-    Field("default", "a mapping of policy fields", readers.table, None, "nothing", "The policy of every task."),
-    Field(
-        "tasks",
-        "a mapping of policies by pattern",
-        readers.table,
-        None,
-        "nothing",
-        "The policy of tasks whose path matches the pattern; a later pattern wins over an earlier one, key by key.",
-    ),
-)
-"""The keys of ``policy``."""
-
-POLICY_MEANINGS: Mapping[str, str] = {
-    "spot": "Spot only, spot first, or on-demand only. Where it is not set, nothing is added: the task goes where its own "
-    "settings let it.",
-    "ladder": "The pools an attempt may use, in this order.",
-    "interruptions.max": "Number of interruptions that a task survives. An interruption never counts as an error.",
-    "interruptions.backoff": "Wait before an attempt that returns to the pool that it was taken from.",
-    "interruptions.factor": "Factor by which each further wait is longer.",
-    "interruptions.ceiling": "Maximum wait.",
-    "errors.retries": "Number of errors after which a task is tried again. An error never counts as an interruption.",
-    "errors.backoff": "Wait after an error.",
-    "errors.factor": "Factor by which each further wait is longer.",
-    "errors.ceiling": "Maximum wait.",
-    "fall_back_after": "Number of interruptions from which on the task stays on on-demand. Only with `spot: prefer`.",
-    "pending_timeout": "Time for which an attempt waits for a node of one pool before it tries the next pool.",
-    "deadline": "Time by which the work must be done. It decides the pool, in place of `fall_back_after` and `pending_timeout`.",
-    "work": "Duration of the task, for a deadline to plan with.",
-    "grace_period": "Time of the code between SIGTERM and SIGKILL.",
-    "timeout": "Maximum duration of one attempt.",
-    "checkpoint": "Place of the code's checkpoints, which the code reads from the environment variable SPOTWRIGHT_CHECKPOINT.",
-    "image_pull_secrets": "Secrets with which the cluster pulls the image.",
-}
-"""The meaning of each policy field."""

@@ -13,7 +13,7 @@ from typing import Any
 from spotwright.clouds import built_in_pools
 from spotwright.config.configuration import BUILT_IN_NAME, MAPPING_NAME, Config
 from spotwright.config.document import MAX_BYTES, read
-from spotwright.config.fields import TARGET, TOP, VERSION, read_fields
+from spotwright.config.fields import LINT, TARGET, TOP, VERSION, read_fields
 from spotwright.config.policies import Policies, check_policies, read_policies
 from spotwright.config.pools import read_pools
 from spotwright.config.problems import Location, Problems
@@ -96,6 +96,7 @@ def parse(
     values = read_fields(root, location, TOP)
     path = BUILT_IN_NAME if str(name) == BUILT_IN_NAME else str(Path(name).absolute())
     target = read_fields(values["target"], location.key("target"), TARGET) if values["target"] else {}
+    lint = read_fields(values["lint"], location.key("lint"), LINT) if values["lint"] else {}
     pools, note = _pools(values["pools"], location.key("pools"), Path(path).parent, traces_exist=traces_exist)
     pools = _priced(pools, values, quotes, location, Path(path).parent, sheets_exist=traces_exist)
     if path == BUILT_IN_NAME:  # as a run stored it
@@ -116,6 +117,7 @@ def parse(
         path=path,
         text=text,
         note=note,
+        lint_off=lint.get("off", {}),
         secrets=values["secrets"],
         config_maps=values["config_maps"],
     )

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from spotwright.config.fields import POLICY, read_fields
+from spotwright.config.fields import read_fields
 from spotwright.config.patterns import refusal
+from spotwright.config.policy_fields import POLICY
 from spotwright.config.problems import Location, closest
 from spotwright.config.yaml_nodes import Entry, Items, Node, Scalar, Table, plain
 from spotwright.model.policy import FIELDS, Layer, Policy, Spot, resolve

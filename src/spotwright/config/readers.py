@@ -12,13 +12,14 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from spotwright.config.problems import Location
-from spotwright.config.yaml_nodes import Entry, Items, Node, Scalar, Table
+from spotwright.config.yaml_nodes import Entry, Items, Node, Scalar, Table, plain
 from spotwright.model.quantities import parse_duration, parse_price, parse_quantity, parse_resource
 from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
     "Reader",
     "choice",
+    "create_flags",
     "currency",
     "duration",
     "exactly",
@@ -28,6 +29,7 @@ __all__ = [
     "package",
     "positive_duration",
     "price",
+    "reasons",
     "release",
     "resources",
     "table",
@@ -48,6 +50,7 @@ _KEY = re.compile(rf"(?:{_PREFIX})?{_NAME}")  # Kubernetes: "Labels and Selector
 _VALUE = re.compile(rf"(?:{_NAME})?")
 _EXTENDED = re.compile(rf"{_PREFIX}{_NAME}")
 _TAINT = re.compile(r"([^=:]+)(?:=([^=:]*))?:(NoSchedule|PreferNoSchedule|NoExecute)")
+_FLAG = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _COUNTED = frozenset({"pods"})  # also every resource with a prefix
 _MEASURED = frozenset({"cpu", "memory", "ephemeral-storage"})
 _LEAST_MEMORY = 2**20  # a smaller amount lacks its unit: "16" is 16 bytes
@@ -204,6 +207,18 @@ def labels(node: Node, location: Location, expects: str) -> Mapping[str, str]:
     return values
 
 
+def reasons(node: Node, location: Location, expects: str) -> Mapping[str, str]:
+    """Read names, each with a sentence that says why."""
+    values: dict[str, str] = {}
+    for name, entry, where in _entries(node, location, expects):
+        text = words(entry.node, where, "the reason, as a text")
+        if text:
+            values[name] = text
+        elif text is not None:
+            where.wrong(entry.line, "expected the reason, found an empty text")
+    return values
+
+
 def taints(node: Node, location: Location, expects: str) -> tuple[Taint, ...]:
     """Read Kubernetes taints: ``key=value:Effect`` or ``key:Effect``; a node has one taint of a key and effect."""
     by_key: dict[tuple[str, str], Taint] = {}
@@ -219,6 +234,28 @@ def taints(node: Node, location: Location, expects: str) -> tuple[Taint, ...]:
             )
         by_key[taint.key, taint.effect] = taint
     return tuple(by_key.values())
+
+
+def create_flags(node: Node, location: Location, expects: str) -> Mapping[str, Any]:
+    """Read settings of a provider's tool by name: any value but null; the tool's own names are not known here."""
+    values: dict[str, Any] = {}
+    for key, entry, where in _entries(node, location, expects):
+        if not _FLAG.fullmatch(key):
+            where.wrong(entry.line, "expected a name without dashes before it, such as disk-size")
+        elif isinstance(entry.node, Scalar) and entry.node.kind == "null":
+            where.expected(entry.node, "a value; true for a flag that has none")
+        else:
+            values[key] = _as_written(entry.node)
+    return values
+
+
+def _as_written(node: Node) -> Any:
+    """A number keeps its text (``1.10``) where the node is a value or a list of values; nested settings become Python values."""
+    if isinstance(node, Scalar):
+        return node.text if node.kind == "float" else plain(node)
+    if isinstance(node, Items) and all(isinstance(item, Scalar) for item in node.nodes):
+        return tuple(_as_written(item) for item in node.nodes)
+    return plain(node)
 
 
 def resources(node: Node, location: Location, expects: str) -> Mapping[str, int]:

@@ -244,6 +244,9 @@ def _notice(state: RunState, event: ev.NoticeGiven) -> None:
 
 def _node(state: RunState, event: ev.NodeChanged) -> None:
     node = state.nodes.get(event.node)
+    if node is not None and node.state == "gone" and event.state != "gone":  # another machine has its name
+        state.former_nodes.append(node)
+        node = None
     if node is None:
         node = state.nodes[event.node] = NodeState(event.node, event.pool, "booting", event.at, state.version)
     node.state, node.why, node.offers = event.state, event.why, event.offers or node.offers

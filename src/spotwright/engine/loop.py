@@ -35,7 +35,7 @@ from spotwright.model.attempts import Signals
 __all__ = ["Engine", "Observer", "drive"]
 
 Observer = Callable[[RunState, Sequence[Event]], None]
-"""Called with the state and every batch of events, after the batch is folded and committed."""
+"""Called with the state and every batch of events, after the batch is folded and committed and its deeds are performed."""
 
 _PATIENCE = 600.0
 """How long a deed is tried again before it counts as refused, seconds."""
@@ -87,9 +87,10 @@ class Engine:
         self._facts = []
         self._decide(batch)
         if batch:
-            self._commit(batch)
+            self.journal.append(batch)
             for event in batch:
                 self._perform(event)
+            self._show(batch)  # after the deeds, so that no task waits for its sentence in the display
         if self.ended:
             return None
         self._try_again()
@@ -118,7 +119,8 @@ class Engine:
         if last:
             for event in last:
                 fold(self.state, event)
-            self._commit(last)
+            self.journal.append(last)
+            self._show(last)
 
     def _decide(self, batch: list[Event]) -> None:
         """Fold the facts in ``batch`` and append what follows: decisions, and the facts with which the world answers them."""
@@ -146,8 +148,7 @@ class Engine:
                 fold(self.state, event)
             decided += round_of_decisions
 
-    def _commit(self, events: list[Event]) -> None:
-        self.journal.append(events)
+    def _show(self, events: list[Event]) -> None:
         for observe in self.observers:
             observe(self.state, events)
 

@@ -8,7 +8,7 @@ for a node or have one), and ``missing`` of every task (how many of its upstream
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -212,6 +212,7 @@ class RunState:
     detached: bool = False  # the last engine left the attempts running for the next one
     tasks: dict[str, TaskState] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
+    former_nodes: list[NodeState] = field(default_factory=list)  # that are gone, and whose names other nodes have now
     gangs: dict[str, dict[str, Cause]] = field(
         default_factory=dict
     )  # by set: its restarts with the causes they are charged for
@@ -238,6 +239,12 @@ class RunState:
     def plan(self) -> Plan:
         """The plan in force."""
         return self.plans[self.version - 1]
+
+    @property
+    def all_nodes(self) -> Iterator[NodeState]:
+        """Every node of the run, also those whose names were given again."""
+        yield from self.former_nodes
+        yield from self.nodes.values()
 
     @property
     def unfolded(self) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 from spotwright.forecast.making import DEADLINE, ON_DEMAND, SPOT, UNIFORM_PROGRESS
 from spotwright.forecast.model import Distribution, Forecast, Market, PolicyForecast, TaskForecast
 from spotwright.model.quantities import format_duration
-from spotwright.views.phrasing import plural, price_unit
+from spotwright.views.amount_phrasing import price_unit
+from spotwright.views.phrasing import plural
 from spotwright.views.table import Rows, table, wrapped
 
 __all__ = ["NAMES", "command_for", "forecast_json", "forecast_text", "length", "money", "unit"]

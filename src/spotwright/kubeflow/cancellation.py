@@ -54,10 +54,7 @@ def _wait_alone(folder: RunFolder, run: KfpRun, server: KfpServer, deadline: flo
 
     def between(seconds: float) -> None:
         if time.monotonic() >= deadline:
-            raise InputError(
-                f"run {folder.name}: KFP has been asked to end it, and it has not ended yet; "
-                f"see it with: spotwright resume {folder.name}"
-            )
+            raise InputError(f"run {folder.name}: KFP has been asked to end it, and it has not ended yet")
         time.sleep(seconds)
 
     with followed(folder, server, run, _Silence()) as follower:

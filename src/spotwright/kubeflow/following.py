@@ -18,8 +18,9 @@ from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError
 from spotwright.kubeflow.failures import LoginRefused, NoSuchThing, ServerAway
+from spotwright.kubeflow.hold_ups import hold_up
 from spotwright.kubeflow.kfp_run import KfpRun
-from spotwright.kubeflow.nodes import nodes_of_details, nodes_of_workflow
+from spotwright.kubeflow.nodes import Node, nodes_of_details, nodes_of_workflow
 from spotwright.kubeflow.pods_seen import PodsSeen, Read
 from spotwright.kubeflow.recorder import Recorder
 from spotwright.kubeflow.seen_tasks import SeenTask, seen_tasks
@@ -116,19 +117,27 @@ class Follower:
             self._away_since = None
         if told.workflow is None and not self._server.has_workflows:
             self.note(_NO_WORKFLOW)
-        self._note_cancel(told.run)
+        self._note_cancel(told)
         details = (told.run.get("run_details") or {}).get("task_details") or ()
         nodes = nodes_of_details(details) if told.workflow is None else nodes_of_workflow(told.workflow)
         if self._recorder.pods is not None:
             self._look_at_pods(self._recorder.pods, told.workflow)
         seen = seen_tasks(nodes)
         self._recorder.record(seen, time.time(), self._server.ahead)
+        self._note_hold_up(nodes)
         ended = _ENDED.get(str(told.run.get("state", "")))
         if ended is not None:
             self._read_outputs(seen)
             self._finish(ended, told.run, seen)
         self.commit()
         return ended is not None
+
+    def _note_hold_up(self, nodes: Sequence[Node]) -> None:
+        now = time.time()
+        has_pods = self._recorder.pods is not None and self._recorder.pods.are_any
+        told = hold_up(nodes, now - self.state.started_at, now + self._server.ahead, has_pods=has_pods)
+        if told:
+            self.note(told)
 
     def watch_pods(self, read: Read) -> None:
         """Look at the pods and machines of the run as well, through a Kubernetes API that may be that of KFP's cluster."""
@@ -165,11 +174,17 @@ class Follower:
             self.add(CancelRequested(time.time()))
             self.commit()
 
-    def _note_cancel(self, run: dict[str, Any]) -> None:
-        """Record a cancellation: of another process here, or what the server tells. At its end KFP says FAILED of such a run."""
+    def _note_cancel(self, told: _Told) -> None:
+        """Record a cancellation: of another process here, or what the server tells.
+
+        At its end KFP says FAILED of such a run, and its history leaves out CANCELING. What stays is how the backend ends a
+        Workflow: with ``activeDeadlineSeconds: 0`` (``execution_spec.go``, ``GetTerminatePatch``; seen on 2.16.1).
+        """
         asked = "cancel" in self._journal.take_requests()
-        states = {str(run.get("state", "")), *(str(each.get("state", "")) for each in run.get("state_history") or ())}
-        if (asked or states & {"CANCELING", "CANCELED"}) and not self.state.cancelling:
+        history = told.run.get("state_history") or ()
+        states = {str(told.run.get("state", "")), *(str(each.get("state", "")) for each in history)}
+        was_ended = ((told.workflow or {}).get("spec") or {}).get("activeDeadlineSeconds") == 0
+        if (asked or was_ended or states & {"CANCELING", "CANCELED"}) and not self.state.cancelling:
             self.add(CancelRequested(time.time()))
 
     def _read_outputs(self, seen: Mapping[str, SeenTask]) -> None:

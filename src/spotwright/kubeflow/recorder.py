@@ -230,6 +230,8 @@ class Recorder:
         then, following = FollowUp.RETRY, "KFP tries it again"
         if has_succeeded:
             then, following = FollowUp.SUCCEED, "the task has succeeded"
+        elif signals.cancelled:
+            then, following = FollowUp.CANCEL, "nothing: the run was cancelled"
         elif is_last:
             then, following = FollowUp.FAIL, f"{classify(signals).cause}, and KFP does not try it again"
         self._decide(task, attempt, signals, then, following)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import tempfile
 import time
 import warnings
@@ -27,13 +28,14 @@ from spotwright.kubeflow import metadata_store
 from spotwright.kubeflow.failures import AlreadyThere, NoSuchThing, NotKfp, ServerAway, failure_of, read_json
 from spotwright.kubeflow.login import Login
 
-__all__ = ["KfpServer", "Version"]
+__all__ = ["Health", "KfpServer", "Version"]
 
 T = TypeVar("T")
 
 _TIMEOUT = (10.0, 60.0)  # seconds to connect, and without a byte of an answer
 _PAGE = 100
 _GRPC_WEB = {"Content-Type": "application/grpc-web+proto", "Accept": "application/grpc-web+proto", "X-Grpc-Web": "1"}
+_VERSION = re.compile(r"(\d+\.\d+)\.\d+")
 _SAME = 3.0  # clocks that differ by fewer seconds are taken for the same: an answer carries whole seconds
 
 
@@ -43,6 +45,13 @@ class Version(NamedTuple):
     pipeline_id: str
     version_id: str
     is_new: bool
+
+
+class Health(NamedTuple):
+    """What a server says of itself: its version, such as ``2.16``; a namespace that was named and means nothing to it."""
+
+    version: str = ""
+    ignored_namespace: str = ""
 
 
 class KfpServer:
@@ -65,11 +74,21 @@ class KfpServer:
         """Read the token and the cookies again: they may have been renewed."""
         self._connect()
 
-    def check(self) -> None:
-        """Ask whether the server is one of KFP with v2beta1, and takes the login. Raises like the constructor."""
+    def check(self) -> Health:
+        """Ask whether the server is one of KFP with v2beta1, and takes the login. Raises like the constructor.
+
+        A server for one team takes every namespace and looks at none (seen on 2.16.1), so one that was named is forgotten.
+        """
         health = self._read(self._client.healthzs.healthz_service_get_healthz)
-        if health.get("multi_user") and not self.namespace:
-            raise InputError(f"{self.host}: has a namespace for each team: name yours with -n")
+        named = self.login.namespace
+        if health.get("multi_user"):
+            if not self.namespace:
+                raise InputError(f"{self.host}: has a namespace for each team: name yours with -n")
+            named = ""
+        else:
+            self.namespace, self.login = "", self.login._replace(namespace="")
+        told = _VERSION.match(str(health.get("tag_name", "")))
+        return Health(told[1] if told else "", named)
 
     # -- what runs are started from
 

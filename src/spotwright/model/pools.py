@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spotwright.model.prices import Quote
 from spotwright.model.scheduling_terms import Taint
@@ -97,7 +97,7 @@ class Pool:
     with the same machine type gives them: such a node runs one attempt at a time, whatever the attempt requests.
     ``labels`` and ``taints`` are those of the configuration; :mod:`spotwright.clouds` adds those that the provider sets.
     ``boot`` is the expected time until a new node is ready. Deadlines leave room for it until the run has seen a node of the pool
-    boot.
+    boot. ``create_flags`` are more settings of the command that makes the pool, by the provider's names for them.
     """
 
     name: str
@@ -119,6 +119,7 @@ class Pool:
     notice: float = 30.0
     lifetime: float | None = None
     boot: float = EXPECTED_BOOT
+    create_flags: Mapping[str, Any] = field(default_factory=dict)
     simulate: Simulate = field(default_factory=Simulate)
 
     @property

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 
 __all__ = ["new_name"]
 
@@ -13,4 +13,4 @@ _LETTERS = "abcdefghjkmnpqrstvwxyz23456789"
 def new_name(pipeline: str) -> str:
     """A name that is short to type: that of the pipeline with five random letters."""
     slug = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[:40] or "run"
-    return f"{slug}-{''.join(secrets.choice(_LETTERS) for _ in range(5))}"
+    return f"{slug}-{''.join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(5))}"

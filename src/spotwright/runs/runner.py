@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import secrets as randomness
 import selectors
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -140,7 +139,7 @@ def _meta(run: str, prepared: Prepared) -> RunMeta:
         arguments=prepared.host.arguments,
         given=prepared.host.secrets.redact(_given(prepared)),
         textual=planning.textual,
-        seed=options.seed if options.seed is not None else randomness.randbelow(2**31),
+        seed=options.seed if options.seed is not None else int.from_bytes(os.urandom(4)) >> 1,
         time_scale=options.time_scale,
         cache=options.cache,
         containers=options.containers,

@@ -9,7 +9,8 @@ from typing import Any
 from spotwright.model.quantities import format_money
 from spotwright.views.account.account_model import Account, AttemptCost, PoolCost, SpentOn
 from spotwright.views.account.amounts import Amount, Range
-from spotwright.views.phrasing import SPENT, cost, cost_range, figures, heading, plural, span, time_range, with_unit
+from spotwright.views.amount_phrasing import SPENT, cost, cost_range, figures, heading, time_range, with_unit
+from spotwright.views.phrasing import plural, span
 from spotwright.views.table import Rows, table, wrapped
 
 __all__ = ["amount_json", "line_rows", "money_lines", "pool_rows", "range_json", "report_json", "report_text"]

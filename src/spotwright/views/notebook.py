@@ -12,8 +12,9 @@ from typing import Any
 from spotwright.model.attempts import Cause
 from spotwright.views.account.account_model import Account
 from spotwright.views.account_report import line_rows, money_lines, pool_rows, report_json, report_text
+from spotwright.views.amount_phrasing import figures
 from spotwright.views.artifacts import artifact_lines
-from spotwright.views.phrasing import after_cause, ended, figures, plural
+from spotwright.views.phrasing import after_cause, ended, plural
 from spotwright.views.table import Rows
 from spotwright.views.table_rows import attempt_rows, output_rows, run_title
 

@@ -21,7 +21,7 @@
   (``low``, ``high``: the part of it that was kept), ``held`` (``node``, ``since``: a node that does not report holds its pod;
   else null), ``released`` (why its pod was deleted although its node does not report, or empty), ``first_progress``,
   ``progress``, ``exit_code``, ``signal``, ``last_line`` of its log if its code failed, ``log`` (the command that prints it;
-  null if it never had a node);
+  null if it never had a node, or if KFP alone has it);
 - the ``environment`` of a task, for its packages: ``status`` (building, ready, failed), ``packages``, ``began_at``,
   ``ended_at``, ``seconds`` (they count on no node), ``why`` it could not be built, ``last_lines`` of its log then, ``log`` (the
   command that prints it);
@@ -41,6 +41,7 @@ from itertools import chain
 from typing import Any
 
 from spotwright.engine.io_resolution import run_outputs
+from spotwright.engine.run_meta import ON_KFP
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.engine.status import RunStatus
 from spotwright.model.attempts import Signals
@@ -68,7 +69,7 @@ def run_view(state: RunState, name: str, now: float | None = None) -> dict[str, 
         "tasks": [_task(state, name, task, by_key, booting, costs.until) for task in state.tasks.values()],
         "left_behind": [_task(state, name, task, by_key, {}, costs.until) for task in left_behind],
         "left_out": list(_left_out(state, costs.until)),
-        "nodes": [_node(state, node) for node in state.nodes.values()],
+        "nodes": [_node(state, node) for node in state.all_nodes],
         "outputs": _outputs(state),
     }
 
@@ -173,6 +174,7 @@ def _attempt(
     state: RunState, name: str, task: TaskState, attempt: AttemptState, cost: AttemptCost | None
 ) -> dict[str, Any]:
     signals = attempt.ended.signals if attempt.ended is not None else Signals()
+    has_log = attempt.bound_at and attempt.pool and state.meta.orchestrator != ON_KFP
     return {
         "number": attempt.number,
         "status": "ended" if not attempt.is_live else "pending" if attempt.bound_at is None else "running",
@@ -202,7 +204,7 @@ def _attempt(
         "exit_code": signals.exit_code,
         "signal": signals.signal,
         "last_line": attempt.ended.last_line if attempt.ended is not None else "",
-        "log": _log_command(name, task, attempt) if attempt.bound_at and attempt.pool else None,
+        "log": _log_command(name, task, attempt) if has_log else None,
     }
 
 

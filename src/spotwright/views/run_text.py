@@ -15,8 +15,9 @@ from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
 from spotwright.views.account.compute import account
 from spotwright.views.account_report import money_lines
+from spotwright.views.amount_phrasing import cost_heading
 from spotwright.views.artifacts import artifact_lines
-from spotwright.views.phrasing import after_cause, cost_heading, ended, plural, span, time_of_day, value_text
+from spotwright.views.phrasing import after_cause, ended, plural, span, time_of_day, value_text
 from spotwright.views.run_json import run_view
 from spotwright.views.table import Rows, fitted, shorten, table, wrapped
 from spotwright.views.table_rows import (

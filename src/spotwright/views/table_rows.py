@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from spotwright.model.quantities import format_money
-from spotwright.views.phrasing import price_unit, span, value_text
+from spotwright.views.amount_phrasing import price_unit
+from spotwright.views.phrasing import span, value_text
 from spotwright.views.table import Rows, shorten
 
 __all__ = ["LONGEST_VALUE", "attempt_rows", "cost_of", "in_pipeline_order", "number_of", "output_rows", "run_title"]

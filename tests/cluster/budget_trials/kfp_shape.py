@@ -2,7 +2,7 @@
 
 The driver reads the task's container and Kubernetes settings from its parameters and makes a patch of the pod of them, so what
 admission writes into these parameters reaches the pod, as on KFP. The launcher makes every exit code of the user's command 1,
-and dies of SIGTERM at once. Shaped after Workflows of the backends 2.16.1 and 2.17.0.
+and dies of SIGTERM at once; the command is in its process group, as on KFP. Shaped after Workflows of KFP 2.16.1 and 2.17.0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ folder.mkdir(exist_ok=True)
 _LAUNCHER = """cat > /kfp-launcher/launch <<'END'
 #!/bin/sh
 shift
-setsid "$@" || exit 1
+"$@" || exit 1
 END
 chmod 755 /kfp-launcher/launch"""
 

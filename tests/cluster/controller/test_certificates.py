@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from spotwright.cluster.controller.certificates import Authority, make_serving_certificate
+from spotwright.cluster.controller.serving.certificates import Authority, make_serving_certificate
 from spotwright.errors import StateError
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)

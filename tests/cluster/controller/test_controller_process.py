@@ -26,8 +26,9 @@ from spotwright.cluster.api.requests import Api
 from spotwright.cluster.controller.leading import OpenClient
 from spotwright.cluster.controller.permissions import permissions
 from spotwright.cluster.controller.process import run_controller
-from spotwright.cluster.controller.registering import Registration
+from spotwright.cluster.controller.serving.registering import Registration
 from spotwright.cluster.controller.settings import Settings
+from spotwright.cluster.reading.find_controller import reading_name
 from spotwright.errors import InputError
 
 MAPS = "/api/v1/configmaps"
@@ -247,7 +248,7 @@ def test_people_read_beside_the_webhook_with_the_published_authority(
                 context = ssl.create_default_context(cadata=published["data"]["ca.crt"])
                 async with (
                     ClientSession(connector=TCPConnector(ssl=context)) as session,
-                    session.get(f"{address}/v1/runs") as response,
+                    session.get(f"{address}/v1/runs", server_hostname=reading_name("spotwright")) as response,
                 ):
                     return response.status, (await response.json())["message"], server.asked
 

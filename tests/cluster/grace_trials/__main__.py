@@ -1,16 +1,19 @@
-"""Measures the grace of Argo and KFP on the test bed: ``python -m tests.cluster.grace_trials [TIMES [FILE]]``, by default 5.
+"""Measures the grace of Argo and KFP on the test bed: ``python -m tests.cluster.grace_trials [--times N] [--add] [FILE]``.
 
-It needs a test bed with Argo, JobSet and Trainer. It writes ``tests/cluster/recordings/grace.json``, or FILE, from which
+Each fault strikes N times, by default 5; with ``--add`` the trials that are in the file count, and stay. It needs a test bed with
+Argo. It writes ``tests/cluster/recordings/grace.json``, or FILE, from which
 ``scripts/make_grace_page.py`` makes the table of docs/explanation/grace.md.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +28,24 @@ RESULTS = Path(__file__).resolve().parent.parent / "recordings" / "grace.json"
 
 def main() -> None:
     """Run every fault as often as asked, and write the moments of every pod."""
-    times = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    file = Path(sys.argv[2]) if len(sys.argv) > 2 else RESULTS
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.grace_trials", description=__doc__)
+    parser.add_argument("--times", type=int, default=5, help="how often each fault strikes")
+    parser.add_argument("--add", action="store_true", help="go on with the trials that the file has")
+    parser.add_argument("file", nargs="?", type=Path, default=RESULTS, metavar="FILE")
+    arguments = parser.parse_args()
     settings = Settings.from_environment()
-    results = []
+    results: list[dict[str, Any]] = []
+    if arguments.add and arguments.file.exists():
+        results = json.loads(arguments.file.read_text(encoding="utf-8"))["trials"]
     with tempfile.TemporaryDirectory() as folder, serving(settings, CONFIGURATION, Path(folder)):
-        for number in range(times):
-            for fault in FAULTS:
-                moments = [as_data(each) for each in run_trial(settings, fault, number)]
-                results.append({"fault": fault, "load": round(os.getloadavg()[0], 1), "moments": moments})
-                sys.stdout.write("".join(f"{fault} {number}: {json.dumps(each)}\n" for each in moments))
-                sys.stdout.flush()
-                _write(file, results)
+        for number, fault in product(range(arguments.times), FAULTS):
+            if sum(result["fault"] == fault for result in results) > number:
+                continue
+            moments = [as_data(each) for each in run_trial(settings, fault, number)]
+            results.append({"fault": fault, "load": round(os.getloadavg()[0], 1), "moments": moments})
+            sys.stdout.write("".join(f"{fault} {number}: {json.dumps(each)}\n" for each in moments))
+            sys.stdout.flush()
+            _write(arguments.file, results)
 
 
 def _write(file: Path, results: Sequence[Mapping[str, Any]]) -> None:

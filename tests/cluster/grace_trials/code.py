@@ -1,8 +1,8 @@
 """The code in the pods of the trials: it writes down each moment of its life into a file that outlives its pod.
 
-``code.py saving FILE PLACE`` trains with the checkpoint library, ``code.py plain FILE`` does not know it; the FILE ``-`` is the
-standard output. Each line is a moment in Unix seconds, and a word: ``alive`` ten times a second, ``notice``, ``sigterm``,
-``saved``.
+``code.py saving FILE PLACE`` trains with the checkpoint library. ``code.py plain FILE`` does not know it: it begins to save when
+SIGTERM comes, which takes as long as a step. ``code.py quick FILE`` ends at SIGTERM. The FILE ``-`` is the standard output. Each
+line is a moment in Unix seconds, and a word: ``alive`` ten times a second, ``notice``, ``sigterm``, ``saved``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ def say(word: str) -> None:
 
 def end() -> None:
     say("sigterm")
+    if sys.argv[1] == "plain":
+        work(STEP)
+        say("saved")
     sys.exit(143)
 
 

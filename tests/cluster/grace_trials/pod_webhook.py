@@ -24,6 +24,7 @@ from spotwright.cluster.admission.pods import PodFacts
 from spotwright.cluster.admission.registration import ENABLED_LABEL, webhook_configuration
 from spotwright.cluster.admission.review import AdmissionRequest
 from spotwright.cluster.admission.server import Webhook, start_server
+from spotwright.cluster.controller.serving.tls import ServedCertificate
 
 __all__ = ["LABEL", "serving"]
 
@@ -90,7 +91,8 @@ async def _serve(folder: Path) -> None:
 
     server.ANSWER_AFTER = 25.0
     webhook = Webhook(configurations, no_object, no_facts, lambda: True, "localhost/busybox:1")
-    runner = await start_server(webhook, folder / "tls.crt", folder / "tls.key", host=NETWORK.control_plane, port=0)
+    context = ServedCertificate(folder / "tls.crt", folder / "tls.key").context()
+    runner = await start_server(webhook, context, host=NETWORK.control_plane, port=0)
     sys.stdout.write(f"{runner.addresses[0][1]}\n")
     sys.stdout.flush()
     await asyncio.Event().wait()

@@ -32,7 +32,7 @@ CODES = ("saving", "plain")
 FAULTS: Mapping[str, str] = {"delete": "delete-exit-143", "drain": "drain-exit-143", "taint": "taint"}
 """The faults, with the recorded death that strikes in the same way."""
 
-_NODE = 2  # the number of the spot node
+_NODE, _OTHER = 2, 3  # the numbers of the spot node that is struck, and of the one that takes what comes after
 _FOLDER = "/var/tmp/spotwright-grace-trials"  # noqa: S108  # of the machine, so that it outlives the pods
 _BEFORE = 3.0  # seconds of work after the first save at least, before the fault
 _CODE = Path(__file__).with_name("code.py")
@@ -46,7 +46,7 @@ _VOLUMES = [
 class Moments:
     """What was measured of one pod, in seconds after the fault; ``None``: it did not happen.
 
-    ``noticed``: the code heard of a notice. ``sigterm``: its handler ran. ``saved``: a save of a state from after the fault was
+    ``noticed``: the code heard of a notice. ``sigterm``: its handler ran. ``saved``: a state from after the fault was
     whole. ``lived``: its last sign of life. ``ended``: the API showed the pod's end. ``lost``: seconds of work that no save has.
     """
 
@@ -83,13 +83,29 @@ def run_trial(settings: Settings, fault: str, number: int) -> list[Moments]:
     api, faults = Api(settings.kubeconfig), Faults(settings)
     faults.restore(_NODE)
     api.patch(f"/api/v1/nodes/n{_NODE}", {"spec": {"taints": [SPOT_TAINT]}})  # without that of the fault
+    try:
+        return _strike_all(api, faults, fault, number)
+    finally:
+        _close_other(api, closed=False)
+        faults.restore(_NODE)
+        api.patch(f"/api/v1/nodes/n{_NODE}", {"spec": {"taints": [SPOT_TAINT]}})
+
+
+def _close_other(api: Api, *, closed: bool) -> None:
+    """Let the other spot node take pods, or not: a taint of one node ends no pod of the other."""
+    api.patch(f"/api/v1/nodes/n{_OTHER}", {"spec": {"unschedulable": True if closed else None}})
+
+
+def _strike_all(api: Api, faults: Faults, fault: str, number: int) -> list[Moments]:
     names = {f"grace-{fault}-{number}-{'hook' if hook else 'none'}": hook for hook in (True, False)}
     with _namespaces(api, names):
         observers = {name: Observer(api, name) for name in names}
         time.sleep(0.5)  # until every watch has listed
+        _close_other(api, closed=True)
         files = {name: _start(api, name, hook) for name, hook in names.items()}
         _wait_until_all_work([file for each in files.values() for file in each.values()])
         victims = {name: _running(observers[name]) for name in names}
+        _close_other(api, closed=False)
         struck = time.time()
         for name, observer in observers.items():
             strike = Strike(api, observer, name, _NODE, list(victims[name].values()), faults)
@@ -197,6 +213,8 @@ def _moments(states: Sequence[State], key: str, file: Path, struck: float) -> Mo
     kept = [at for at, word in lines if word == "saved"]
     if state is not None and state["at"] <= ended:
         kept.append(state["at"])
+        if state["at"] >= struck:  # after SIGTERM the library saves and ends the process, so the code says no word
+            after.setdefault("saved", state["at"] - struck)
     lost = None if state is None else round(max(0.0, lived - (max(kept) - struck)), 2)
 
     def rounded(word: str) -> float | None:

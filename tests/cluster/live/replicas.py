@@ -39,6 +39,7 @@ class Controllers:
     logs: Path
     ports: Sequence[int]
     processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    options: Sequence[str] = ("-v",)
 
     def start(self, number: int) -> None:
         """Start a replica; it is not waited for."""
@@ -47,7 +48,7 @@ class Controllers:
         command += ["--kubeconfig", str(self.settings.inside_kubeconfig), "--name", self.home, "--listen", at]
         reached = self.ports[0 if len(self.ports) > 2 else 1]  # one replica needs nobody before it
         command += ["--webhook-url", f"https://{NETWORK.control_plane}:{reached}", "--refusal-image", BUSYBOX]
-        command += ["--log-limit", "0", "-v"]
+        command += ["--log-limit", "0", *self.options]
         with (self.logs / f"controller-{number}.log").open("ab") as log:
             self.processes[number] = subprocess.Popen(self._inside(*command), stdout=log, stderr=log)
 
@@ -96,13 +97,14 @@ class Controllers:
 
 
 @contextmanager
-def controllers(settings: Settings, kube: Kube, folder: Path, *, replicas: int = 1) -> Iterator[Controllers]:
+def controllers(
+    settings: Settings, kube: Kube, folder: Path, *, replicas: int = 1, options: Sequence[str] = ("-v",)
+) -> Iterator[Controllers]:
     """Replicas that are ready; afterwards they have ended, and nothing of them is left in the cluster."""
     first = random.randrange(20_000, 30_000)  # noqa: S311  # a port, no secret
     home = f"controller-{first}"
-    made = Controllers(
-        settings, kube, home, folder / "state", folder, [first + number for number in range(replicas + 1)]
-    )
+    ports = [first + number for number in range(replicas + 1)]
+    made = Controllers(settings, kube, home, folder / "state", folder, ports, options=options)
     kube.run("create", "namespace", home)
     balancer = made.balance()
     try:

@@ -124,6 +124,7 @@ def test_a_refusal_ends_each_kind_for_good(
 
 TASKS, TIMES, FALL_BACK = 4, 50, 12
 KILLED_AT = 8
+AROUND = 5.0  # seconds: a review that fails began so long before or after the kill at most, on a busy machine
 CATCHING_UP = 5.0  # seconds after it holds the Lease in which a new leader reads what there is, on a busy machine
 QUICK = f"""\
 version: 1
@@ -168,8 +169,9 @@ def test_200_recreations_with_two_replicas_of_which_the_leader_is_killed_get_the
             for number in range(1, TIMES + 1):
                 pods.append(recreated(api, namespace, owner))
                 if owner is jobs[0] and number == KILLED_AT:
+                    leader = made.leader()
                     killed.append(time.time())
-                    made.kill(made.leader())
+                    made.kill(leader)
             return pods
 
         with ThreadPoolExecutor(TASKS) as threads:
@@ -197,7 +199,7 @@ def check_rungs(pods: Sequence[Made], recorded: AbstractSet[str], killed: float,
     """
     lost = [each for each in pods if not each.mark("attempt")]  # its review was with the replica that was killed
     assert len(lost) <= 1
-    assert all(abs(each.at - killed) < 2 for each in lost)
+    assert all(abs(each.at - killed) < AROUND for each in lost), [each.at - killed for each in lost]
     numbers = [int(each.mark("attempt")) for each in pods if each not in lost]
     assert numbers == list(range(1, len(numbers) + 1)) or (lost and numbers == sorted(set(numbers)))
     before = late = 0

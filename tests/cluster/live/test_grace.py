@@ -91,7 +91,7 @@ def test_a_step_in_hand_is_saved_before_sigterm_by_code_of_another_user_with_a_r
 
 @pytest.mark.usefixtures("webhook")
 def test_code_without_the_library_is_not_waited_for(kube: Kube, namespace: str) -> None:
-    kube.apply(a_pod(namespace, "python3", "/files/code.py", "plain", "-"))
+    kube.apply(a_pod(namespace, "python3", "/files/code.py", "quick", "-"))
     pod = kube.wait_for_phase("step", namespace, "Running", seconds=ENDED)
     assert pod["spec"]["terminationGracePeriodSeconds"] == LONG
     assert pod["spec"]["containers"][0]["lifecycle"]["preStop"]

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.cluster.conftest import Require
 from tests.cluster.live.kube import Kube, Object, has_condition, job, pod_spec
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.cluster_ci]
 
 ENDED = 120.0  # seconds for a workload, on a busy machine
-
-
-def require(kube: Kube, crd: str, external: bool) -> None:
-    """Skip on an external cluster without this kind; the test bed must have it."""
-    if external and kube.get("crd", crd) is None:
-        pytest.skip(f"this cluster has no {crd}")
 
 
 def test_a_job_completes(kube: Kube, namespace: str) -> None:
@@ -21,8 +16,10 @@ def test_a_job_completes(kube: Kube, namespace: str) -> None:
     kube.wait(lambda: has_condition(kube.get("job", "work", namespace), "Complete"), "the Job is Complete", ENDED)
 
 
-def test_a_workflow_of_two_steps_succeeds_and_passes_a_parameter_on(kube: Kube, namespace: str, external: bool) -> None:
-    require(kube, "workflows.argoproj.io", external)
+def test_a_workflow_of_two_steps_succeeds_and_passes_a_parameter_on(
+    kube: Kube, namespace: str, require: Require
+) -> None:
+    require("workflows.argoproj.io")
     scheduling = {"tolerations": pod_spec({})["tolerations"]}
     first = {
         "name": "first",
@@ -67,8 +64,8 @@ def jobset_spec(kube: Kube, script: str, *, pods: int) -> Object:
     return {"replicatedJobs": [{"name": "workers", "replicas": 1, "template": template}]}
 
 
-def test_a_jobset_completes(kube: Kube, namespace: str, external: bool) -> None:
-    require(kube, "jobsets.jobset.x-k8s.io", external)
+def test_a_jobset_completes(kube: Kube, namespace: str, require: Require) -> None:
+    require("jobsets.jobset.x-k8s.io")
     metadata = {"name": "set", "namespace": namespace}
     spec = jobset_spec(kube, "true", pods=2)
     kube.apply({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec})
@@ -98,8 +95,8 @@ def training_runtime(kube: Kube, namespace: str, script: str) -> Object:
     }
 
 
-def test_a_trainjob_of_two_nodes_completes(kube: Kube, namespace: str, external: bool) -> None:
-    require(kube, "trainjobs.trainer.kubeflow.org", external)
+def test_a_trainjob_of_two_nodes_completes(kube: Kube, namespace: str, require: Require) -> None:
+    require("trainjobs.trainer.kubeflow.org")
     kube.apply(training_runtime(kube, namespace, "true"))
     train = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
@@ -114,8 +111,8 @@ def test_a_trainjob_of_two_nodes_completes(kube: Kube, namespace: str, external:
     assert len(kube.list("pods", namespace, "jobset.sigs.k8s.io/jobset-name=train")) == 2
 
 
-def test_kueue_admits_a_job_when_its_queue_has_room(kube: Kube, namespace: str, external: bool) -> None:
-    require(kube, "clusterqueues.kueue.x-k8s.io", external)
+def test_kueue_admits_a_job_when_its_queue_has_room(kube: Kube, namespace: str, require: Require) -> None:
+    require("clusterqueues.kueue.x-k8s.io")
     api, flavor, queue = "kueue.x-k8s.io/v1beta2", f"flavor-{namespace}", f"queue-{namespace}"
     quota = [{"name": "cpu", "nominalQuota": "0"}, {"name": "memory", "nominalQuota": "1Gi"}]
     group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": flavor, "resources": quota}]}

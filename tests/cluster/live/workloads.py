@@ -56,12 +56,14 @@ KINDS = tuple(_MAKERS)
 """The kinds; a workload has the name of its kind."""
 
 
-def make(kube: Kube, kind: str, namespace: str, script: str) -> bool:
-    """Create a workload whose pods run a script; False where the cluster does not have the kind."""
+def make(kube: Kube, kind: str, namespace: str, script: str, **labels: str) -> bool:
+    """Create a workload whose pods run a script, with labels; False where the cluster does not have the kind."""
     crd = _CRDS.get(kind)
     if crd is not None and kube.get("crd", crd) is None:
         return False
     for made in _MAKERS[kind](kube, namespace, script):
+        if labels and made["kind"] != "TrainingRuntime":
+            made["metadata"]["labels"] = {**made["metadata"].get("labels", {}), **labels}
         kube.apply(made)
     return True
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import errno
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from aiohttp import web
 from tests.cluster.log_keeping.container_log import BILLION, START, Line, answer
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster.api.requests import Api
+from spotwright.cluster.log_keeping import follower
 from spotwright.cluster.log_keeping.keeper import LogKeeper, SeenAttempt
+from spotwright.cluster.log_keeping.log_file import LogFile
 from spotwright.records.state_folder import StateFolder
 
 PODS = "/api/v1/namespaces/a/pods"
@@ -147,6 +151,40 @@ def test_where_the_node_goes_the_log_ends_with_what_it_had_sent(tmp_path: Path) 
         assert text.startswith(b"".join(line.text for line in LINES[:20]) + our_line)
 
     keeping(test, state)
+
+
+def test_what_the_disk_did_not_take_before_the_pod_was_gone_is_said_once_it_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = StateFolder.open(tmp_path / "state")
+    monkeypatch.setattr(follower, "_DISK", 0.02)
+    real, tries = LogFile.append, list[bytes]()
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        endpoint, keeper = Endpoint(server), start()
+        endpoint.shown = 20
+        running = pod(server, RUNNING)
+        keeper.follow(seen(state, running))
+        await until_kept(log_of(state, running), b"line 19")
+
+        def full(file: LogFile, data: bytes, notes: Mapping[str, Any]) -> None:
+            tries.append(data)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as disk:
+            disk.setattr(LogFile, "append", full)
+            endpoint.shown = len(LINES)
+            await until(lambda: bool(tries))
+            keeper.follow(seen(state, running, is_lost=True))
+            await until(lambda: b"the log ends here" in tries[-1])
+            assert log_of(state, running).with_name("log.position").exists(), "not complete, while nothing is said"
+        text = await until_complete(log_of(state, running))
+        said = b"[spotwright: the log ends here: what came next could not be written (No space left on device), and its pod"
+        assert text.startswith(b"".join(line.text for line in LINES[:20]) + said)
+        assert text.count(b"[spotwright: ") == 1
+
+    keeping(test, state)
+    assert LogFile.append is real
 
 
 def test_a_container_that_failed_beside_the_main_one_is_read_after_the_end(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from spotwright import config as configuration
 from spotwright.cluster.api.requests import Api
 from spotwright.cluster.moving import mover
 from spotwright.cluster.moving.pool_pauses import LEFT_OUT_FILE, PoolsLeftOut, read_pauses
+from spotwright.cluster.moving.tally import Tally
 from spotwright.cluster.watching.run_store import RunStore, this_process
 from spotwright.cluster.watching.watch_and_keep_logs import watch_and_keep_logs
 from spotwright.engine.state import AttemptState, RunState
@@ -52,6 +53,7 @@ class Bed:
         self.server, self.folder = server, folder
         self.asked: list[tuple[str, dict[str, Any]]] = []  # deeds: what and the body
         self.answers: list[int] = []  # statuses that the next deeds get
+        self.tally = Tally()
         self.train = job(podFailurePolicy=IGNORES)
         server.served = {"/apis/batch/v1": ["jobs"]}
         server.objects |= {PODS: {}, "/api/v1/events": {}}
@@ -88,7 +90,9 @@ class Bed:
         async with httpx2.AsyncClient(base_url=self.server.url, timeout=60) as client:
             store = RunStore(state, configuration.from_mapping(CONFIG), this_process())
             client_of = lambda: httpx2.AsyncClient(base_url=self.server.url)  # noqa: E731  # of logs, which nobody keeps here
-            task = asyncio.create_task(watch_and_keep_logs(Api(client), store, state, client_of, limit=0))
+            task = asyncio.create_task(
+                watch_and_keep_logs(Api(client), store, state, client_of, limit=0, tally=self.tally)
+            )
             try:
                 yield
             finally:
@@ -122,7 +126,10 @@ def test_a_pod_that_waits_in_vain_is_evicted_and_nothing_is_charged(tmp_path: Pa
     async def scenario(bed: Bed) -> None:
         bed.pod("one")
         async with bed.leader():
+            await bed.until(lambda: bed.tally.waiting == {("team-a", "Unschedulable"): 1})
             await bed.until(lambda: [a for a in bed.attempts() if a.cause is Cause.UNSCHEDULABLE])
+            await bed.until(lambda: not bed.tally.waiting)
+        assert bed.tally.moves == {"taken-back": 1, "evicted": 1, "deleted": 0}
         [(what, body)] = bed.asked
         [attempt] = bed.attempts()
         run = bed.run()

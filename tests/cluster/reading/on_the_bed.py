@@ -144,43 +144,46 @@ def _rights(namespace: str) -> list[dict[str, Any]]:
     ]
 
 
-def _pod(namespace: str) -> dict[str, Any]:
-    serve = ["-m", "spotwright.cluster.reading", "--state", "/state", "--host", "0.0.0.0"]  # noqa: S104  # of the pod
-    watch = ["-m", "spotwright.cluster.watching", "--state", "/state", "--config", "/configuration/spotwright.yaml"]
-    certificate = ["--certificate", "/serving/tls.crt", "--key", "/serving/tls.key"]
-    ready = {"httpGet": {"scheme": "HTTPS", "path": "/healthz", "port": 9444}, "periodSeconds": 1}
+def python(*command: str) -> list[str]:
+    """The command of a container that runs our code, after it has linked the libraries that compiled packages need."""
+    return ["sh", "-c", _LINK + " ".join(command)]
+
+
+def with_our_code(*containers: dict[str, Any], **volumes: dict[str, Any]) -> dict[str, Any]:
+    """The containers and volumes of a pod whose containers have our code; each volume is mounted at its name."""
     folders = {"code": CODE, "packages": _PACKAGES, "libraries": _LIBRARIES}
-    volumes: list[dict[str, Any]] = [{"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()]
-    volumes += [
-        {"name": "state", "emptyDir": {}},
-        {"name": "serving", "secret": {"secretName": "serving"}},
-        {"name": "configuration", "configMap": {"name": "configuration"}},
-    ]
+    made: list[dict[str, Any]] = [{"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()]
+    made += [{"name": name, **volume} for name, volume in volumes.items()]
     variables = {"PYTHONPATH": "/code:/packages", "LD_LIBRARY_PATH": "/linked", "PYTHONUNBUFFERED": "1"}
     common = {
         "image": PYTHON,
         "imagePullPolicy": "Never",
         "env": [{"name": name, "value": value} for name, value in variables.items()],
-        "volumeMounts": [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in volumes],
+        "volumeMounts": [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in made],
     }
+    return {"volumes": made, "containers": [{**common, **each} for each in containers]}
+
+
+def _pod(namespace: str) -> dict[str, Any]:
+    serve = ["-m", "spotwright.cluster.reading", "--state", "/state", "--host", "0.0.0.0"]  # noqa: S104  # of the pod
+    watch = ["-m", "spotwright.cluster.watching", "--state", "/state", "--config", "/configuration/spotwright.yaml"]
+    certificate = ["--certificate", "/serving/tls.crt", "--key", "/serving/tls.key"]
+    ready = {"httpGet": {"scheme": "HTTPS", "path": "/healthz", "port": 9444}, "periodSeconds": 1}
     ports = [{"name": "reading", "containerPort": 9444}]
+    reading = {"name": "reading", "command": python(*serve, *certificate), "ports": ports, "readinessProbe": ready}
     spec = {
         "serviceAccountName": "spotwright",
         "nodeSelector": {"kubernetes.io/hostname": "n1"},
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": 2,
         "tolerations": [{"operator": "Exists"}],
-        "volumes": volumes,
-        "containers": [
-            {**common, "name": "watching", "command": ["sh", "-c", _LINK + " ".join(watch)]},
-            {
-                **common,
-                "name": "reading",
-                "command": ["sh", "-c", _LINK + " ".join((*serve, *certificate))],
-                "ports": ports,
-                "readinessProbe": ready,
-            },
-        ],
+        **with_our_code(
+            {"name": "watching", "command": python(*watch)},
+            reading,
+            state={"emptyDir": {}},
+            serving={"secret": {"secretName": "serving"}},
+            configuration={"configMap": {"name": "configuration"}},
+        ),
     }
     labels = {"app.kubernetes.io/name": "spotwright"}
     return {

@@ -24,7 +24,7 @@ from tests.cluster.live.kube import Kube, Object, pod_spec
 from tests.cluster.reading import on_the_bed as bed_pods
 from tests.cluster.reading.test_reading_the_bed import controller, read
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.cluster_ci]
 __all__ = ["controller"]
 
 ENDED = 600.0  # seconds for the pipeline, with a node that is lost, on a busy machine

@@ -1,8 +1,10 @@
 """The workloads that a recording starts: one of each kind with the same behaviour, written as users write them.
 
 The KFP-shaped Workflow has the templates that KFP's compiler of Workflows makes: drivers that write the patch of the pod, and a
-launcher that starts the user's command, turns each of its exit codes other than 0 into 1 and dies of SIGTERM at once. The
-command has a session of its own, so that the launcher's end is not its end; a signal of Argo's reaches it all the same.
+launcher that starts the user's command, turns each of its exit codes other than 0 into 1 and dies of SIGTERM at once. As KFP's
+launcher does (``backend/src/v2/component/launcher_v2.go``), it leaves the command in its own process group, to which Argo's
+emissary passes SIGTERM on: the command hears of it as well, and lives until the emissary, which looks once a second, has seen
+the launcher's end.
 """
 
 from __future__ import annotations
@@ -191,7 +193,7 @@ def _driver(name: str, outputs: Mapping[str, str]) -> Object:
 _LAUNCHER = """cat > /kfp-launcher/launch <<'END'
 #!/bin/sh
 shift
-setsid "$@" || exit 1
+"$@" || exit 1
 END
 chmod 755 /kfp-launcher/launch"""
 

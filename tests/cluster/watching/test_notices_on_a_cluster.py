@@ -23,7 +23,7 @@ from spotwright.engine.events import NoticeGiven
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import StateFolder
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.cluster_ci]
 
 NODE = 2
 ROLE: list[dict[str, Any]] = [

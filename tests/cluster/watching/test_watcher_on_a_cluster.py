@@ -1,6 +1,6 @@
 """The watcher on a real Kubernetes: killed again and again, alone or of three, it records every pod once and with its cause.
 
-Needs ``KUBECONFIG`` and an image with Python on the nodes (``SPOTWRIGHT_TEST_IMAGE``, default ``localhost/python:1``).
+Needs an image with Python on the nodes (``SPOTWRIGHT_TEST_IMAGE``, default ``localhost/python:1``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.live.kube import Kube
 
 from spotwright.cluster.api.connection import connect, find_cluster
 from spotwright.cluster.api.requests import Api
@@ -42,6 +43,12 @@ def call(method: str, path: str, body: object = None) -> dict[str, Any]:
             await api.close()
 
     return asyncio.run(ask())
+
+
+@pytest.fixture(autouse=True)
+def cluster(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster is the one that all programs without options find."""
+    monkeypatch.setenv("KUBECONFIG", str(kube.kubeconfig))
 
 
 @pytest.fixture

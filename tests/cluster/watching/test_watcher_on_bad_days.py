@@ -24,6 +24,7 @@ from spotwright.cluster.watching.run_store import RunStore, this_process
 from spotwright.cluster.watching.watcher import Watcher
 from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus
+from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.records.journal import Journal
 from spotwright.records.reader import RunReader
@@ -147,6 +148,28 @@ def test_what_happens_while_the_disk_is_full_is_written_when_it_has_room(
     said = [record.message for record in caplog.records]
     assert sum("is kept until it can be written" in each for each in said) == 1
     assert sum("can be written again" in each for each in said) == 1
+
+
+def test_a_run_whose_journal_was_made_in_part_is_recorded_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Journal.create
+
+    def partly(path: Path) -> Journal:
+        path.write_bytes(b"SQLite format 3\0".ljust(4096, b"\0"))
+        raise StateError(f"{path}: database or disk is full")
+
+    async def test(day: Day) -> None:
+        monkeypatch.setattr(Journal, "create", partly)
+        train = job("train", uid="uid-train")
+        day.put(JOBS, train)
+        day.put(PODS, pod("one", train, node="n1", phase="Succeeded", exit_code=0))
+        await day.start()
+        await day.until(lambda: "store" in day.watcher.problems, "the problem")
+        monkeypatch.setattr(Journal, "create", real)
+        await day.until(lambda: day.cause("train") is Cause.SUCCEEDED, "the end")
+
+    day(tmp_path / "state", test)
 
 
 def test_runs_that_cannot_be_written_when_the_watcher_starts_are_taken_up_later(

@@ -100,3 +100,12 @@ def test_the_run_of_a_pod_is_its_topmost_owner_and_an_owner_that_is_missing_is_w
 def test_the_end_of_a_workload_is_its_controllers_word(data: dict[str, Any], status: str | None) -> None:
     outcome = outcome_of(data)
     assert (None if outcome is None else outcome.status.value) == status
+
+
+@pytest.mark.parametrize(("version", "complete"), [("batch/v1", False), ("batch.volcano.sh/v1alpha1", True)])
+def test_a_job_of_volcano_is_not_taken_for_a_job_that_is_not_known_yet(version: str, complete: bool) -> None:
+    owner = {"apiVersion": version, "kind": "Job", "name": "v", "uid": "1", "controller": True}
+    found = lineage({"metadata": {"name": "v-worker-0", "ownerReferences": [owner]}}, lambda *_: None)
+
+    assert found.is_complete is complete
+    assert not found.owners

@@ -31,6 +31,8 @@ CASES = [
     "sparkapplication",
     "sparkapplication-template",
     "deployment",
+    *("volcanojob", "pipelinerun", "taskrun", "rayservice", "xgboostjob", "tfjob", "resourceflavor"),
+    *("notebook", "inferenceservice", "statefulset", "daemonset"),
 ]
 ODD = [None, 1, "x", [], {}, [1], {"a": 1}]
 

@@ -9,9 +9,12 @@ from tests.manifests.placing import place
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KINDS = [
-    *("pod", "job", "cronjob", "jobset", "tfjob", "pytorchjob"),
+    *("pod", "job", "cronjob", "jobset", "tfjob", "pytorchjob", "xgboostjob"),
     *("katib-job", "katib-tfjob", "katib-pytorchjob", "katib-configmap"),
     *("raycluster", "rayjob", "sparkapplication", "sparkapplication-template", "deployment"),
+    *("volcanojob", "pipelinerun", "taskrun", "tekton-pipeline", "paddlejob", "jaxjob"),
+    *("rayservice", "scheduledsparkapplication", "notebook", "inferenceservice", "statefulset", "daemonset"),
+    "resourceflavor",
 ]
 POLICY = (
     "{default: {spot: prefer, timeout: 2h, interruptions: {max: 5}, errors: {retries: 1}, "

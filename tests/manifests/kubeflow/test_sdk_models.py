@@ -18,7 +18,7 @@ import yaml
 kubernetes = pytest.importorskip("kubernetes.client", reason="the Kubernetes client is not installed")
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-FILES = sorted(path for path in GOLDEN.glob("*/out.yaml") if not path.parent.name.startswith("kfp"))
+FILES = sorted(path for path in GOLDEN.glob("*/out.yaml") if not path.parent.name.startswith(("kfp", "resourceflavor")))
 MODELS = {"Pod": "V1Pod", "Job": "V1Job", "CronJob": "V1CronJob"}
 PARTS = {"tolerations": "list[V1Toleration]", "affinity": "V1Affinity", "podFailurePolicy": "V1PodFailurePolicy"}
 

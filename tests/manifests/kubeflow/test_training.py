@@ -106,6 +106,17 @@ def test_a_restart_policy_that_the_user_wrote_stays_and_its_effect_is_named(give
     assert outcome.reports("work.yaml:8", f"restartPolicy {given} stays", messages)
 
 
+@pytest.mark.parametrize("given", ["OnFailure", "Always"])
+def test_a_failed_pod_of_an_xgboost_job_is_created_again_under_exit_code_alone(given: str) -> None:
+    text = a_training("XGBoostJob", "Worker", role=f"\n      restartPolicy: {given}")
+    outcome, other = place(text), place(text.replace("XGBoost", "Paddle").replace("xgb", "paddle"))
+
+    expected = f"restartPolicy {given} stays (--replace-retries): an interruption with a notice fails the job"
+    assert outcome.reports("work.yaml:8", expected)
+    assert outcome.roles["mnist/worker"].after_interruption.startswith("the job fails; only if the node goes")
+    assert other.roles["mnist/worker"].after_interruption.startswith("the pod is created again, as after any error")
+
+
 def test_replace_retries_replaces_the_restart_policy() -> None:
     outcome = place(
         a_training("TFJob", "Worker", role="\n      restartPolicy: Never  # the default"), replace_retries=True

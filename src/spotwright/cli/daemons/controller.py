@@ -23,6 +23,7 @@ from spotwright.model.quantities import parse_memory
 __all__ = ["controller"]
 
 _ACCOUNT = "spotwright-controller"
+_METRICS_PORT = 9445
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _File = click.Path(path_type=Path, dir_okay=False)
 
@@ -58,6 +59,12 @@ def _bytes(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     metavar="HOST:PORT",
     help="Address for --cluster of runs, show, logs, report and explain.",
 )
+@click.option(
+    "--metrics-listen",
+    type=Listen(),
+    metavar="HOST:PORT",
+    help="Address for /metrics, in Prometheus' format, over plain HTTP.  [default: 127.0.0.1:9445, if that is free]",
+)
 @click.option("--webhook-service", metavar="NAMESPACE/NAME", help="The Service through which API servers reach it.")
 @click.option("--webhook-url", metavar="URL", help="The address at which API servers reach it, without a Service.")
 @click.option("--certificate", type=_File, metavar="FILE", help="A serving certificate.  [default: own, renewed]")
@@ -87,6 +94,7 @@ def controller(
     name: str,
     listen: Address,
     read_listen: Address | None,
+    metrics_listen: Address | None,
     webhook_service: str | None,
     webhook_url: str | None,
     certificate: Path | None,
@@ -127,6 +135,9 @@ def controller(
         port=listen.port,
         read_host="127.0.0.1" if read_listen is None else read_listen.host,
         read_port=None if read_listen is None else read_listen.port,
+        metrics_host="127.0.0.1" if metrics_listen is None else metrics_listen.host,
+        metrics_port=_METRICS_PORT if metrics_listen is None else metrics_listen.port,
+        metrics_are_asked=metrics_listen is not None,
         where=_where(webhook_service, webhook_url, is_needed=not (no_webhook or unregister), home=own),
         files=files,
         name=name,
@@ -144,7 +155,7 @@ async def _main(settings: object, context: str | None, kubeconfig: Path | None, 
     from spotwright.cluster.api.connection import connect, find_cluster
     from spotwright.cluster.api.requests import Api
     from spotwright.cluster.controller.process import run_controller
-    from spotwright.cluster.controller.registering import Registration
+    from spotwright.cluster.controller.serving.registering import Registration
     from spotwright.cluster.controller.settings import Settings
 
     if not isinstance(settings, Settings):

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -18,6 +19,7 @@ from spotwright.cli import FAILED, STOPPED, SUCCEEDED
 from spotwright.cli.cluster.reading import Place, open_cluster
 from spotwright.cli.compile import placed_yaml
 from spotwright.cli.kubeflow.options import KfpOptions
+from spotwright.config import Config
 from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus
 from spotwright.errors import SpotwrightError
@@ -27,6 +29,7 @@ from spotwright.kubeflow.kfp_run import KfpRun, load_kfp_run
 from spotwright.kubeflow.login import Login
 from spotwright.kubeflow.server import KfpServer
 from spotwright.kubeflow.submission import Submission, submit
+from spotwright.manifests.files.required_pools import require_pools
 from spotwright.pipelines.ir.compiled import Compiled
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
@@ -39,13 +42,14 @@ from spotwright.views.run_text import summary_text
 __all__ = ["begin_on_kfp", "cancel_on_kfp", "go_on_with_kfp"]
 
 _CODES = {RunStatus.SUCCEEDED: SUCCEEDED, RunStatus.CANCELLED: STOPPED}
+_CAUSES_OF_KFP = "causes are what KFP's messages tell, and a taken node is not among them"
 _GAPS = (
-    "causes are what KFP's messages tell, and a taken node is not among them",
-    "pools, rungs, notices and costs are not known, and no logs are kept",
+    f"{{why}}: {_CAUSES_OF_KFP}",
+    "without a controller pools, rungs, notices and costs are not known, and no logs are kept",
 )
 _GAPS_BESIDE_PODS = (
-    "causes and pools are what pods and nodes show while this command looks",
-    "rungs and notices are not known, and no logs are kept",
+    "{why}: causes and pools are what pods and nodes show while this command looks",
+    "without a controller rungs and notices are not known, and no logs are kept",
 )
 _RECORDS_END = 30.0  # seconds that the controller's record may end after KFP's
 
@@ -55,17 +59,27 @@ def begin_on_kfp(
 ) -> int:
     """Place, upload and start a pipeline, and follow it with its progress on the terminal."""
     planned = plan_run(compiled, planning, real_nodes=True)
-    text = placed_yaml(compiled, file, planned.stored.config)
+    require_pools(planned.stored.config)
     server = KfpServer(_login(kfp))
-    server.check()
+    told = server.check()
+    text = placed_yaml(compiled, file, _for_version(planned.stored.config, told.version))
     submitted = submit(
         server,
         Submission(planned, text, state, name, kfp.experiment, kfp.service_account, kfp.controller),
     )
     version, label = submitted.version, submitted.version_name
     how = "uploaded as version" if version.is_new else "has this content already: version"
-    notes = (f"pipeline {compiled.pipeline} {how} {label}", f"run {submitted.run.run_id} of KFP: {submitted.run.page}")
+    notes = [f"pipeline {compiled.pipeline} {how} {label}", f"run {submitted.run.run_id} of KFP: {submitted.run.page}"]
+    if told.ignored_namespace:
+        notes.append(f"this server has no namespaces for teams: -n {told.ignored_namespace} says nothing to it")
     return _follow(submitted.folder, submitted.run, server, notes, as_json=as_json)
+
+
+def _for_version(config: Config, version: str) -> Config:
+    """The configuration with the server's version as the target, where the file names none."""
+    if not version or "kfp" in config.target:
+        return config
+    return replace(config, target={**config.target, "kfp": version})
 
 
 def go_on_with_kfp(folder: RunFolder, *, as_json: bool) -> int:
@@ -90,22 +104,24 @@ def _login(kfp: KfpOptions) -> Login:
     return Login(kfp.host, kfp.namespace, kfp.token_file, kfp.cookies_file, kfp.client_id, kfp.context, kfp.authority)
 
 
-def _follow(folder: RunFolder, run: KfpRun, server: KfpServer, notes: tuple[str, ...], *, as_json: bool) -> int:
+def _follow(folder: RunFolder, run: KfpRun, server: KfpServer, notes: Sequence[str], *, as_json: bool) -> int:
     stream = sys.stderr if as_json else sys.stdout
     with make_progress(stream) as progress:
         record = ControllersRecord(progress)
         with followed(folder, server, run, record, notes) as follower, ExitStack() as opened:
             record.open_record, why_none = _controllers_record(run, opened)
+            sees_pods = _watch_pods(follower, run, opened)
             if record.open_record is None:
-                _look_without(follower, run, why_none, opened)
+                for gap in _GAPS_BESIDE_PODS if sees_pods else _GAPS:
+                    follower.note(gap.format(why=why_none))
             follower.commit()
             if follower.state.status is RunStatus.RUNNING:
                 follower.follow(Pauses(), lambda seconds: _between(follower, record, seconds))
                 record.wait_for_end(_RECORDS_END)
             else:
                 record.look()
-            if follower.misses_pods:
-                follower.note(f"the cluster of the kubeconfig showed no pod of the run: {_GAPS[0]}")
+            if follower.misses_pods and record.reader is None:
+                follower.note(f"the cluster of the kubeconfig showed no pod of the run: {_CAUSES_OF_KFP}")
             _note_record(follower, record, is_over=True)
         if not isinstance(progress, PlainProgress):  # the live view has no room for them
             for text in follower.state.notes:
@@ -128,7 +144,7 @@ def _note_record(follower: Follower, record: ControllersRecord, *, is_over: bool
     elif record.lost:
         follower.note(f"the controller's record cannot be read ({record.lost}): what KFP tells is shown")
     elif record.has_controller and is_over:
-        follower.note(f"the controller has no record of it: is its namespace one that is watched? {_GAPS[0]}")
+        follower.note(f"the controller has no record of it: is its namespace one that is watched? {_CAUSES_OF_KFP}")
     follower.commit()
 
 
@@ -144,20 +160,17 @@ def _controllers_record(run: KfpRun, opened: ExitStack) -> tuple[Callable[[], Ru
     return lambda: runs.open(run.run_id), ""
 
 
-def _look_without(follower: Follower, run: KfpRun, why: str, opened: ExitStack) -> None:
-    """Without a controller, look at the pods where there is a kubeconfig; say what nobody tells."""
+def _watch_pods(follower: Follower, run: KfpRun, opened: ExitStack) -> bool:
+    """Look at the pods too where there is a kubeconfig: the controller's record may come late, or be lost."""
     try:
         from spotwright.cluster.reading.kubernetes import Kubernetes
 
         kubernetes = Kubernetes(run.login.context or None)
     except (ModuleNotFoundError, SpotwrightError):
-        gaps = _GAPS
-    else:
-        opened.callback(kubernetes.close)
-        follower.watch_pods(kubernetes.get)
-        gaps = _GAPS_BESIDE_PODS
-    follower.note(f"{why}: {gaps[0]}")
-    follower.note(f"without a controller {gaps[1]}")
+        return False
+    opened.callback(kubernetes.close)
+    follower.watch_pods(kubernetes.get)
+    return True
 
 
 def _finish(folder: RunFolder, kfp: RunState, record: ControllersRecord, *, as_json: bool) -> int:

@@ -20,17 +20,19 @@ def admit(
     *,
     old: Mapping[str, Any] | None = None,
     refusal_image: str,
+    by: str = "",
 ) -> Outcome:
     """The outcome for an object that is about to be created, or updated if there is an ``old`` one; ``data`` is not changed.
 
     ``config`` is the configuration of its namespace. ``beside`` are the objects that
     :func:`~spotwright.cluster.admission.objects.referenced_objects` names. ``facts`` were recorded of a pod's task.
+    ``by`` names this controller.
     """
     if data.get("kind") != "Pod" or data.get("apiVersion") != "v1":
-        return admit_object(data, config, beside) if old is None else restore_object(data, old, config, beside)
+        return admit_object(data, config, beside, by) if old is None else restore_object(data, old, config, beside)
     if old is not None:
         return Outcome("pod is updated")
-    first = admit_object(data, config)
+    first = admit_object(data, config, by=by)
     second = admit_pod(first.placed or data, config, facts or PodFacts(), refusal_image)
     if first.placed is None:
         return second

@@ -21,6 +21,7 @@ from spotwright.version import __version__
 __all__ = [
     "ADMITTED_ANNOTATION",
     "IGNORE_ANNOTATION",
+    "admitted_by",
     "admitted_mark",
     "controller_of",
     "has_own_policy",
@@ -39,15 +40,30 @@ ADMITTED_ANNOTATION = "spotwright.dev/admitted"
 IGNORE_ANNOTATION = "spotwright.dev/ignore"
 """The annotation, with the value ``true``, of objects that are left exactly as they come; pods of theirs too."""
 
-_TEMPLATES = ("spec.template", "spec.jobTemplate.spec.template", "spec.replicatedJobs.*.template.spec.template")
+_TEMPLATES = (
+    "spec.template",
+    "spec.jobTemplate.spec.template",
+    "spec.replicatedJobs.*.template.spec.template",
+    "spec.tasks.*.template",
+    "spec.jobTemplate.spec.tasks.*.template",
+)
 _REPLICA_SPECS = ("pytorch", "tf", "mpi", "xgb", "paddle", "jax")
 
 
-def admitted_mark(config: Config) -> dict[str, str]:
-    """The annotation for an object that is placed by a configuration."""
+def admitted_mark(config: Config, by: str = "") -> dict[str, str]:
+    """The annotation for an object that is placed by a configuration. ``by`` names the controller: NAMESPACE/NAME."""
     digest = hashlib.sha256(config.text.encode()).hexdigest()[:12]
-    mark = {"v": 1, "spotwright": __version__, "config": digest}
+    mark = {"v": 1, "spotwright": __version__, "config": digest, **({"by": by} if by else {})}
     return {ADMITTED_ANNOTATION: json.dumps(mark, separators=(",", ":"))}
+
+
+def admitted_by(data: Mapping[str, Any]) -> str:
+    """The controller that has placed an object, NAMESPACE/NAME; empty if its mark does not tell."""
+    try:
+        mark = json.loads(str(_metadata(data, "annotations").get(ADMITTED_ANNOTATION, "")))
+    except ValueError:
+        return ""
+    return str(mark.get("by", "")) if isinstance(mark, dict) else ""
 
 
 def is_ignored(data: Mapping[str, Any]) -> bool:

@@ -14,6 +14,8 @@ from typing import Any
 
 from spotwright.cluster.admission.api_defaults import dependent_defaults, without_defaults
 from spotwright.cluster.admission.marks import (
+    ADMITTED_ANNOTATION,
+    admitted_by,
     admitted_mark,
     controller_of,
     has_own_policy,
@@ -30,16 +32,25 @@ from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.manifests.files.live_objects import place_object
 from spotwright.manifests.files.required_pools import require_pools
-from spotwright.manifests.kinds import SERVED, find_kind
+from spotwright.manifests.kinds import NAMESAKES, SERVED, find_kind, served_version
 from spotwright.manifests.kinds.kfp.backend_workflows import is_backend_workflow, place_workflow
 from spotwright.manifests.rules.context import name_of
 
 __all__ = ["Outcome", "Verdict", "admit_object", "referenced_objects", "restore_object"]
 
-_OWNED_BY = {"JobSet": ("Job",), "RayJob": ("RayCluster",), "MPIJob": ("Job",), "Workflow": ("Pod",)}
+_OWNED_BY = {
+    "JobSet": ("Job",),
+    "MPIJob": ("Job",),
+    "PipelineRun": ("TaskRun",),
+    "RayJob": ("RayCluster",),
+    "RayService": ("RayCluster",),
+    "Workflow": ("Pod",),
+}
 """Kinds whose owner alone is placed, with the kinds that they create: a part must not follow rules that its owner does not."""
 
-_OLD_KINDS = frozenset({"CronJob", "Experiment", "MPIJob", "RayCluster", "RayJob"})
+_OLD_KINDS = frozenset(
+    {"CronJob", "Experiment", "MPIJob", "Pipeline", "PipelineRun", "RayCluster", "RayJob", "TaskRun"}
+)
 """Kinds that are served in several versions with the same fields."""
 
 
@@ -54,6 +65,7 @@ class Outcome:
     patch: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
     placed: Mapping[str, Any] | None = None
+    rival: str = ""
 
 
 class Verdict:
@@ -72,20 +84,27 @@ class Verdict:
     RESTORED = "applied again"
 
 
-def admit_object(data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]] = ()) -> Outcome:
+def admit_object(
+    data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]] = (), by: str = ""
+) -> Outcome:
     """Place an object that is about to be created; ``data`` is not changed.
 
     ``config`` is the configuration of its namespace, ``None`` if there is none. ``beside`` are the objects that
-    :func:`referenced_objects` names, as far as they exist: runtimes and templates, and the owner.
+    :func:`referenced_objects` names, as far as they exist: runtimes and templates, and the owner. ``by`` names this controller.
     """
     verdict, warning = _reason_to_leave(data, config, beside)
+    rival = admitted_by(data) if by else ""
+    if rival not in ("", by):
+        return Outcome(
+            verdict or Verdict.ALREADY_PLACED, warnings=as_warnings([_two_controllers(rival, by)]), rival=rival
+        )
     if verdict or config is None:
         return Outcome(verdict or Verdict.NO_CONFIGURATION, warnings=as_warnings([warning]) if warning else ())
     try:
         require_pools(config)
         plain = _with_policy_of_owner(without_defaults(data), beside)
         rules = place_workflow if is_backend_workflow(plain) else None
-        placed = place_object(plain, config, beside=beside, marks=admitted_mark(config), place=rules)
+        placed = place_object(plain, config, beside=beside, marks=admitted_mark(config, by), place=rules)
     except InputError as error:
         first = str(error).splitlines()[0]
         return Outcome(Verdict.UNPLACEABLE, warnings=as_warnings([f"not placed: {first}"]))
@@ -135,7 +154,7 @@ def _reason_to_leave(
         return Verdict.IGNORED, ""
     if find_kind(api_version, kind) is None or kind not in (*SERVED, "Deployment"):
         return Verdict.UNKNOWN_KIND, ""
-    served = SERVED.get(kind, api_version)
+    served = served_version(api_version, kind) or api_version
     if api_version != served and kind not in _OLD_KINDS and not api_version.startswith("kubeflow.org/"):
         return Verdict.UNKNOWN_VERSION, f"not placed: {kind} of {api_version} is not known, {served} is"
     if is_placed(data):
@@ -151,6 +170,14 @@ def _reason_to_leave(
     ):
         return Verdict.ALREADY_PLACED, _two_policies(data)
     return "" if config is not None else Verdict.NO_CONFIGURATION, ""
+
+
+def _two_controllers(rival: str, by: str) -> str:
+    """A warning about an object that another controller has placed, or an object that was copied with its mark."""
+    return (
+        f"placed by the controller {rival}, and left so by {by}: two controllers serve this namespace, and both record and move"
+        f" its pods; end one of them (spotwright controller --unregister); of a copied object, remove {ADMITTED_ANNOTATION}"
+    )
 
 
 def _two_policies(data: Mapping[str, Any]) -> str:
@@ -204,12 +231,15 @@ def referenced_objects(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if kind == "TrainJob" and isinstance(spec, dict):
         runtime = spec.get("runtimeRef") or {}
         references.append(_named(str(runtime.get("kind") or "ClusterTrainingRuntime"), runtime.get("name")))
+    if kind == "PipelineRun" and isinstance(spec, dict):
+        pipeline = spec.get("pipelineRef")
+        references.append(_named("Pipeline", pipeline.get("name") if isinstance(pipeline, dict) else None))
     if kind in ("Workflow", "CronWorkflow") and isinstance(spec, dict):
         for template in _template_references(spec):
             names = "ClusterWorkflowTemplate" if template.get("clusterScope") else "WorkflowTemplate"
             references.append(_named(names, template.get("name")))
     owner = controller_of(data)
-    if owner is not None and owner[1] in SERVED and kind != "Pod":
+    if owner is not None and owner[1] in SERVED and owner[:2] not in NAMESAKES and kind != "Pod":
         references.append(_named(owner[1], owner[2]))
     return [reference for reference in dict.fromkeys(references) if reference[2]]
 

@@ -59,6 +59,9 @@ REFUSED_ANNOTATION = "spotwright.dev/refused"
 WHY_ANNOTATION = "spotwright.dev/why"
 """The sentence for people: why this rung, or why the pod is refused."""
 
+_LEFT_ALONE = ("DaemonSet", "ReplicaSet", "StatefulSet", "TaskRun")
+"""Owners whose pods serve; and Tekton's, which gives its pods the annotations of a run and an entrypoint of its own."""
+
 _QUEUES = "kueue.x-k8s.io/"
 _GRACE = "terminationGracePeriodSeconds"
 
@@ -122,7 +125,7 @@ def _reason_to_leave(data: Mapping[str, Any]) -> str:
     if ATTEMPT_ANNOTATION in annotations:
         return "pod is admitted already"
     owner = controller_of(data)
-    return "pod serves" if owner is not None and owner[1] in ("ReplicaSet", "StatefulSet", "DaemonSet") else ""
+    return "pod serves" if owner is not None and owner[1] in _LEFT_ALONE else ""
 
 
 def task_of(data: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spotwright.cluster.admission.marks import ADMITTED_ANNOTATION, IGNORE_ANNOTATION
-from spotwright.manifests.kinds import SERVED
+from spotwright.manifests.kinds import NAMESAKES, SERVED
 from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL
 
 __all__ = ["ENABLED_LABEL", "plural_of", "webhook_configuration"]
@@ -24,7 +24,11 @@ ENABLED_LABEL = "spotwright.dev/enabled"
 _PLURALS: Mapping[str, str] = {
     kind: f"{kind.lower()}s" for kind in (*SERVED, "Deployment") if not kind.startswith("Cluster")
 }
-_VERSIONS: Mapping[str, Sequence[str]] = {"MPIJob": ("v1", "v2beta1"), "RayCluster": ("v1", "v1alpha1")}
+_VERSIONS: Mapping[str, Sequence[str]] = {
+    "MPIJob": ("v1", "v2beta1"),
+    "RayCluster": ("v1", "v1alpha1"),
+    **dict.fromkeys(("Pipeline", "PipelineRun", "TaskRun"), ("v1", "v1beta1")),
+}
 """The versions of kinds that a cluster may serve in one version or the other; of the rest, the one that is placed."""
 
 _UPDATED = ("Job", "CronJob", "JobSet", "TrainJob")
@@ -61,9 +65,10 @@ def webhook_configuration(name: str, where: tuple[str, str] | str, certificate_a
     else:
         client["service"] = {"namespace": where[0], "name": where[1], "path": "/mutate", "port": 443}
     api_versions = {**SERVED, "Deployment": "apps/v1"}
-    objects = [kind for kind in api_versions if kind in _PLURALS and kind != "Pod"]
+    objects = [(api_versions[kind], kind) for kind in api_versions if kind in _PLURALS and kind != "Pod"]
+    objects += [(api_version, kind) for (_, kind), api_version in NAMESAKES.items()]
     webhooks = [
-        _webhook("objects", client, [_rule(api_versions[kind], kind, "CREATE") for kind in objects], {}),
+        _webhook("objects", client, [_rule(api_version, kind, "CREATE") for api_version, kind in objects], {}),
         _webhook(
             "updates", client, [_rule(SERVED[kind], kind, "UPDATE") for kind in _UPDATED], {"was-placed": _WAS_PLACED}
         ),

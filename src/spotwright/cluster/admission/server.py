@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -25,7 +25,7 @@ from spotwright.cluster.admission.pods import PodFacts, wants_facts
 from spotwright.cluster.admission.review import AdmissionRequest, BadReview, answer, parse_review
 from spotwright.cluster.admission.warning_texts import as_warnings
 
-__all__ = ["FindFacts", "FindObject", "Webhook", "reloading_context", "start_server"]
+__all__ = ["FindFacts", "FindObject", "Webhook", "start_server"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,7 +45,6 @@ FACTS = 1.0
 """Seconds after which a pod is left as it is, because neither its history nor its owners could be read."""
 
 _MAX_BODY = 8 * 1024 * 1024  # an object has at most 3 MiB, an update sends two
-_CHECK_CERTIFICATE = 60.0  # seconds between two looks at the files of the certificate
 
 
 @dataclass(slots=True)
@@ -53,7 +52,8 @@ class Webhook:
     """Answers reviews.
 
     ``find_object`` reads from the cluster, ``find_facts`` from the journal. ``is_ready`` says whether the configurations have
-    been read. ``refusal_image`` is a small image with a shell.
+    been read. ``refusal_image`` is a small image with a shell. ``on_rival`` hears of a namespace and of the other controller
+    that has placed an object there.
     """
 
     configurations: Configurations
@@ -62,6 +62,9 @@ class Webhook:
     is_ready: Callable[[], bool]
     refusal_image: str
     threads: int = 4
+    name: str = ""  # of this controller, NAMESPACE/NAME, in the marks of what it places
+    on_rival: Callable[[str, str], None] = lambda _namespace, _rival: None
+    verdicts: Counter[str] = field(default_factory=Counter)  # of the reviews that were answered
     _executor: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +105,9 @@ class Webhook:
         except TimeoutError:
             late = Outcome("too late", warnings=as_warnings(["not placed: Spotwright had no time; create it again"]))
             review, outcome = answer(asked, lambda _: late)
+        self.verdicts[outcome.verdict] += 1
+        if outcome.rival:
+            self.on_rival(asked.namespace, outcome.rival)
         _LOG.info("%s %s/%s: %s", asked.data.get("kind"), asked.namespace, _name(asked.data), outcome.verdict)
         return web.json_response(review)
 
@@ -113,7 +119,9 @@ class Webhook:
             beside, facts = await asyncio.gather(self._beside(asked), self._facts(asked))
 
         def decide(request: AdmissionRequest) -> Outcome:
-            return admit(request.data, config, beside, facts, old=request.old, refusal_image=self.refusal_image)
+            return admit(
+                request.data, config, beside, facts, old=request.old, refusal_image=self.refusal_image, by=self.name
+            )
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, answer, asked, decide)
 
@@ -150,58 +158,21 @@ def _name(data: Mapping[str, Any]) -> str:
     return str(metadata.get("name") or metadata.get("generateName") or "")
 
 
-def reloading_context(certificate: Path, key: Path) -> tuple[ssl.SSLContext, Callable[[], bool]]:
-    """A TLS context for a certificate, and a function that loads the files again if they changed.
-
-    New connections then get the new certificate. The function returns whether it has loaded one; it raises :class:`OSError` and
-    :class:`ssl.SSLError` for files that cannot be used, and the old certificate stays.
-    """
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    loaded = _stamps(certificate, key)
-
-    def reload() -> bool:
-        nonlocal loaded
-        stamps = _stamps(certificate, key)
-        if stamps == loaded:
-            return False
-        context.load_cert_chain(certificate, key)
-        loaded = stamps
-        return True
-
-    return context, reload
-
-
-def _stamps(*files: Path) -> list[tuple[int, int]]:
-    return [(stat.st_mtime_ns, stat.st_ino) for stat in (file.stat() for file in files)]
-
-
 async def start_server(
-    webhook: Webhook, certificate: Path, key: Path, *, host: str | None = None, port: int = 9443
+    webhook: Webhook, context: ssl.SSLContext, *, host: str | None = None, port: int = 9443
 ) -> web.AppRunner:
-    """Listen with TLS and follow the certificate's files; ``await runner.cleanup()`` ends both."""
-    context, reload = reloading_context(certificate, key)
+    """Listen with TLS; ``await runner.cleanup()`` ends it. Raises :class:`OSError` where the port cannot be listened on."""
     app = webhook.application()
 
-    async def follow(_app: web.Application) -> Any:
-        task = asyncio.create_task(_follow_certificate(reload))
-        yield
-        task.cancel()
+    async def close(_app: web.Application) -> None:
         webhook.close()
 
-    app.cleanup_ctx.append(follow)
+    app.on_cleanup.append(close)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=3.0)
     await runner.setup()
-    await web.TCPSite(runner, host, port, ssl_context=context, backlog=512).start()
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=context, backlog=512).start()
+    except OSError:
+        await runner.cleanup()
+        raise
     return runner
-
-
-async def _follow_certificate(reload: Callable[[], bool]) -> None:
-    while True:
-        await asyncio.sleep(_CHECK_CERTIFICATE)
-        try:
-            if reload():
-                _LOG.info("the certificate was loaded again")
-        except (OSError, ssl.SSLError) as error:
-            _LOG.warning("the certificate cannot be loaded, the old one stays: %s", error)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from spotwright.cluster.admission.pods import PodFacts
 from spotwright.cluster.admission.review import AdmissionRequest
@@ -29,6 +30,7 @@ from spotwright.scheduling.next_attempt import PastAttempt
 
 __all__ = ["FactFinder"]
 
+_T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 _WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
 _POLL = 0.02
@@ -82,6 +84,8 @@ class FactFinder:
         self._api, self._lookups, self._histories, self._ledger = api, lookups, histories, ledger
         self._left_out = left_out
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="histories")
+        self._seen: list[str] = []  # tokens of pods that exist, and that are to be confirmed together
+        self._lock = threading.Lock()
 
     def close(self) -> None:
         """End the thread."""
@@ -89,7 +93,11 @@ class FactFinder:
 
     def confirm(self, tokens: Sequence[str]) -> None:
         """Note that the pods with these tokens exist, soon and in the background."""
-        self._thread.submit(self._confirm, tokens)
+        with self._lock:
+            is_first = not self._seen
+            self._seen += tokens
+        if is_first:  # what comes until its turn is done with it
+            self._thread.submit(self._confirm)
 
     async def find(self, request: AdmissionRequest) -> PodFacts:
         """What is known of the pod's task. A dry run gives out no number."""
@@ -106,24 +114,39 @@ class FactFinder:
             return PodFacts(is_known=False)
 
     async def _of(self, asked: _Asked, pod: Mapping[str, Any], *, is_dry: bool) -> PodFacts:
-        doubtful, looked = await self._in_thread(self._first_look, asked)
+        now = self._api.now()
+        doubtful, facts = await self._in_thread(self._first_turn, asked, is_dry, now)
+        if facts is not None:
+            return facts
         if doubtful:
             await self._settle_doubts(doubtful, pod)
-        if doubtful or not looked.is_settled:
-            looked = await self._wait(asked)
-        agreed = await self._in_thread(self._ledger.agreed, asked.gang) if asked.gang else ()
+        looked = await self._wait(asked)
+        return await self._in_thread(self._facts, asked, looked, is_dry, now)
+
+    def _first_turn(self, asked: _Asked, is_dry: bool, now: float) -> tuple[Sequence[str], PodFacts | None]:
+        """Numbers whose pods nobody has seen; and all facts, if no doubt is left and no end has to be waited for.
+
+        Mostly that is so, and then one turn of the thread is enough. Each turn costs milliseconds in a burst of reviews.
+        """
+        doubtful, looked = self._ledger.doubtful(asked.uid, asked.paths), self._look(asked)
+        is_certain = looked.is_settled and not doubtful
+        return doubtful, self._facts(asked, looked, is_dry, now) if is_certain else None
+
+    def _facts(self, asked: _Asked, looked: _Looked, is_dry: bool, now: float) -> PodFacts:
+        """The facts of what was looked at, with the number that is given out now; a dry run gets the one that would be next."""
+        agreed = self._ledger.agreed(asked.gang) if asked.gang else ()
         if is_dry:
             slot = next((slot for slot in looked.slots if slot.is_free), looked.slots[-1])
-            number = max(slot.recorded, await self._in_thread(self._ledger.highest, asked.uid, slot.path)) + 1
+            number = max(slot.recorded, self._ledger.highest(asked.uid, slot.path)) + 1
         else:
-            slot, number = await self._in_thread(self._ledger.number, asked.token, asked.uid, looked.slots)
+            slot, number = self._ledger.number(asked.token, asked.uid, looked.slots)
         if agreed:  # the gang has begun, so no member of it is refused
             return PodFacts(number=number, agree=lambda _: agreed, token=asked.token)
         return PodFacts(
             _merged(looked.history) if asked.gang else _before(looked.history.of(slot.path), number),
             number=number,
             agree=None if is_dry or not asked.gang else lambda pools: self._ledger.agree(asked.gang, pools),
-            without_capacity=await self._in_thread(self._left_out, self._api.now()),
+            without_capacity=self._left_out(now),
             token="" if is_dry else asked.token,
         )
 
@@ -132,14 +155,10 @@ class FactFinder:
         loop = asyncio.get_running_loop()
         until = loop.time() + _WAIT
         while True:
-            looked: _Looked = await self._in_thread(self._look, asked)
+            looked = await self._in_thread(self._look, asked)
             if looked.is_settled or loop.time() >= until:
                 return looked
             await asyncio.sleep(_POLL)
-
-    def _first_look(self, asked: _Asked) -> tuple[Sequence[str], _Looked]:
-        """Numbers whose pods nobody has seen, and what is known: at once, because each turn of a thread costs milliseconds."""
-        return self._ledger.doubtful(asked.uid, asked.paths), self._look(asked)
 
     def _look(self, asked: _Asked) -> _Looked:
         history = self._histories.of(asked.root)
@@ -164,13 +183,15 @@ class FactFinder:
         await self._in_thread(self._ledger.confirm, [token for token in doubtful if token in made])
         await self._in_thread(self._ledger.withdraw, [token for token in doubtful if token not in made])
 
-    def _confirm(self, tokens: Sequence[str]) -> None:
+    def _confirm(self) -> None:
+        with self._lock:
+            tokens, self._seen = self._seen, []
         try:
             self._ledger.confirm(tokens)
         except StateError as error:
             _LOG.warning("%s", error)
 
-    async def _in_thread(self, function: Any, *arguments: object) -> Any:
+    async def _in_thread(self, function: Callable[..., _T], *arguments: object) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 import httpx2
 
 from spotwright.cluster.api.requests import Api
+from spotwright.cluster.moving.tally import Tally
 from spotwright.cluster.watching.lease import KubernetesLease, while_held
 from spotwright.cluster.watching.run_store import RunStore, this_process
 from spotwright.cluster.watching.watch_and_keep_logs import watch_and_keep_logs
@@ -37,15 +38,17 @@ async def lead(
     state: StateFolder,
     config_of: Callable[[str], Config],
     log_limit: int,
+    tally: Tally,
 ) -> None:
     """Be elected and watch, again and again, until cancelled.
 
     ``lease_of`` is the namespace and name of the Lease. ``log_limit`` is in bytes, for the log of one attempt; 0 keeps none.
+    ``tally`` counts what is moved and what waits.
     """
     api = Api(open_client())
     try:
         while True:
-            await _once(api, open_client, lease_of, state, config_of, log_limit)
+            await _once(api, open_client, lease_of, state, config_of, log_limit, tally)
     finally:
         await api.close()
 
@@ -57,13 +60,15 @@ async def _once(
     state: StateFolder,
     config_of: Callable[[str], Config],
     log_limit: int,
+    tally: Tally,
 ) -> None:
     lease = KubernetesLease(api, *lease_of)
 
     async def watch(epoch: int) -> None:
         _LOG.info("this replica watches now, epoch %d", epoch)
         store = RunStore(state, config_of, this_process(), lease.require)
-        await watch_and_keep_logs(api, store, state, partial(open_client, many_streams=True), limit=log_limit)
+        streams = partial(open_client, many_streams=True)
+        await watch_and_keep_logs(api, store, state, streams, limit=log_limit, tally=tally)
 
     try:
         await while_held(lease, watch)

@@ -11,16 +11,15 @@ import logging
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 
 from spotwright import config as configuration
 from spotwright.cluster.admission.configurations import Configurations
 from spotwright.cluster.admission.server import Webhook, start_server
 from spotwright.cluster.api.requests import Api, ApiFailed
-from spotwright.cluster.controller.certificates import Authority, make_serving_certificate
 from spotwright.cluster.controller.config_maps import ConfigMaps
 from spotwright.cluster.controller.events import EventWriter
 from spotwright.cluster.controller.facts import FactFinder
@@ -29,14 +28,19 @@ from spotwright.cluster.controller.leading import OpenClient, lead
 from spotwright.cluster.controller.ledger import Ledger
 from spotwright.cluster.controller.lookups import Lookups
 from spotwright.cluster.controller.pods_seen import PodsSeen
-from spotwright.cluster.controller.readers import Readers
-from spotwright.cluster.controller.registering import Registration
+from spotwright.cluster.controller.rivals import Rivals
+from spotwright.cluster.controller.serving.certificates import Authority
+from spotwright.cluster.controller.serving.metrics import Metrics, serve_metrics
+from spotwright.cluster.controller.serving.readers import Readers
+from spotwright.cluster.controller.serving.registering import Registration
+from spotwright.cluster.controller.serving.renewal import Renewal
 from spotwright.cluster.controller.settings import CertificateFiles, Settings
 from spotwright.cluster.controller.warming import warm_up
 from spotwright.cluster.moving.pool_pauses import PoolsLeftOut
+from spotwright.cluster.moving.tally import Tally
 from spotwright.cluster.watching.apart import apart
 from spotwright.config import Config
-from spotwright.errors import InputError, SpotwrightError
+from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
 
 __all__ = ["run_controller"]
@@ -45,7 +49,6 @@ _LOG = logging.getLogger(__name__)
 _FOLDER = "controller"  # of the state folder: what belongs to no run
 _POLL = 0.05  # seconds
 _TURN = 0.0005  # seconds after which a thread of Python lets others go on; by default 5 ms
-_LOOK = 600.0  # seconds between two looks at the age of certificates
 
 
 async def run_controller(settings: Settings, api: Api, open_client: OpenClient) -> None:
@@ -56,24 +59,39 @@ async def run_controller(settings: Settings, api: Api, open_client: OpenClient) 
     sys.setswitchinterval(_TURN)
     state = StateFolder.open(settings.state)
     configurations = Configurations(settings.home)
-    config_maps = ConfigMaps(api, configurations, EventWriter(api))
+    events = EventWriter(api)
+    config_maps = ConfigMaps(api, configurations, events)
     parts: list[Awaitable[None]] = [config_maps.follow()]
+    tally, verdicts = Tally(), Counter[str]()
     async with AsyncExitStack() as stack:
         if settings.has_webhook:
-            parts += _webhook(settings, api, state, config_maps, stack)
+            parts += _webhook(settings, api, state, config_maps, events, stack, verdicts)
         if settings.watches:
 
             async def watch() -> None:
                 await _until(lambda: config_maps.is_complete)
                 lease, config_of = (settings.home, settings.name), lambda name: configurations.of(name) or _no_pools()
-                await apart(lambda: lead(open_client, lease, state, config_of, settings.log_limit))
+                await apart(lambda: lead(open_client, lease, state, config_of, settings.log_limit, tally))
 
             parts.append(watch())
+        if settings.metrics_port is not None:
+            pauses = PoolsLeftOut(state)
+            metrics = Metrics(tally, lambda: pauses.pauses(api.now()), lambda: verdicts)
+            where = settings.metrics_host, settings.metrics_port
+            runner = await serve_metrics(metrics, *where, is_asked=settings.metrics_are_asked)
+            if runner is not None:
+                stack.push_async_callback(runner.cleanup)
         await _together(parts)
 
 
 def _webhook(
-    settings: Settings, api: Api, state: StateFolder, config_maps: ConfigMaps, stack: AsyncExitStack
+    settings: Settings,
+    api: Api,
+    state: StateFolder,
+    config_maps: ConfigMaps,
+    events: EventWriter,
+    stack: AsyncExitStack,
+    verdicts: Counter[str],
 ) -> list[Awaitable[None]]:
     """The parts that answer reviews."""
     folder = state.path / _FOLDER
@@ -89,9 +107,12 @@ def _webhook(
         return config_maps.is_complete and seen.is_complete
 
     webhook = Webhook(config_maps.configurations, lookups.find_object, facts.find, is_ready, settings.refusal_image)
+    webhook.verdicts = verdicts  # counted for metrics also while nothing is answered
+    rivals = Rivals(events, f"{settings.home}/{settings.name}")
+    webhook.name, webhook.on_rival = rivals.name, rivals.found
     registration = Registration(api, settings.name, settings.where)
     readers = Readers(settings, api, state)
-    return [seen.follow(), _serve(settings, webhook, authority, registration, readers, is_ready)]
+    return [seen.follow(), rivals.tell(), _serve(settings, webhook, authority, registration, readers, events, is_ready)]
 
 
 async def _serve(
@@ -100,50 +121,39 @@ async def _serve(
     authority: Authority | None,
     registration: Registration,
     readers: Readers,
+    events: EventWriter,
     is_ready: Callable[[], bool],
 ) -> None:
-    """Listen, register once the configurations are read, and renew certificates."""
+    """Listen, register once the configurations are read, and keep the certificates in force."""
     await asyncio.to_thread(warm_up)
+    about = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.home, "namespace": settings.home}}
+
+    async def publish(authorities: bytes) -> None:
+        await registration.put(authorities)  # before a certificate is served that a new authority has signed
+        await readers.publish(authorities)
+
+    async def warn(reason: str, text: str) -> None:
+        await events.write(about, reason, text, is_warning=True)
+
     with tempfile.TemporaryDirectory(prefix="spotwright-") as name:
         private = Path(name)
         files = settings.files or CertificateFiles(private / "tls.crt", private / "tls.key", private / "unused")
-        bundle, due = _renew(settings, authority, files, None)
+        renewal = Renewal(files, authority, settings.served_names)
         try:
-            runner = await start_server(webhook, files.certificate, files.key, host=settings.host, port=settings.port)
+            runner = await start_server(webhook, renewal.served.context(), host=settings.host, port=settings.port)
         except OSError as error:
             raise InputError(f"{settings.host}:{settings.port}: cannot listen there ({error}); see --listen") from error
         try:
             _LOG.info("reviews are answered at https://%s:%d", settings.host, runner.addresses[0][1])
-            await readers.start(files)
-            await readers.publish(bundle)
+            await readers.start(renewal.served.context())
+            await readers.publish(renewal.authorities)
             await _until(is_ready)
-            await registration.put(bundle)
+            await registration.put(renewal.authorities)
             _LOG.info("ready")
-            while True:
-                await asyncio.sleep(_LOOK)
-                try:
-                    bundle = files.authority.read_bytes() if authority is None else authority.renew()
-                    await registration.put(bundle)  # before a certificate that the new authority signs
-                    await readers.publish(bundle)
-                    bundle, due = _renew(settings, authority, files, due)
-                    readers.reload()
-                except (OSError, SpotwrightError) as error:
-                    _LOG.warning("certificates are not renewed, again in %g s: %s", _LOOK, error)
+            await renewal.follow(publish, warn)
         finally:
             await readers.stop()
             await runner.cleanup()
-
-
-def _renew(
-    settings: Settings, authority: Authority | None, files: CertificateFiles, due: datetime | None
-) -> tuple[bytes, datetime | None]:
-    """The authority's certificates, and when the next serving certificate is due; it is made if that time has come."""
-    if authority is None:
-        return files.authority.read_bytes(), None
-    bundle = authority.renew()
-    if due is None or datetime.now(UTC) >= due:
-        due = make_serving_certificate(authority, settings.served_names, files.certificate.parent)
-    return bundle, due
 
 
 async def _until(condition: Callable[[], bool]) -> None:

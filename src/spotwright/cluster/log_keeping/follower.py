@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class Follower:
         self._position = Position()
         self._came_at = 0.0  # when the last bytes came, by the monotonic clock
         self._trouble = ""  # why the last stream broke off; empty: it did not
+        self._is_unwritten = False  # something came, and the disk did not take it
         self._silence = _SILENCE
         self._retry_after: float | None = None
 
@@ -75,7 +76,11 @@ class Follower:
             self._changed.clear()
             target = next_readable(self.pod, self._restart, self._done)
             if target is not None and target.is_lost:
-                self._say("this attempt's log is missing: its container was started again twice before it was read")
+                await self._write_surely(
+                    lambda: self._say(
+                        "this attempt's log is missing: its container was started again twice before it was read"
+                    )
+                )
                 self._done.append(target.container)
             elif target is None or refused > _TRIES:
                 if self._lost.is_set() or has_finished(self.pod, self._restart):
@@ -90,7 +95,8 @@ class Follower:
                     break
                 if passing or refused:
                     await asyncio.sleep(wait_before(min(passing + refused, 6), self._retry_after))
-        self._end()
+        await self._write_surely(self._say_why_it_ends)
+        await self._write_surely(self._file.finish)
 
     def _take_up(self) -> None:
         """Go on where an earlier process was killed."""
@@ -99,19 +105,27 @@ class Follower:
             self._done, self._container = list(notes["done"]), str(notes["container"])
             self._position = Position.from_json(notes["position"])
 
-    def _end(self) -> None:
-        """Finish the log; if its end was not read, it says so."""
-        if self._trouble and self._file.notes:
+    def _say_why_it_ends(self) -> None:
+        """If the end of the log was not read, it says so."""
+        if self._trouble and (self._file.notes or self._is_unwritten):
             last = f"; its last line is of {stamp_text(self._position.last)}" if self._position.last else ""
             self._say(f"the log ends here: {self._trouble}{last}")
-        self._file.finish()
+
+    async def _write_surely(self, write: Callable[[], None]) -> None:
+        """Write what nobody could tell later, as soon as the disk takes it: nothing else of this attempt will come."""
+        while True:
+            try:
+                write()
+            except OSError as error:
+                _LOG.warning("log of %s waits: %s", self._key, error)
+                await asyncio.sleep(_DISK)
+            else:
+                return
 
     # A stream
 
     async def _read(self, target: Readable) -> Answer:
         """Read a container's log as far as it goes, but not for ever where its pod is lost."""
-        if target.container != self._container:
-            self._begin(target)
         reading = asyncio.ensure_future(self._session(target))
         lost = asyncio.ensure_future(self._lost.wait())
         try:
@@ -134,6 +148,8 @@ class Follower:
     async def _session(self, target: Readable) -> Answer:
         self._retry_after = None
         try:
+            if target.container != self._container:
+                self._begin(target)
             return await self._stream(target)
         except StreamSilent:
             self._silence = min(2 * self._silence, _LONGEST_SILENCE)
@@ -147,6 +163,8 @@ class Follower:
             return Answer.REFUSED
         except OSError as error:
             _LOG.warning("log of %s waits: %s", self._key, error)
+            self._is_unwritten = True
+            self._trouble = f"what came next could not be written ({error.strerror}), and its pod is gone"
             await asyncio.sleep(_DISK)
             return Answer.AGAIN
 
@@ -192,8 +210,12 @@ class Follower:
         if not target.is_main or self._file.notes:
             code = "" if target.is_main or not target.exit_code else f", which exited with {target.exit_code}"
             heading = f"==> container {target.container}{code} <==\n"
-        self._container = target.container
-        self._write(heading.encode(), Position())
+        before, self._container = self._container, target.container
+        try:
+            self._write(heading.encode(), Position())
+        except OSError:
+            self._container = before
+            raise
 
     def _say(self, text: str) -> None:
         """Write a line of our own into the log."""

@@ -7,6 +7,7 @@ that has got a node meanwhile stays.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,10 +37,10 @@ class Deed:
 
 
 class Deeds:
-    """The deeds that are not done yet, by the pod's UID."""
+    """The deeds that are not done yet, by the pod's UID. ``done`` hears of each one that is done."""
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, api: Api, done: Callable[[Literal["evicted", "deleted"]], None] = lambda _: None) -> None:
+        self._api, self._done = api, done
         self._open: dict[str, Deed] = {}
 
     def want(self, deed: Deed) -> None:
@@ -76,7 +77,8 @@ class Deeds:
         if deed.is_done:
             return
         deed.is_done = True
-        done = "evicted" if deed.what == "evict" else "deleted"
+        done: Literal["evicted", "deleted"] = "evicted" if deed.what == "evict" else "deleted"
+        self._done(done)
         _LOG.info("pod %s/%s is %s: %s", deed.namespace, deed.name, done, deed.why)
 
 

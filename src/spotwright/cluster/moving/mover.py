@@ -18,11 +18,12 @@ from spotwright.cluster.moving.deeds import Deed, Deeds
 from spotwright.cluster.moving.free_moves import why_not_moved
 from spotwright.cluster.moving.lost_nodes import NodeSeen, not_ready_since, why_gone
 from spotwright.cluster.moving.pool_pauses import PoolPauses
+from spotwright.cluster.moving.tally import Tally
 from spotwright.cluster.workloads.owners import metadata, uid_of
 from spotwright.engine.decisions.waiting_in_vain import in_vain_at, take_back
 from spotwright.engine.events import AttemptBound, Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.engine.workload.events import AttemptHeld, AttemptReleased
+from spotwright.engine.workload.events import AttemptHeld, AttemptReleased, AttemptTakenBack
 from spotwright.notices.node_event import ToldNotice
 
 __all__ = ["Mover"]
@@ -57,11 +58,17 @@ class _View(Protocol):
 
 
 class Mover:
-    """Decides and acts for one leader. ``clock`` is monotonic."""
+    """Decides and acts for one leader. ``clock`` is monotonic; ``tally`` is for metrics."""
 
-    def __init__(self, api: Api, pauses: PoolPauses, clock: Callable[[], float] = time.monotonic) -> None:
-        self._pauses, self._clock = pauses, clock
-        self._deeds = Deeds(api)
+    def __init__(
+        self,
+        api: Api,
+        pauses: PoolPauses,
+        clock: Callable[[], float] = time.monotonic,
+        tally: Tally | None = None,
+    ) -> None:
+        self._pauses, self._clock, self._tally = pauses, clock, tally or Tally()
+        self._deeds = Deeds(api, self._tally.moved)
         self._attempts: dict[
             str, AttemptState
         ] = {}  # pod UID -> its attempt, from decision to record, where a deed may follow
@@ -85,6 +92,8 @@ class Mover:
     ) -> Iterator[Event]:
         """The decisions about a pod's newest attempt, before they are in the journal. ``now`` is the API server's clock."""
         node = str((seen.pod.get("spec") or {}).get("nodeName") or "")
+        if seen.is_gone or node or (seen.pod.get("status") or {}).get("phase") in _FINISHED:
+            self._tally.waits_no_more(uid_of(seen.pod))
         if seen.is_gone or (seen.pod.get("status") or {}).get("phase") in _FINISHED:
             if attempt.held is not None:
                 yield AttemptHeld(now, task.path, attempt.number)
@@ -112,13 +121,18 @@ class Mover:
         self, state: RunState, seen: _Seen, task: TaskState, attempt: AttemptState, now: float
     ) -> Iterator[Event]:
         uid = uid_of(seen.pod)
+        reason = attempt.waits.partition(":")[0]
+        self._tally.waits(uid, str(metadata(seen.pod).get("namespace", "")), reason)
         if attempt.taken_back is None:
             due = in_vain_at(task, attempt)
             if due is None or why_not_moved(seen.pod, seen.owners):
                 self._due.pop(uid, None)
                 return
             self._due[uid] = self._clock() + (due - now if due > now else _LOOK_AGAIN)
-            yield from take_back(state, task, attempt, self._pauses.pauses, self._pauses.taken, now)
+            for event in take_back(state, task, attempt, self._pauses.pauses, self._pauses.taken, now):
+                if isinstance(event, AttemptTakenBack):
+                    self._tally.moved("taken-back")
+                yield event
         self._attempts[uid] = attempt
 
     def _about_its_node(

@@ -95,13 +95,17 @@ class PoolsLeftOut:
 
     def at(self, now: float) -> frozenset[str]:
         """The pools that are left out at this moment."""
+        return frozenset(self.pauses(now))
+
+    def pauses(self, now: float) -> Mapping[str, Pause]:
+        """The pools that are left out at this moment, with their pauses."""
         try:
             stat = self._path.stat()
         except OSError:
-            return frozenset()
+            return {}
         if self._stamp != (stat.st_mtime_ns, stat.st_ino):
             self._stamp, self._pauses = (stat.st_mtime_ns, stat.st_ino), read_pauses(self._path)
-        return left_out(self._pauses, now)
+        return {pool: self._pauses[pool] for pool in left_out(self._pauses, now)}
 
 
 def read_pauses(path: Path) -> Mapping[str, Pause]:

@@ -26,7 +26,10 @@ _POOL_LABELS = {
     "cloud.google.com/gke-nodepool": Provider.GKE,
     "eks.amazonaws.com/nodegroup": Provider.EKS,
     "agentpool": Provider.GENERIC,
+    "karpenter.sh/provisioner-name": Provider.GENERIC,
+    "alpha.eksctl.io/nodegroup-name": Provider.GENERIC,
 }
+_SET_BY_TOOLS = ("agentpool", "storageprofile", "storagetier", "lifecycle", "node-lifecycle")
 _CAPACITY_TYPE = "karpenter.sh/capacity-type"
 _PASSING = re.compile(
     r"node\.(kubernetes\.io|cloudprovider\.kubernetes\.io)/|ToBeDeletedByClusterAutoscaler|karpenter\.sh/"
@@ -79,9 +82,10 @@ def _settings(
     machine, zones = _common(nodes, INSTANCE_TYPE), _values(nodes, ZONE)
     node = _smallest(nodes)
     labels = {label: value} if label and (provider is Provider.GENERIC or name != value) else {}
+    labels |= _own_labels(nodes)
     pool = Pool(name, capacity, provider, machine, tuple(zones), labels=labels)
     if provider is not Provider.GENERIC and not all(_has(node, clouds.labels(pool)) for node in nodes):
-        provider, labels = Provider.GENERIC, {label: value, **_capacity_labels(nodes)}
+        provider, labels = Provider.GENERIC, {label: value, **_capacity_labels(nodes), **_own_labels(nodes)}
     taints = _taints(nodes, Pool(name, capacity, provider))
     return {
         "capacity": str(capacity.value),
@@ -89,6 +93,7 @@ def _settings(
         **({"machine": machine} if machine else {}),
         **({"zones": zones} if zones else {}),
         **({"node": node} if node else {}),
+        **({"max_nodes": len(nodes)} if len(nodes) > pool.max_nodes else {}),
         **({"labels": labels} if labels else {}),
         **({"taints": taints} if taints else {}),
     }
@@ -148,6 +153,12 @@ def _capacity_labels(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The labels that say spot, or not, and that all of these nodes have."""
     common = set.intersection(*(set(dict(metadata(node).get("labels") or {}).items()) for node in nodes))
     return {key: value for key, value in sorted(common) if is_spot_node({key: value}, ()) is not None}
+
+
+def _own_labels(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The labels without a domain that all of these nodes have: people set those, for selectors such as ``gpu: "true"``."""
+    common = set.intersection(*(set(dict(metadata(node).get("labels") or {}).items()) for node in nodes))
+    return {key: value for key, value in sorted(common) if "/" not in key and key not in _SET_BY_TOOLS}
 
 
 def _smallest(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

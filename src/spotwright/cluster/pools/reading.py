@@ -1,4 +1,4 @@
-"""Asks a cluster for what its pools are read off: the nodes, and Karpenter's NodePools where it has them."""
+"""Asks a cluster for what its pools are read off: nodes, Karpenter's NodePools where it has them, and DaemonSets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from spotwright.errors import InputError
 
 __all__ = ["ShownPools", "ask_for_pools"]
 
+_DAEMON_SETS = "/apis/apps/v1/daemonsets"
 _NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
 
 
@@ -19,6 +20,7 @@ class ShownPools(NamedTuple):
 
     nodes: list[dict[str, Any]]
     node_pools: list[dict[str, Any]]
+    daemon_sets: list[dict[str, Any]]
 
 
 def ask_for_pools(context: str | None = None) -> ShownPools:
@@ -34,10 +36,20 @@ async def _ask(context: str | None) -> ShownPools:
     try:
         nodes = await api.get("/api/v1/nodes")
         found = await api.get_or_none(_NODE_POOLS)
+        sets = await _daemon_sets(api)
     except ApiFailed as error:
         raise InputError(
             f"{error}: reading pools needs a cluster that answers, and the right to list its nodes"
         ) from error
     finally:
         await api.close()
-    return ShownPools(list(nodes.get("items") or ()), list((found or {}).get("items") or ()))
+    return ShownPools(list(nodes.get("items") or ()), list((found or {}).get("items") or ()), sets)
+
+
+async def _daemon_sets(api: Api) -> list[dict[str, Any]]:
+    """The DaemonSets of all namespaces, with the kind that items of a list lack; none without the right to list them."""
+    try:
+        answer = await api.get(_DAEMON_SETS)
+    except ApiFailed:
+        return []
+    return [{"kind": "DaemonSet", **item} for item in answer.get("items") or ()]

@@ -22,7 +22,7 @@ from spotwright.cluster.reading.kubernetes import Kubernetes
 from spotwright.cluster.reading.port_forward import ForwardRefused, PortForward
 from spotwright.errors import InputError
 
-__all__ = ["AUTHORITY_VARIABLE", "CONFIG_MAP", "NAMESPACE", "POD_LABEL", "PORT_NAME", "find_controller"]
+__all__ = ["AUTHORITY_VARIABLE", "CONFIG_MAP", "NAMESPACE", "POD_LABEL", "PORT_NAME", "find_controller", "reading_name"]
 
 NAMESPACE = "spotwright"
 """The namespace of the controller, unless another one is named."""
@@ -41,6 +41,11 @@ AUTHORITY_VARIABLE = "SPOTWRIGHT_CONTROLLER_CA"
 
 _PORT = 9444
 _CONNECT = 10.0  # seconds
+
+
+def reading_name(namespace: str) -> str:
+    """The name for which the certificate of a controller in this namespace has to be, so that readers accept it."""
+    return f"spotwright.{namespace}.svc"
 
 
 def find_controller(kubernetes: Kubernetes, named: str = "") -> Controller:
@@ -68,7 +73,7 @@ def find_controller(kubernetes: Kubernetes, named: str = "") -> Controller:
                 raise ConnectionError(str(second)) from second
 
     place = f"the controller of context {kubernetes.context}"
-    return Controller(dial, context, f"spotwright.{namespace}.svc", place, kubernetes)
+    return Controller(dial, context, reading_name(namespace), place, kubernetes)
 
 
 def _forward(kubernetes: Kubernetes, namespace: str, pod: str, port: int) -> socket.socket:

@@ -32,7 +32,7 @@ async def start_reading(
         accept_certificates(context, await client_authority(api))
     except (ApiFailed, ssl.SSLError) as error:
         _LOG.warning("people are read by their tokens alone, not by client certificates: %s", error)
-    return await ReadingServer(RunIndex(state, is_alive), Access(api)).start(context, host=host, port=port)
+    return await ReadingServer(RunIndex(state, is_alive, api.now), Access(api)).start(context, host=host, port=port)
 
 
 async def publish_authority(api: Api, namespace: str, authority: str) -> None:
@@ -43,4 +43,4 @@ async def publish_authority(api: Api, namespace: str, authority: str) -> None:
     if found is None:
         await api.send("POST", path, body)
     elif (found.get("data") or {}).get("ca.crt") != authority:
-        await api.send("PUT", f"{path}/{CONFIG_MAP}", body)
+        await api.send("PUT", f"{path}/{CONFIG_MAP}", {**found, "data": body["data"]})

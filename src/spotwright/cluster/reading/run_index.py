@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -54,10 +54,13 @@ class Rows:
 
 
 class RunIndex:
-    """The runs of a state folder, for several threads at once. ``is_alive`` tells whether the holder of a lease lives."""
+    """The runs of a state folder, for several threads at once. ``is_alive`` tells whether the holder of a lease lives.
 
-    def __init__(self, state: StateFolder, is_alive: Liveness) -> None:
-        self.state, self._is_alive = state, is_alive
+    ``now`` is the clock by which runs are recorded: the API server's, from which this machine's may differ.
+    """
+
+    def __init__(self, state: StateFolder, is_alive: Liveness, now: Callable[[], float] = time.time) -> None:
+        self.state, self._is_alive, self.now = state, is_alive, now
         self._known: dict[tuple[str, int], IndexedRun] = {}
         self._lines: dict[str, tuple[JournalStamp, dict[str, Any]]] = {}
         self._lock = threading.Lock()
@@ -109,7 +112,7 @@ class RunIndex:
             made = kept[1]
         else:
             reader = RunReader(run.folder, self._is_alive)
-            made = summary(reader.state, run.folder.name, reader.now)
+            made = summary(reader.state, run.folder.name, self.now() if reader.is_driven else None)
             if stamp is not None and not reader.is_driven:
                 with self._lock:
                     self._lines[run.folder.name] = (stamp, made)

@@ -123,7 +123,7 @@ class ReadingServer:
 
     def _left_out(self) -> list[dict[str, Any]]:
         """The pools that new attempts pass over now. Their names are no secret: every namespace may use them."""
-        pauses, now = read_pauses(self._index.state.path / LEFT_OUT_FILE), time.time()
+        pauses, now = read_pauses(self._index.state.path / LEFT_OUT_FILE), self._index.now()
         return [
             {"pool": pool, "until": pause.until, "times": pause.times, "since": pause.since}
             for pool, pause in pauses.items()
@@ -159,7 +159,7 @@ class ReadingServer:
         after = int(request.query.get("after", 0))
         if made_at and made_at != str(run.made_at):  # another run has the name now: the caller begins anew
             return web.json_response(
-                {"made_at": run.made_at, "now": time.time(), "driven": True, "plans": 0, "events": []}
+                {"made_at": run.made_at, "now": self._index.now(), "driven": True, "plans": 0, "events": []}
             )
         ends = time.monotonic() + min(float(request.query.get("wait", 0)), _LONGEST_WAIT)
         while True:
@@ -168,7 +168,7 @@ class ReadingServer:
                 break
             await asyncio.sleep(min(_LOOK, max(0.0, ends - time.monotonic())))
         plans = await self._in_thread(run.folder.plan_count)
-        answer = {"made_at": run.made_at, "now": time.time(), "driven": found.is_driven, "plans": plans}
+        answer = {"made_at": run.made_at, "now": self._index.now(), "driven": found.is_driven, "plans": plans}
         return _compressed(web.json_response({**answer, "events": found.rows, "more": found.more}))
 
     async def _plan(self, request: web.Request, caller: Caller) -> web.Response:

@@ -64,15 +64,14 @@ class Recorder:
 
     def __init__(self, run: WorkloadRun, view: ClusterView, now: float, decide: Decide = lambda *_: ()) -> None:
         self._run, self._view, self._now, self._decide = run, view, now, decide
-        self._known = {
-            attempt.key: (task, attempt)
-            for task in (*run.state.tasks.values(), *run.state.retired.values())
-            for attempt in task.attempts
-        }
 
     @property
     def _state(self) -> RunState:
         return self._run.state
+
+    @property
+    def _known(self) -> Mapping[str, tuple[TaskState, AttemptState]]:
+        return self._run.attempts
 
     def record(self, pods: Sequence[SeenPod], root: Mapping[str, Any] | None, *, are_all: bool) -> None:
         """Add all events that follow from these pods of the workload, in the order in which the pods were made.
@@ -91,7 +90,7 @@ class Recorder:
                 self._run.add(event)
         if are_all:
             self._end_forgotten({key for seen in pods for key in _keys(seen)}, is_deleted=root is None)
-        self._notices()
+        self._notices(self._state.nodes if are_all else {_node_of(seen) for seen in pods})
         self._nodes_gone()
         self._finish(root)
 
@@ -135,8 +134,6 @@ class Recorder:
                 gang=gang,
             )
         )
-        task = self._state.tasks[path]
-        self._known[attempt.key] = (task, task.last)
 
     def _free_slot(self, name: TaskName) -> str:
         """The path of the task: of pods that are alike, the first that has not succeeded and has no live attempt."""
@@ -281,7 +278,7 @@ class Recorder:
 
     def _end_forgotten(self, keys: set[str], *, is_deleted: bool) -> None:
         """End attempts whose pods are gone, and whose end nobody saw. ``is_deleted``: the workload is gone as well."""
-        for key, (task, recorded) in self._known.items():
+        for key, (task, recorded) in list(self._known.items()):
             if recorded.is_live and key not in keys:
                 signals = Signals(heard=False, message=_FORGOTTEN)
                 self._run.add(NoteAdded(self._now, text=f"attempt {recorded.number} of {task.path}: {_FORGOTTEN}"))
@@ -294,8 +291,12 @@ class Recorder:
 
     # Nodes
 
-    def _notices(self) -> None:
-        for name, node in self._state.nodes.items():
+    def _notices(self, names: Iterable[str]) -> None:
+        """Record the notices of these nodes. A change of a node looks at each of its pods, so no other node is due."""
+        for name in names:
+            node = self._state.nodes.get(name)
+            if node is None:
+                continue
             if node.noticed_at is not None and node.notices and node.notices[-1] in self._view.withdrawn(name):
                 self._run.add(NoticeWithdrawn(self._now, node=name, id=node.notices[-1]))
             notice = self._news(name, node)
@@ -326,10 +327,13 @@ class Recorder:
         return told.notice if told is not None else self._view.notice(recorded.node)
 
     def _nodes_gone(self) -> None:
-        for name, node in list(self._state.nodes.items()):
-            if node.state != "gone" and self._view.is_node_gone(name):
+        gone = [node for name, node in self._state.nodes.items() if self._view.is_node_gone(name)]
+        for node in gone:
+            if node.state != "gone":
                 self._run.add(
-                    NodeChanged(self._now, node=name, pool=node.pool, state="gone", why="its Node object was deleted")
+                    NodeChanged(
+                        self._now, node=node.name, pool=node.pool, state="gone", why="its Node object was deleted"
+                    )
                 )
 
     # The run
@@ -371,6 +375,10 @@ def _is_refused(pod: Mapping[str, Any]) -> bool:
 
 def _keys(seen: SeenPod) -> list[str]:
     return [attempt.key for attempt in attempts_of(seen.pod)]
+
+
+def _node_of(seen: SeenPod) -> str:
+    return str((seen.pod.get("spec") or {}).get("nodeName", ""))
 
 
 def _made_first(seen: SeenPod) -> tuple[str, str]:

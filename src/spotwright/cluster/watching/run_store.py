@@ -24,9 +24,9 @@ from spotwright.engine.events import EngineStarted, Event, RunCreated, RunFinish
 from spotwright.engine.fold import fold
 from spotwright.engine.ports import Holder
 from spotwright.engine.run_meta import RunMeta
-from spotwright.engine.state import RunState
+from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.status import RunStatus
-from spotwright.engine.workload.events import PlanExtended
+from spotwright.engine.workload.events import AttemptAdopted, PlanExtended
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.manifests.pod_graph import PodSource, PodTask
 from spotwright.model.pools import Pool
@@ -55,6 +55,7 @@ class WorkloadRun:
     require: Callable[[], None]  # raises Fenced once this process may not write any more
     use: Callable[[WorkloadRun], None]  # tells the store that its journal is in use
     is_open: bool = True
+    _attempts: dict[str, tuple[TaskState, AttemptState]] | None = None
 
     @property
     def uid(self) -> str:
@@ -66,9 +67,20 @@ class WorkloadRun:
         """Whether its end is recorded, or waits to be."""
         return self.state.status is not RunStatus.RUNNING
 
+    @property
+    def attempts(self) -> Mapping[str, tuple[TaskState, AttemptState]]:
+        """All attempts by their keys, with their tasks. A look at one pod of thousands does not go through all of them."""
+        if self._attempts is None:
+            tasks = (*self.state.tasks.values(), *self.state.retired.values())
+            self._attempts = {attempt.key: (task, attempt) for task in tasks for attempt in task.attempts}
+        return self._attempts
+
     def add(self, event: Event) -> None:
         """Fold an event now and write it with the next :meth:`commit`."""
         fold(self.state, event)
+        if isinstance(event, AttemptAdopted) and self._attempts is not None:
+            task = self.state.tasks[event.task]
+            self._attempts[event.key] = (task, task.last)
         self.pending.append(event)
 
     def commit(self) -> Sequence[Event]:
@@ -188,7 +200,7 @@ class RunStore:
         if not folder.plan(1).exists():
             save_plan(folder, 1, stored)
         if not folder.journal.exists():
-            Journal.create(folder.journal).close()
+            _create_whole(folder.journal)
         state = RunState(PlanVersions(folder))
         made_at = min(now, seconds(metadata(root).get("creationTimestamp")) or now)
         run = self._keep(folder, state, now, created=RunCreated(made_at, meta=_meta(root, folder.name, config)))
@@ -327,6 +339,21 @@ def _plannable(stored: StoredPlan) -> StoredPlan:
 def _without_demands(task: PodTask) -> PodTask:
     containers = [{"name": each.get("name", "")} for each in task.spec.get("containers") or ()]
     return PodTask(task.kind, task.name, {"containers": containers}, retries=task.retries)
+
+
+def _create_whole(path: Path) -> None:
+    """Make a journal that is there whole or not at all: what a kill or a full disk left of one is no journal for ever.
+
+    Raises :class:`StateError`.
+    """
+    beside = path.with_name("journal.new")
+    try:
+        for left in path.parent.glob(f"{beside.name}*"):
+            left.unlink()
+        Journal.create(beside).close()
+        beside.rename(path)
+    except OSError as error:
+        raise StateError(f"{path}: cannot be made ({error.strerror}); free some space") from error
 
 
 def _with_pool(config: Config, pool: NodePool) -> Config:

@@ -11,6 +11,7 @@ from spotwright.cluster.api.requests import Api
 from spotwright.cluster.log_keeping.keeper import LogKeeper
 from spotwright.cluster.moving.mover import Mover
 from spotwright.cluster.moving.pool_pauses import PoolPauses
+from spotwright.cluster.moving.tally import Tally
 from spotwright.cluster.watching.run_store import RunStore, WorkloadRun
 from spotwright.cluster.watching.view import SeenPod
 from spotwright.cluster.watching.watcher import Watcher
@@ -27,15 +28,18 @@ async def watch_and_keep_logs(
     *,
     limit: int,
     namespace: str = "",
+    tally: Tally | None = None,
 ) -> None:
     """Watch until cancelled. ``open_streams`` makes a client for many streams at once; every log has one while it is followed.
 
     ``limit`` is in bytes, for each log; 0 keeps none. ``namespace`` is the only one that is watched; by default it is all that
-    are labelled.
+    are labelled. ``tally`` counts what is moved and what waits.
     """
+    tally = tally or Tally()
     pauses = PoolPauses(state)
     pauses.begin(state, api.now())
-    mover = Mover(api, pauses)
+    mover = Mover(api, pauses, tally=tally)
+    tally.begin()
     streams = Api(open_streams())
     keeper = LogKeeper(streams, limit)
 
@@ -52,6 +56,7 @@ async def watch_and_keep_logs(
         for task in done:
             task.result()
     finally:
+        tally.end()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

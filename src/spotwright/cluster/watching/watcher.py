@@ -16,6 +16,7 @@ from typing import Any
 
 from spotwright.cluster.api.mirror import Change, ChangeKind, Mirror, Resource, is_served
 from spotwright.cluster.api.requests import Api
+from spotwright.cluster.api.sharing import Sharing
 from spotwright.cluster.watching.node_pools import strange_pools
 from spotwright.cluster.watching.recorder import Decide, OnRecorded, Recorder
 from spotwright.cluster.watching.run_store import RunStore, WorkloadRun
@@ -68,8 +69,7 @@ class Watcher:
         """Watch until cancelled. Raises :class:`Fenced` once another watcher records."""
         self._take_up("")
         if not self._namespace:
-            namespaces = Mirror(self._api, Resource("/api/v1", "namespaces"), labels=_ENABLED)
-            await self._follow("Namespace", namespaces)
+            await self._follow("Namespace", Mirror(self._api, Resource("/api/v1", "namespaces"), labels=_ENABLED))
         await self._follow_all()
         try:
             while True:
@@ -95,12 +95,12 @@ class Watcher:
 
     async def _follow_all(self) -> None:
         await self._follow("Node", Mirror(self._api, Resource("/api/v1", "nodes")))
-        events = Mirror(self._api, Resource("/api/v1", "events"), fields="involvedObject.kind=Node")
-        await self._follow("Event", events)
+        await self._follow("Event", Mirror(self._api, Resource("/api/v1", "events"), fields="involvedObject.kind=Node"))
         for kind, resource in OWNERS.items():
             if await is_served(self._api, resource):
                 await self._follow(kind, Mirror(self._api, resource, self._namespace, keep=self._is_enabled))
-        pods = Mirror(self._api, Resource("/api/v1", "pods"), self._namespace, keep=self._is_enabled)
+        share = Sharing().shared
+        pods = Mirror(self._api, Resource("/api/v1", "pods"), self._namespace, keep=self._is_enabled, slim=share)
         await self._follow("Pod", pods)
 
     async def _follow(self, kind: str, mirror: Mirror) -> None:
@@ -281,8 +281,7 @@ class Watcher:
     def _workload_of(self, seen: SeenPod) -> str:
         """The UID of a pod's workload, where it has one that is watched."""
         pod_uid = uid_of(seen.pod)
-        known = self._run_of_pod.get(pod_uid)
-        if known is not None:
+        if (known := self._run_of_pod.get(pod_uid)) is not None:
             return known
         found: Lineage = self._view.lineage(seen.pod)
         if not found.is_complete:
@@ -310,7 +309,6 @@ class Watcher:
             Recorder(run, self._view, now, self._decide).record(pods, self._root(run, pods), are_all=are_all)
             for event in run.commit():
                 _LOG.debug("%s: %s %s %s", run.folder.name, event.kind, event.task, event.attempt or "")
-            self._note_pods(uid, run)
             for seen in pods:
                 self._on_recorded(run, seen, self._view.is_cut_off(seen.pod))
             if run.is_over:
@@ -363,6 +361,8 @@ class Watcher:
     def _forget(self, pods: Iterable[SeenPod]) -> None:
         for seen in pods:
             (self._view.forget_pod if seen.is_gone else self._view.settle_pod)(uid_of(seen.pod))
+            if seen.is_gone:
+                self._run_of_pod.pop(uid_of(seen.pod), None)
 
     def _take_up(self, namespace: str) -> None:
         """Open the unfinished runs of a namespace, or all; those that cannot be written now are set aside."""
@@ -384,7 +384,7 @@ class Watcher:
             folder = self._store.unopened.get(uid)
             try:
                 if folder is not None:
-                    self._store.open_again(folder, self._api.now())
+                    self._note_pods(uid, self._store.open_again(folder, self._api.now()))
             except Fenced:
                 raise
             except SpotwrightError as error:

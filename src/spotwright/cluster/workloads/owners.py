@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from spotwright.manifests.kinds import NAMESAKES
 from spotwright.manifests.rules.context import POLICY_ANNOTATION
 
 __all__ = [
@@ -50,7 +51,8 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
     owners: list[Mapping[str, Any]] = []
     here: Mapping[str, Any] = pod
     while (reference := controller_reference(here)) is not None:
-        if reference.get("kind") not in RUN_KINDS:
+        group = str(reference.get("apiVersion", "")).rpartition("/")[0]
+        if reference.get("kind") not in RUN_KINDS or (group, reference.get("kind")) in NAMESAKES:
             break
         owner = find(str(reference["kind"]), str(metadata(pod).get("namespace", "")), str(reference.get("uid", "")))
         if owner is None:

@@ -15,6 +15,8 @@ Pod                             the pod's name
 Node names of Argo are ``workflow.step``, of retried nodes ``workflow.step(2)``, of loops ``workflow.step(0:item)``, with both
 ``step(0:item)(2)``; steps add ``[1]`` for their group. The KFP backend wraps each task in an executor, each loop in
 ``iteration-iterations(0:0).iteration-item``, and all in ``root`` (seen in Workflows of the backends 2.16.1 and 2.17.0).
+The exit task of an ``ExitHandler`` stands beside it in the pipeline, but in the Workflow it runs in a hook of it:
+``exit-handler-1.onExit.done`` (seen on 2.16.1).
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ _KFP_RUN = "pipeline/runid"
 _ITERATION = re.compile(r"\((\d+):")
 _KFP_WRAPPERS = frozenset(("root", "executor", "iteration-item"))
 _KFP_ITERATIONS = "iteration-iterations"
+_KFP_HOOK = "onExit"
 
 
 class TaskName(NamedTuple):
@@ -127,6 +130,8 @@ def workflow_task(node_name: str, *, is_kfp: bool) -> TaskName:
     for name, number in segments[1:]:  # the first one is the workflow
         if is_kfp and name == _KFP_ITERATIONS:
             iteration = number  # that of the task inside, as in a local run: loop/train-3
+        elif is_kfp and name == _KFP_HOOK:
+            names = names[:-1]  # what is in the hook of an exit handler stands beside it
         elif not (is_kfp and name in _KFP_WRAPPERS):
             names.append((name, iteration if number is None else number))
             iteration = None

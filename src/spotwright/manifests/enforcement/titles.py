@@ -10,6 +10,7 @@ __all__ = ["TITLES"]
 
 TITLES: Mapping[Mechanism, str] = {
     Mechanism.PODS_ONLY: "only the pods are placed",
+    Mechanism.NODES_ONLY: "",
     Mechanism.POD: "",
     Mechanism.JOB_IGNORES: "interruptions are ignored until a deadline",
     Mechanism.JOB_SEPARATES: "rules keep errors apart",
@@ -24,6 +25,7 @@ TITLES: Mapping[Mechanism, str] = {
     Mechanism.RUNTIME_PLACED: "its runtime is placed in the same command",
     Mechanism.EXIT_CODE: "`restartPolicy: ExitCode`",
     Mechanism.ANY_ERROR: "its own `OnFailure` or `Always`",
+    Mechanism.IN_PLACE: "its own `OnFailure` or `Always`",
     Mechanism.NEVER: "its own `Never`",
     Mechanism.ELASTIC: "elastic",
     Mechanism.MPI_EVICTED: "`kubeflow.org/v1`",
@@ -38,5 +40,8 @@ TITLES: Mapping[Mechanism, str] = {
     Mechanism.RAY_CLUSTER: "",
     Mechanism.RAY_JOB: "",
     Mechanism.SPARK: "",
+    Mechanism.TEKTON: "",
+    Mechanism.VOLCANO: "",
+    Mechanism.VOLCANO_ENDS: "its own policy ends the Job",
 }
 """The heading of each mechanism on the pages of the kinds; empty where it is the only one or the usual one."""

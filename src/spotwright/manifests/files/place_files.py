@@ -20,7 +20,7 @@ from spotwright.manifests.files.added_documents import (
     without_record,
 )
 from spotwright.manifests.files.object_rules import ObjectRules
-from spotwright.manifests.files.record import ANNOTATION, AT, MAX_RECORD, Outside, is_placed
+from spotwright.manifests.files.record import ANNOTATION, AT, FIXED_AT, MAX_RECORD, Outside, is_placed
 from spotwright.manifests.files.references import References, may_be_referred_to
 from spotwright.manifests.files.split import edit_objects, has_directives, split
 from spotwright.manifests.files.unplace_object import unplaced
@@ -34,7 +34,7 @@ from spotwright.manifests.rules.ladder_cache import LadderCache
 from spotwright.manifests.yamltext.documents import Document, Path, no_garbage_collection, parse
 from spotwright.manifests.yamltext.edits import Editor
 
-__all__ = ["PlacedFile", "place_text", "place_texts", "unplace_text"]
+__all__ = ["PlacedFile", "place_text", "place_texts", "unfix_text", "unplace_text"]
 
 _SEPARATOR_LINE = re.compile(r"\A---\r?\n")
 _JSON_OBJECT = re.compile(r'\s*\{\s*"')
@@ -193,18 +193,28 @@ def unplace_text(text: str, file: str, outside: Outside | None = None) -> Placed
     An object that nobody touched since gets its original bytes back; a reformatted one becomes an equal document, with a
     finding. ``outside`` has the records that were too large for an annotation. Raises :class:`ManifestError` if one is missing.
     """
+    return _undone(text, file, outside, AT, _RECORD_MARKS)
+
+
+def unfix_text(text: str, file: str) -> PlacedFile:
+    """Remove from a file what ``lint --fix`` has changed, as :func:`unplace_text` does for what was placed."""
+    return _undone(text, file, None, FIXED_AT, (str(FIXED_AT[-1]),))
+
+
+def _undone(text: str, file: str, outside: Outside | None, at: Path, marks: Sequence[str]) -> PlacedFile:
+    """Undo the changes of each object's record at a path; only texts with one of the ``marks`` can have one."""
     result = PlacedFile(text)
     bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
-    if not _may_be_placed(body):
+    if not any(mark in body for mark in marks):
         return result
 
     texts: list[str] = []
     follows_removed = False  # the first document was removed, and with it the place without a separator
     for above, part in split(body):
         rest: str | None = part
-        if _may_be_placed(part):
+        if any(mark in part for mark in marks):
             objects = list(objects_of(parse(part, file, above)))
-            rest = edit_objects(part, objects, lambda document: _unplace_object(document, result, outside))
+            rest = edit_objects(part, objects, lambda document: _unplace_object(document, result, outside, at))
         if rest is None:
             follows_removed |= not texts and not part.startswith("---")
             continue
@@ -214,15 +224,12 @@ def unplace_text(text: str, file: str, outside: Outside | None = None) -> Placed
     return result
 
 
-def _may_be_placed(text: str) -> bool:
-    return any(mark in text for mark in _RECORD_MARKS)
-
-
-def _unplace_object(document: Document, result: PlacedFile, outside: Outside | None) -> str | None:
-    at = _record_path(document)
+def _unplace_object(document: Document, result: PlacedFile, outside: Outside | None, at: Path) -> str | None:
+    if isinstance(document, PipelinePair) and at == AT:
+        at = PAIR_AT
     if not is_placed(document, at):
         return document.text
-    if is_added(document):
+    if at != FIXED_AT and is_added(document):
         return _remove_added(document, result)
     outcome = unplaced(document, at, outside)
     for path, text in outcome.left:

@@ -19,13 +19,16 @@ from spotwright.manifests.yamltext.documents import MISSING, Document, Path
 from spotwright.pipelines.ir.placed_record import VERSION, digest
 from spotwright.yaml_composer import Extent
 
-__all__ = ["ANNOTATION", "AT", "MAX_RECORD", "Outside", "is_placed", "read_record", "restored"]
+__all__ = ["ANNOTATION", "AT", "FIXED_AT", "MAX_RECORD", "Outside", "is_placed", "read_record", "restored"]
 
 ANNOTATION = "spotwright.dev/placed"
 """The annotation of every object that was changed."""
 
 AT: Path = ("metadata", "annotations", ANNOTATION)
 """The path of the record in an object; in an item of a list it begins at the item."""
+
+FIXED_AT: Path = ("metadata", "annotations", "spotwright.dev/fixed")
+"""The path of the record of what ``lint --fix`` changed, which ``place`` leaves alone and ``unplace`` undoes."""
 
 MAX_RECORD = 32 * 1024
 """The largest record, in bytes, that is kept in an annotation."""

@@ -13,7 +13,8 @@ __all__ = ["References", "may_be_referred_to"]
 
 
 _KINDS = re.compile(
-    r"kind[\"']?\s*:\s*(?:[&!]\S*\s+)*[\"']?(?:ConfigMap|Experiment|\w*Template|\w*Runtime|\w*List)\b"  # perhaps with an anchor
+    r"kind[\"']?\s*:\s*(?:[&!]\S*\s+)*[\"']?"  # perhaps with an anchor
+    r"(?:ConfigMap|Experiment|Pipeline|Task|\w*Template|\w*Runtime|\w*List)\b"
 )
 
 

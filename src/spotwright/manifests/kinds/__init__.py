@@ -12,7 +12,7 @@ from importlib import import_module
 
 from spotwright.manifests.rules.context import PlaceContext
 
-__all__ = ["FAMILIES", "SERVED", "PlaceObject", "find_kind"]
+__all__ = ["FAMILIES", "NAMESAKES", "SERVED", "PlaceObject", "find_kind", "served_version"]
 
 PlaceObject = Callable[[PlaceContext], None]
 """Places one object through its context."""
@@ -25,10 +25,13 @@ FAMILIES: tuple[str, ...] = (
     "katib",
     "kfp.compiled_pipelines",
     "ray",
+    "resource_flavor",
     "spark",
+    "tekton",
     "trainer.training_operator",
     "trainer.trainjob",
     "unsupported",
+    "volcano",
 )
 """The modules of this package that have ``KINDS``; they are imported when a kind is first looked up."""
 
@@ -40,13 +43,24 @@ SERVED: Mapping[str, str] = {
     **dict.fromkeys(("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"), "kubeflow.org/v1"),
     **dict.fromkeys(("Experiment",), "kubeflow.org/v1beta1"),
     **dict.fromkeys(("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"), "trainer.kubeflow.org/v1alpha1"),
-    **dict.fromkeys(("RayCluster", "RayJob"), "ray.io/v1"),
+    **dict.fromkeys(("RayCluster", "RayJob", "RayCronJob", "RayService"), "ray.io/v1"),
+    **dict.fromkeys(("PipelineRun", "TaskRun", "Pipeline"), "tekton.dev/v1"),
     **dict.fromkeys(("SparkApplication", "ScheduledSparkApplication"), "sparkoperator.k8s.io/v1beta2"),
     **dict.fromkeys(
         ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"), "argoproj.io/v1alpha1"
     ),
 }
 """The apiVersion under which a kind is placed, for messages about other versions."""
+
+NAMESAKES: Mapping[tuple[str, str], str] = {
+    ("batch.volcano.sh", kind): "batch.volcano.sh/v1alpha1" for kind in ("Job", "CronJob")
+}
+"""The apiVersion of kinds that are placed and share their name with one of :data:`SERVED`, by group and kind."""
+
+
+def served_version(api_version: str, kind: str) -> str | None:
+    """The apiVersion under which a kind is placed, by its group if the name has several; ``None`` if unknown."""
+    return NAMESAKES.get((api_version.rpartition("/")[0], kind)) or SERVED.get(kind)
 
 
 def find_kind(api_version: str, kind: str) -> PlaceObject | None:

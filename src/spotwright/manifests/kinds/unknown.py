@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spotwright.errors import InputError
-from spotwright.manifests.kinds import SERVED
+from spotwright.manifests.kinds import SERVED, served_version
 from spotwright.manifests.rules.context import Finding, Level, PlaceContext, name_of
 from spotwright.manifests.rules.pod_rules import Role, place_pod
 from spotwright.manifests.yamltext.documents import Document, Path, show
@@ -150,13 +150,15 @@ def _has_pods(value: Any) -> bool:
     return isinstance(value, list) and any(_has_pods(item) for item in value)
 
 
-_CHECK_VERSION_THEMSELVES = frozenset({"CronJob", "Experiment", "MPIJob", "RayCluster", "RayJob"})
+_CHECK_VERSION_THEMSELVES = frozenset(
+    {"CronJob", "Experiment", "MPIJob", "Pipeline", "PipelineRun", "RayCluster", "RayJob", "TaskRun"}
+)
 """Kinds whose modules report a wrong version, or that are served in several."""
 
 
 def warn_of_version(ctx: PlaceContext, api_version: str, kind: str) -> None:
     """Warn of a version that no API server knows; the kind is placed nevertheless."""
-    served = SERVED.get(kind, api_version)
+    served = served_version(api_version, kind) or api_version
     if api_version != served and kind not in _CHECK_VERSION_THEMSELVES and not api_version.startswith("kubeflow.org/"):
         ctx.add_finding(
             Level.WARNING, ctx.at("apiVersion"), f"no API server knows {kind} of {api_version}: write {served}"

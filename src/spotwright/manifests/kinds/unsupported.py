@@ -1,11 +1,32 @@
-"""Kinds that have pods and are not placed: an interruption would hit users of services, datastores and notebooks."""
+"""Kinds that have pods and go to no spot pool: an interruption would hit users of services, datastores and notebooks.
+
+Without a policy of their own they stay unchanged, with a message. ``spot: never`` places them on on-demand (a label or annotation
+of the object, or a pattern of ``policy.tasks``); a label or annotation that asks for spot is refused. Only the pods' nodes are
+placed: no variables, no retries. Two kinds are placed on spot where they ask for it, by modules of their own: a Deployment, and
+a RayService.
+
+A DaemonSet runs on every node, so its policy says which: ``prefer`` adds the tolerations of the spot pools and no preference,
+``require`` and ``never`` keep it to one kind of capacity. Sources: Kubernetes, "DaemonSet"; kubeflow/notebooks v1.11.0 (the pod
+template of a Notebook has no metadata); kserve v0.16.0 (a predictor is a pod spec); Knative, "Kubernetes features": without
+``kubernetes.podspec-affinity`` and ``kubernetes.podspec-tolerations`` a serverless InferenceService with them is rejected.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
+from spotwright.manifests.enforcement.mechanisms import Mechanism
 from spotwright.manifests.kinds import PlaceObject
-from spotwright.manifests.rules.context import Level, PlaceContext, name_of
+from spotwright.manifests.kinds.unknown import find_pod_specs
+from spotwright.manifests.rules.context import Group, Level, PlaceContext, name_of
+from spotwright.manifests.rules.merging import place_merged, write
+from spotwright.manifests.rules.pod_rules import Placed, Role
+from spotwright.manifests.rules.retry_bounds import no_interruption_text
+from spotwright.manifests.rules.schema import POD, check
+from spotwright.manifests.yamltext.documents import Path
+from spotwright.model.policy import Spot
 
 __all__ = ["KINDS", "has_claim", "leave_unchanged"]
 
@@ -31,15 +52,26 @@ _REASONS: Mapping[tuple[str, str], str] = {
     ("serving.kserve.io", "ServingRuntime"): _SERVES,
     ("tensorboard.kubeflow.org", "Tensorboard"): _INTERACTIVE,
 }
+_POD_SPECS: Mapping[tuple[str, str], tuple[Path, ...]] = {
+    **dict.fromkeys(
+        (("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("kubeflow.org", "Notebook")),
+        (("spec", "template", "spec"),),
+    ),
+    ("kubeflow.org", "PVCViewer"): (("spec", "podSpec"),),
+    ("serving.kserve.io", "InferenceService"): (("spec", "predictor"), ("spec", "transformer"), ("spec", "explainer")),
+}
+"""Where kinds that can be placed on on-demand have their pod specs."""
+
+_ON_DEMAND = "label it spotwright.dev/spot: never, and place keeps it on on-demand pools"
+_KNATIVE = (
+    "in serverless mode Knative takes affinity and tolerations only with its features kubernetes.podspec-affinity and "
+    "kubernetes.podspec-tolerations"
+)
 
 
 def leave_unchanged(ctx: PlaceContext, way_out: str = "") -> None:
     """Report that the object stays unchanged, with the reason and, if there is one, what makes it placed."""
-    kind, api_version = str(ctx.get("kind")), str(ctx.get("apiVersion"))
-    reason = _REASONS[api_version.rpartition("/")[0], kind]
-    if kind in ("Deployment", "ReplicaSet") and has_claim(ctx):
-        reason = _STORES
-    text = f"{kind} {name_of(ctx.get('metadata'))} stays unchanged: {reason}"
+    text = f"{_named(ctx)} stays unchanged: {_reason(ctx)}"
     ctx.add_finding(Level.WARNING, ctx.at("kind"), f"{text}; {way_out}" if way_out else text)
 
 
@@ -49,7 +81,97 @@ def has_claim(ctx: PlaceContext) -> bool:
     return any(isinstance(volume, dict) and volume.get("persistentVolumeClaim") for volume in volumes)
 
 
-_ASK_FOR_IT = frozenset({("apps", "Deployment"), ("ray.io", "RayService")})
-"""Kinds that are placed where they ask for it, by modules of their own."""
+def _is_named(ctx: PlaceContext) -> bool:
+    """Whether ``--pod-path`` names a pod spec of the object, which is placed there then."""
+    return bool(find_pod_specs(ctx.editor.document.get((), None), ctx.options.pod_paths))
 
-KINDS: Mapping[tuple[str, str], PlaceObject] = dict.fromkeys(_REASONS.keys() - _ASK_FOR_IT, leave_unchanged)
+
+def _named(ctx: PlaceContext) -> str:
+    return f"{ctx.get('kind')} {name_of(ctx.get('metadata'))}"
+
+
+def _key(ctx: PlaceContext) -> tuple[str, str]:
+    return str(ctx.get("apiVersion")).rpartition("/")[0], str(ctx.get("kind"))
+
+
+def _reason(ctx: PlaceContext) -> str:
+    """Why an interruption of the object would hurt."""
+    kind = str(ctx.get("kind"))
+    return _STORES if kind in ("Deployment", "ReplicaSet") and has_claim(ctx) else _REASONS[_key(ctx)]
+
+
+def _keep_on_demand(ctx: PlaceContext) -> None:
+    """Place the object on on-demand if its own policy says so; refuse one that asks for spot."""
+    paths = [ctx.at(*path) for path in _POD_SPECS.get(_key(ctx), ()) if isinstance(ctx.get(*path), dict)]
+    policy = ctx.policy(ctx.name)
+    _, tasks = ctx.config.layers_for(ctx.name)
+    source = policy.sources.get("spot")
+    is_of_tasks = any(layer.source == source for layer in tasks)
+    if policy.spot is None or not (is_of_tasks or ctx.has_own_policy) or not paths or _is_named(ctx):
+        leave_unchanged(ctx, _ON_DEMAND if paths else "")
+        return
+    if policy.spot is not Spot.NEVER:
+        if is_of_tasks:  # a pattern that is meant for other work may match too
+            leave_unchanged(ctx, _ON_DEMAND)
+            return
+        text = (
+            f"{_named(ctx)} goes to no spot pool (spot: {policy.spot}, {source}): {_reason(ctx)}: write spot: never, or"
+        )
+        raise ctx.problem(ctx.at("kind"), f"{text} name its pods with --pod-path to place them nevertheless")
+    for path in paths:
+        check(ctx, path, POD)
+        placed = _place(ctx, path, str(path[-1]) if len(paths) > 1 else "")
+        placed.report.after_interruption = no_interruption_text(placed.policy)
+    if _key(ctx)[0] == "serving.kserve.io":
+        ctx.add_finding(Level.NOTE, paths[0], _KNATIVE)
+
+
+def _place(ctx: PlaceContext, path: Path, name: str = "", *, is_everywhere: bool = False) -> Placed:
+    """Write the tolerations and the affinity of the pods at a path, and nothing else.
+
+    ``is_everywhere``: they run on each node, so a preference has no meaning and nothing keeps them off nodes with GPUs.
+    """
+    pod = ctx.editor.get(path)
+    value = {**pod, "containers": pod.get("containers") or list(_containers(pod))}
+    policy_path = f"{ctx.name}/{name}" if name else ctx.name
+    role = Role(name or str(ctx.get("kind")).lower(), policy_path, path, None, holder=is_everywhere)
+    only = replace(ctx.options, only=ctx.options.only & {Group.PLACEMENT})
+    findings = len(ctx.findings)
+    placed, after = place_merged(replace(ctx, options=only), role, value)
+    placed.report.mechanism = Mechanism.NODES_ONLY
+    if is_everywhere and placed.policy.spot is Spot.PREFER:
+        del ctx.findings[findings:]
+        after = {**after, "affinity": pod.get("affinity")}
+    for field in ("tolerations", "affinity"):
+        if after.get(field) is not None:
+            write(ctx.editor, (*path, field), pod.get(field), after[field])
+    return placed
+
+
+def _containers(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The containers of a predictor that names a model instead, as ``model`` or by its framework."""
+    for name, given in pod.items():
+        if isinstance(given, dict) and isinstance(given.get("resources"), dict):
+            yield {"name": name, "resources": given["resources"]}
+
+
+def _place_daemon_set(ctx: PlaceContext) -> None:
+    """Place a DaemonSet by its own policy: on which nodes it runs."""
+    path = ctx.at("spec", "template", "spec")
+    if not ctx.has_own_policy or not isinstance(ctx.editor.get(path), dict) or _is_named(ctx):
+        leave_unchanged(ctx, "label it spotwright.dev/spot: prefer, and place adds that")
+        return
+    check(ctx, path, POD)
+    placed = _place(ctx, path, is_everywhere=True)
+    placed.report.frozen = "everything can be changed; a changed template replaces the pods one after the other"
+    text = "its pod ends with the node, and each new node gets one; nothing counts this"
+    placed.report.after_interruption = text if placed.on_spot else no_interruption_text(placed.policy)
+
+
+_ASK_FOR_IT = frozenset({("apps", "Deployment"), ("ray.io", "RayService")})
+"""Kinds that are placed on spot where they ask for it, by modules of their own."""
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
+    **dict.fromkeys(_REASONS.keys() - _ASK_FOR_IT, _keep_on_demand),
+    ("apps", "DaemonSet"): _place_daemon_set,
+}

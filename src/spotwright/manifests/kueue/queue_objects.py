@@ -18,7 +18,7 @@ from spotwright.manifests.kueue.flavors import flavor_labels, flavor_order, flav
 from spotwright.manifests.yamltext.splice import flow
 from spotwright.model.pools import Pool
 
-__all__ = ["QueueOptions", "queue_lines", "unknown_quotas"]
+__all__ = ["QueueOptions", "quantity", "queue_lines", "unknown_quotas"]
 
 _MOST_FLAVORS = 64
 _BASIC = ("cpu", "memory")
@@ -118,7 +118,7 @@ def _cluster_queue(ordered: Sequence[Pool], options: QueueOptions) -> Iterator[s
         yield "      resources:"
         for name in resources:
             amount, reason = _quota(pool, name, options)
-            item = {"name": name, "nominalQuota": _quantity(name, amount)}
+            item = {"name": name, "nominalQuota": quantity(name, amount)}
             yield f"      - {flow(item)}{reason}"
 
 
@@ -136,7 +136,7 @@ def _quota(pool: Pool, resource: str, options: QueueOptions) -> tuple[int, str]:
     if pool.node is None or (resource in _BASIC and resource not in pool.node):
         return 0, f"  # SET THIS: node: of {pool.name} does not say it, and 0 admits nothing"
     each = pool.node.get(resource, 0)
-    return each * pool.max_nodes, f"  # max_nodes {pool.max_nodes} x {_quantity(resource, each)}" if each else ""
+    return each * pool.max_nodes, f"  # max_nodes {pool.max_nodes} x {quantity(resource, each)}" if each else ""
 
 
 def unknown_quotas(pools: Mapping[str, Pool], options: QueueOptions) -> list[str]:
@@ -148,7 +148,7 @@ def unknown_quotas(pools: Mapping[str, Pool], options: QueueOptions) -> list[str
     ]
 
 
-def _quantity(resource: str, amount: int) -> int | str:
+def quantity(resource: str, amount: int) -> int | str:
     """An amount as Kubernetes writes it: ``24``, ``1500m``, ``448Gi``."""
     if resource == "cpu":
         return amount // 1000 if amount % 1000 == 0 else f"{amount}m"

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from spotwright.config import Config
 from spotwright.errors import ConfigError
 from spotwright.manifests.enforcement.facts import Anchor, Enforced
-from spotwright.manifests.enforcement.mechanisms import TABLE, Mechanism
+from spotwright.manifests.enforcement.mechanisms import Mechanism
 from spotwright.manifests.enforcement.resolution import BY_QUOTA, IN_A_QUEUE, resolve_fact
+from spotwright.manifests.enforcement.table import TABLE
 from spotwright.manifests.rules.ladder_cache import LadderCache, resolve_layers
 from spotwright.manifests.yamltext.documents import Document, ManifestError, Path
 from spotwright.manifests.yamltext.edits import Editor
@@ -281,7 +282,7 @@ class PlaceContext:
                 self._compare(labels.get(SPOT_LABEL), layer)
                 return [*outer, layer]
             return [*outer, parse_policy({"spot": labels[SPOT_LABEL]}, source)]
-        except (PolicyValueError, ValueError) as error:
+        except (PolicyValueError, TypeError, ValueError) as error:  # a policy that is no text is a TypeError
             raise self.problem(self.at("metadata"), f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
 
     def _compare(self, label: str | None, layer: Layer) -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
+from spotwright import clouds
 from spotwright.model.pools import Pool, Provider
 
-__all__ = ["EXPANDER", "expander_lines", "preference_advice"]
+__all__ = ["EXPANDER", "expander_lines", "expander_objects", "preference_advice"]
 
 EXPANDER = "the expander 'priority' with the spot pools first (spotwright explain prints it)"
 """The expander as findings name it."""
@@ -43,8 +44,14 @@ def expander_lines(pools: Mapping[str, Pool]) -> Iterator[str]:
         return
     for provider in dict.fromkeys(pool.provider for pool in autoscaled):
         yield f"# {_COMMANDS[provider]}"
-    expanded = [pool for pool in autoscaled if pool.provider is not Provider.GKE]
-    if not expanded:
+    yield from expander_objects(pools)
+
+
+def expander_objects(pools: Mapping[str, Pool]) -> Iterator[str]:
+    """The ConfigMap alone, with every pool that this expander may grow; nothing if the pools have only one capacity."""
+    capacities = {pool.is_spot for pool in pools.values() if pool.provider is not Provider.KARPENTER}
+    expanded = [pool for pool in pools.values() if pool.provider not in (Provider.KARPENTER, Provider.GKE)]
+    if capacities != {True, False} or not expanded:
         return
     yield from (
         "apiVersion: v1",
@@ -60,5 +67,11 @@ def expander_lines(pools: Mapping[str, Pool]) -> Iterator[str]:
 
 
 def _pattern(pool: Pool) -> str:
-    """A pattern for the pool's node groups: AKS names scale sets ``aks-POOL-...``; elsewhere the name contains the pool's."""
-    return f"^aks-{pool.name}-.*" if pool.provider is Provider.AKS else f".*{pool.name}.*"
+    """A pattern for the pool's node groups.
+
+    AKS names scale sets ``aks-POOL-NUMBER-vmss``, EKS autoscaling groups ``eks-GROUP-UUID``; elsewhere the name contains the
+    pool's. The pattern for ``gpu`` must not match the group of ``gpu-spot``.
+    """
+    name = clouds.pool_name(pool) or pool.name
+    patterns = {Provider.AKS: f"^aks-{name}-.*", Provider.EKS: f"^eks-{name}-[0-9a-f]{{8}}-.*"}
+    return patterns.get(pool.provider, f".*{name}.*")

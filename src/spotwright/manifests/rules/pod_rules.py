@@ -213,7 +213,9 @@ def settle_queue(
     order = [pool.name for pool in flavor_order(pools, _default_ladder(ctx)) if pool in used]
     names = ", ".join(order)
     report.queue = f"{queue}: Kueue takes the first flavor that matches and has quota, of {names}"
-    ctx.add_finding(Level.NOTE, path, f"{report.name}: {_DECIDES} {names} (spotwright pools --kueue prints them)")
+    ctx.add_finding(
+        Level.NOTE, path, f"{report.name}: {_DECIDES} {names} (spotwright pools command --as kueue prints them)"
+    )
     if placed.on_spot and not all(pool.is_spot for pool in used):
         ctx.add_finding(Level.WARNING, path, f"{report.name}: {_BY_QUOTA}")
     if left:

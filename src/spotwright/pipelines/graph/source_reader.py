@@ -6,14 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spotwright.graph.declarations import ParameterSpec
 from spotwright.graph.sources import Constant, DagInput, FinalStatus, OneOf, OutputSource, Source, TaskOutput
 from spotwright.graph.tasks import Loop, TaskSpec
-from spotwright.pipelines.graph.cel import CelCondition, read_condition
 from spotwright.pipelines.graph.ir_pass import IrPass
 from spotwright.pipelines.values.parameter_values import coerce, whole_numbers
+
+if TYPE_CHECKING:
+    from spotwright.pipelines.graph.cel import CelCondition
 
 __all__ = ["drop_stray_inputs", "read_condition_of", "read_loop", "read_output_sources", "read_sources", "upstream_of"]
 
@@ -105,6 +107,8 @@ def read_condition_of(ir_pass: IrPass, task: Mapping[str, Any], path: str) -> Ce
     text = trigger.get("condition")
     if not text:
         return None
+    from spotwright.pipelines.graph.cel import read_condition  # most pipelines have no condition
+
     try:
         return read_condition(str(text))
     except ValueError as error:

@@ -22,10 +22,10 @@ from spotwright.pipelines.ir.dag_walk import dag_tasks
 from spotwright.pipelines.ir.merged_executors import merged_executors
 from spotwright.pipelines.ir.newer_sdk import put_back_policies, take_out_policies
 from spotwright.pipelines.ir.placed_pipelines import undo_placement
-from spotwright.pipelines.ir.schema_errors import Step, schema_errors
 from spotwright.pipelines.ir.source_lines import line_at
 
 if TYPE_CHECKING:
+    from spotwright.pipelines.ir.schema_errors import Step
     from spotwright.yaml_composer import Composed
 
 __all__ = ["read_compiled"]
@@ -179,6 +179,8 @@ def _check(
 
 def _schema_error(path: Path, data: Any, message: Any, place: tuple[str, ...], error: Exception) -> PipelineError:
     """The error for a document that protobuf refused: its first wrong value with the line, or else protobuf's own text."""
+    from spotwright.pipelines.ir.schema_errors import schema_errors  # only wrong documents need it
+
     try:
         at, what = next(schema_errors(data, message.DESCRIPTOR, place))
     except (StopIteration, RecursionError):

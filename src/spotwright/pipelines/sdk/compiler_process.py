@@ -8,6 +8,7 @@ file RESULT, so that nothing that the user's code prints or closes can spoil it;
 
 from __future__ import annotations
 
+import ast
 import difflib
 import gc
 import importlib.util
@@ -29,6 +30,7 @@ from spotwright.interrupts import release_interrupts
 from spotwright.pipelines.ir.documents import read_compiled
 from spotwright.pipelines.ir.merged_executors import merged_executors
 from spotwright.pipelines.sdk import component_digests, dsl_compiler, type_errors
+from spotwright.pipelines.sdk.arguments import UnknownArgument, unknown_arguments
 from spotwright.pipelines.sdk.kfp1 import advise, outdated
 
 __all__ = ["main"]
@@ -213,8 +215,20 @@ def _explain(file: Path, error: BaseException) -> str:
     text = text.removesuffix(". All inputs: parameters {")
     finding = advise(file.read_text(encoding="utf-8", errors="replace"), line, str(error))
     if finding is not None:
-        return f"{file}:{finding.line}: {finding.name} is kfp 1; write {finding.replacement}\n({text})"
+        return f"{file}:{finding.line}: {finding.message}\n({text})"
+    argument = _unknown_argument(file, line)
+    if argument is not None:
+        return f"{file}:{argument.line}: {argument.message}\n({text})"
     return f"{_place_of(error, file)}: {text}{_hint(error, file)}"
+
+
+def _unknown_argument(file: Path, line: int) -> UnknownArgument | None:
+    """The argument on the line of an error that a function of the SDK does not have, as ``lint`` finds it."""
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
+    except (SyntaxError, ValueError):
+        return None
+    return next((found for found in unknown_arguments(tree) if found.line == line), None)
 
 
 def _hint(error: BaseException, file: Path) -> str:
@@ -263,7 +277,7 @@ def _own_frames(error: BaseException, file: Path) -> list[traceback.FrameSummary
 
 def _outdated(file: Path) -> list[str]:
     found = outdated(file.read_text(encoding="utf-8", errors="replace"))
-    return [f"{file}:{finding.line}: {finding.name} is kfp 1; write {finding.replacement}" for finding in found]
+    return [f"{file}:{finding.line}: {finding.message}" for finding in found]
 
 
 def _is_about_pipeline(warning: warnings.WarningMessage) -> bool:

@@ -7,10 +7,12 @@ Source of the advice: the KFP documentation, "Migrate to Kubeflow Pipelines v2".
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Kfp1Finding", "advise", "find_kfp1", "outdated"]
+from spotwright.pipelines.sdk.kfp1_lines import assigned_calls, line_of_today
+
+__all__ = ["STILL_THERE", "Kfp1Finding", "advise", "find_kfp1", "kfp1_in", "outdated"]
 
 _SPOT = "spot.prefer(task)  (import spotwright as spot)"
 _MODULES = {
@@ -51,7 +53,8 @@ _NAMES = {
     "apply": "kfp.kubernetes functions that take the task, or spot.prefer(task) for preemptible nodes",
 }
 _MOVED = {name: f"dsl.{name}(...)" for name in ("InputPath", "OutputPath")}  # from kfp.components
-_STILL_THERE = frozenset({"kfp.v2", "set_gpu_limit", "add_node_selector_constraint"})
+STILL_THERE = frozenset({"kfp.v2", "set_gpu_limit", "add_node_selector_constraint"})
+"""Names of kfp 1 that kfp 2 still has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,11 @@ class Kfp1Finding:
     name: str
     replacement: str
 
+    @property
+    def message(self) -> str:
+        """The sentence for the user."""
+        return f"{self.name} is kfp 1; write {self.replacement}"
+
 
 def find_kfp1(source: str) -> list[Kfp1Finding]:
     """Every use of kfp 1 in a file, in the order of its lines; on one line the most telling name comes first."""
@@ -69,12 +77,32 @@ def find_kfp1(source: str) -> list[Kfp1Finding]:
         tree = ast.parse(source)
     except SyntaxError:
         return []
-    order = [*_MODULES, *_MOVED, *_NAMES]
-    findings = {finding for node in ast.walk(tree) for finding in _findings(node)}
-    return sorted(findings, key=lambda finding: (finding.line, order.index(finding.name)))
+    return sorted({finding for finding, _ in kfp1_in(tree)}, key=_order)
 
 
-def _findings(node: ast.AST) -> Iterator[Kfp1Finding]:
+def kfp1_in(tree: ast.AST) -> Iterator[tuple[Kfp1Finding, ast.AST]]:
+    """Every use of kfp 1 in a syntax tree, with its node."""
+    context = _Context(
+        {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}, assigned_calls(tree)
+    )
+    for node in ast.walk(tree):
+        for finding in _findings(node, context):
+            yield finding, node
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """The calls of a file by the identity of what they call, and those that its names stand for."""
+
+    calls: Mapping[int, ast.Call]
+    assigned: Mapping[str, ast.Call]
+
+
+def _order(finding: Kfp1Finding) -> tuple[int, int]:
+    return finding.line, [*_MODULES, *_MOVED, *_NAMES].index(finding.name)
+
+
+def _findings(node: ast.AST, context: _Context) -> Iterator[Kfp1Finding]:
     if isinstance(node, ast.Import):
         modules = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
@@ -83,7 +111,7 @@ def _findings(node: ast.AST) -> Iterator[Kfp1Finding]:
             if alias.name in _NAMES and (node.module or "").startswith("kfp"):
                 yield Kfp1Finding(node.lineno, alias.name, _NAMES[alias.name])
     else:
-        yield from _used(node)
+        yield from _used(node, context)
         return
     for module in modules:
         for name, replacement in _MODULES.items():
@@ -91,16 +119,18 @@ def _findings(node: ast.AST) -> Iterator[Kfp1Finding]:
                 yield Kfp1Finding(node.lineno, name, replacement)
 
 
-def _used(node: ast.AST) -> Iterator[Kfp1Finding]:
+def _used(node: ast.AST, context: _Context) -> Iterator[Kfp1Finding]:
     if isinstance(node, ast.Attribute) and node.attr in _NAMES:
-        yield Kfp1Finding(node.end_lineno or node.lineno, node.attr, _NAMES[node.attr])
+        call = context.calls.get(id(node))
+        line = line_of_today(call, node.attr, context.assigned) if call is not None else None
+        yield Kfp1Finding(node.end_lineno or node.lineno, node.attr, line or _NAMES[node.attr])
     elif isinstance(node, ast.Attribute) and node.attr in _MOVED and ast.unparse(node.value) != "dsl":
         yield Kfp1Finding(node.lineno, node.attr, _MOVED[node.attr])
 
 
 def outdated(source: str) -> list[Kfp1Finding]:
     """The names of kfp 1 that still work with kfp 2, though not always as they did: a GPU limit without a type has no effect."""
-    return [finding for finding in find_kfp1(source) if finding.name in _STILL_THERE]
+    return [finding for finding in find_kfp1(source) if finding.name in STILL_THERE]
 
 
 def advise(source: str, line: int, error: str) -> Kfp1Finding | None:

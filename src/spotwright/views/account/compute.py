@@ -12,7 +12,7 @@ and unfilled time are left out of the comparison: on-demand nodes have them too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class _Attempt(NamedTuple):
     pool: Pool
     kept: KeptWork
     stay: Stay
-    node: str
+    node: NodeState
 
 
 def account(state: RunState, now: float | None = None) -> Account:
@@ -68,7 +68,7 @@ def account(state: RunState, now: float | None = None) -> Account:
         until=until,
         under_way=any(cost.spent is SpentOn.UNDER_WAY for cost in costs),
         pools=tuple(pools),
-        nodes=tuple(_node_cost(state, node, uses, until, priced=not unpriced) for node in state.nodes.values()),
+        nodes=tuple(_node_cost(state, node, uses, until, priced=not unpriced) for node in state.all_nodes),
         attempts_by_start=tuple(costs),
         whole=total([nothing, *(pool.whole for pool in pools)]),
         boot=total([nothing, *(pool.boot for pool in pools)]),
@@ -113,41 +113,61 @@ def _attempts(state: RunState, until: float) -> Iterator[_Attempt]:
         for attempt, kept in zip(task.attempts, kept_of(task.attempts, may_succeed=may_succeed), strict=True):
             if attempt.bound_at is None or not attempt.node or not attempt.pool:  # unknown nodes cost nobody knows what
                 continue
-            node = state.nodes[attempt.node]
+            node = _node_of(state, attempt.node, attempt.bound_at)
             pool = _pool_of_node(state, node)
             size = {**node.offers, **(pool.node or {})} or None
             share = share_of(planned.work.requests, size)
-            stay = Stay((task.path, attempt.number), share, attempt.bound_at, _end_of(attempt, until))
-            yield _Attempt(task.path, planned, attempt, pool, kept, stay, attempt.node)
+            stay = Stay((task.path, attempt.number), share, attempt.bound_at, _end_of(attempt, node, until))
+            yield _Attempt(task.path, planned, attempt, pool, kept, stay, node)
 
 
-def _end_of(attempt: AttemptState, until: float) -> float:
-    """When the attempt left its node: by its exit record if there is one, else by its ``ended`` event."""
-    if attempt.ended_at is None:
-        return until
-    measured = attempt.ended.ended_at if attempt.ended is not None else None
-    recorded = attempt.ended_at if measured is None else measured
-    return min(max(recorded, attempt.bound_at or recorded), attempt.ended_at)
+def _end_of(attempt: AttemptState, node: NodeState, until: float) -> float:
+    """When the attempt left its node: by its exit record if there is one, else by its ``ended`` event.
+
+    Never after its node was gone: of a machine that is gone the pod may stay for minutes, and nothing runs in it.
+    """
+    bound = attempt.bound_at or 0.0
+    end = until
+    if attempt.ended_at is not None:
+        measured = attempt.ended.ended_at if attempt.ended is not None else None
+        end = min(max(attempt.ended_at if measured is None else measured, bound), attempt.ended_at)
+    return end if node.gone_at is None else min(end, max(node.gone_at, bound))
 
 
-def _uses(state: RunState, attempts: Iterable[_Attempt], until: float) -> dict[str, NodeUse]:
-    stays: dict[str, list[Stay]] = {name: [] for name in state.nodes}
+def _node_of(state: RunState, name: str, bound_at: float) -> NodeState:
+    """The node of this name on which an attempt was bound: a machine that comes back is another one."""
+    former = (node for node in state.former_nodes if node.name == name)
+    return next((node for node in former if bound_at <= (node.gone_at or 0.0)), state.nodes[name])
+
+
+_Uses = Mapping[tuple[str, float], NodeUse]
+"""How the time of each node was used, by its name and the moment when it began."""
+
+
+def _uses(state: RunState, attempts: Iterable[_Attempt], until: float) -> _Uses:
+    stays: dict[tuple[str, float], list[Stay]] = {_key(node): [] for node in state.all_nodes}
     for attempt in attempts:
-        stays[attempt.node].append(attempt.stay)
+        stays[_key(attempt.node)].append(attempt.stay)
     return {
-        name: occupy(node.booted_at, node.ready_at, until if node.gone_at is None else node.gone_at, stays[name])
-        for name, node in state.nodes.items()
+        _key(node): occupy(
+            node.booted_at, node.ready_at, until if node.gone_at is None else node.gone_at, stays[_key(node)]
+        )
+        for node in state.all_nodes
     }
+
+
+def _key(node: NodeState) -> tuple[str, float]:
+    return node.name, node.booted_at
 
 
 def _used_pools(state: RunState) -> list[tuple[str, Fraction | None]]:
     """Every pool that had a node, once per price: a resume may have changed the price."""
-    return list(dict.fromkeys((node.pool, _pool_of_node(state, node).price) for node in state.nodes.values()))
+    return list(dict.fromkeys((node.pool, _pool_of_node(state, node).price) for node in state.all_nodes))
 
 
 def _prices(state: RunState) -> str:
     """Where the prices of the pools that were used come from; before the first node, those of all pools."""
-    pools = [_pool_of_node(state, node) for node in state.nodes.values()] or state.plan.config.pools.values()
+    pools = [_pool_of_node(state, node) for node in state.all_nodes] or state.plan.config.pools.values()
     sources = {pool.price_source for pool in pools}
     return sources.pop().value if len(sources) == 1 else "mixed"
 
@@ -165,13 +185,13 @@ def pool_of(state: RunState, name: str) -> Pool:
     raise StateError(f"the journal names the pool {name!r}, which is in no version of the run's configuration")
 
 
-def _attempt_cost(attempt: _Attempt, uses: dict[str, NodeUse], *, priced: bool) -> AttemptCost:
-    used = uses[attempt.node].used[attempt.stay.key]
+def _attempt_cost(attempt: _Attempt, uses: _Uses, *, priced: bool) -> AttemptCost:
+    used = uses[_key(attempt.node)].used[attempt.stay.key]
     return AttemptCost(
         task=attempt.task,
         number=attempt.state.number,
         pool=attempt.pool.name,
-        node=attempt.node,
+        node=attempt.node.name,
         capacity=attempt.pool.capacity,
         cause=attempt.state.cause,
         started_at=attempt.stay.start,
@@ -182,19 +202,17 @@ def _attempt_cost(attempt: _Attempt, uses: dict[str, NodeUse], *, priced: bool) 
     )
 
 
-def _node_cost(state: RunState, node: NodeState, uses: dict[str, NodeUse], until: float, *, priced: bool) -> NodeCost:
-    pool, use = _pool_of_node(state, node), uses[node.name]
+def _node_cost(state: RunState, node: NodeState, uses: _Uses, until: float, *, priced: bool) -> NodeCost:
+    pool, use = _pool_of_node(state, node), uses[_key(node)]
     price = pool.price if priced else None
     end = max(node.booted_at, until if node.gone_at is None else node.gone_at)
     lines = (Amount.of(seconds, price) for seconds in (use.boot, use.idle, use.unfilled))
     return NodeCost(node.name, pool, node.booted_at, end, *lines)
 
 
-def _pool_cost(
-    state: RunState, name: str, price: Fraction | None, uses: dict[str, NodeUse], *, priced: bool
-) -> PoolCost:
-    of_this = [n for n in state.nodes.values() if n.pool == name and _pool_of_node(state, n).price == price]
-    own = [uses[node.name] for node in of_this]
+def _pool_cost(state: RunState, name: str, price: Fraction | None, uses: _Uses, *, priced: bool) -> PoolCost:
+    of_this = [n for n in state.all_nodes if n.pool == name and _pool_of_node(state, n).price == price]
+    own = [uses[_key(node)] for node in of_this]
 
     def line(seconds: Iterable[Fraction]) -> Amount:
         return total(Amount.of(each, price if priced else None) for each in seconds)

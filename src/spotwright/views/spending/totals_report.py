@@ -11,7 +11,8 @@ from spotwright.model.quantities import format_money
 from spotwright.views.account.account_model import SpentOn
 from spotwright.views.account.amounts import NOTHING, Amount, Range
 from spotwright.views.account_report import amount_json, range_json
-from spotwright.views.phrasing import SPENT, cost, cost_range, plural, price_unit, span, time_range
+from spotwright.views.amount_phrasing import SPENT, cost, cost_range, price_unit, time_range
+from spotwright.views.phrasing import plural, span
 from spotwright.views.spending.totals import Kind, RunLine, Total, Totals
 from spotwright.views.table import Rows, table, wrapped
 

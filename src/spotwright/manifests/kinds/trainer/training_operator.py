@@ -2,8 +2,9 @@
 
 Each role has a pod template and a restart policy. ``ExitCode`` distinguishes interruptions from errors: the operator creates a
 pod again if its code ended with 128 or more, or its node is gone, and fails the job at 1 to 127. It does not count these pods,
-so only ``activeDeadlineSeconds`` bounds them. Sources: kubeflow/trainer v1.9.4, ``pkg/controller.v1/common/pod.go`` and
-``job.go``, ``pkg/util/train/train_util.go``; kubeflow/trainer#2045; kubeflow/mpi-operator v0.8.0.
+so only ``activeDeadlineSeconds`` bounds them. Of an XGBoostJob, a failed pod fails the job under every other restart policy.
+Sources: kubeflow/trainer v1.9.4, ``pkg/controller.v1/common/pod.go`` and ``job.go``, ``pkg/util/train/train_util.go``,
+``UpdateJobStatus`` of each kind's controller; kubeflow/trainer#2045; kubeflow/mpi-operator v0.8.0.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from spotwright.manifests.rules.retry_bounds import (
     whole_number,
     write_unless_set,
 )
+from spotwright.manifests.rules.schema import TEMPLATE, check
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.policy import Policy
 
@@ -51,13 +53,15 @@ class _Kind:
     """A kind of job: the field with its roles, and the behaviour of its operator.
 
     ``on_demand_reason``: why a role stays on on-demand, by its name in lower case. ``container``: the name of the container that
-    its webhook requires. ``restarts``: whether it honours a role's ``restartPolicy``.
+    its webhook requires. ``restarts``: whether it honours a role's ``restartPolicy``. ``exit_code_only``: whether a failed pod
+    fails the job unless the ``restartPolicy`` of its role is ExitCode.
     """
 
     replicas: str
     on_demand_reason: Mapping[str, str]
     container: str = ""
     restarts: bool = True
+    exit_code_only: bool = False
     mechanism: Mechanism = Mechanism.EXIT_CODE
 
 
@@ -83,7 +87,7 @@ _TF = {
 _V1: Mapping[str, _Kind] = {
     "TFJob": _Kind("tfReplicaSpecs", _TF, "tensorflow"),
     "PyTorchJob": _Kind("pytorchReplicaSpecs", _MASTER, "pytorch"),
-    "XGBoostJob": _Kind("xgbReplicaSpecs", _MASTER, "xgboost"),
+    "XGBoostJob": _Kind("xgbReplicaSpecs", _MASTER, "xgboost", exit_code_only=True),
     "PaddleJob": _Kind("paddleReplicaSpecs", _MASTER, "paddle"),
     "JAXJob": _Kind("jaxReplicaSpecs", {}, "jax"),
     "MPIJob": _Kind("mpiReplicaSpecs", _LAUNCHER, restarts=False, mechanism=Mechanism.MPI_EVICTED),
@@ -100,7 +104,7 @@ def _place_v1(ctx: PlaceContext) -> None:
     elastic = ctx.get("spec", "elasticPolicy") is not None
     for member in spot:
         report = member.placed.report
-        report.after_interruption = _settle_restart(ctx, member) if table.restarts else _EVICTED
+        report.after_interruption = _settle_restart(ctx, table, member) if table.restarts else _EVICTED
     if not table.restarts:
         ctx.add_finding(
             Level.WARNING, spot[0].at, f"{spot[0].name}: {_EVICTED}; the launcher fails too, with its mpirun"
@@ -156,6 +160,7 @@ def _place_roles(ctx: PlaceContext, table: _Kind, own: Sequence[str]) -> list[_R
         refuse_misplaced(ctx, at, (*template, "spec"), POD_FIELDS, {"restartPolicy"})
         refuse_misplaced(ctx, at, ctx.at("spec", "runPolicy"), _OF_RUN_POLICY)
         refuse_at_template(ctx, template)
+        check(ctx, template, TEMPLATE)
         _warn_of_template(ctx, table, at)
         on_demand_reason = table.on_demand_reason.get(name.lower(), "") if len(roles) > 1 else ""
         path = f"{ctx.name}/{name.lower()}"
@@ -182,7 +187,7 @@ def _warn_of_template(ctx: PlaceContext, table: _Kind, at: Path) -> None:
         ctx.add_finding(Level.WARNING, (*spec, "restartPolicy"), text)
 
 
-def _settle_restart(ctx: PlaceContext, member: _Replica) -> str:
+def _settle_restart(ctx: PlaceContext, table: _Kind, member: _Replica) -> str:
     """Write the restart policy of a role on spot; returns what an interruption does then."""
     path, policy = (*member.at, "restartPolicy"), member.placed.policy
     in_force = write_unless_set(ctx, path, "ExitCode")
@@ -194,9 +199,9 @@ def _settle_restart(ctx: PlaceContext, member: _Replica) -> str:
             "the pod is created again if its exit code is 128 or more (SIGTERM: 143) or its node is gone; "
             "an exit code of 1 to 127 fails the job"
         )
-    if in_force == "Never":
-        member.placed.report.mechanism = Mechanism.NEVER
-        text = "restartPolicy Never stays (--replace-retries): an interruption with a notice fails the job"
+    if in_force == "Never" or table.exit_code_only:
+        member.placed.report.mechanism = Mechanism.NEVER if in_force == "Never" else Mechanism.IN_PLACE
+        text = f"restartPolicy {in_force} stays (--replace-retries): an interruption with a notice fails the job"
         ctx.add_finding(Level.WARNING, path, f"{member.name}: {text}")
         return "the job fails; only if the node goes without notice, the pod is created again"
     member.placed.report.mechanism = Mechanism.ANY_ERROR

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import ssl
 
 from aiohttp import web
 
-from spotwright.cluster.admission.server import reloading_context
 from spotwright.cluster.api.requests import Api, ApiFailed
-from spotwright.cluster.controller.settings import CertificateFiles, Settings
+from spotwright.cluster.controller.settings import Settings
 from spotwright.cluster.reading.publishing import publish_authority, start_reading
 from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
@@ -25,14 +24,13 @@ class Readers:
     def __init__(self, settings: Settings, api: Api, state: StateFolder) -> None:
         self._settings, self._api, self._state = settings, api, state
         self._runner: web.AppRunner | None = None
-        self._reload: Callable[[], bool] | None = None
+        self._problem = ""
 
-    async def start(self, files: CertificateFiles) -> None:
-        """Listen. Raises :class:`InputError` where the port cannot be listened on."""
+    async def start(self, context: ssl.SSLContext) -> None:
+        """Listen with this certificate. Raises :class:`InputError` where the port cannot be listened on."""
         port = self._settings.read_port
         if port is None:
             return
-        context, self._reload = reloading_context(files.certificate, files.key)
         host = self._settings.read_host
         try:
             self._runner = await start_reading(self._state, self._api, context, host=host, port=port)
@@ -46,13 +44,11 @@ class Readers:
             return
         try:
             await publish_authority(self._api, self._settings.home, authority.decode())
+            self._problem = ""
         except ApiFailed as error:
-            _LOG.warning("readers do not find the authority of our certificate: %s", error)
-
-    def reload(self) -> None:
-        """Serve a certificate that was renewed."""
-        if self._reload is not None:
-            self._reload()
+            if self._problem != str(error):
+                _LOG.warning("readers do not find the authority of our certificate: %s", error)
+            self._problem = str(error)
 
     async def stop(self) -> None:
         """End every connection."""

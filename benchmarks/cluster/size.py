@@ -1,0 +1,226 @@
+"""10,000 running pods: the controller's memory and processor time at 20 changes a second, and how soon an end has its cause.
+
+The pods are made by Kubernetes' own Job controller, admitted by the webhook, bound by the scheduler and run by KWOK, so the
+journals hold all of them before anything is measured. Then, for a minute, pods change 20 times a second. Two of these changes
+are ends: a pod's status is written as a kubelet writes it, and what follows from it (the Job makes a successor, which is
+admitted, bound and run) comes on top. From the moment before an end is written it is timed until its cause is in the journal,
+and for some of them until ``spotwright show`` prints it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.cluster.requests import Object, Requests, until
+from benchmarks.results import Judged, Row
+from tests.cluster.live.replicas import Controllers
+
+__all__ = ["size"]
+
+CHANGES, ENDS = 20, 2  # a second
+AHEAD = 500  # pods that are made before the ones before them run: more would only queue up in a busy API server
+SHOWN_EVERY = 10  # of so many ends one is looked for with `show`
+_PATIENCE = 3600.0  # seconds until everything runs
+_QUIET = 0.1  # of a core: below it the controller has caught up
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def a_job(number: int, pods: int) -> Object:
+    """An indexed Job of pods that run until they are ended."""
+    variables = [{"name": f"VARIABLE_{each}", "value": "x" * 80} for each in range(12)]
+    container = {"name": "main", "image": "none", "env": variables, "resources": {"requests": {"cpu": "1"}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    spec = {"completions": pods, "parallelism": pods, "completionMode": "Indexed", "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"job-{number}"}, "spec": spec}
+
+
+async def size(requests: Requests, made: Controllers, namespace: str, arguments: argparse.Namespace) -> list[Row]:
+    """Fill the cluster, let the controller rest, change pods for a while, and say what it cost."""
+    cost = Cost(made.processes[0].pid)
+    begun = time.perf_counter()
+    jobs, each = arguments.jobs, arguments.pods // arguments.jobs
+    for number in range(jobs):
+        await requests.send("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", a_job(number, each))
+        await _recorded(made, (number + 1) * each - AHEAD)
+    await _recorded(made, arguments.pods)
+
+    async def running() -> list[Object] | None:
+        pods = await requests.all(f"/api/v1/namespaces/{namespace}/pods")
+        return pods if all(pod["status"].get("phase") == "Running" for pod in pods) else None
+
+    pods = await until(running, "all pods run", _PATIENCE, every=10.0)
+    filled = time.perf_counter() - begun
+    await _rests(cost)
+    print(
+        f"{arguments.pods} pods run and are recorded after {filled:.0f} s; {cost.seconds():.0f} s of processor time, "
+        f"{cost.memory()[0]:.0f} MB (peak {cost.memory()[1]:.0f} MB); load {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
+    changing = Changing(requests, made.state, namespace, pods)
+    used, began = cost.seconds(), time.monotonic()
+    await changing.run(arguments.seconds)
+    share = (cost.seconds() - used) / (time.monotonic() - began) * 100
+    await changing.finish()
+    resident, peak = cost.memory()
+    print(
+        f"{changing.changes} changes, {len(changing.caused)} of them ends, in {arguments.seconds} s; the API server took "
+        f"{_quantile(changing.written, 0.5):.2f} s (p50) and {max(changing.written):.2f} s (longest) to write an end",
+        flush=True,
+    )
+    what = f"{arguments.pods:,} pods on {arguments.nodes} nodes"
+    return [
+        Row("size", f"{what}: the controller's memory", [resident], "MB", Judged.VALUE, 400.0),
+        Row("size", f"{what}: its highest memory so far", [peak], "MB"),
+        Row("size", f"{what}: processor at {CHANGES} changes a second, of a core", [share], "%", Judged.VALUE, 30.0),
+        Row("size", f"{what}: from an end to its cause in the journal, p50", [_quantile(changing.caused, 0.5)], "s"),
+        Row("size", f"{what}: the same, the longest", [max(changing.caused)], "s", Judged.VALUE, 2.0),
+        Row("size", f"{what}: from an end to its cause in `show`, p50", [_quantile(changing.shown, 0.5)], "s"),
+        Row("size", f"{what}: the same, the longest", [max(changing.shown)], "s", Judged.VALUE, 2.0),
+    ]
+
+
+async def _recorded(made: Controllers, count: int) -> None:
+    """Wait until so many pods have a node in the journals."""
+    while True:
+        bound = sum(_count(journal, "bound") for journal in _journals(made.state))
+        if bound >= count:
+            return
+        print(f"  {bound} are recorded; load {os.getloadavg()[0]:.1f}", flush=True)
+        await asyncio.sleep(3.0)
+
+
+async def _rests(cost: Cost) -> None:
+    """Wait until the controller has nothing left to do."""
+
+    async def is_quiet() -> bool:
+        before = cost.seconds()
+        await asyncio.sleep(3.0)
+        return cost.seconds() - before < 3.0 * _QUIET
+
+    await until(is_quiet, "the controller rests", _PATIENCE)
+
+
+class Cost:
+    """What a process costs: proc(5)."""
+
+    def __init__(self, pid: int) -> None:
+        self._folder = Path(f"/proc/{pid}")
+
+    def seconds(self) -> float:
+        """Seconds of processor time so far, of all threads."""
+        fields = (self._folder / "stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def memory(self) -> tuple[float, float]:
+        """Resident memory now and at its highest, in MB of 1,000,000 bytes."""
+        lines = (self._folder / "status").read_text(encoding="ascii").splitlines()
+        values = {line.partition(":")[0]: int(line.split()[1]) for line in lines if line.startswith(("VmRSS", "VmHWM"))}
+        return values["VmRSS"] * 1024 / 1e6, values["VmHWM"] * 1024 / 1e6
+
+
+class Changing:
+    """Changes running pods, and times how long their ends take to be known."""
+
+    def __init__(self, requests: Requests, state: Path, namespace: str, pods: list[Object]) -> None:
+        self._requests, self._state = requests, state
+        self._path = f"/api/v1/namespaces/{namespace}/pods"
+        self._prefix = f"{namespace}."
+        random.Random(1).shuffle(pods)  # noqa: S311  # the same pods each time
+        half = len(pods) // 2
+        self._touched, self._ended = pods[:half], iter(pods[half:])
+        self._waiting: set[asyncio.Task[None]] = set()
+        self.changes = 0
+        self.written: list[float] = []
+        self.caused: list[float] = []
+        self.shown: list[float] = []
+
+    async def run(self, seconds: int) -> None:
+        """Change pods at the rate, each when it is due, however long the others take."""
+        begun = time.monotonic()
+        for number in range(seconds * CHANGES):
+            await asyncio.sleep(max(0.0, begun + number / CHANGES - time.monotonic()))
+            is_end = number % (CHANGES // ENDS) == 0
+            work = self._end(number // (CHANGES // ENDS)) if is_end else self._touch()
+            task = asyncio.create_task(work)
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+            self.changes += 1
+        await asyncio.sleep(max(0.0, begun + seconds - time.monotonic()))
+
+    async def finish(self) -> None:
+        """Wait for what was begun; a failure of it is raised."""
+        await asyncio.gather(*self._waiting)
+
+    async def _touch(self) -> None:
+        name = random.choice(self._touched)["metadata"]["name"]  # noqa: S311  # which pod does not matter
+        body = {"metadata": {"annotations": {"touched": str(time.time())}}}
+        await self._requests.send("PATCH", f"{self._path}/{name}", body)
+
+    async def _end(self, number: int) -> None:
+        """Let a pod fail, and wait for its cause."""
+        pod = next(self._ended)
+        name, begun = pod["metadata"]["name"], time.monotonic()
+        await self._requests.send("PATCH", f"{self._path}/{name}/status", _failed(pod))
+        self.written.append(time.monotonic() - begun)
+        task = name.rpartition("-")[0]
+        (journal,) = (self._state / "runs").glob(f"{self._prefix}{task.rpartition('-')[0]}-????????/journal.db")
+        while not _count(journal, "decided", task):
+            await asyncio.sleep(0.02)
+            if time.monotonic() - begun > 60.0:
+                raise RuntimeError(f"{task} has no cause in {journal} after a minute")
+        self.caused.append(time.monotonic() - begun)
+        if number % SHOWN_EVERY == 0:
+            await self._show(journal.parent.name, task)
+            self.shown.append(time.monotonic() - begun)
+
+    async def _show(self, run: str, task: str) -> None:
+        """Print the run as a person does, and find the cause."""
+        command = ["-m", "spotwright", "show", run, "--state", str(self._state), "--json"]
+        process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
+        text, _ = await process.communicate()
+        if b'"code-error"' not in text and b'"cause"' not in text:
+            raise RuntimeError(f"show {run} says no cause of {task}")
+
+
+def _failed(pod: Object) -> Object:
+    """The status of a pod whose code exited with 1, as its kubelet writes it."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    container = pod["status"]["containerStatuses"][0]
+    started = container["state"]["running"]["startedAt"]
+    state = {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": started, "finishedAt": now}}
+    ended = {**container, "ready": False, "started": False, "state": state}
+    conditions = [
+        {**each, "status": "False", "reason": "PodFailed", "lastTransitionTime": now}
+        if each["type"] in ("Ready", "ContainersReady")
+        else each
+        for each in pod["status"]["conditions"]
+    ]
+    return {"status": {"phase": "Failed", "conditions": conditions, "containerStatuses": [ended]}}
+
+
+def _journals(state: Path) -> Iterator[Path]:
+    return (state / "runs").glob("*/journal.db")
+
+
+def _count(journal: Path, kind: str, task: str = "") -> int:
+    """How many events of a kind a journal has, of one task or of all."""
+    query = "SELECT count(*) FROM events WHERE kind = ? AND (? = '' OR task = ?)"
+    with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True, timeout=10)) as opened:
+        try:
+            return int(opened.execute(query, (kind, task, task)).fetchone()[0])
+        except sqlite3.OperationalError:  # it is just being made, or written
+            return 0
+
+
+def _quantile(values: list[float], part: float) -> float:
+    return sorted(values)[int(part * (len(values) - 1))]

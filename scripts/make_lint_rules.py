@@ -1,0 +1,71 @@
+"""Writes docs/reference/lint-rules.md from the rules in ``spotwright.lint``: what each finds, why, the fix, and both examples.
+
+The examples are the tests of the rules, so the page shows what was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from spotwright.lint.allowances import ALLOW_RULES
+from spotwright.lint.registry import GROUPS, RULES
+from spotwright.lint.rule import Rule
+
+__all__ = ["PAGE", "page"]
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "lint-rules.md"
+
+_INTRODUCTION = """# Rules of lint
+
+<!-- Written by scripts/make_lint_rules.py from the rules in src/spotwright/lint; change those. -->
+
+What `spotwright lint` finds: {count} rules. An *error* cannot work, a *warning* works until the first interruption or does not do
+what was asked for, a *note* is advice. A rule with a pen (✎) is mended by `--fix`. How to use them, and how to switch one off:
+[Lint manifests and pipelines](../how-to/lint.md).
+
+Each example is a whole file. Rules about pools need a `spotwright.yaml`, which then stands beside the example.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([_INTRODUCTION.format(count=len(RULES)), _index(), *_sections(), _comments()])
+
+
+def _index() -> str:
+    lines = ["| rule | severity | finds |", "|---|---|---|"]
+    lines += [
+        f"| [{rule.id}](#{rule.id}){' ✎' if rule.mends else ''} | {rule.severity} | {rule.title} |"
+        for group in GROUPS.values()
+        for rule in group
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _sections() -> Iterator[str]:
+    for heading, rules in GROUPS.items():
+        yield f"## {heading}\n"
+        for rule in rules:
+            yield _section(rule)
+
+
+def _section(rule: Rule) -> str:
+    is_object = all("apiVersion:" in text for text in (rule.fails, rule.passes))
+    language = "python" if rule.is_python else "yaml" if is_object else "yml"
+    parts = [f"### {rule.id}", f"**{rule.severity}**: {rule.title}.", rule.why, f"Fix: {rule.fix}"]
+    if rule.source:
+        parts.append(f"Source: {rule.source}.")
+    if rule.config:
+        parts += ["With this `spotwright.yaml`:", _block("yaml", rule.config)]
+    parts += ["Found:", _block(language, rule.fails), "Sound:", _block(language, rule.passes)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(language: str, text: str) -> str:
+    return f"```{language}\n{text.rstrip()}\n```"
+
+
+def _comments() -> str:
+    lines = [f"| `{name}` | {severity} | {title} |" for name, (severity, title) in ALLOW_RULES.items()]
+    return "\n".join(["## Comments that allow findings\n", "| rule | severity | finds |", "|---|---|---|", *lines, ""])

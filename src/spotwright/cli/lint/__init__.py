@@ -1,0 +1,1 @@
+"""The command ``lint`` and how it reads and writes files."""

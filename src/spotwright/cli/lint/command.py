@@ -1,0 +1,103 @@
+"""The command ``lint``: files in, findings out; exit code 1 if one is an error, 2 if a file cannot be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from spotwright.cli import FAILED, SUCCEEDED, WRONG
+from spotwright.cli.lint.input_files import name_of, read_all
+from spotwright.cli.options import config_option
+from spotwright.cli.output_files import replace_files
+from spotwright.config import find
+from spotwright.errors import InputError
+from spotwright.lint.fixing import fixed_text, relinted
+from spotwright.lint.formats.json_report import lint_json
+from spotwright.lint.formats.lines import report_lines
+from spotwright.lint.formats.report import LintReport
+from spotwright.lint.formats.sarif import sarif
+from spotwright.lint.linting import lint_text
+from spotwright.lint.registry import RULES, refuse_unknown
+from spotwright.lint.rule import Severity
+from spotwright.lint.settings import Settings, settings_of
+from spotwright.version import __version__
+
+__all__ = ["lint"]
+
+_FORMATS = ("text", "json", "sarif")
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
+@config_option("the first file")
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="How to print.")
+@click.option(
+    "--fix", is_flag=True, help="Mend what can be mended safely, in the files; unplace takes it back in YAML."
+)
+@click.option("-R", "--recursive", is_flag=True, help="Take all manifests and Python files of each folder.")
+@click.option("--rules", "list_rules", is_flag=True, help="List the rules instead.")
+def lint(files: tuple[Path, ...], config: Path | None, form: str, fix: bool, recursive: bool, list_rules: bool) -> int:
+    """Find in each FILE what is unsafe on spot: manifests, compiled pipelines, pipelines in Python; - is standard input.
+
+    Exit code 1 if a finding is an error, 2 if a file cannot be read. Nothing is run, and no cluster is asked.
+    """
+    if list_rules:
+        for rule in RULES:
+            click.echo(f"{rule.id:32} {rule.severity:8} {rule.title}")
+        return SUCCEEDED
+    if not files:
+        raise click.UsageError("Missing argument 'FILE...'.")
+    if fix and any(str(path) == "-" for path in files):
+        raise InputError("--fix: standard input cannot be written in place")
+    report = _report(files, _settings(files, config), fix=fix, recursive=recursive)
+    _print(report, form)
+    if report.unread:
+        return WRONG
+    return FAILED if report.count(Severity.ERROR) else SUCCEEDED
+
+
+def _report(files: Sequence[Path], settings: Settings, *, fix: bool, recursive: bool) -> LintReport:
+    """Lint every file; with ``fix`` the files are written first, all of them or none, and what is left is reported."""
+    report = LintReport()
+    written: list[tuple[Path, str]] = []
+    for path, text in read_all(files, report.unread, recursive=recursive):
+        try:
+            linted = lint_text(text, name_of(path), settings)
+            new = fixed_text(text, linted, settings) if fix else text
+            if new != text:
+                linted, gone = relinted(new, linted, settings)
+                report.fixed += gone
+                written.append((path, new))
+        except InputError as error:
+            report.unread.append(str(error))
+        else:
+            report.files.append(linted)
+    replace_files(written)
+    return report
+
+
+def _print(report: LintReport, form: str) -> None:
+    if form == "json":
+        click.echo(json.dumps(lint_json(report)))
+    elif form == "sarif":
+        click.echo(json.dumps(sarif(report, __version__)))
+    else:
+        _echo(report_lines(report))
+    for message in report.unread:
+        click.echo(f"error: {message}", err=True)
+
+
+def _echo(lines: Iterable[str]) -> None:
+    click.echo("\n".join(lines))
+
+
+def _settings(files: Sequence[Path], config: Path | None) -> Settings:
+    first = next((path for path in files if str(path) != "-"), Path.cwd() / "-")
+    configuration = find(first, config)
+    if configuration.found_above:
+        click.echo(f"note: {configuration.found_above}", err=True)
+    refuse_unknown(configuration)
+    return settings_of(configuration)

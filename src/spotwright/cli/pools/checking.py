@@ -1,0 +1,90 @@
+"""``pools check``: what would keep work from landing on the pools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli.options import config_option, json_option
+from spotwright.cli.pools.inputs import ask_cluster, cluster_options, read_file, read_text
+from spotwright.config import find
+from spotwright.errors import InputError
+from spotwright.manifests.files.required_pools import require_pools
+from spotwright.manifests.yamltext.documents import parse
+from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Severity, ground_of, pod_works
+from spotwright.provisioning.checks.running import check
+from spotwright.provisioning.objects import Objects
+
+__all__ = ["check_pools"]
+
+
+@click.command("check")
+@click.argument("files", nargs=-1, metavar="NODES [MANIFEST]...", type=click.Path(path_type=Path))
+@cluster_options
+@config_option("here")
+@json_option
+def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, config: Path | None, as_json: bool) -> int:
+    """Compare NODES with spotwright.yaml, and say what would keep work from landing there; exit code 1 on errors.
+
+    NODES is what kubectl get nodes,daemonsets -A -o json wrote; - is standard input, and with --cluster it is left out. Each
+    MANIFEST has work, DaemonSets, or the settings of a kubelet (kubectl get --raw /api/v1/nodes/NODE/proxy/configz).
+    """
+    configuration = find(Path.cwd() / "-", config)
+    require_pools(configuration)
+    if not cluster and not files:
+        raise click.UsageError("name a file of nodes (- for standard input), or --cluster")
+    objects = ask_cluster(context) if cluster else read_file(files[0])
+    objects.require_nodes("the cluster" if cluster else str(files[0]))
+    works = _works(files if cluster else files[1:], objects)
+    ground = ground_of(configuration, objects, works)
+    findings = check(ground)
+    if as_json:
+        click.echo(json.dumps([finding._asdict() for finding in findings], indent=2))
+    else:
+        _print(ground, findings, objects)
+    return FAILED if any(finding.severity is Severity.ERROR for finding in findings) else SUCCEEDED
+
+
+def _works(files: Sequence[Path], objects: Objects) -> list[PodWork]:
+    """The pods of the manifests; settings of kubelets among them join those of the nodes' file."""
+    works: list[PodWork] = []
+    for path in files:
+        found: list[PodWork | None] = []
+        for document in parse(read_text(path), str(path)):
+            value = document.get(())
+            settings = value.get("kubeletconfig", value) if isinstance(value, dict) else {}
+            if isinstance(settings, dict) and settings.get("kind") == "KubeletConfiguration":
+                objects.kubelets.append(settings)
+                found.append(None)
+            items = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
+            pods = [work for one in (items or [value]) for work in pod_works(one, str(path))]
+            works += pods
+            found += [None] * len(pods)
+        if not found:
+            raise InputError(
+                f"{path}: neither pods nor settings of a kubelet are in it: name manifests of work; compile "
+                "pipelines first"
+            )
+    return works
+
+
+def _print(ground: Ground, findings: Sequence[Finding], objects: Objects) -> None:
+    for finding in findings:
+        click.echo(f"{finding.severity}: {finding.where}: {finding.text} [{finding.code}]")
+        click.echo(f"  {finding.fix}")
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    nodes = sum(map(len, ground.members.values()))
+    pools = sum(map(bool, ground.members.values()))
+    click.echo(
+        f"nodes: {len(objects.nodes)}, {nodes} of them in {pools} of {len(ground.pools)} pools; "
+        f"DaemonSets: {len(ground.daemon_sets)}; pod templates: {len(ground.works)}; errors: {errors}"
+    )
+    if not ground.daemon_sets:
+        click.echo(
+            "no DaemonSets were given, so device plugins, drivers and logs are not checked: "
+            "kubectl get nodes,daemonsets -A -o json"
+        )

@@ -1,0 +1,127 @@
+"""``pools list``: the pools as Spotwright knows them, with the labels, taints, notice and limits that placement assumes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spotwright import clouds
+from spotwright.cli import SUCCEEDED
+from spotwright.cli.options import config_option, json_option
+from spotwright.config import Config, find
+from spotwright.errors import InputError
+from spotwright.manifests.files.required_pools import require_pools
+from spotwright.manifests.kueue.queue_objects import quantity
+from spotwright.model.pools import Pool
+from spotwright.model.quantities import format_duration, format_money
+
+__all__ = ["list_pools"]
+
+
+@click.command("list")
+@click.option(
+    "--prices",
+    "sheet",
+    metavar="FILE",
+    help="Show the prices that this price sheet has for the pools; - reads it from standard input.",
+)
+@config_option("here")
+@json_option
+def list_pools(sheet: str | None, config: Path | None, as_json: bool) -> int:
+    """Print each pool with its limits and price, and the labels, taints and notice that its nodes are expected to have.
+
+    Compare them with those of your nodes: placement relies on them. spotwright pools check does it for a file of nodes.
+
+    Spotwright asks no provider for prices. Let your own command ask, and read its answer:
+
+    aws ec2 describe-spot-price-history ... | spotwright pools list --prices -
+    """
+    configuration = find(Path.cwd() / "-", config)
+    require_pools(configuration)
+    lines = _priced(configuration, sheet) if sheet else {}
+    now = time.time()
+    described = []
+    for pool in configuration.pools.values():
+        price = lines.get(pool.name) or _price(pool, configuration.currency, now)
+        if as_json:
+            described.append(_as_json(pool, price))
+        else:
+            click.echo("\n".join(_description(pool, price, configuration.currency)))
+    if as_json:
+        click.echo(json.dumps(described, indent=2))
+    return SUCCEEDED
+
+
+def _price(pool: Pool, currency: str, now: float) -> str:
+    """The price of a pool, with its origin."""
+    if pool.price is None:
+        return ""
+    origin = pool.quote.origin(now) if pool.quote is not None else "spotwright.yaml"
+    return f"{format_money(pool.price)} {currency}/h ({origin})"
+
+
+def _priced(config: Config, sheet: str) -> dict[str, str]:
+    """The prices of one sheet for the pools. Raises :class:`InputError` if it has none for any of them."""
+    from spotwright.config.price_sheets.matching import NoPrice
+    from spotwright.config.price_sheets.quoting import named_sheet, quoted
+
+    now = time.time()
+    read = named_sheet(sheet, sys.stdin.buffer, now)
+    lines, found = {}, False
+    for pool in config.pools.values():
+        try:
+            lines[pool.name] = _price(quoted(pool, [read], config.currency), config.currency, now)
+            found = True
+        except NoPrice as error:
+            lines[pool.name] = f"none: {error}"
+    if not found:
+        raise InputError("\n".join(f"{name}: {line}" for name, line in lines.items()))
+    return lines
+
+
+def _description(pool: Pool, price: str, currency: str) -> list[str]:
+    lines = [f"{pool.name}: {pool.capacity}, {pool.provider}, {_size(pool)}"]
+    if pool.is_spot:
+        lines[0] += f", notice {format_duration(pool.notice)}"
+    if pool.lifetime is not None:
+        lines[0] += f", taken after {format_duration(pool.lifetime)}"
+    where = [pool.machine, pool.region, " ".join(pool.zones), pool.os if pool.os != "linux" else ""]
+    machine = ", ".join(part for part in where if part)
+    lines += [f"  machine  {machine}"] if machine else []
+    if pool.node:
+        lines.append(f"  node   {', '.join(f'{name} {quantity(name, amount)}' for name, amount in pool.node.items())}")
+    lines += [f"  price  {price}"] if price else []
+    if pool.max_price is not None:
+        lines.append(f"  at most  {format_money(pool.max_price)} {currency}/h")
+    lines += [f"  label  {key}={value}" for key, value in clouds.labels(pool).items()]
+    lines += [f"  taint  {taint}" for taint in clouds.taints(pool)]
+    return lines
+
+
+def _size(pool: Pool) -> str:
+    return f"{pool.min_nodes} to {pool.max_nodes} nodes" if pool.min_nodes else f"at most {pool.max_nodes} nodes"
+
+
+def _as_json(pool: Pool, price: str) -> dict[str, Any]:
+    return {
+        "name": pool.name,
+        "capacity": str(pool.capacity),
+        "provider": str(pool.provider),
+        "machine": pool.machine or None,
+        "region": pool.region or None,
+        "zones": list(pool.zones),
+        "node": {name: quantity(name, amount) for name, amount in (pool.node or {}).items()},
+        "min_nodes": pool.min_nodes,
+        "max_nodes": pool.max_nodes,
+        "notice_seconds": pool.notice if pool.is_spot else None,
+        "lifetime_seconds": pool.lifetime,
+        "price": price or None,
+        "max_price": None if pool.max_price is None else float(pool.max_price),
+        "labels": dict(clouds.labels(pool)),
+        "taints": [str(taint) for taint in clouds.taints(pool)],
+    }

@@ -1,0 +1,1 @@
+"""The rules for pipeline files in Python, which are parsed and never run."""

@@ -1,0 +1,58 @@
+"""Which part of a pipeline file a node stands in: the body of a component runs in a pod, all else when the file is loaded."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from spotwright.clouds import SPOT_TAINT_KEYS
+from spotwright.lint.subjects.python_files import PythonFile
+
+__all__ = ["asks_for_spot", "calls_named", "in_components", "keyword", "name_of_call", "pipelines_in"]
+
+_COMPONENTS = ("component", "container_component", "notebook_component")
+
+
+def _decorators(node: ast.FunctionDef) -> list[str]:
+    called = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+    return [ast.unparse(one).rpartition(".")[2] for one in called]
+
+
+def in_components(file: PythonFile) -> set[int]:
+    """The identities of the nodes inside components, which are code of a pod and no pipeline."""
+    functions = [node for node in file.nodes if isinstance(node, ast.FunctionDef)]
+    inside = [node for node in functions if any(name in _COMPONENTS for name in _decorators(node))]
+    return {id(node) for function in inside for one in function.body for node in ast.walk(one)}
+
+
+def pipelines_in(file: PythonFile) -> dict[str, ast.FunctionDef]:
+    """The functions under ``@dsl.pipeline``, by their names."""
+    functions = (node for node in file.nodes if isinstance(node, ast.FunctionDef))
+    return {node.name: node for node in functions if "pipeline" in _decorators(node)}
+
+
+def name_of_call(call: ast.Call) -> str:
+    """The last name of what is called: ``set_retry`` for ``task.set_retry(5)``."""
+    func = call.func
+    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+
+
+def calls_named(file: PythonFile, *names: str) -> Iterator[ast.Call]:
+    """The calls of these names."""
+    return (call for call in file.calls if name_of_call(call) in names)
+
+
+def keyword(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """The argument of a call by its name, or by its position; ``None`` if it is not given."""
+    if position is not None and len(call.args) > position:
+        return call.args[position]
+    return next((one.value for one in call.keywords if one.arg == name), None)
+
+
+def asks_for_spot(file: PythonFile) -> bool:
+    """Whether a file names spot nodes: a label or taint of a provider, a pool of kfp 1, or Spotwright."""
+    if any(name == "spotwright" or name.startswith("spotwright.") for name in file.modules()):
+        return True
+    keys = SPOT_TAINT_KEYS | {"eks.amazonaws.com/capacityType", "karpenter.sh/capacity-type"}
+    texts = (node.value for node in file.nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return any(text in keys for text in texts) or any(calls_named(file, "use_preemptible_nodepool"))

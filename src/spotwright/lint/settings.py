@@ -1,0 +1,80 @@
+"""What rules need of the configuration, computed once for all files: pools, labels and taints, the target, rules that are off.
+
+Without a ``spotwright.yaml`` nothing is known of the pools: then only labels and taints that the providers set count, and rules
+about pools find nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spotwright import clouds
+from spotwright.config import Config
+from spotwright.model.pools import Pool, Provider
+
+__all__ = ["Settings", "settings_of"]
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``pools`` are those of the configuration, none if it has none of its own.
+
+    ``spot_pairs`` are labels, with their values, that only spot pools have; ``spot_taints`` the keys of the taints of spot pools.
+    ``off`` has the rules that the configuration switches off, each with its reason.
+    """
+
+    pools: Mapping[str, Pool]
+    spot_pairs: frozenset[tuple[str, str]]
+    spot_taints: frozenset[str]
+    target: Mapping[str, str]
+    off: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def spot_pools(self) -> list[Pool]:
+        """The spot pools of the configuration."""
+        return [pool for pool in self.pools.values() if pool.is_spot]
+
+    def version(self, name: str) -> tuple[float, float] | None:
+        """The version of a target such as ``kfp``; ``None`` if the configuration does not say it."""
+        match = _VERSION.match(self.target.get(name, ""))
+        return (float(match[1]), float(match[2])) if match else None
+
+    def is_before(self, name: str, version: tuple[int, int]) -> bool:
+        """Whether a target is known to be older than a version."""
+        return (self.version(name) or (math.inf, math.inf)) < version
+
+    @property
+    def uses_cluster_autoscaler(self) -> bool:
+        """Whether the cluster autoscaler adds nodes, which is the default."""
+        return self.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler"
+
+    @property
+    def uses_karpenter(self) -> bool:
+        """Whether Karpenter adds nodes to a pool."""
+        return any(pool.provider is Provider.KARPENTER for pool in self.pools.values())
+
+
+def settings_of(config: Config) -> Settings:
+    """The settings of a configuration."""
+    pools = {} if config.is_built_in or config.note else dict(config.pools)
+    spot = {pair for pool in pools.values() if pool.is_spot for pair in clouds.labels(pool).items()}
+    others = {pair for pool in pools.values() if not pool.is_spot for pair in clouds.labels(pool).items()}
+    taints = {
+        taint.key
+        for pool in pools.values()
+        if pool.is_spot
+        for taint in clouds.taints(pool)
+        if clouds.is_spot_taint(pool, taint)
+    }
+    return Settings(
+        pools,
+        frozenset(spot - others) if others else frozenset(),
+        frozenset(taints) | clouds.SPOT_TAINT_KEYS,
+        config.target,
+        config.lint_off,
+    )

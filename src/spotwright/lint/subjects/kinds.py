@@ -1,0 +1,164 @@
+"""Where the pods of every kind are, and what they are for: the facts that rules need of a kind, placed or not.
+
+A path ends at a pod template (``T``), at a bare pod spec (``S``), or at a holder (``H``): an object that carries tolerations,
+affinity and a node selector and is no pod spec. Sources: the custom resource definitions of training-operator v1.9, trainer
+v2.0 to v2.3, mpi-operator v0.8, jobset v0.12, kuberay v1.7, volcano v1.15, spark-operator v2.5, dask-kubernetes 2025.4,
+notebooks v1.11, argo v4.0, tekton v1.15 and kserve v0.16; which roles may be lost is documented in ``docs/kinds``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+__all__ = ["KINDS", "Duty", "PodPlace", "Retry", "facts_of"]
+
+
+class Duty(StrEnum):
+    """What pods are for, which decides whether they may be lost."""
+
+    WORKER = "worker"  # work that can be done again
+    COORDINATOR = "coordinator"  # the others need it: a loss is a loss of the whole
+    SERVING = "serving"  # it answers requests
+    DATASTORE = "datastore"  # it keeps data
+    INTERACTIVE = "interactive"  # people work in it
+    SYSTEM = "system"  # it runs on every node
+
+
+class Retry(StrEnum):
+    """Who makes a lost pod again."""
+
+    NONE = "none"  # nobody
+    JOB = "job"  # a Job, by its backoffLimit and podFailurePolicy
+    ROLE = "role"  # the training operator, by the role's restartPolicy
+    OTHER = "other"  # the kind's own controller
+
+
+class PodPlace(NamedTuple):
+    """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S or H.
+
+    ``job`` is how many steps above the template its Job spec stands, 0 if it has none.
+    """
+
+    steps: tuple[str, ...]
+    form: str = "T"
+    duty: Duty = Duty.WORKER
+    job: int = 0
+
+
+class KindFacts(NamedTuple):
+    """Where a kind has pods, and who makes a lost one again."""
+
+    places: tuple[PodPlace, ...]
+    retry: Retry = Retry.OTHER
+
+
+def _at(path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0) -> PodPlace:
+    return PodPlace(tuple(path.split(".")) if path else (), form, duty, job)
+
+
+def _ray(prefix: str, workers: Duty = Duty.WORKER) -> tuple[PodPlace, ...]:
+    return (
+        _at(f"{prefix}.headGroupSpec.template", duty=Duty.COORDINATOR),
+        _at(f"{prefix}.workerGroupSpecs.*.template", duty=workers),
+    )
+
+
+def _roles(field: str) -> KindFacts:
+    return KindFacts((_at(f"spec.{field}.*.template"),), Retry.ROLE)
+
+
+_JOB = KindFacts((_at("spec.template", job=1),), Retry.JOB)
+_SET = "template.spec.replicatedJobs.*.template.spec.template"
+_SERVICE = KindFacts((_at("spec.template", duty=Duty.SERVING),))
+_WORKFLOW = KindFacts((_at("spec", "H"), _at("spec.templateDefaults", "H"), _at("spec.templates.*", "H")))
+_COORDINATOR, _SERVING, _INTERACTIVE = Duty.COORDINATOR, Duty.SERVING, Duty.INTERACTIVE
+_SUBMITTER = _at("spec.submitterPodTemplate", duty=_COORDINATOR)
+_KSERVE = KindFacts(tuple(_at(f"spec.{name}", "S", _SERVING) for name in ("predictor", "transformer", "explainer")))
+
+KINDS: Mapping[tuple[str, str], KindFacts] = {
+    ("", "Pod"): KindFacts((_at(""),), Retry.NONE),
+    ("", "ReplicationController"): _SERVICE,
+    ("apps", "DaemonSet"): KindFacts((_at("spec.template", duty=Duty.SYSTEM),)),
+    ("apps", "Deployment"): _SERVICE,
+    ("apps", "ReplicaSet"): _SERVICE,
+    ("apps", "StatefulSet"): KindFacts((_at("spec.template", duty=Duty.DATASTORE),)),
+    ("argoproj.io", "ClusterWorkflowTemplate"): _WORKFLOW,
+    ("argoproj.io", "CronWorkflow"): KindFacts(
+        (
+            _at("spec.workflowSpec", "H"),
+            _at("spec.workflowSpec.templateDefaults", "H"),
+            _at("spec.workflowSpec.templates.*", "H"),
+        )
+    ),
+    ("argoproj.io", "Workflow"): _WORKFLOW,
+    ("argoproj.io", "WorkflowTemplate"): _WORKFLOW,
+    ("batch", "CronJob"): KindFacts((_at("spec.jobTemplate.spec.template", job=1),), Retry.JOB),
+    ("batch", "Job"): _JOB,
+    ("batch.volcano.sh", "CronJob"): KindFacts((_at("spec.jobTemplate.spec.tasks.*.template"),)),
+    ("batch.volcano.sh", "Job"): KindFacts((_at("spec.tasks.*.template"),)),
+    ("jobset.x-k8s.io", "JobSet"): KindFacts((_at("spec.replicatedJobs.*.template.spec.template", job=1),)),
+    ("kubeflow.org", "JAXJob"): _roles("jaxReplicaSpecs"),
+    ("kubeflow.org", "MPIJob"): KindFacts((_at("spec.mpiReplicaSpecs.*.template"),)),
+    ("kubeflow.org", "Notebook"): KindFacts((_at("spec.template", duty=_INTERACTIVE),)),
+    ("kubeflow.org", "PVCViewer"): KindFacts((_at("spec.podSpec", "S", _INTERACTIVE),)),
+    ("kubeflow.org", "PaddleJob"): _roles("paddleReplicaSpecs"),
+    ("kubeflow.org", "PyTorchJob"): _roles("pytorchReplicaSpecs"),
+    ("kubeflow.org", "TFJob"): _roles("tfReplicaSpecs"),
+    ("kubeflow.org", "XGBoostJob"): _roles("xgbReplicaSpecs"),
+    ("kubernetes.dask.org", "DaskCluster"): KindFacts(
+        (_at("spec.scheduler", duty=_COORDINATOR), _at("spec.worker")),
+    ),
+    ("kubernetes.dask.org", "DaskJob"): KindFacts(
+        (
+            _at("spec.job", duty=_COORDINATOR),
+            _at("spec.cluster.spec.scheduler", duty=_COORDINATOR),
+            _at("spec.cluster.spec.worker"),
+        )
+    ),
+    ("kubernetes.dask.org", "DaskWorkerGroup"): KindFacts((_at("spec.worker"),)),
+    ("machinelearning.seldon.io", "SeldonDeployment"): KindFacts(
+        (_at("spec.predictors.*.componentSpecs.*", duty=_SERVING),)
+    ),
+    ("ray.io", "RayCluster"): KindFacts(_ray("spec")),
+    ("ray.io", "RayJob"): KindFacts((*_ray("spec.rayClusterSpec"), _SUBMITTER)),
+    ("ray.io", "RayService"): KindFacts(_ray("spec.rayClusterConfig", _SERVING)),
+    ("serving.knative.dev", "Service"): _SERVICE,
+    ("serving.kserve.io", "ClusterServingRuntime"): KindFacts((_at("spec", "S", _SERVING),)),
+    ("serving.kserve.io", "InferenceService"): _KSERVE,
+    ("serving.kserve.io", "LLMInferenceService"): KindFacts(
+        tuple(_at(f"spec.{name}", "S", _SERVING) for name in ("template", "worker"))
+    ),
+    ("serving.kserve.io", "ServingRuntime"): KindFacts((_at("spec", "S", _SERVING),)),
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): KindFacts(
+        (_at("spec.template.driver", "H", _COORDINATOR), _at("spec.template.executor", "H"))
+    ),
+    ("sparkoperator.k8s.io", "SparkApplication"): KindFacts(
+        (_at("spec.driver", "H", _COORDINATOR), _at("spec.executor", "H"))
+    ),
+    ("sparkoperator.k8s.io", "SparkConnect"): KindFacts(
+        (_at("spec.server.template", duty=_COORDINATOR), _at("spec.executor.template"))
+    ),
+    ("tekton.dev", "PipelineRun"): KindFacts(
+        (_at("spec.taskRunTemplate.podTemplate", "H"), _at("spec.taskRunSpecs.*.podTemplate", "H"))
+    ),
+    ("tekton.dev", "TaskRun"): KindFacts((_at("spec.podTemplate", "H"),)),
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): KindFacts((_at(f"spec.{_SET}", job=1),)),
+    ("trainer.kubeflow.org", "TrainJob"): KindFacts(
+        (
+            _at("spec.podSpecOverrides.*", "H"),
+            _at("spec.podTemplateOverrides.*.spec", "H"),
+            _at(f"spec.runtimePatches.*.trainingRuntimeSpec.{_SET}.spec", "H"),
+        )
+    ),
+    ("trainer.kubeflow.org", "TrainingRuntime"): KindFacts((_at(f"spec.{_SET}", job=1),)),
+}
+"""Every known kind with pods, by its group and its name."""
+
+_NONE = KindFacts(())
+
+
+def facts_of(group: str, kind: str) -> KindFacts:
+    """The facts about a kind; without any place for a kind that is not known."""
+    return KINDS.get((group, kind), _NONE)

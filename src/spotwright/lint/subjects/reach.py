@@ -1,0 +1,97 @@
+"""Whether pods may run on spot nodes, and by what: a selector, a preference, a toleration, or because nothing keeps them off.
+
+The labels and taints that providers set count, and those of the pools in the configuration. A condition that no spot node meets
+keeps the pods off spot, whatever they tolerate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from spotwright import clouds
+from spotwright.lint.settings import Settings
+from spotwright.model.scheduling_terms import Constraints, Expression, Term
+
+__all__ = ["Reach", "reach_of", "selects_spot", "shuns_spot"]
+
+_SPOT_PAIRS = (
+    ("kubernetes.azure.com/scalesetpriority", "spot"),
+    ("cloud.google.com/gke-spot", "true"),
+    ("cloud.google.com/gke-preemptible", "true"),
+    ("cloud.google.com/gke-provisioning", "spot"),
+    ("eks.amazonaws.com/capacityType", "SPOT"),
+    ("karpenter.sh/capacity-type", "spot"),
+)
+_SPOT_VALUES = dict(_SPOT_PAIRS)
+_ONLY_SPOT = frozenset(
+    {"kubernetes.azure.com/scalesetpriority", "cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible"}
+)  # labels that on-demand nodes do not have at all
+
+
+class Reach(IntEnum):
+    """How pods come to spot nodes."""
+
+    NONE = 0  # they do not
+    OPEN = 1  # a spot pool of the configuration has no taint, and nothing keeps them off
+    TOLERATED = 2  # they tolerate the taint of spot nodes
+    PREFERRED = 3  # they prefer spot nodes
+    REQUIRED = 4  # no other node will do
+
+
+def reach_of(constraints: Constraints, settings: Settings) -> Reach:
+    """How pods with these constraints come to spot nodes."""
+    if any(shuns_spot(Expression(key, "In", (value,))) for key, value in constraints.selector.items()):
+        return Reach.NONE
+    if constraints.required and all(_shuns(term) for term in constraints.required):
+        return Reach.NONE
+    if _requires(constraints, settings):
+        return Reach.REQUIRED
+    if any(_selects(wish.term, settings) for wish in constraints.preferred):
+        return Reach.PREFERRED
+    if any(_is_of_spot(toleration.key, toleration.operator, settings) for toleration in constraints.tolerations):
+        return Reach.TOLERATED
+    if any(not constraints.refusal(clouds.labels(pool), clouds.taints(pool)) for pool in settings.spot_pools):
+        return Reach.OPEN
+    return Reach.NONE
+
+
+def _is_of_spot(key: str, operator: str, settings: Settings) -> bool:
+    return key in settings.spot_taints or (not key and operator == "Exists")
+
+
+def _requires(constraints: Constraints, settings: Settings) -> bool:
+    if any(_is_spot_pair(pair, settings) for pair in constraints.selector.items()):
+        return True
+    return bool(constraints.required) and all(_selects(term, settings) for term in constraints.required)
+
+
+def _selects(term: Term, settings: Settings) -> bool:
+    return any(selects_spot(expression, settings) for expression in term.expressions)
+
+
+def selects_spot(expression: Expression, settings: Settings) -> bool:
+    """Whether only spot nodes meet a condition."""
+    if expression.operator == "Exists":
+        return expression.key in _ONLY_SPOT
+    if expression.operator != "In" or not expression.values:
+        return False
+    return all(_is_spot_pair((expression.key, value), settings) for value in expression.values)
+
+
+def _is_spot_pair(pair: tuple[str, str], settings: Settings) -> bool:
+    return pair in _SPOT_PAIRS or pair in settings.spot_pairs
+
+
+def shuns_spot(expression: Expression) -> bool:
+    """Whether no spot node of the provider that has this label meets a condition."""
+    value = _SPOT_VALUES.get(expression.key)
+    return value is not None and not expression.matches({expression.key: value})
+
+
+def _shuns(term: Term) -> bool:
+    return any(map(shuns_spot, _of(term)))
+
+
+def _of(term: Term) -> Iterable[Expression]:
+    return term.expressions

@@ -1,0 +1,63 @@
+"""The tools that can make a pool, which provider each serves, and the one that is used where none is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from spotwright.errors import InputError
+from spotwright.model.pools import Provider
+from spotwright.provisioning.making import Request
+from spotwright.provisioning.tools.aws import aws_script
+from spotwright.provisioning.tools.az import az_script
+from spotwright.provisioning.tools.eksctl import eksctl_config
+from spotwright.provisioning.tools.gcloud import gcloud_script
+from spotwright.provisioning.tools.generic import generic_script
+from spotwright.provisioning.tools.karpenter import karpenter_objects
+
+__all__ = ["DEFAULT_TOOLS", "TOOLS", "Tool", "script"]
+
+
+class Tool(NamedTuple):
+    """A tool that makes pools of one provider; ``write`` gives the lines of its text."""
+
+    provider: Provider
+    write: Callable[[Request], Iterator[str]]
+
+
+TOOLS: Mapping[str, Tool] = {
+    "az": Tool(Provider.AKS, az_script),
+    "gcloud": Tool(Provider.GKE, gcloud_script),
+    "eksctl": Tool(Provider.EKS, eksctl_config),
+    "aws": Tool(Provider.EKS, aws_script),
+    "karpenter": Tool(Provider.KARPENTER, karpenter_objects),
+    "generic": Tool(Provider.GENERIC, generic_script),
+}
+"""The tools by the name for ``--as``."""
+
+DEFAULT_TOOLS: Mapping[Provider, str] = {
+    Provider.AKS: "az",
+    Provider.GKE: "gcloud",
+    Provider.EKS: "eksctl",
+    Provider.KARPENTER: "karpenter",
+    Provider.GENERIC: "generic",
+}
+"""The tool for each provider where none is named."""
+
+
+def script(request: Request, tool: str | None = None) -> list[str]:
+    """The lines that make the pool with a tool; the default is the one of its provider.
+
+    Raises :class:`InputError` if the tool makes no pools of this provider, or if the provider cannot have such a pool.
+    """
+    pool = request.pool
+    name = tool or DEFAULT_TOOLS[pool.provider]
+    chosen = TOOLS[name]
+    if chosen.provider is not pool.provider:
+        fitting = ", ".join(each for each, one in TOOLS.items() if one.provider is pool.provider)
+        raise InputError(
+            f"pool {pool.name}: its provider is {pool.provider}, and {name} makes pools of {chosen.provider}: use "
+            f"--as {fitting}, or set "
+            "provider: in spotwright.yaml"
+        )
+    return list(chosen.write(request))

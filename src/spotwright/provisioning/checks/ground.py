@@ -1,0 +1,188 @@
+"""What the checks look at: the pools with their nodes, the DaemonSets and kubelets beside them, and the pods of manifests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from spotwright import clouds
+from spotwright.clouds.node_signs import AUTO_DRAIN_TAINTS, TAKEN_TAINTS
+from spotwright.config import Config
+from spotwright.manifests.rules.pod_spec import PodSpecError, pod_constraints, pod_requests
+from spotwright.model.pools import Pool, Resources
+from spotwright.model.scheduling_terms import Constraints, Taint
+from spotwright.provisioning.objects import Objects
+
+__all__ = [
+    "Finding",
+    "Ground",
+    "PodWork",
+    "Severity",
+    "ground_of",
+    "labels_of",
+    "lasts",
+    "name_of",
+    "names",
+    "pod_works",
+    "taints_of",
+]
+
+_PASSING = re.compile(
+    r"node\.(kubernetes\.io|cloudprovider\.kubernetes\.io)/|ToBeDeletedByClusterAutoscaler|DeletionCandidateOf"
+    r"|karpenter\.sh/(disrupt|unregistered)|(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/|.*agent-not-ready$"
+)
+_SHOWN = 3
+_DEEPEST = 40
+
+
+class Severity(StrEnum):
+    """How bad a finding is. An error keeps work from running; the command then ends with 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Finding(NamedTuple):
+    """One finding. ``where`` is a pool, node or manifest; ``fix`` says what to do."""
+
+    code: str
+    severity: Severity
+    where: str
+    text: str
+    fix: str
+
+
+class PodWork(NamedTuple):
+    """The pods of one object of a manifest."""
+
+    where: str
+    kind: str
+    spec: Mapping[str, Any]
+    constraints: Constraints
+    requests: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` those of none."""
+
+    config: Config
+    members: Mapping[str, Sequence[Mapping[str, Any]]]
+    strangers: Sequence[Mapping[str, Any]]
+    daemon_sets: Sequence[PodWork]
+    kubelets: Sequence[Mapping[str, Any]]
+    works: Sequence[PodWork]
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """The pools of the configuration."""
+        return self.config.pools
+
+    def kinds_of_node(self, pool: Pool) -> list[tuple[Mapping[str, str], tuple[Taint, ...]]]:
+        """The different labels and lasting taints of the pool's nodes; those of the configuration where it has no node."""
+        nodes = self.members.get(pool.name) or ()
+        if not nodes:
+            return [(clouds.labels(pool), clouds.taints(pool))]
+        different = {
+            (tuple(sorted(labels_of(node).items())), tuple(taint for taint in taints_of(node) if lasts(taint)))
+            for node in nodes
+        }
+        return [(dict(labels), taints) for labels, taints in sorted(different)]
+
+
+def ground_of(config: Config, objects: Objects, works: Sequence[PodWork]) -> Ground:
+    """The ground for the checks: each node belongs to the pool whose labels it has, else to the one whose name it carries."""
+    members: dict[str, list[Mapping[str, Any]]] = {name: [] for name in config.pools}
+    strangers: list[Mapping[str, Any]] = []
+    for node in objects.nodes:
+        pool = _pool_of(labels_of(node), config.pools)
+        (strangers if pool is None else members[pool.name]).append(node)
+    sets = [
+        *(work for one in objects.daemon_sets for work in pod_works(one, "")),
+        *(w for w in works if w.kind == "DaemonSet"),
+    ]
+    return Ground(
+        config, members, strangers, sets, objects.kubelets, [work for work in works if work.kind != "DaemonSet"]
+    )
+
+
+def _pool_of(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | None:
+    fitting = [pool for pool in pools.values() if (wanted := clouds.labels(pool)) and wanted.items() <= labels.items()]
+    if fitting:
+        return max(fitting, key=lambda pool: len(clouds.labels(pool)))
+    for pool in pools.values():
+        label = clouds.pool_label(pool)
+        if label and labels.get(label) in (clouds.pool_name(pool), pool.labels.get(label, pool.name)):
+            return pool
+    return None
+
+
+def pod_works(document: Any, file: str) -> Iterator[PodWork]:
+    """The pods of an object of any kind: every mapping with containers in it, and every template of an Argo workflow."""
+    if not isinstance(document, Mapping):
+        return
+    kind = str(document.get("kind") or "object")
+    metadata = document.get("metadata")
+    name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, Mapping) else None
+    where = f"{file}: {kind} {name or ''}".strip() if file else f"{kind} {name or ''}".strip()
+    for spec in _pod_specs(document, {}, 0):
+        try:
+            yield PodWork(where, kind, spec, pod_constraints(spec), pod_requests(spec))
+        except (PodSpecError, AttributeError, TypeError):
+            continue  # a malformed pod is for place and lint, which name its line
+
+
+def _pod_specs(value: Any, above: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, list):
+        for item in value:
+            yield from _pod_specs(item, above, depth + 1)
+    if not isinstance(value, Mapping):
+        return
+    held = {key: value[key] for key in ("tolerations", "nodeSelector", "affinity") if value.get(key)}
+    containers = value.get("containers")
+    if isinstance(containers, list) and containers and all(isinstance(one, Mapping) for one in containers):
+        yield value
+        return
+    single = value.get("container") or value.get("script")
+    if isinstance(single, Mapping) and "image" in single:
+        yield {**above, **held, "containers": [single]}
+        return
+    for item in value.values():
+        yield from _pod_specs(item, {**above, **held}, depth + 1)
+
+
+def labels_of(node: Mapping[str, Any]) -> dict[str, str]:
+    """The labels of a node."""
+    return {str(key): str(value) for key, value in ((node.get("metadata") or {}).get("labels") or {}).items()}
+
+
+def name_of(node: Mapping[str, Any]) -> str:
+    """The name of a node."""
+    return str((node.get("metadata") or {}).get("name"))
+
+
+def taints_of(node: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """The taints of a node."""
+    given = (node.get("spec") or {}).get("taints") or ()
+    return tuple(
+        Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect")))
+        for one in given
+        if isinstance(one, Mapping)
+    )
+
+
+def lasts(taint: Taint) -> bool:
+    """Whether a taint belongs to the pool: conditions of a node, and signs that it goes, do not."""
+    return not _PASSING.match(taint.key) and taint.key not in AUTO_DRAIN_TAINTS | TAKEN_TAINTS
+
+
+def names(some: Sequence[str]) -> str:
+    """The first few of some names, and how many more there are."""
+    more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
+    return ", ".join(some[:_SHOWN]) + more

@@ -1,0 +1,51 @@
+"""Pods of manifests against the pools: work that no node admits, and taints that none of the work tolerates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spotwright.model.pools import Pool
+from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Severity
+from spotwright.scheduling.ladder import too_large
+
+__all__ = ["check_landing"]
+
+
+def check_landing(ground: Ground) -> Iterator[Finding]:
+    """Work that lands nowhere, and pools on which none of the work lands because of a taint."""
+    for work in ground.works:
+        reasons = {pool.name: _refusal(ground, pool, work) for pool in ground.pools.values()}
+        if all(reasons.values()):
+            told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+            yield Finding(
+                "work-lands-nowhere",
+                Severity.ERROR,
+                work.where,
+                f"no pool admits it: {told}",
+                "spotwright place adds what the pools ask for; correct a selector that no pool has",
+            )
+    if not ground.works:
+        return
+    for pool in ground.pools.values():
+        for taint in {
+            taint for _, taints in ground.kinds_of_node(pool) for taint in taints if taint.effect != "PreferNoSchedule"
+        }:
+            if taint.key.startswith("node.kubernetes.io/") or any(
+                work.constraints.tolerates(taint) for work in ground.works
+            ):
+                continue
+            yield Finding(
+                "taint-no-work-tolerates",
+                Severity.ERROR if pool.is_spot else Severity.WARNING,
+                f"pool {pool.name}",
+                f"none of the {len(ground.works)} pod templates tolerates the taint {taint}: nothing of it lands there",
+                "spotwright place adds the toleration where the policy allows the pool",
+            )
+
+
+def _refusal(ground: Ground, pool: Pool, work: PodWork) -> str:
+    large = too_large(work.requests, pool.node)
+    if large:
+        return large
+    reasons = [work.constraints.refusal(labels, taints) for labels, taints in ground.kinds_of_node(pool)]
+    return "" if "" in reasons else reasons[0]

@@ -1,0 +1,116 @@
+"""What all tools share: the request for the text that makes a pool, the flags that the user adds, and the name at the provider.
+
+``create_flags`` of a pool come last: they add to our flags, and replace those that are ours to choose. A flag whose value another
+field of the pool says is refused, because labels, prices and sizes that placement does not know of would be wrong on every page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spotwright import clouds
+from spotwright.clouds.naming import naming_rule
+from spotwright.errors import InputError
+from spotwright.model.pools import Pool
+from spotwright.provisioning.script import Flags, Word, comment
+
+__all__ = ["Request", "counted", "cpus", "gpus", "introduction", "name_at_provider", "with_create_flags"]
+
+_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One pool to make. ``pools`` are all of the configuration, ``ladder`` that of its default policy.
+
+    ``cluster`` is the name of the cluster, empty where it is not known. ``warnings`` collects what a person must read even if the
+    text goes straight into a shell.
+    """
+
+    pool: Pool
+    pools: Mapping[str, Pool]
+    currency: str = "USD"
+    ladder: Sequence[str] = ()
+    cluster: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    def warn(self, text: str) -> str:
+        """Collect a warning about the pool, and return it for the text."""
+        self.warnings.append(text)
+        return text
+
+
+def introduction(request: Request, where: str) -> Iterator[str]:
+    """The first lines of a script: the pool in words, and that nothing has run."""
+    pool = request.pool
+    yield from comment(f"{pool.name}: {counted(pool)} on {where}.")
+    yield from comment("Nothing has been run. Read the commands, set their variables, then pass them to a shell.")
+
+
+def name_at_provider(request: Request) -> str:
+    """The pool's name at its provider. Warns where the configuration has another; refuses a name without a form there."""
+    pool = request.pool
+    name = clouds.pool_name(pool)
+    label = clouds.pool_label(pool)
+    wanted = pool.labels.get(label, pool.name)
+    if name is None:
+        raise InputError(
+            f"pool {pool.name}: {str(pool.provider).upper()} allows no pool of the name {wanted}: "
+            f"{naming_rule(pool)}; rename the pool "
+            f"in spotwright.yaml, or set labels: {{{label}: NAME}} there"
+        )
+    if name != wanted:
+        request.warn(
+            f"the pool is called {name} there, because a name has {naming_rule(pool)}. Rename it in spotwright.yaml, "
+            "or add "
+            f"labels: {{{label}: {name}}}: placement looks for {label}={wanted}, which no node will have"
+        )
+    return name
+
+
+def with_create_flags(
+    request: Request, flags: Flags, said_by: Mapping[str, str], *, separator: str = ""
+) -> dict[str, tuple[Word, ...]]:
+    """Our flags with those of ``create_flags``. ``said_by``: the pool's field that says the value of a flag.
+
+    ``separator`` joins the values of a list to one; without one they stay separate words. Raises :class:`InputError`.
+    """
+    merged = {name: tuple(values) for name, values in flags.items()}
+    for name, value in request.pool.create_flags.items():
+        where = f"pool {request.pool.name}: create_flags: {name}"
+        if name in said_by:
+            raise InputError(f"{where}: {said_by[name]} says it: set that, so that placement knows of it")
+        if isinstance(value, Mapping) or (
+            isinstance(value, Sequence) and any(isinstance(one, Mapping) for one in value)
+        ):
+            raise InputError(f"{where}: expected a value or a list of values for this tool, found nested settings")
+        if value is False:
+            merged.pop(name, None)
+        else:
+            words = _words(value)
+            merged[name] = (separator.join(map(str, words)),) if separator and words else words
+    return merged
+
+
+def _words(value: Any) -> tuple[Word, ...]:
+    if value is True:
+        return ()
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
+
+
+def gpus(pool: Pool) -> int:
+    """GPUs of one node of the pool."""
+    return sum((pool.node or {}).get(name, 0) for name in _GPUS)
+
+
+def cpus(pool: Pool) -> int:
+    """CPUs of all nodes of the pool at its largest; 0 where ``node`` does not say it."""
+    return (pool.node or {}).get("cpu", 0) * pool.max_nodes // 1000
+
+
+def counted(pool: Pool) -> str:
+    """The pool in words: ``0 to 4 spot nodes of Standard_NC6s_v3``."""
+    machine = f" of {pool.machine}" if pool.machine else ""
+    return f"{pool.min_nodes} to {pool.max_nodes} {pool.capacity} nodes{machine}"

@@ -1,0 +1,121 @@
+"""Reads what ``kubectl get ... -o json`` wrote: nodes, and whatever else a check needs to see beside them.
+
+A file holds one object, or a List of objects of any kinds, as JSON or YAML. Kinds that nothing here reads are left out, and
+counted for the message where nothing else is in the file. A kubelet's settings come as ``KubeletConfiguration`` or as the answer
+of ``kubectl get --raw /api/v1/nodes/NODE/proxy/configz``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spotwright.errors import InputError
+from spotwright.manifests.yamltext.documents import parse
+
+__all__ = ["Objects", "read_objects"]
+
+_LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList")
+_WORDS: Mapping[type, str] = {Mapping: "a mapping", list: "a list"}
+_ASK = "kubectl get nodes -o json"
+
+
+@dataclass(slots=True)
+class Objects:
+    """The objects of a file by kind. ``kubelets`` are settings of kubelets; ``others`` counts the kinds that were left out."""
+
+    nodes: list[Mapping[str, Any]] = field(default_factory=list)
+    node_pools: list[Mapping[str, Any]] = field(default_factory=list)
+    daemon_sets: list[Mapping[str, Any]] = field(default_factory=list)
+    kubelets: list[Mapping[str, Any]] = field(default_factory=list)
+    api_models: list[Mapping[str, Any]] = field(default_factory=list)
+    others: Counter[str] = field(default_factory=Counter)
+
+    def require_nodes(self, name: str) -> None:
+        """Raise :class:`InputError` if there is no node, with what there is instead."""
+        if self.nodes:
+            return
+        found = ", ".join(f"{count} {kind}" for kind, count in self.others.most_common(3))
+        found = found or ("a List without items" if not self.daemon_sets else f"{len(self.daemon_sets)} DaemonSet")
+        raise InputError(f"{name}: expected nodes, found {found}: write the file with {_ASK}")
+
+
+def read_objects(text: str, name: str) -> Objects:
+    """Read the objects of a text; ``name`` is how messages call it.
+
+    Raises :class:`InputError` where it is neither JSON nor YAML, or where a node lacks what every node has.
+    """
+    if not text.strip():
+        raise InputError(f"{name}: the file is empty: write it with {_ASK}")
+    objects = Objects()
+    for document in _documents(text, name):
+        for one in _flattened(document, name):
+            _sort(one, objects, name)
+    return objects
+
+
+def _documents(text: str, name: str) -> Iterable[Any]:
+    stripped = text.lstrip("\ufeff \t\r\n")
+    if not stripped.startswith(("{", "[")):
+        return [document.get(()) for document in parse(text, name)]
+    try:
+        return [json.loads(stripped)]
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name}:{error.lineno}: not valid JSON: {error.msg}; write the file with {_ASK}") from None
+    except RecursionError:
+        raise InputError(f"{name}: nested too deep to be nodes; write the file with {_ASK}") from None
+
+
+def _flattened(document: Any, name: str) -> Iterator[Mapping[str, Any]]:
+    items: Any = document if isinstance(document, list) else [document]
+    if isinstance(document, Mapping) and str(document.get("kind")) in _LIST_KINDS:
+        items = document.get("items") or []
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        raise InputError(
+            f"{name}: expected objects of Kubernetes, found {type(document).__name__}: write the file with {_ASK}"
+        )
+    yield from items
+
+
+def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
+    kind = str(one.get("kind") or "")
+    if kind == "Node":
+        objects.nodes.append(_checked_node(one, len(objects.nodes), name))
+    elif kind == "DaemonSet":
+        objects.daemon_sets.append(one)
+    elif kind == "NodePool" and str(one.get("apiVersion", "")).startswith("karpenter.sh/"):
+        objects.node_pools.append(one)
+    elif kind == "KubeletConfiguration":
+        objects.kubelets.append(one)
+    elif isinstance(one.get("kubeletconfig"), Mapping):
+        objects.kubelets.append(one["kubeletconfig"])
+    elif one.get("apiVersion") == "vlabs" and isinstance(one.get("properties"), Mapping):
+        objects.api_models.append(one)
+    else:
+        objects.others[kind or "object without a kind"] += 1
+
+
+def _checked_node(node: Mapping[str, Any], index: int, name: str) -> Mapping[str, Any]:
+    """The node, whose parts have the types of the API. Raises :class:`InputError` with the field that has not."""
+    for path, kind in (
+        (("metadata",), Mapping),
+        (("metadata", "labels"), Mapping),
+        (("spec",), Mapping),
+        (("spec", "taints"), list),
+        (("status",), Mapping),
+        (("status", "allocatable"), Mapping),
+        (("status", "conditions"), list),
+    ):
+        value: Any = node
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is not None and not isinstance(value, kind):
+            raise InputError(
+                f"{name}: node {index + 1}: {'.'.join(path)}: expected {_WORDS[kind]}, found {type(value).__name__}"
+            )
+    if not (node.get("metadata") or {}).get("name"):
+        raise InputError(f"{name}: node {index + 1}: metadata.name is missing: write the file with {_ASK}")
+    return node

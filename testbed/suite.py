@@ -1,0 +1,230 @@
+"""Runs the tests of CI on a cluster of their own, where this machine can and as long as there is time.
+
+CI must not fail because a machine is no root, has no Go, or lets nobody make nodes: then one line says so. What fails is a test
+that fails twice, a test that does not end, and a cluster that leaves something behind. Builds have a limit of their own: what
+they leave in the cache counts for the next run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple, NoReturn
+
+from testbed.building.builds import Cache
+from testbed.building.requirements import install_packages, kernel_obstacle, missing_packages, obstacle
+from testbed.cluster import bring_down, bring_up, build
+from testbed.errors import OutOfTimeError, TestbedError
+from testbed.machine.processes import MARK
+from testbed.settings import Settings
+
+__all__ = ["Limits", "limits", "run_suite", "settings_of_ci"]
+
+DEFAULTS: Mapping[str, str] = {
+    "TESTBED_NAME": "swci",
+    "TESTBED_PORT": "16453",
+    "TESTBED_CONTROLLERS": "argo,jobset,trainer",
+}
+"""A cluster beside one that a person may have up, without Kueue: no death needs it, and it takes a third of all building."""
+
+SECONDS = "SPOTWRIGHT_CLUSTER_SECONDS"
+"""Environment variable: tests on the cluster that would start later than so many seconds after the first one are skipped."""
+
+_MARKER = "cluster_ci"
+_BUILD, _SUITE = 25 * 60.0, 15 * 60.0  # seconds
+_START = 3 * 60.0  # seconds for the start of the cluster and its end
+_RETRY = 10 * 60.0  # seconds in which the failed tests run once more
+_SPARE = 5 * 60.0  # seconds for the test in hand when the time is over; one that takes longer hangs
+_LEAST = 5 * 60.0  # seconds; with less time for the tests there is no point in a start
+_TEARDOWN = 60.0  # seconds in which the tests undo what they did when they are ended
+_LONGEST = 400  # characters of a reason
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+Say = Callable[[str], None]
+
+
+class CannotHere(TestbedError):
+    """Why the tests do not run on this machine."""
+
+
+class Limits(NamedTuple):
+    """How many seconds the builds and the tests may take."""
+
+    build: float
+    suite: float
+
+
+def limits(within: float = math.inf) -> Limits:
+    """The parts of so many seconds: first what a start takes and its tests, then builds."""
+    suite = max(0.0, min(_SUITE, within - _START))
+    return Limits(build=max(0.0, min(_BUILD, within - _START - suite)), suite=suite)
+
+
+def settings_of_ci(environment: Mapping[str, str] = os.environ) -> Settings:
+    """The settings of the cluster: those of CI where the environment names no others."""
+    return Settings.from_environment({**DEFAULTS, **environment})
+
+
+def run_suite(say: Say, *, within: float = math.inf, install: bool = False, arguments: Sequence[str] = ()) -> int:
+    """Build, start the cluster, run the tests, end the cluster. Returns 0 or 1; 0 also where this machine cannot.
+
+    ``within`` is the time for all of it in seconds, ``install`` lets it install Debian packages, ``arguments`` are pytest's.
+    """
+    settings, allowed = settings_of_ci(), limits(within)
+    try:
+        with _ended_by_sigterm(), _alone(settings):
+            check(say, settings, allowed, install=install)
+            built = _built(settings, allowed.build, say)
+            return _on_cluster(built, allowed.suite, say, arguments)
+    except CannotHere as error:
+        say(f"the tests on a real Kubernetes do not run here: {error}")
+        return 0
+
+
+def check(say: Say, settings: Settings, allowed: Limits, *, install: bool) -> None:
+    """Raise :class:`CannotHere` where time or something of this machine lacks; with ``install``, install programs first."""
+    if allowed.suite < _LEAST:
+        raise CannotHere(f"of the time for all of CI, only {allowed.suite / 60:.0f} minutes are left for them")
+    if install and sys.platform == "linux" and os.geteuid() == 0 and (missing := missing_packages()):
+        say(f"installing {' '.join(missing)}")
+        if why := install_packages(missing):
+            raise CannotHere(f"{obstacle(building=False)} (which failed: {why})")
+    building = bool(Cache(settings.cache).missing(settings.controllers))
+    if reason := obstacle(building=building) or kernel_obstacle():
+        raise CannotHere(reason)
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """One suite at a time has a cluster of this name."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(Cache(settings.cache).locked(time.monotonic(), f".suite-{settings.name}"))
+        except OutOfTimeError as error:
+            raise CannotHere("they run here already, in another process") from error
+        yield
+
+
+def _built(settings: Settings, seconds: float, say: Say) -> Settings:
+    """Build what is missing. Returns the settings of a cluster with those controllers that are there then."""
+    cache, started = Cache(settings.cache), time.monotonic()
+    missing = cache.missing(settings.controllers)
+    try:
+        build(settings, say, until=started + seconds)
+    except OutOfTimeError as error:
+        left = cache.missing(settings.controllers)
+        kept = f"{len(missing) - len(left)} of {len(missing)} parts were built in {_minutes(started)}; the next run goes on"
+        if cache.missing(()):
+            raise CannotHere(kept) from error
+        there = tuple(each for each in settings.controllers if not cache.missing((each,)))
+        say(f"{kept}, and this one goes without {', '.join(sorted(set(settings.controllers) - set(there)))}")
+        settings = dataclasses.replace(settings, controllers=there)
+        build(settings, say)  # the images
+    except (TestbedError, OSError) as error:
+        raise CannotHere(f"Kubernetes could not be built: {_line(error)}") from error
+    if missing:
+        say(f"the builds took {_minutes(started)}")
+    return settings
+
+
+def _on_cluster(settings: Settings, seconds: float, say: Say, arguments: Sequence[str]) -> int:
+    started = time.monotonic()
+    _start(settings, say)
+    up = time.monotonic()
+    try:
+        code = _tests(settings, say, arguments, enough=seconds, most=seconds + _SPARE)
+        if code:
+            say("the failed tests once more, alone, on a cluster that starts afresh")
+            bring_up(settings, say)
+            again = [*arguments, "--last-failed", "--last-failed-no-failures=none"]
+            code = _tests(settings, say, again, most=_RETRY)
+            if not code:
+                say("unsteady tests, to be mended: they passed only alone")
+    finally:
+        bring_down(settings)
+    say(f"the cluster started in {_minutes(started, up)}, its tests took {_minutes(up)}, and nothing of it is left")
+    return int(code != 0)
+
+
+def _start(settings: Settings, say: Say) -> None:
+    """Start the cluster. Where that fails, what there is of it is removed as far as this machine lets us."""
+    try:
+        bring_up(settings, say)
+    except BaseException as error:
+        try:
+            bring_down(settings)
+        except (TestbedError, OSError) as left:
+            say(f"after a start that failed: {_line(left)}")
+        if isinstance(error, TestbedError | OSError):
+            raise CannotHere(f"the cluster does not come up: {_line(error)}") from error
+        raise
+
+
+def _tests(settings: Settings, say: Say, arguments: Sequence[str], *, most: float, enough: float = math.inf) -> int:
+    """Run pytest, and return its exit code. What it leaves behind has the mark of the cluster, and ends with it.
+
+    After ``enough`` seconds no test begins, after ``most`` it is ended.
+    """
+    environment = {
+        "TESTBED_NAME": settings.name,
+        "TESTBED_PORT": str(settings.port),
+        "TESTBED_CONTROLLERS": ",".join(settings.controllers) or "none",
+        "KUBECONFIG": str(settings.kubeconfig),
+        MARK: str(settings.folder),
+        SECONDS: str(enough),
+    }
+    command = [sys.executable, "-m", "pytest", "-m", _MARKER, "tests/cluster", *arguments]
+    process = subprocess.Popen(command, cwd=_ROOT, env={**os.environ, **environment}, start_new_session=True)
+    try:
+        return process.wait(most)
+    except subprocess.TimeoutExpired:
+        say(f"the tests are ended: they have not ended within {most / 60:.0f} minutes")
+        return 1
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what runs still, as Ctrl-C does, so that tests undo their faults."""
+    if process.poll() is not None:
+        return
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(_TEARDOWN)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block as an exception does, so that the cluster is taken down."""
+
+    def stop(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(143)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _minutes(since: float, until: float | None = None) -> str:
+    minutes, seconds = divmod(round((time.monotonic() if until is None else until) - since), 60)
+    return f"{minutes} min {seconds} s"
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"

@@ -1,0 +1,197 @@
+"""``pools import`` and ``pools check`` read what kubectl wrote, and refuse everything else with one clear message."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from spotwright import config as configuration
+from spotwright.cli import cli
+
+NODES = Path(__file__).parent.parent / "provisioning" / "nodes"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(cli, ["pools", *arguments], input=stdin, standalone_mode=False)
+
+
+def imported(text: str) -> dict[str, Any]:
+    result = run("import", "-", stdin=text)
+    assert result.exception is None, result.exception
+    pools: dict[str, Any] = yaml.safe_load(result.stdout)["pools"]
+    return pools
+
+
+def node(name: str = "n1", labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    return {"kind": "Node", "metadata": {"name": name, "labels": labels or {}}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("cloud", "pools"),
+    [
+        ("aks", {"agentpool": ("aks", "on-demand"), "gpuspot": ("aks", "spot")}),
+        ("gke", {"t4-spot": ("gke", "spot"), "old": ("generic", "spot")}),
+        ("eks", {"gpu-spot": ("eks", "spot"), "main": ("eks", "on-demand")}),
+    ],
+)
+def test_the_pools_of_each_cloud_are_read_off_its_nodes(cloud: str, pools: dict[str, tuple[str, str]]) -> None:
+    found = imported((NODES / f"{cloud}.json").read_text())
+    assert {name: (one.get("provider", "generic"), one["capacity"]) for name, one in found.items()} == pools
+    configuration.from_mapping({"version": 1, "pools": found})
+
+
+def test_labels_that_people_set_are_kept_for_selectors() -> None:
+    assert imported((NODES / "aks.json").read_text())["gpuspot"]["labels"] == {"gpu": "true"}
+
+
+def test_what_import_prints_check_accepts(folder: Path) -> None:
+    result = run("import", str(NODES / "aks.json"))
+    (folder / "spotwright.yaml").write_text(result.stdout)
+    checked = run("check", str(NODES / "aks.json"))
+    assert checked.exception is None
+    assert checked.return_value == 0, checked.stdout
+    assert "nodes: 2, 2 of them in 2 of 2 pools; DaemonSets: 0; pod templates: 0; errors: 0" in checked.stdout
+
+
+def test_labels_of_the_past_are_named_with_the_form_of_today() -> None:
+    text = run("import", str(NODES / "gke.json")).stdout
+    assert "# cloud.google.com/gke-preemptible: preemptible VMs live 24 hours at most; Spot VMs" in text
+    low = node(labels={"agentpool": "lp", "kubernetes.azure.com/scalesetpriority": "low"})
+    text = run("import", "-", stdin=json.dumps(low)).stdout
+    assert "low-priority VMs became Spot VMs" in text
+    assert "nodes of aks-engine, which is retired" in text
+    assert yaml.safe_load(text)["pools"]["lp"]["capacity"] == "spot"
+
+
+def test_an_unmanaged_group_of_aws_is_spot_by_its_lifecycle_label() -> None:
+    labels = {"alpha.eksctl.io/nodegroup-name": "batch", "node-lifecycle": "spot"}
+    assert imported(json.dumps(node(labels=labels)))["batch"]["capacity"] == "spot"
+
+
+def test_an_api_model_of_aks_engine_becomes_pools_of_aks() -> None:
+    profiles = [
+        {"name": "general", "count": 1, "vmSize": "Standard_D4s_v3", "customNodeLabels": {"general": "true"}},
+        {
+            "name": "gpuLowPriority",
+            "count": 1,
+            "vmSize": "Standard_NC6s_v3",
+            "scaleSetPriority": "Low",
+            "scaleSetEvictionPolicy": "Delete",
+            "singlePlacementGroup": False,
+            "vnetSubnetId": "/subscriptions/1/x",
+            "customNodeLabels": {"gpu": "true"},
+        },
+    ]
+    addons = [{"name": "cluster-autoscaler", "enabled": True, "config": {"min-nodes": "0", "max-nodes": "20"}}]
+    model = {
+        "apiVersion": "vlabs",
+        "properties": {
+            "orchestratorProfile": {"kubernetesConfig": {"addons": addons}},
+            "agentPoolProfiles": profiles,
+        },
+    }
+    result = run("import", "-", stdin=json.dumps(model))
+    pools = yaml.safe_load(result.stdout)["pools"]
+    assert pools["gpulowpriori"] == {
+        "capacity": "spot",
+        "provider": "aks",
+        "machine": "Standard_NC6s_v3",
+        "max_nodes": 20,
+        "labels": {"gpu": "true"},
+        "create_flags": {"vnet-subnet-id": "/subscriptions/1/x"},
+    }
+    assert "low-priority VMs became Spot VMs" in result.stdout
+    assert "AKS makes several placement groups by itself" in result.stdout
+    configuration.from_mapping({"version": 1, "pools": pools})
+
+
+def test_a_cloud_that_is_not_known_is_named() -> None:
+    text = run("import", "-", stdin=json.dumps(node(providerID="hcloud://1234"))).stdout
+    assert "# providerID hcloud://: a cloud that Spotwright does not know" in text
+    assert yaml.safe_load(text)["pools"]["other-nodes"]["capacity"] == "on-demand"
+
+
+def test_thousands_of_nodes_are_one_pool_that_has_room_for_them() -> None:
+    labels = {"eks.amazonaws.com/nodegroup": "batch", "eks.amazonaws.com/capacityType": "SPOT"}
+    many = {"kind": "List", "items": [node(f"n{number}", labels) for number in range(3000)]}
+    found = imported(json.dumps(many))
+    assert found["batch"]["max_nodes"] == 3000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "standard input: the file is empty"),
+        ("{", "standard input:1: not valid JSON"),
+        ("a: [", "standard input:2: not valid YAML"),
+        ("just words", "expected objects of Kubernetes, found str"),
+        ('{"kind": "List", "items": []}', "expected nodes, found a List without items"),
+        ('{"kind": "List", "items": [{"kind": "Pod"}, {"kind": "Pod"}]}', "expected nodes, found 2 Pod"),
+        ('{"kind": "List", "items": 3}', "expected objects of Kubernetes"),
+        ('{"a": 1}', "expected nodes, found 1 object without a kind"),
+        ('{"kind": "Node"}', "node 1: metadata.name is missing"),
+        ('{"kind": "Node", "metadata": {"name": "a", "labels": []}}', "node 1: metadata.labels: expected a mapping"),
+        ('{"kind": "Node", "metadata": {"name": "a"}, "spec": {"taints": {}}}', "node 1: spec.taints: expected a list"),
+        ('{"apiVersion": "vlabs", "properties": {}}', "whose agentPoolProfiles are no list"),
+        ("[" * 100_000, "nested too deep"),
+    ],
+)
+def test_what_is_no_nodes_is_refused_with_what_was_found(text: str, message: str) -> None:
+    error = str(run("import", "-", stdin=text).exception)
+    assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    assert "nodes.json: No such file or directory" in str(run("import", "nodes.json").exception)
+    assert "name a file of nodes" in str(run("import").exception)
+
+
+CONFIG = """\
+version: 1
+pools:
+  agentpool: {capacity: on-demand, provider: aks, machine: Standard_D4s_v3}
+  gpuspot: {capacity: spot, provider: aks, machine: Standard_NC6s_v3, labels: {gpu: "true"}}
+"""
+
+
+def test_check_ends_with_one_on_errors_and_names_the_fix(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(CONFIG)
+    result = run("check", str(NODES / "aks.json"))
+    assert result.return_value == 1
+    assert "error: pool gpuspot: the taint sku=gpu:NoSchedule on aks-gpuspot" in result.stdout
+    assert '  add taints: ["sku=gpu:NoSchedule"] to the pool' in result.stdout
+    [finding, *_] = json.loads(run("check", str(NODES / "aks.json"), "--json").stdout)
+    assert (finding["code"], finding["severity"]) == ("taint-no-work-tolerates", "error")
+
+
+def test_check_reads_work_and_the_settings_of_a_kubelet(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(CONFIG.replace('"true"}', '"true"}, taints: ["sku=gpu:NoSchedule"]'))
+    (folder / "job.yaml").write_text(
+        "kind: Job\nmetadata: {name: train}\nspec: {template: {spec: {nodeSelector: {gpu: 'yes'}, containers: [{image: a}]}}}\n"
+    )
+    (folder / "kubelet.yaml").write_text("kind: KubeletConfiguration\nshutdownGracePeriod: 2m\n")
+    result = run("check", str(NODES / "aks.json"), "job.yaml", "kubelet.yaml")
+    assert (
+        "error: job.yaml: Job train: no pool admits it: agentpool: its node selector asks for gpu=yes" in result.stdout
+    )
+    assert "[kubelet-shutdown-longer-than-notice]" in result.stdout
+
+
+def test_a_manifest_without_pods_is_refused(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(CONFIG)
+    (folder / "service.yaml").write_text("kind: Service\nmetadata: {name: a}\n")
+    assert "service.yaml: neither pods nor settings" in str(
+        run("check", str(NODES / "aks.json"), "service.yaml").exception
+    )

@@ -1,0 +1,271 @@
+"""Certificates that somebody else makes: they are renewed, half written, ending or useless while the controller runs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tests.cluster.admission_objects import a_job
+from tests.cluster.controller.test_controller_process import a_cluster, registered, review, running, until
+from tests.cluster.watching.small_api_server import SmallApiServer, serving
+
+from spotwright.cluster.controller.serving import renewal
+from spotwright.cluster.controller.serving.renewal import Renewal
+from spotwright.cluster.controller.settings import CertificateFiles
+from spotwright.errors import InputError
+
+EVENTS = "/api/v1/namespaces/spotwright/events"
+ADDRESS = "127.0.0.1"
+DAY = timedelta(days=1)
+
+
+class Pair(NamedTuple):
+    """A certificate and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def pem(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        form = serialization.PrivateFormat.PKCS8
+        return self.key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def an_authority(name: str) -> Pair:
+    return _signed(name, None, -DAY, 30 * DAY)
+
+
+def issued(authority: Pair, begins: timedelta = -DAY, ends: timedelta = 30 * DAY, address: str = ADDRESS) -> Pair:
+    """A serving certificate, valid from and until moments relative to now."""
+    return _signed("server", authority, begins, ends, x509.SubjectAlternativeName([_address(address)]))
+
+
+def _address(address: str) -> x509.IPAddress:
+    import ipaddress
+
+    return x509.IPAddress(ipaddress.ip_address(address))
+
+
+def _signed(
+    name: str, by: Pair | None, begins: timedelta, ends: timedelta, names: x509.SubjectAlternativeName | None = None
+) -> Pair:
+    key, subject = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if by is None else by.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) + begins)
+        .not_valid_after(datetime.now(UTC) + ends)
+        .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
+    )
+    if names is not None:
+        builder = builder.add_extension(names, critical=False)
+    return Pair(builder.sign(key if by is None else by.key, hashes.SHA256()), key)
+
+
+class Files:
+    """The three files in a folder, as somebody else writes them."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        names = (folder / name for name in ("tls.crt", "tls.key", "ca.crt"))
+        self.paths = CertificateFiles(*names)
+
+    def write(self, pair: Pair, authority: Pair) -> Files:
+        self.paths.authority.write_bytes(authority.pem)
+        self.paths.certificate.write_bytes(pair.pem)
+        self.paths.key.write_bytes(pair.key_pem)
+        return self
+
+
+def controlled(folder: Path, files: Files, test: Callable[[SmallApiServer], Awaitable[None]], **settings: Any) -> None:
+    """Run a test beside a controller that serves these files."""
+
+    async def run() -> None:
+        async with serving() as server:
+            a_cluster(server)
+            server.objects["/api/v1/namespaces/spotwright/configmaps"] = {}
+            async with running(server, folder / "state", files=files.paths, **settings):
+                await test(server)
+
+    asyncio.run(run())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewal, "_LOOK", 0.05)
+    monkeypatch.setattr(renewal, "_LEARN", 0.05)
+
+
+@pytest.fixture
+def authority() -> Pair:
+    return an_authority("first")
+
+
+def bundle(server: SmallApiServer) -> list[x509.Certificate]:
+    """The authorities that API servers trust."""
+    client_config = registered(server)
+    assert client_config is not None
+    return x509.load_pem_x509_certificates(base64.b64decode(client_config["caBundle"]))
+
+
+async def served(address: str) -> x509.Certificate:
+    """The certificate that a new connection gets."""
+    host, _, port = address.removeprefix("https://").partition(":")
+    text = await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)))
+    return x509.load_pem_x509_certificate(text.encode())
+
+
+def address_of(caplog: pytest.LogCaptureFixture, words: str = "answered at") -> str:
+    return next(line.split(" at ")[1] for line in caplog.messages if words in line)
+
+
+def test_a_certificate_of_a_new_authority_is_served_once_api_servers_trust_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, authority: Pair
+) -> None:
+    caplog.set_level("INFO")
+    second = an_authority("second")
+    files, new = Files(tmp_path / "tls").write(issued(authority), authority), issued(second)
+
+    async def test(server: SmallApiServer) -> None:
+        maps = server.objects["/api/v1/namespaces/spotwright/configmaps"]
+        assert (await review(caplog, server, a_job()))["spec"]["template"]["spec"]["tolerations"]
+        files.write(new, second)
+        await until(lambda: [line for line in caplog.messages if "a new certificate is served" in line])
+        told = [line for line in caplog.messages if "is registered as" in line or "a new certificate is served" in line]
+        assert "served" in told[2]
+        assert await served(address_of(caplog)) == new.certificate
+        assert bundle(server) == [second.certificate, authority.certificate]
+        assert await served(address_of(caplog, "runs are read at")) == new.certificate
+        published = maps["spotwright-reading"]["data"]["ca.crt"].encode()
+        assert x509.load_pem_x509_certificates(published)[0] == second.certificate
+        await review(caplog, server, a_job())
+
+    controlled(tmp_path, files, test, read_port=0)
+
+
+def test_a_certificate_whose_key_is_not_there_yet_leaves_the_old_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, authority: Pair
+) -> None:
+    caplog.set_level("INFO")
+    old, new = issued(authority), issued(authority)
+    files = Files(tmp_path / "tls").write(old, authority)
+
+    async def test(server: SmallApiServer) -> None:
+        await review(caplog, server, a_job())
+        files.paths.certificate.write_bytes(new.pem)
+        await until(lambda: [line for line in caplog.messages if "cannot be served with the key" in line])
+        assert await served(address_of(caplog)) == old.certificate
+        await review(caplog, server, a_job())
+        files.paths.key.write_bytes(new.key_pem)
+        await until(lambda: [line for line in caplog.messages if "a new certificate is served" in line])
+        assert await served(address_of(caplog)) == new.certificate
+
+    controlled(tmp_path, files, test)
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "address", "reason", "words"),
+    [
+        (-10 * DAY, DAY, ADDRESS, "CertificateExpires", ", and nothing has renewed it: after that nothing"),
+        (-9 * DAY, -DAY, ADDRESS, "CertificateRefused", "(certificate has expired, valid until "),
+        (DAY, 9 * DAY, ADDRESS, "CertificateRefused", "(certificate is not yet valid"),
+        (-DAY, 9 * DAY, "127.0.0.2", "CertificateRefused", "IP address mismatch, certificate is not valid for"),
+    ],
+)
+def test_a_certificate_that_ends_or_is_refused_is_said_in_an_event(
+    tmp_path: Path, authority: Pair, begins: timedelta, ends: timedelta, address: str, reason: str, words: str
+) -> None:
+    files = Files(tmp_path / "tls").write(issued(authority, begins, ends, address), authority)
+
+    async def test(server: SmallApiServer) -> None:
+        (event,) = (await until(lambda: server.objects.get(EVENTS))).values()
+        assert (event["reason"], event["type"]) == (reason, "Warning")
+        assert event["involvedObject"]["kind"] == "Namespace"
+        assert words in event["message"]
+        assert str(files.paths.certificate) in event["message"]
+
+    controlled(tmp_path, files, test)
+
+
+def test_an_expired_certificate_stops_no_recording_and_a_new_one_ends_the_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, authority: Pair
+) -> None:
+    caplog.set_level("INFO")
+    files = Files(tmp_path / "tls").write(issued(authority, -9 * DAY, -DAY), authority)
+
+    async def test(server: SmallApiServer) -> None:
+        await until(lambda: server.objects.get(EVENTS))
+        with pytest.raises(OSError, match="certificate has expired"):
+            await review(caplog, server, a_job())
+        await until(lambda: [line for line in caplog.messages if "all streams are complete" in line])
+        files.write(issued(authority), authority)
+        await until(lambda: [line for line in caplog.messages if "the certificate is accepted until" in line])
+        assert (await review(caplog, server, a_job()))["spec"]["template"]["spec"]["tolerations"]
+
+    controlled(tmp_path, files, test)
+
+
+def test_a_warning_is_said_again_after_half_a_day(tmp_path: Path, authority: Pair) -> None:
+    files = Files(tmp_path / "tls").write(issued(authority, -10 * DAY, DAY), authority)
+    said: list[str] = []
+    now = datetime.now(UTC)
+
+    async def publish(_authorities: bytes) -> None:
+        return
+
+    async def warn(reason: str, _text: str) -> None:
+        said.append(reason)
+
+    async def look(times: int) -> None:
+        for _ in range(times):
+            await made.look(publish, warn)
+
+    made = Renewal(files.paths, None, [ADDRESS], lambda: now)
+    asyncio.run(look(3))
+    assert said == ["CertificateExpires"]
+    now += timedelta(hours=12)
+    asyncio.run(look(3))
+    assert said == ["CertificateExpires"] * 2
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ("ca.crt", "ca.crt: cannot be read (No such file or directory)"),
+        ("tls.key", "tls.key: cannot be read (No such file or directory)"),
+        ("tls.crt", "tls.crt: cannot be read (No such file or directory)"),
+    ],
+)
+def test_a_file_that_is_missing_at_the_start_is_named(tmp_path: Path, authority: Pair, broken: str, words: str) -> None:
+    files = Files(tmp_path / "tls").write(issued(authority), authority)
+    (tmp_path / "tls" / broken).unlink()
+    with pytest.raises(InputError) as raised:
+        Renewal(files.paths, None, [ADDRESS])
+    assert words in str(raised.value)
+
+
+def test_files_without_certificates_and_keys_of_others_are_named_at_the_start(tmp_path: Path, authority: Pair) -> None:
+    files = Files(tmp_path / "tls").write(issued(authority), authority)
+    files.paths.key.write_bytes(issued(authority).key_pem)
+    with pytest.raises(InputError, match=r"tls\.crt: cannot be served with the key .*tls\.key \(KEY_VALUES_MISMATCH\)"):
+        Renewal(files.paths, None, [ADDRESS])
+    files.paths.authority.write_text("no certificate")
+    with pytest.raises(InputError, match=r"ca\.crt: expected certificates as PEM text"):
+        Renewal(files.paths, None, [ADDRESS])

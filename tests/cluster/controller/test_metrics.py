@@ -1,0 +1,104 @@
+"""The metrics of a replica: what the mover did, what waits, which pools are left out, what reviews came to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+from tests.cluster.admission_objects import a_job
+from tests.cluster.controller.test_controller_process import a_cluster, review, running, until
+from tests.cluster.watching.small_api_server import serving
+
+from spotwright.cluster.controller.serving.metrics import Metrics, serve_metrics
+from spotwright.cluster.moving.tally import Tally
+from spotwright.errors import InputError
+from spotwright.scheduling.waiting import Pause
+
+
+def values(text: str) -> dict[str, float]:
+    """The samples of a text in Prometheus' format; every other line is a comment."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def a_metrics(tally: Tally, pauses: Mapping[str, Pause] | None = None) -> Metrics:
+    return Metrics(tally, lambda: pauses or {}, lambda: {"placed": 3, "too late": 1})
+
+
+def test_moves_waits_and_pools_that_are_left_out_are_told() -> None:
+    tally = Tally()
+    tally.begin()
+    for move in ("taken-back", "evicted", "evicted", "deleted"):
+        tally.moved(move)
+    for uid, reason in (("1", "Unschedulable"), ("2", "Unschedulable"), ("3", ""), ("4", "Unschedulable")):
+        tally.waits(uid, "team-a", reason)
+    tally.waits_no_more("4")
+    text = a_metrics(tally, {"gpu-spot": Pause(2, 1_000.0, 1_800_000_600.0)}).text()
+    assert values(text) == {
+        "spotwright_leading": 1,
+        'spotwright_moves_total{move="taken-back"}': 1,
+        'spotwright_moves_total{move="evicted"}': 2,
+        'spotwright_moves_total{move="deleted"}': 1,
+        'spotwright_pods_waiting{namespace="team-a",reason="Unschedulable"}': 2,
+        'spotwright_pods_waiting{namespace="team-a",reason="NotScheduledYet"}': 1,
+        'spotwright_pool_left_out_until_seconds{pool="gpu-spot"}': 1_800_000_600,
+        'spotwright_pool_left_out_times{pool="gpu-spot"}': 2,
+        'spotwright_reviews_total{verdict="placed"}': 3,
+        'spotwright_reviews_total{verdict="too late"}': 1,
+    }
+    assert "# TYPE spotwright_moves_total counter\n" in text
+
+
+def test_a_replica_that_leads_no_more_says_nothing_of_what_waits() -> None:
+    tally = Tally()
+    tally.begin()
+    tally.waits("1", "team-a", "Unschedulable")
+    tally.moved("evicted")
+    tally.end()
+    told = values(a_metrics(tally).text())
+    assert told["spotwright_leading"] == 0
+    assert not [name for name in told if name.startswith("spotwright_pods_waiting")]
+    assert told['spotwright_moves_total{move="evicted"}'] == 1, "a counter never goes back"
+
+
+def test_names_with_quotes_and_line_ends_are_escaped() -> None:
+    text = a_metrics(Tally(), {'a"b\\c\nd': Pause(1, 0.0, 1.0)}).text()
+    assert r'spotwright_pool_left_out_times{pool="a\"b\\c\nd"} 1' in text.splitlines()
+
+
+def test_a_port_that_is_taken_is_an_error_only_where_somebody_asked_for_it() -> None:
+    async def scenario(*, is_asked: bool) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            assert await serve_metrics(a_metrics(Tally()), "127.0.0.1", port, is_asked=is_asked) is None
+
+    asyncio.run(scenario(is_asked=False))
+    with pytest.raises(InputError, match=r"cannot listen there .* see --metrics-listen"):
+        asyncio.run(scenario(is_asked=True))
+
+
+def test_a_controller_serves_what_its_own_reviews_came_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    async def scenario() -> tuple[str, str]:
+        async with serving() as server:
+            a_cluster(server)
+            async with running(server, tmp_path, metrics_port=0), ClientSession() as session:
+                await review(caplog, server, a_job())
+                await until(lambda: any("this replica watches now" in line for line in caplog.messages))
+                address = next(
+                    line.split(" at ")[1] for line in caplog.messages if line.startswith("metrics are served")
+                )
+                async with session.get(address) as answer:
+                    return await answer.text(), answer.headers["Content-Type"]
+
+    text, kind = asyncio.run(scenario())
+    assert kind.startswith("text/plain; version=0.0.4")
+    told = values(text)
+    assert told['spotwright_reviews_total{verdict="placed"}'] == 1
+    assert told["spotwright_leading"] in (0, 1)
+    assert told['spotwright_moves_total{move="evicted"}'] == 0

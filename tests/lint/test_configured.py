@@ -1,0 +1,52 @@
+"""Rules are switched off in spotwright.yaml, with a reason; a reason that is missing and a rule that is unknown are refused."""
+
+from __future__ import annotations
+
+import pytest
+from tests.lint.linting import found_in, linted
+
+from spotwright import config
+from spotwright.errors import ConfigError
+from spotwright.lint.examples import AKS_POOLS, ON_SPOT, PREFERS_SPOT, job
+from spotwright.lint.registry import refuse_unknown
+
+BOUND = job(ON_SPOT + "nodeName: a\n")
+
+
+def test_a_rule_is_switched_off_for_all_files() -> None:
+    assert {one.rule for one in found_in(BOUND)} == {"node-name-set"}
+    assert found_in(BOUND, 'version: 1\nlint: {off: {node-name-set: "one node has the licence"}}\n') == []
+
+
+def test_a_comment_about_a_rule_that_is_switched_off_is_not_unused() -> None:
+    text = f"# spotwright: allow node-name-set: one node has the licence\n{BOUND}"
+
+    assert found_in(text, "version: 1\nlint: {off: {node-name-set: of no use here}}\n") == []
+
+
+@pytest.mark.parametrize("reason", ['""', "null", "[]", "true"])
+def test_a_rule_is_not_switched_off_without_a_reason(reason: str) -> None:
+    with pytest.raises(ConfigError, match=r"lint\.off\.node-name-set: expected"):
+        config.parse(f"version: 1\nlint: {{off: {{node-name-set: {reason}}}}}\n")
+
+
+def test_a_rule_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"lint\.off: no rule has the name node-named"):
+        refuse_unknown(config.parse("version: 1\nlint: {off: {node-named: a typo}}\n"))
+
+
+def test_without_pools_of_its_own_a_configuration_says_nothing_about_pools() -> None:
+    assert linted(job("nodeSelector: {disk: ssd}\n"), "version: 1\n").findings == []
+    assert {one.rule for one in found_in(job("nodeSelector: {disk: ssd}\n"), AKS_POOLS)} == {"selector-matches-no-pool"}
+
+
+def test_labels_of_spot_pools_count_as_spot() -> None:
+    labelled = (
+        "version: 1\npools:\n  a: {capacity: spot, labels: {team: x}}\n  b: {capacity: on-demand, labels: {team: y}}\n"
+    )
+
+    assert "no-fallback" in {one.rule for one in found_in(job("nodeSelector: {team: x}\n"), labelled)}
+
+
+def test_the_taint_of_a_providers_spot_nodes_is_known_without_a_configuration() -> None:
+    assert {one.rule for one in found_in(job(PREFERS_SPOT))} == {"affinity-without-toleration"}

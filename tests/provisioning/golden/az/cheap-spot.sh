@@ -1,0 +1,98 @@
+# cheap-spot: 1 to 10 spot nodes of Standard_D4s_v3 on AKS.
+# Nothing has been run. Read the commands, set their variables, then pass them to a shell.
+
+# Does the region have the machine, and is quota left?
+# - The column Restrictions says None where your subscription may have the machine. NotAvailableForSubscription
+#   of the type Location: not in this region; of the type Zone: not in the zones beside it. Ask for access, or
+#   take another region or size.
+# - Spot nodes of every family share one quota: the row Total Regional Low-priority vCPUs.
+az vm list-skus \
+  --location "${LOCATION:?the region of the cluster}" \
+  --size Standard_D4s_v3 \
+  --all \
+  --output table
+az vm list-usage \
+  --location "${LOCATION:?the region of the cluster}" \
+  --output table
+# How likely Azure is to have that many spot nodes now: High, Medium or Low.
+az compute-recommender spot-placement-score \
+  --location "${LOCATION:?the region of the cluster}" \
+  --desired-locations "${LOCATIONS:?a JSON list of regions}" \
+  --desired-sizes '[{"sku":"Standard_D4s_v3"}]' \
+  --desired-count 10 \
+  --availability-zones false
+
+# Make the pool.
+# - the pool is called cheapspot there, because a name has at most 12 small letters and digits, a letter first.
+#   Rename it in spotwright.yaml, or add labels: {kubernetes.azure.com/agentpool: cheapspot}: placement looks
+#   for kubernetes.azure.com/agentpool=cheap-spot, which no node will have
+# - --priority Spot: AKS adds the label and the taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule by
+#   itself. It can never be the cluster's default pool, has no SLA and one fault domain, and its upgrades drain
+#   nothing. Priority, eviction policy and maximum price cannot be changed later: make a new pool instead.
+# - --spot-max-price 0.04125 is the eviction type 'price or capacity': nodes also go, and none comes, while an
+#   hour costs more US dollars than that. Without max_price it is 'capacity only'.
+# - --eviction-policy Deallocate keeps evicted machines as stopped nodes: they count against the quota, their
+#   disks are paid, and the autoscaler takes them for nodes that come back, so that the pool may not grow.
+#   Delete is the better choice
+# - The notice is 30 seconds at best; AKS does not promise SIGTERM. Without the autoscaler the pool would shrink
+#   to 0 for good.
+# - --node-count 1 is min_nodes: without it az asks for 3 nodes, which may lie outside --min-count and
+#   --max-count, and then refuses. Nodes come when pods wait for them.
+# - Labels and taints are given here and never to Node objects: AKS tells its autoscaler of them, so that a pool
+#   of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool update.
+# - not given to az, because AKS reserves their prefix: kubernetes.azure.com/mode
+# - --mode User: system pods stay on the system pool. The pool's name cheapspot is the label
+#   kubernetes.azure.com/agentpool.
+az aks nodepool add \
+  --resource-group "${RESOURCE_GROUP:?the resource group of the cluster}" \
+  --cluster-name "${CLUSTER:?the name of the cluster}" \
+  --name cheapspot \
+  --mode User \
+  --priority Spot \
+  --eviction-policy Deallocate \
+  --spot-max-price 0.04125 \
+  --node-vm-size Standard_D4s_v3 \
+  --enable-cluster-autoscaler \
+  --node-count 1 \
+  --min-count 1 \
+  --max-count 10 \
+  --labels team=research \
+  --node-taints batch:NoExecute \
+  --vnet-subnet-id '/subscriptions/1/resourceGroups/my group/providers/Microsoft.Network/virtualNetworks/v/subnets/s' \
+  --node-osdisk-size 200 \
+  --enable-encryption-at-host \
+  --tags team=research 'note=it'"'"'s ours'
+
+# Make spot: prefer true, once for the cluster.
+# - The autoscaler ignores preferred affinity when it chooses the pool to grow. With the expander 'priority' it
+#   takes the highest number in this ConfigMap whose pool fits, and the next one when that gets no node (after
+#   max-node-provision-time, 15 minutes).
+# - A scale set that no pattern matches is never grown: add the pools of the cluster that spotwright.yaml does
+#   not have.
+# - The other settings of the autoscaler's profile stay as they are.
+az aks update \
+  --resource-group "${RESOURCE_GROUP:?the resource group of the cluster}" \
+  --name "${CLUSTER:?the name of the cluster}" \
+  --cluster-autoscaler-profile expander=priority
+kubectl apply -f - <<'EOF'
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: cluster-autoscaler-priority-expander, namespace: kube-system}
+data:
+  priorities: |
+    40:
+      - ^aks-cheapspot-.*
+    30:
+      - ^aks-gpuspot-.*
+    20:
+      - ^aks-win-.*
+    10:
+      - ^aks-gpu-.*
+EOF
+
+# Compare what is there with spotwright.yaml.
+kubectl get nodes -l kubernetes.azure.com/agentpool=cheapspot --show-labels
+kubectl get nodes,daemonsets -A -o json | spotwright pools check -
+# warning: the pool is called cheapspot there, because a name has at most 12 small letters and digits, a letter first. Rename it in spotwright.yaml, or add labels: {kubernetes.azure.com/agentpool: cheapspot}: placement looks for kubernetes.azure.com/agentpool=cheap-spot, which no node will have
+# warning: --eviction-policy Deallocate keeps evicted machines as stopped nodes: they count against the quota, their disks are paid, and the autoscaler takes them for nodes that come back, so that the pool may not grow. Delete is the better choice
+# warning: not given to az, because AKS reserves their prefix: kubernetes.azure.com/mode

@@ -1,0 +1,72 @@
+# gpu: 0 to 2 on-demand nodes of Standard_NC6s_v3 on AKS.
+# Nothing has been run. Read the commands, set their variables, then pass them to a shell.
+
+# Does the region have the machine, and is quota left?
+# - The column Restrictions says None where your subscription may have the machine. NotAvailableForSubscription
+#   of the type Location: not in this region; of the type Zone: not in the zones beside it. Ask for access, or
+#   take another region or size.
+# - On-demand nodes need quota in the row of their family and in Total Regional vCPUs. This pool needs up to 12.
+az vm list-skus \
+  --location eastus \
+  --size Standard_NC6s_v3 \
+  --all \
+  --output table
+az vm list-usage \
+  --location eastus \
+  --output table
+
+# Make the pool.
+# - On-demand: no priority is named, so the nodes are regular ones, with neither spot label nor spot taint.
+# - --node-count 0 is min_nodes: without it az asks for 3 nodes, which may lie outside --min-count and
+#   --max-count, and then refuses. Nodes come when pods wait for them.
+# - Labels and taints are given here and never to Node objects: AKS tells its autoscaler of them, so that a pool
+#   of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool update.
+# - GPUs: the machine size brings them, and AKS the driver. It installs no device plugin: until NVIDIA's
+#   DaemonSet runs there and tolerates the pool's taints, no node has allocatable GPUs.
+# - AKS sets no GPU taint: add taints: ["sku=gpu:NoSchedule"] to the pool in spotwright.yaml, or work without
+#   GPUs may fill it
+# - --mode User: system pods stay on the system pool. The pool's name gpu is the label
+#   kubernetes.azure.com/agentpool.
+az aks nodepool add \
+  --resource-group "${RESOURCE_GROUP:?the resource group of the cluster}" \
+  --cluster-name "${CLUSTER:?the name of the cluster}" \
+  --name gpu \
+  --mode User \
+  --node-vm-size Standard_NC6s_v3 \
+  --enable-cluster-autoscaler \
+  --node-count 0 \
+  --min-count 0 \
+  --max-count 2 \
+  --labels gpu=true
+
+# Make spot: prefer true, once for the cluster.
+# - The autoscaler ignores preferred affinity when it chooses the pool to grow. With the expander 'priority' it
+#   takes the highest number in this ConfigMap whose pool fits, and the next one when that gets no node (after
+#   max-node-provision-time, 15 minutes).
+# - A scale set that no pattern matches is never grown: add the pools of the cluster that spotwright.yaml does
+#   not have.
+# - The other settings of the autoscaler's profile stay as they are.
+az aks update \
+  --resource-group "${RESOURCE_GROUP:?the resource group of the cluster}" \
+  --name "${CLUSTER:?the name of the cluster}" \
+  --cluster-autoscaler-profile expander=priority
+kubectl apply -f - <<'EOF'
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: cluster-autoscaler-priority-expander, namespace: kube-system}
+data:
+  priorities: |
+    40:
+      - ^aks-cheapspot-.*
+    30:
+      - ^aks-gpuspot-.*
+    20:
+      - ^aks-win-.*
+    10:
+      - ^aks-gpu-.*
+EOF
+
+# Compare what is there with spotwright.yaml.
+kubectl get nodes -l kubernetes.azure.com/agentpool=gpu --show-labels
+kubectl get nodes,daemonsets -A -o json | spotwright pools check -
+# warning: AKS sets no GPU taint: add taints: ["sku=gpu:NoSchedule"] to the pool in spotwright.yaml, or work without GPUs may fill it

@@ -1,0 +1,30 @@
+# on-demand: 0 to 10 on-demand nodes on a cluster without a provider that Spotwright knows.
+# Nothing has been run. Read the commands, set their variables, then pass them to a shell.
+
+# Nodes that register themselves: options of their kubelet.
+# - Labels and taints that are set at the start are there before the first pod is.
+# kubelet --node-labels=capacity=on-demand
+
+# Nodes that are there already.
+kubectl label node "${NODE:?the name of a node of the pool}" capacity=on-demand \
+  --overwrite
+
+# From zero, with Cluster API: annotations of the MachineDeployment.
+# - Without them the autoscaler does not know what a node of an empty group would be.
+kubectl annotate machinedeployment "${MACHINE_DEPLOYMENT:?the MachineDeployment of the pool}" capacity.cluster-autoscaler.kubernetes.io/labels=capacity=on-demand \
+  --overwrite
+
+# Make spot: prefer true, once for the cluster.
+# - Start the cluster autoscaler with --expander=priority, and correct the patterns to the names of its node
+#   groups: a group that no pattern matches is never grown.
+kubectl apply -f - <<'EOF'
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: cluster-autoscaler-priority-expander, namespace: kube-system}
+data:
+  priorities: |
+    20:
+      - .*spot.*
+    10:
+      - .*on-demand.*
+EOF

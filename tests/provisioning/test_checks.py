@@ -1,0 +1,331 @@
+"""Each check finds its fault in nodes modelled on what the clouds return, and is silent where the fault is not there."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from spotwright import config as configuration
+from spotwright.config import Config
+from spotwright.provisioning.checks.ground import Finding, ground_of, pod_works
+from spotwright.provisioning.checks.running import check
+from spotwright.provisioning.objects import read_objects
+
+NODES = Path(__file__).parent / "nodes"
+POOLS: dict[str, Any] = {
+    "agentpool": {"capacity": "on-demand", "provider": "aks", "machine": "Standard_D4s_v3", "min_nodes": 1},
+    "gpuspot": {
+        "capacity": "spot",
+        "provider": "aks",
+        "machine": "Standard_NC6s_v3",
+        "node": {"cpu": 6, "memory": "112Gi", "nvidia.com/gpu": 1},
+        "labels": {"gpu": "true"},
+        "taints": ["sku=gpu:NoSchedule"],
+    },
+}
+SPOT_TOLERATION = {"key": "kubernetes.azure.com/scalesetpriority", "value": "spot", "effect": "NoSchedule"}
+GPU_TOLERATION = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
+
+
+def aks() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((NODES / "aks.json").read_text())
+    return data
+
+
+def spot_node(data: dict[str, Any]) -> dict[str, Any]:
+    node: dict[str, Any] = data["items"][1]
+    return node
+
+
+def config_of(policy: dict[str, Any] | None = None, **changes: Any) -> Config:
+    pools = copy.deepcopy(POOLS)
+    pools["gpuspot"].update(changes)
+    return configuration.from_mapping({"version": 1, "pools": pools, "policy": {"default": policy or {}}})
+
+
+def found(data: Any, *manifests: Any, config: Config | None = None) -> dict[str, Finding]:
+    works = [work for manifest in manifests for work in pod_works(manifest, "work.yaml")]
+    findings = check(ground_of(config or config_of(), read_objects(json.dumps(data), "nodes.json"), works))
+    return {finding.code: finding for finding in findings}
+
+
+def errors(data: Any, *manifests: Any, config: Config | None = None) -> set[str]:
+    return {code for code, one in found(data, *manifests, config=config).items() if one.severity == "error"}
+
+
+def daemon_set(name: str, *tolerations: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    pods = {
+        "containers": [{"name": "a", "image": f"registry.example/{name}:1"}],
+        "tolerations": list(tolerations),
+        **spec,
+    }
+    return {"kind": "DaemonSet", "metadata": {"name": name}, "spec": {"template": {"spec": pods}}}
+
+
+def job(*tolerations: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    pods = {
+        "containers": [{"name": "a", "image": "b", "resources": {"limits": {"nvidia.com/gpu": 1}}}],
+        "tolerations": list(tolerations),
+        "terminationGracePeriodSeconds": 20,
+        **spec,
+    }
+    return {"kind": "Job", "metadata": {"name": "train"}, "spec": {"template": {"spec": pods}}}
+
+
+PLACED = job(SPOT_TOLERATION, GPU_TOLERATION, nodeSelector={"gpu": "true"})
+PLUGIN = daemon_set("nvidia-device-plugin", SPOT_TOLERATION, GPU_TOLERATION)
+
+
+def with_plugin(data: dict[str, Any], *more: dict[str, Any]) -> dict[str, Any]:
+    return {**data, "items": [*data["items"], PLUGIN, *more]}
+
+
+def test_nodes_as_configured_have_no_finding() -> None:
+    assert found(with_plugin(aks()), PLACED) == {}
+
+
+def test_a_taint_that_the_configuration_does_not_know_is_an_error() -> None:
+    data = aks()
+    spot_node(data)["spec"]["taints"].append({"key": "team", "value": "a", "effect": "NoExecute"})
+    finding = found(data)["taint-no-work-tolerates"]
+    assert finding.where == "pool gpuspot"
+    assert 'taints: ["team=a:NoExecute"]' in finding.fix
+
+
+def test_a_taint_of_the_node_that_passes_is_no_finding() -> None:
+    data = with_plugin(aks())
+    for key in ("node.kubernetes.io/not-ready", "ToBeDeletedByClusterAutoscaler", "ebs.csi.aws.com/agent-not-ready"):
+        spot_node(data)["spec"]["taints"].append({"key": key, "effect": "NoSchedule"})
+    assert errors(data) == set()
+
+
+def test_a_configured_taint_that_no_node_has_is_a_warning() -> None:
+    data = aks()
+    spot_node(data)["spec"]["taints"].pop()
+    assert found(data)["taint-missing"].severity == "warning"
+
+
+def test_work_that_tolerates_no_taint_of_the_pool_does_not_land_there() -> None:
+    codes = found(with_plugin(aks()), job(nodeSelector={"gpu": "true"}))
+    assert "does not tolerate the taint" in codes["work-lands-nowhere"].text
+    assert codes["taint-no-work-tolerates"].severity == "error"
+
+
+def test_a_label_that_nodes_lack_is_one_that_no_selector_can_match() -> None:
+    data = aks()
+    spot_node(data)["metadata"]["labels"]["gpu"] = "“true”"
+    finding = found(data)["label-no-selector-can-match"]
+    assert "gpu=true (there is gpu=“true”)" in finding.text
+
+
+def test_the_name_that_aks_made_of_the_pools_name_still_finds_its_nodes() -> None:
+    pools = {"gpu-spot": copy.deepcopy(POOLS["gpuspot"]), "agentpool": POOLS["agentpool"]}
+    config = configuration.from_mapping({"version": 1, "pools": pools})
+    text = found(aks(), config=config)["label-no-selector-can-match"].text
+    assert "kubernetes.azure.com/agentpool=gpu-spot (there is kubernetes.azure.com/agentpool=gpuspot)" in text
+
+
+def test_a_machine_with_gpus_that_offers_none_is_an_error() -> None:
+    data = aks()
+    del spot_node(data)["status"]["allocatable"]["nvidia.com/gpu"]
+    assert "aks-gpuspot-22222222-vmss000003" in found(data)["gpu-not-allocatable"].text
+
+
+def test_a_part_of_a_gpu_is_offered_too() -> None:
+    data = aks()
+    del spot_node(data)["status"]["allocatable"]["nvidia.com/gpu"]
+    spot_node(data)["status"]["allocatable"]["nvidia.com/mig-1g.5gb"] = "7"
+    assert "gpu-not-allocatable" not in found(data)
+
+
+def test_another_machine_or_the_label_of_a_zone_is_no_finding() -> None:
+    data = with_plugin(aks())
+    spot_node(data)["metadata"]["labels"]["node.kubernetes.io/instance-type"] = "Standard_NC12s_v3"
+    assert found(data, config=config_of(zones=["1"])) == {}
+
+
+def test_fewer_gpus_than_configured_are_a_warning() -> None:
+    config = config_of(node={"cpu": 6, "memory": "112Gi", "nvidia.com/gpu": 2})
+    assert found(aks(), config=config)["gpu-fewer-than-configured"].severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        ("nvidia-device-plugin", "error"),
+        ("nvidia-driver-installer", "error"),
+        ("fluent-bit", "warning"),
+        ("promtail", "warning"),
+    ],
+)
+def test_a_daemon_set_that_does_not_tolerate_the_pool_is_found(name: str, severity: str) -> None:
+    data = aks()
+    data["items"].append(daemon_set(name, GPU_TOLERATION))
+    finding = found(data)["daemonset-does-not-tolerate"]
+    assert (finding.severity, finding.where) == (severity, "pool gpuspot")
+    assert "kubernetes.azure.com/scalesetpriority=spot:NoSchedule" in finding.text
+
+
+def test_a_daemon_set_that_tolerates_everything_or_is_of_another_sort_is_no_finding() -> None:
+    assert errors(with_plugin(aks(), daemon_set("fluent-bit", {"operator": "Exists"}), daemon_set("kured"))) == set()
+
+
+def test_a_second_device_plugin_for_other_machines_is_no_finding() -> None:
+    other = daemon_set("nvidia-device-plugin-large", {"operator": "Exists"}, nodeSelector={"size": "large"})
+    assert errors(with_plugin(aks(), other)) == set()
+
+
+def test_gpu_pools_without_any_device_plugin_are_found() -> None:
+    data = aks()
+    data["items"].append(daemon_set("kured", {"operator": "Exists"}))
+    assert "device-plugin-missing" in errors(data)
+
+
+@pytest.mark.parametrize(
+    ("key", "code", "severity"),
+    [
+        ("remediator.kubernetes.azure.com/unschedulable", "eviction-leftover", "error"),
+        ("remediator.aks.microsoft.com/unschedulable", "eviction-leftover", "error"),
+        ("node.cloudprovider.kubernetes.io/shutdown", "machine-is-gone", "warning"),
+        ("node.kubernetes.io/unreachable", "node-unreachable", "warning"),
+    ],
+)
+def test_what_an_eviction_leaves_on_a_node_is_found(key: str, code: str, severity: str) -> None:
+    data = aks()
+    spot_node(data)["spec"]["taints"].append({"key": key, "effect": "NoSchedule"})
+    codes = found(data)
+    assert codes[code].severity == severity
+    assert "taint-no-work-tolerates" not in codes
+
+
+def test_a_label_that_comes_after_boot_is_not_known_at_zero_nodes() -> None:
+    labels = {"gpu": "true", "nvidia.com/gpu.product": "Tesla-V100"}
+    data = aks()
+    spot_node(data)["metadata"]["labels"]["nvidia.com/gpu.product"] = "Tesla-V100"
+    assert "label-unknown-at-zero" in errors(data, config=config_of(labels=labels))
+    assert "label-unknown-at-zero" not in errors(data, config=config_of(labels=labels, min_nodes=1))
+
+
+def test_a_selector_of_such_a_label_waits_for_ever() -> None:
+    data = aks()
+    spot_node(data)["metadata"]["labels"]["nvidia.com/gpu.product"] = "Tesla-V100"
+    work = job(SPOT_TOLERATION, GPU_TOLERATION, nodeSelector={"nvidia.com/gpu.product": "Tesla-V100"})
+    assert "selector-unknown-at-zero" in errors(data, work)
+    assert "selector-unknown-at-zero" not in errors(data, work, config=config_of(min_nodes=1))
+
+
+def kubelet(total: str, critical: str) -> dict[str, Any]:
+    return {"kubeletconfig": {"shutdownGracePeriod": total, "shutdownGracePeriodCriticalPods": critical}}
+
+
+@pytest.mark.parametrize(
+    ("total", "critical", "code", "severity"),
+    [
+        ("60s", "10s", "kubelet-shutdown-longer-than-notice", "error"),
+        ("0s", "0s", "kubelet-shutdown-off", "warning"),
+        ("20s", "20s", "kubelet-shutdown-without-share", "error"),
+    ],
+)
+def test_a_kubelet_shutdown_that_does_not_fit_the_notice_is_found(
+    total: str, critical: str, code: str, severity: str
+) -> None:
+    data = aks()
+    data["items"].append(kubelet(total, critical))
+    assert found(data)[code].severity == severity
+
+
+def test_a_shutdown_within_the_notice_cuts_longer_grace_periods() -> None:
+    data = with_plugin(aks(), kubelet("30s", "15s"))
+    assert found(data, config=config_of({"grace_period": "20s"}))["grace-longer-than-kubelet"].where == "policy.default"
+    assert found(data, config=config_of({"grace_period": "15s"})) == {}
+
+
+def test_a_grace_period_longer_than_the_notice_is_an_error_in_policy_and_manifest() -> None:
+    assert "grace-longer-than-notice" in errors(aks(), config=config_of({"grace_period": "2m"}))
+    longer = job(SPOT_TOLERATION, GPU_TOLERATION, terminationGracePeriodSeconds=120)
+    assert found(aks(), longer)["grace-longer-than-notice"].where == "work.yaml: Job train"
+
+
+def test_work_that_never_lands_on_spot_may_take_its_time() -> None:
+    pods = {"containers": [{"name": "a", "image": "b"}], "terminationGracePeriodSeconds": 600}
+    serving = {"kind": "Deployment", "metadata": {"name": "s"}, "spec": {"template": {"spec": pods}}}
+    assert "grace-longer-than-notice" not in found(aks(), serving, PLACED)
+
+
+def test_templates_of_an_argo_workflow_inherit_nothing_that_they_replace() -> None:
+    workflow = {
+        "kind": "Workflow",
+        "metadata": {"generateName": "w-"},
+        "spec": {
+            "tolerations": [SPOT_TOLERATION, GPU_TOLERATION],
+            "templates": [
+                {"name": "a", "container": {"image": "b"}},
+                {"name": "c", "container": {"image": "b"}, "tolerations": [GPU_TOLERATION]},
+            ],
+        },
+    }
+    first, second = pod_works(workflow, "w.yaml")
+    assert len(first.constraints.tolerations) == 2
+    assert len(second.constraints.tolerations) == 1
+
+
+def test_gke_cuts_the_grace_period_to_fifteen_seconds() -> None:
+    pools = {
+        "t4-spot": {
+            "capacity": "spot",
+            "provider": "gke",
+            "node": {"nvidia.com/gpu": 1},
+            "taints": ["cloud.google.com/gke-spot=true:NoSchedule"],
+        }
+    }
+    config = configuration.from_mapping({"version": 1, "pools": pools, "policy": {"default": {"grace_period": "25s"}}})
+    codes = found(json.loads((NODES / "gke.json").read_text()), config=config)
+    assert codes["grace-longer-than-kubelet"].text.startswith("the grace period of 25s is cut to 15s")
+    assert codes["node-of-no-pool"].severity == "note"
+    assert "Spot VMs" in codes["form-of-the-past"].text
+
+
+def test_eks_needs_hints_at_zero_and_its_gpu_node_offers_no_gpu() -> None:
+    pools = {
+        "gpu-spot": {
+            "capacity": "spot",
+            "provider": "eks",
+            "machine": "g4dn.xlarge",
+            "node": {"nvidia.com/gpu": 1},
+            "labels": {"gpu": "true"},
+            "taints": ["spot=true:NoSchedule", "nvidia.com/gpu:NoSchedule"],
+        },
+        "main": {"capacity": "on-demand", "provider": "eks", "machine": "m5.xlarge"},
+    }
+    codes = found(json.loads((NODES / "eks.json").read_text()), config=configuration.from_mapping({"pools": pools}))
+    assert set(codes) == {"hints-at-zero", "gpu-not-allocatable"}
+
+
+def test_five_thousand_nodes_are_checked_within_seconds() -> None:
+    import time
+
+    data = aks()
+    data["items"] = [copy.deepcopy(spot_node(data)) for _ in range(5000)]
+    for number, node in enumerate(data["items"]):
+        node["metadata"]["name"] = f"n{number}"
+    started = time.process_time()
+    del data["items"][7]["status"]["allocatable"]["nvidia.com/gpu"]
+    assert "n7:" in found(data)["gpu-not-allocatable"].text
+    assert time.process_time() - started < 10
+
+
+def test_the_findings_are_ordered_errors_first() -> None:
+    data = aks()
+    spot_node(data)["metadata"]["labels"].pop("gpu")
+    findings = list(found(data, config=config_of(min_nodes=0)).values())
+    order = ["error", "warning", "note"]
+    assert [order.index(one.severity) for one in findings] == sorted(order.index(one.severity) for one in findings)
+
+
+def test_objects_may_be_yaml_too() -> None:
+    assert len(read_objects(yaml.safe_dump(aks()), "nodes.yaml").nodes) == 2

@@ -1,0 +1,120 @@
+"""The objects that order pools and make them have the fields of their kinds alone, and the order is that of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.manifests.schemas import strange
+from tests.provisioning.test_tools import HERE, TABLES, request_for
+
+from spotwright import config as configuration
+from spotwright.errors import InputError
+from spotwright.manifests.files.place_files import place_texts
+from spotwright.provisioning.catalogue import script
+from spotwright.provisioning.tools.compute_class import compute_class_lines
+
+FIELDS: Mapping[str, Any] = yaml.safe_load((HERE / "made_fields.yaml").read_text())
+_KEYWORDS = {"type", "enum", "pattern", "minimum", "maximum"}
+
+
+def as_schema(fields: Any) -> dict[str, Any]:
+    """The short form of the list of fields as JSON schema; a field that is not listed is refused."""
+    if isinstance(fields, list):
+        return {"type": "array", "items": as_schema(fields[0])}
+    if fields and set(fields) <= _KEYWORDS:
+        return dict(fields)
+    return {
+        "type": "object",
+        "properties": {key: as_schema(value) for key, value in fields.items()},
+        "additionalProperties": False,
+    }
+
+
+def written(tool: str) -> Iterator[tuple[str, Any]]:
+    """The objects that a tool gets for each pool of its table, by kind, with their specs."""
+    config = configuration.load(HERE / f"pools_{TABLES[tool]}.yaml")
+    for pool in config.pools:
+        for document in yaml.safe_load_all("\n".join(script(request_for(config, pool), tool))):
+            kind = document["kind"]
+            yield kind, document["managedNodeGroups"][0] if kind == "ClusterConfig" else document["spec"]
+
+
+def classes(text: str) -> list[Any]:
+    return list(
+        yaml.safe_load_all("\n".join(compute_class_lines(configuration.from_mapping(yaml.safe_load(text)).pools)))
+    )
+
+
+@pytest.mark.parametrize("tool", ["karpenter", "eksctl"])
+def test_every_object_has_the_fields_of_its_kind_alone(tool: str) -> None:
+    kinds = set()
+    for kind, spec in written(tool):
+        assert list(strange(as_schema(FIELDS[kind]), spec, kind)) == []
+        kinds.add(kind)
+    assert kinds == ({"ClusterConfig"} if tool == "eksctl" else {"NodePool", "EC2NodeClass", "AKSNodeClass"})
+
+
+def test_weights_of_nodepools_put_spot_first_and_follow_the_ladder() -> None:
+    mapping = {
+        name: {"capacity": capacity, "provider": "karpenter"}
+        for name, capacity in (("a", "on-demand"), ("b", "spot"), ("c", "spot"))
+    }
+    config = configuration.from_mapping({"version": 1, "pools": mapping})
+
+    def order(ladder: tuple[str, ...]) -> list[str]:
+        weights = {}
+        for name in config.pools:
+            request = request_for(config, name)
+            request = type(request)(request.pool, request.pools, request.currency, ladder)
+            weights[name] = next(yaml.safe_load_all("\n".join(script(request))))["spec"]["weight"]
+        assert all(1 <= weight <= 100 for weight in weights.values())
+        return sorted(weights, key=lambda name: -weights[name])
+
+    assert order(()) == ["b", "c", "a"]
+    assert order(("c", "b", "a")) == ["c", "b", "a"]
+
+
+def test_two_hundred_nodepools_still_have_weights() -> None:
+    pools = {f"p{number}": {"capacity": "spot", "provider": "karpenter"} for number in range(200)}
+    config = configuration.from_mapping({"version": 1, "pools": pools})
+    pool, _ = yaml.safe_load_all("\n".join(script(request_for(config, "p199"))))
+    assert pool["spec"]["weight"] == 1
+
+
+def test_a_compute_class_tries_spot_pools_first_and_waits_rather_than_take_any_machine() -> None:
+    [one] = classes((HERE / "pools_gke.yaml").read_text().replace("compute-class: train", "other: x"))
+    assert list(strange(as_schema(FIELDS["ComputeClass"]), one["spec"], "ComputeClass")) == []
+    assert [priority["nodepools"] for priority in one["spec"]["priorities"]] == [["old"], ["t4-spot"], ["l4"]]
+    assert one["spec"]["whenUnsatisfiable"] == "DoNotScaleUp"
+    assert one["spec"]["activeMigration"]["optimizeRulePriority"] is False
+
+
+def test_pools_that_name_a_class_are_the_class() -> None:
+    [one] = classes((HERE / "pools_gke.yaml").read_text())
+    assert one["metadata"]["name"] == "train"
+    assert [priority["nodepools"] for priority in one["spec"]["priorities"]] == [["t4-spot"], ["l4"]]
+
+
+def test_without_pools_of_gke_there_is_no_compute_class() -> None:
+    with pytest.raises(InputError, match="provider: gke"):
+        classes("{version: 1, pools: {a: {capacity: spot, provider: aks}}}")
+
+
+def test_place_refers_to_the_class_where_the_ladder_names_its_pools(tmp_path: Path) -> None:
+    data = yaml.safe_load((HERE / "pools_gke.yaml").read_text())
+    data["policy"] = {"default": {"spot": "prefer", "ladder": ["t4-spot", "l4"]}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}}},
+    }
+    [placed] = place_texts([("job.yaml", yaml.safe_dump(job))], configuration.from_mapping(data))
+    spec = yaml.safe_load(placed.text)["spec"]["template"]["spec"]
+    [term] = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {"key": "cloud.google.com/compute-class", "operator": "In", "values": ["train"]} in term["matchExpressions"]
+    assert "cloud.google.com/compute-class" in [one["key"] for one in spec["tolerations"]]
