@@ -129,11 +129,11 @@ def test_a_note_reports_that_suggestions_are_not_placed() -> None:
 
 
 def test_a_trial_of_a_kind_that_is_not_placed_passes_through() -> None:
-    text = an_experiment("apiVersion: tekton.dev/v1\nkind: PipelineRun\nspec: {}\n")
+    text = an_experiment("apiVersion: example.com/v1\nkind: Trial\nspec: {}\n")
     outcome = place(text)
 
     assert outcome.text == text
-    assert outcome.reports("trials are PipelineRun (tekton.dev/v1)")
+    assert outcome.reports("trials are Trial (example.com/v1)")
 
 
 def test_a_trial_with_a_name_of_its_own_is_named() -> None:

@@ -124,13 +124,14 @@ def _attempts(state: RunState, until: float) -> Iterator[_Attempt]:
 def _end_of(attempt: AttemptState, node: NodeState, until: float) -> float:
     """When the attempt left its node: by its exit record if there is one, else by its ``ended`` event.
 
-    Never after its node was gone: of a machine that is gone the pod may stay for minutes, and nothing runs in it.
+    Without a record not after its node was gone: of a machine that is gone the pod may stay for minutes, and nothing runs
+    in it. With one, the attempt's own clock is believed.
     """
     bound = attempt.bound_at or 0.0
-    end = until
-    if attempt.ended_at is not None:
-        measured = attempt.ended.ended_at if attempt.ended is not None else None
-        end = min(max(attempt.ended_at if measured is None else measured, bound), attempt.ended_at)
+    measured = attempt.ended.ended_at if attempt.ended is not None else None
+    if attempt.ended_at is not None and measured is not None:
+        return min(max(measured, bound), attempt.ended_at)
+    end = until if attempt.ended_at is None else max(attempt.ended_at, bound)
     return end if node.gone_at is None else min(end, max(node.gone_at, bound))
 
 
