@@ -12,6 +12,7 @@ Pods need `imagePullPolicy: Never` or `IfNotPresent`, because no registry is ask
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import re
 import shutil
@@ -46,7 +47,10 @@ _UNUSED = (
     "__pycache__",
     "config-*",
 )
-_SELF_TEST = "import ctypes, hashlib, json, sqlite3, ssl, zlib"
+_UNLINKED = "libgcc_s.so.1"
+"""glibc loads it by this name when a thread ends by `pthread_exit`, and aborts the process without it; `ldd` does not list it."""
+
+_SELF_TEST = f"import ctypes, hashlib, json, sqlite3, ssl, zlib; ctypes.CDLL({_UNLINKED!r})"
 
 
 def archives(cache: Cache, controllers: Collection[str]) -> list[Path]:
@@ -84,14 +88,15 @@ def _recipes(cache: Cache, controllers: Collection[str]) -> list[tuple[Path, Cal
             lambda path: write_archive(Image(PAUSE, files={"/pause": pause}, entrypoint=["/pause"]), path),
         ),
         (folder / f"busybox-{_digest(_BUSYBOX)}.tar", _make_busybox),
-        (folder / f"python-{sysconfig.get_python_version()}-{_digest(_python())}.tar", _make_python),
+        (folder / f"python-{sysconfig.get_python_version()}-{_digest(_python(), _unlinked())}.tar", _make_python),
         *(of_argo if "argo" in controllers else ()),
     ]
 
 
-def _digest(path: Path) -> str:
-    status = path.stat()
-    return hashlib.sha256(f"{path} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:8]
+def _digest(*paths: Path) -> str:
+    """Eight letters that change with one of these files."""
+    described = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    return hashlib.sha256(repr(described).encode()).hexdigest()[:8]
 
 
 def _python() -> Path:
@@ -162,11 +167,22 @@ def _add_python(root: Path) -> None:
         (prefix / "bin" / link).symlink_to(name)
 
 
+def _unlinked() -> Path:
+    """Where this machine has the library that programs load without being linked with it."""
+    try:
+        ctypes.CDLL(_UNLINKED)
+    except OSError as error:
+        raise TestbedError(f"{error}; on Debian: apt-get install libgcc-s1") from error
+    mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    return next(Path(line.split(maxsplit=5)[5]) for line in mapped if line.endswith(f"/{_UNLINKED}"))
+
+
 def _add_libraries(root: Path) -> None:
-    """Copy the shared libraries that Python and its modules are linked with."""
+    """Copy the shared libraries that Python and its modules are linked with, and the one that its threads need."""
     modules = [str(path) for path in root.rglob("*.so*") if path.is_file()]
     linked = subprocess.run(["ldd", str(_python()), *modules], capture_output=True, text=True, check=False).stdout
-    for library in sorted(set(re.findall(r"(?:=> )?(/\S+\.so\S*) \(0x", linked))):
+    named = set(re.findall(r"(?:=> )?(/\S+\.so\S*) \(0x", linked))
+    for library in sorted(named | {str(_unlinked())}):
         place = root / Path(library).relative_to("/")
         if not library.startswith(str(root)) and not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
