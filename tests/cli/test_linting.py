@@ -53,6 +53,14 @@ def test_without_an_error_the_exit_code_is_0() -> None:
     assert (done.return_value, done.stdout) == (SUCCEEDED, "nothing found (1 object in 1 file)\n")
 
 
+def test_our_own_configuration_is_no_finding() -> None:
+    Path("spotwright.yaml").write_text("version: 1\npools: {spot: {capacity: spot, provider: aks}}\n")
+    Path("values.yaml").write_text("version: 1\n")
+
+    assert spotwright("lint", "spotwright.yaml").stdout.startswith("nothing found")
+    assert "values.yaml:1: note: this has no kind" in spotwright("lint", "values.yaml").stdout
+
+
 def test_standard_input_is_linted() -> None:
     assert "standard input:9: error" in spotwright("lint", "-", given=JOB).stdout
 

@@ -13,6 +13,8 @@ __all__ = ["RULES", "WRONG_SHAPE"]
 
 
 def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    if subject.value.keys() >= {"version", "pools"}:  # our own spotwright.yaml, which is read as the settings
+        return
     if not subject.kind and not subject.api_version and subject.outer is None:
         keys = ", ".join(list(subject.value)[:3])
         yield Problem(
