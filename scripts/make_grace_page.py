@@ -21,8 +21,9 @@ _END = "<!-- End of the written part. -->\n"
 _SHAPES = {"argo": "Argo step", "kfp": "KFP-shaped task"}
 _CODES = {"saving": "`spotwright.checkpoint`", "plain": "saves at SIGTERM"}
 _HEAD = (
-    "| pod | code | fault | hook | notice | from notice to SIGTERM | code lived after SIGTERM | saved | pod ended | work lost |\n"
-    "|---|---|---|---|---|---|---|---|---|---|"
+    "| pod | code | fault | hook | pods | notice | from notice to SIGTERM | code lived after SIGTERM "
+    "| saved | pod ended | work lost |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -44,8 +45,8 @@ def _table(results: Mapping[str, Any]) -> Iterator[str]:
     loads = [trial["load"] for trial in trials]
     versions = ", ".join(f"{product} {version}" for product, version in results["versions"].items())
     yield f"Seen on {versions}, on two cores under a load of {min(loads):.0f} to {max(loads):.0f}, which makes all times"
-    yield f"longer. Pods of each row: {_most(trials)}. Seconds, the median with the smallest and the largest; *notice*,"
-    yield "*saved* and *pod ended* from the fault on:"
+    yield "longer. Seconds, the median of the pods of a row with the smallest and the largest; *notice*, *saved* and *pod ended*"
+    yield "from the fault on:"
     yield ""
     yield _HEAD
     rows: dict[tuple[str, str, str, bool], list[Mapping[str, Any]]] = {}
@@ -55,13 +56,8 @@ def _table(results: Mapping[str, Any]) -> Iterator[str]:
     for (shape, code, fault, hook), moments in sorted(rows.items(), key=lambda row: (row[0][:3], not row[0][3])):
         derived = [{**one, **_between(one)} for one in moments]
         cells = [_range(derived, name) for name in ("noticed", "warned", "after", "saved", "ended", "lost")]
-        words = [_SHAPES[shape], _CODES[code], fault, "yes" if hook else "no", *cells]
+        words = [_SHAPES[shape], _CODES[code], fault, "yes" if hook else "no", str(len(moments)), *cells]
         yield f"| {' | '.join(words)} |"
-
-
-def _most(trials: Sequence[Mapping[str, Any]]) -> int:
-    faults = [trial["fault"] for trial in trials]
-    return max(faults.count(fault) for fault in faults)
 
 
 def _between(one: Mapping[str, Any]) -> Mapping[str, float | None]:

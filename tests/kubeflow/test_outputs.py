@@ -52,6 +52,39 @@ def test_an_address_without_the_metadata_store_is_said(folder: Folder, server: S
     assert "output parameters are not told: KFP's metadata store" in done.out
 
 
+def with_earlier_results(*names: str) -> Flow:
+    """A run in which KFP used an earlier result of these tasks; their drivers write nothing of it, as seen on a real backend."""
+    flow = Flow(retried=False)
+    for name in names:
+        flow.task(name, cached=True)
+    return flow.end()
+
+
+def test_tasks_whose_outputs_are_those_of_an_earlier_result_are_named(folder: Folder, server: StandIn) -> None:
+    flow = with_earlier_results("train")
+    flow.task("evaluate", Try(), execution=700)
+    server.steps, server.outputs = [Step("SUCCEEDED", flow)], {700: WRITTEN}
+    view = folder.run("--json").json()
+    [note] = [note for note in view["notes"] if "earlier result" in note]
+    assert note.startswith("KFP used an earlier result for train, and its outputs are not told here: look at ")
+    assert note.endswith(f"/#/runs/details/{next(iter(server.runs))}")
+
+
+def test_many_such_tasks_are_counted(folder: Folder, server: StandIn) -> None:
+    names = [f"train-{number}" for number in range(7)]
+    folder.pipeline.write_text(compiled({name: task("train") for name in names}))
+    server.steps = [Step("SUCCEEDED", with_earlier_results(*names))]
+    [note] = [note for note in folder.run("--json").json()["notes"] if "earlier result" in note]
+    named = ", ".join(names[:5])
+    assert f"an earlier result for {named} and 2 other tasks, and their outputs are not told here" in note
+
+
+def test_a_task_without_outputs_misses_none_when_it_was_not_run_again(folder: Folder, server: StandIn) -> None:
+    folder.pipeline.write_text(compiled({"clean": task("clean")}))
+    server.steps = [Step("SUCCEEDED", with_earlier_results("clean"))]
+    assert not [note for note in folder.run("--json").json()["notes"] if "earlier result" in note]
+
+
 def test_a_pipeline_without_output_parameters_does_not_ask_for_any(folder: Folder, server: StandIn) -> None:
     folder.pipeline.write_text(compiled({"train": TWO_TASKS["train"]}))
     flow = Flow()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from spotwright.engine.events import CancelRequested, EngineDetached, EngineStarted, Event, NoteAdded
 from spotwright.engine.fold import fold, replay
-from spotwright.engine.state import RunState
+from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError
 from spotwright.kubeflow.failures import LoginRefused, NoSuchThing, ServerAway
@@ -31,6 +31,7 @@ from spotwright.records.stored_plan import load_plans
 from spotwright.runs.runner import errors_after_start, leased
 from spotwright.version import __version__
 from spotwright.views.live.run_progress import Shown
+from spotwright.views.phrasing import plural
 
 __all__ = ["Follower", "Pauses", "followed"]
 
@@ -46,6 +47,7 @@ _NO_OUTPUTS = (
     "such as svc/ml-pipeline-ui, and not behind this one"
 )
 _DELETED = "its run was deleted on the server of KFP, and how it ended is not known"
+_NAMED = 5  # tasks that a note names
 
 
 class Pauses(NamedTuple):
@@ -128,6 +130,7 @@ class Follower:
         ended = _ENDED.get(str(told.run.get("state", "")))
         if ended is not None:
             self._read_outputs(seen)
+            self._note_earlier_results()
             self._finish(ended, told.run, seen)
         self.commit()
         return ended is not None
@@ -204,6 +207,20 @@ class Follower:
             return
         self._recorder.outputs({path: found.get(number, {}) for path, number in wanted.items()})
 
+    def _note_earlier_results(self) -> None:
+        """Name the tasks whose outputs are missing because KFP used an earlier result: no answer has those outputs.
+
+        The driver of such a task writes neither the number of its execution nor the places of its artifacts into the Workflow
+        (backend ``v2/driver/container.go``: it returns before it makes the pod's patch).
+        """
+        missing = [path for path, task in self.state.tasks.items() if task.cached_from is not None and _misses(task)]
+        if missing:
+            more = f" and {plural(len(missing) - _NAMED, 'other task')}" if len(missing) > _NAMED else ""
+            whose = "its" if len(missing) == 1 else "their"
+            where = f": look at {self._run.page}" if self._run.page else ""
+            names = f"{', '.join(missing[:_NAMED])}{more}"
+            self.note(f"KFP used an earlier result for {names}, and {whose} outputs are not told here{where}")
+
     def _finish(self, ended: RunStatus, run: dict[str, Any], seen: Mapping[str, SeenTask]) -> None:
         why = ""
         if ended is RunStatus.FAILED and self.state.cancelling:
@@ -223,6 +240,14 @@ class Follower:
             self.commit()
         elif now - self._away_since > pauses.give_up:
             raise ServerAway(f"{error}, for {pauses.give_up / 60:.3g} minutes now") from error
+
+
+def _misses(task: TaskState) -> bool:
+    """Whether an output that a task declares is not known."""
+    outputs = task.plan.spec.outputs
+    return not (
+        outputs.parameters.keys() <= task.parameters.keys() and outputs.artifacts.keys() <= task.artifacts.keys()
+    )
 
 
 def _first_pod_failed(seen: Mapping[str, SeenTask]) -> str:
