@@ -128,6 +128,8 @@ def _mount(ctx: PlaceContext, spec: Path, role: str) -> None:
     Its name is a digest of the library and of the object's kind and name, so that deleting the objects of one file takes the
     library from no other object.
     """
+    if any(one.get("name") == _VOLUME for one in ctx.editor.get((*spec, "volumes")) or () if isinstance(one, dict)):
+        return  # placed before, by a runtime's or an owner's ConfigMap; a second mount at one path is refused
     content, owner = checkpoint_file(), ctx.editor.document
     names = [str(owner.get(path, "")) for path in (("kind",), ("metadata", "name"), ("metadata", "generateName"))]
     name = f"spotwright-checkpoint-{hashlib.sha256(content + '/'.join(names).encode()).hexdigest()[:10]}"

@@ -42,18 +42,28 @@ class AttemptIdentity:
 
 
 def add_environment(ctx: PlaceContext, spec: Path, identity: AttemptIdentity, checkpoint: str | None) -> None:
-    """Add the variables to every container of a pod spec, and the volume of the checkpoint. Existing variables stay."""
+    """Add the variables to every container of a pod spec, and the volume of the checkpoint. Existing variables stay.
+
+    So do an existing mount at the checkpoint's path and an existing volume of its name, because the API server refuses a second
+    one: a JobSet that Trainer makes of a placed runtime has both, with the runtime's name in the folder.
+    """
     place, claim, mount = _checkpoint(identity, checkpoint)
-    variables = list(_variables(identity, place))
+    variables, mounted = list(_variables(identity, place)), False
     for index, container in enumerate(ctx.editor.get((*spec, "containers")) or ()):
         path = (*spec, "containers", index)
         names = {item.get("name") for item in container.get("env") or () if isinstance(item, dict)}
         ctx.editor.extend((*path, "env"), [item for item in variables if item["name"] not in names])
-        if claim:
+        if claim and not _has(container.get("volumeMounts"), "mountPath", CHECKPOINT_PATH):
             ctx.editor.extend((*path, "volumeMounts"), [mount])
-    if claim:
+            mounted = True
+    if mounted and not _has(ctx.editor.get((*spec, "volumes")), "name", _VOLUME):
         volume = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": claim}}
         ctx.editor.extend((*spec, "volumes"), [volume])
+
+
+def _has(items: Any, key: str, value: str) -> bool:
+    """Whether one of the mappings in a list has a value."""
+    return any(isinstance(item, dict) and item.get(key) == value for item in items or ())
 
 
 def _variables(identity: AttemptIdentity, place: str) -> Iterator[dict[str, Any]]:
