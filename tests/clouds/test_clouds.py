@@ -62,6 +62,30 @@ def test_the_machine_and_the_only_zone_are_labels_everywhere() -> None:
     }
 
 
+@pytest.mark.parametrize("zone", ["1", "eastus-1"])
+def test_a_zone_of_aks_is_labelled_with_its_region(zone: str) -> None:
+    seen = clouds.labels(pool(Provider.AKS, zones=(zone,), region="eastus"))
+    assert seen["topology.kubernetes.io/zone"] == "eastus-1"
+
+
+def test_the_label_of_a_zone_of_aks_is_not_known_without_the_region() -> None:
+    without = pool(Provider.AKS, zones=("1", "2"))
+    assert clouds.unknown_zones(without) == ("1", "2")
+    assert all("topology.kubernetes.io/zone" not in labels for labels in clouds.labels_by_zone(without))
+    assert clouds.unknown_zones(pool(Provider.AKS, zones=("eastus-1",))) == ()
+
+
+def test_karpenter_on_azure_labels_zones_as_aks_does() -> None:
+    made = pool(Provider.KARPENTER, zones=("2",), region="eastus", machine="Standard_D4s_v3")
+    assert clouds.labels(made)["topology.kubernetes.io/zone"] == "eastus-2"
+
+
+def test_nodes_differ_by_the_zones_of_their_pool() -> None:
+    kinds = clouds.labels_by_zone(pool(Provider.AKS, zones=("1", "2"), region="eastus"))
+    assert [labels["topology.kubernetes.io/zone"] for labels in kinds] == ["eastus-1", "eastus-2"]
+    assert len(clouds.labels_by_zone(pool(Provider.GENERIC))) == 1
+
+
 def test_several_zones_are_no_label_of_the_pool() -> None:
     assert "topology.kubernetes.io/zone" not in clouds.labels(pool(Provider.GKE, zones=("a", "b")))
 
@@ -170,10 +194,12 @@ def test_the_public_names_are_these() -> None:
         "is_spot_taint",
         "is_tolerated_by_cluster",
         "labels",
+        "labels_by_zone",
         "own_labels",
         "pool_label",
         "pool_name",
         "taints",
+        "unknown_zones",
     }
 
 

@@ -48,7 +48,7 @@ def test_pools_have_the_providers_name_capacity_machine_zones_and_taints() -> No
     nodes = [
         a_node(
             f"n{zone}",
-            {**AKS_SPOT, **more, "topology.kubernetes.io/zone": zone},
+            {**AKS_SPOT, **more, "topology.kubernetes.io/zone": f"eastus-{zone}"},
             ("kubernetes.azure.com/scalesetpriority", "spot"),
             ("sku", "gpu"),
             ("node.kubernetes.io/unreachable", ""),
@@ -62,11 +62,30 @@ def test_pools_have_the_providers_name_capacity_machine_zones_and_taints() -> No
             "capacity": "spot",
             "provider": "aks",
             "machine": "NC6",
+            "region": "eastus",
             "zones": ["1", "2"],
             "node": {"cpu": "6", "memory": "112Gi"},
             "taints": ["sku=gpu:NoSchedule"],
         }
     }
+
+
+@pytest.mark.parametrize("labels", [AKS, AKS_SPOT])
+def test_a_pool_of_one_zone_of_azure_fits_its_nodes_which_say_the_region_before_its_number(
+    labels: dict[str, str],
+) -> None:
+    node = a_node("n1", {**labels, "topology.kubernetes.io/zone": "westeurope-3"})
+    found = settings(node)
+    (written,) = found.values()
+    assert (written["region"], written["zones"]) == ("westeurope", ["3"])
+    assert nodes_without_pool([node], configuration.from_mapping({"pools": found}).pools) == []
+
+
+def test_an_azure_node_outside_of_zones_has_a_region_and_no_zone() -> None:
+    outside = {"topology.kubernetes.io/zone": "0", "topology.kubernetes.io/region": "eastus"}
+    (written,) = settings(a_node("n1", {**AKS, **outside})).values()
+    assert written["region"] == "eastus"
+    assert "zones" not in written
 
 
 def test_a_pool_of_both_capacities_is_two_pools() -> None:

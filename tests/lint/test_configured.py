@@ -50,3 +50,27 @@ def test_labels_of_spot_pools_count_as_spot() -> None:
 
 def test_the_taint_of_a_providers_spot_nodes_is_known_without_a_configuration() -> None:
     assert {one.rule for one in found_in(job(PREFERS_SPOT))} == {"affinity-without-toleration"}
+
+
+_ZONES = """\
+version: 1
+pools:
+  a: {capacity: spot, provider: aks, zones: ["1", "2"]REGION}
+"""
+_SELECTS = "nodeSelector: {topology.kubernetes.io/zone: ZONE, kubernetes.azure.com/scalesetpriority: spot}\n"
+
+
+@pytest.mark.parametrize(
+    ("region", "zone", "is_found"),
+    [
+        (", region: eastus", "eastus-2", False),
+        (", region: eastus", '"2"', True),
+        (", region: eastus", "westus-2", True),
+        ("", "eastus-2", False),  # nothing says the region, so nothing is wrong for certain
+    ],
+)
+def test_a_selector_of_a_zone_is_compared_with_the_labels_of_all_zones(
+    region: str, zone: str, is_found: object
+) -> None:
+    rules = {one.rule for one in found_in(job(_SELECTS.replace("ZONE", zone)), _ZONES.replace("REGION", region))}
+    assert ("selector-matches-no-pool" in rules) is is_found

@@ -17,6 +17,7 @@ from tests.manifests.placing import FILE, assert_unplaces, at_path
 from spotwright import config
 from spotwright.config import Config
 from spotwright.manifests.files.place_files import PlacedFile, place_text
+from spotwright.manifests.kueue.flavors import flavor_labels
 from spotwright.manifests.kueue.queue_objects import QueueOptions, queue_lines
 from spotwright.manifests.rules.context import PlaceOptions
 from spotwright.views.explanation import explanation_json, explanation_text
@@ -245,3 +246,11 @@ def test_each_role_of_a_job_gets_flavors_of_its_own() -> None:
     pods = [pod_of(placed, f"spec.pytorchReplicaSpecs.{name}.template.spec") for name in ("Master", "Worker")]
 
     assert [assigned(pod, settings, union=False) for pod in pods] == [["regular"], ["spot", "regular"]]
+
+
+@pytest.mark.parametrize(("region", "label"), [(", region: eastus", "eastus-1"), ("", None)])
+def test_a_flavor_of_aks_names_a_zone_as_its_nodes_do_or_not_at_all(region: str, label: str | None) -> None:
+    pools = config.parse(
+        f'version: 1\npools:\n  spot: {{capacity: spot, provider: aks, zones: ["1"], {NODE}{region}}}\n'
+    ).pools
+    assert flavor_labels(pools["spot"]).get("topology.kubernetes.io/zone") == label

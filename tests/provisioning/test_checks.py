@@ -146,7 +146,29 @@ def test_a_part_of_a_gpu_is_offered_too() -> None:
 def test_another_machine_or_the_label_of_a_zone_is_no_finding() -> None:
     data = with_plugin(aks())
     spot_node(data)["metadata"]["labels"]["node.kubernetes.io/instance-type"] = "Standard_NC12s_v3"
-    assert found(data, config=config_of(zones=["1"])) == {}
+    assert found(data, config=config_of(zones=["1"], region="eastus")) == {}
+
+
+def test_a_zone_of_aks_without_its_region_is_told_with_the_region_of_the_nodes() -> None:
+    finding = found(with_plugin(aks()), config=config_of(zones=["1"]))["zone-without-region"]
+    assert finding.severity == "note"
+    assert finding.fix == "set region: eastus in spotwright.yaml"
+
+
+def test_nodes_in_a_zone_that_the_pool_does_not_have_are_a_warning() -> None:
+    finding = found(with_plugin(aks()), config=config_of(zones=["2", "3"], region="eastus"))["zone-not-configured"]
+    assert "vmss000003 is labelled eastus-1" in finding.text
+    assert "eastus-2, eastus-3" in finding.text
+
+
+@pytest.mark.parametrize(("zone", "lands"), [("eastus-2", True), ("eastus-3", False), ("2", False)])
+def test_work_for_a_zone_lands_in_an_empty_pool_that_has_it(zone: str, lands: bool) -> None:  # a parameter
+    data = with_plugin(aks())
+    data["items"] = [item for item in data["items"] if "gpuspot" not in str(item["metadata"])]
+    work = copy.deepcopy(PLACED)
+    work["spec"]["template"]["spec"]["nodeSelector"]["topology.kubernetes.io/zone"] = zone
+    codes = errors(data, work, config=config_of(zones=["1", "2"], region="eastus"))
+    assert ("work-lands-nowhere" not in codes) is lands
 
 
 def test_fewer_gpus_than_configured_are_a_warning() -> None:

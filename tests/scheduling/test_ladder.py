@@ -133,6 +133,20 @@ def test_required_affinity_refuses_pools_that_do_not_match() -> None:
     assert order(made) == ["ssd"]
 
 
+def test_a_zone_of_aks_is_selected_by_its_label_and_not_by_its_number() -> None:
+    aks = a_pool("aks", zones=("1", "2"), region="eastus", provider=Provider.AKS)
+    fits = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "eastus-2"}))
+    number = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "2"}))
+    assert order(ladder(aks, work=fits)) == ["aks"]
+    assert order(ladder(aks, work=number)) == []
+
+
+def test_a_pool_of_aks_without_a_region_says_what_to_set() -> None:
+    work = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "eastus-1"}))
+    made = ladder(a_pool("aks", zones=("1",), provider=Provider.AKS), work=work)
+    assert made.refusals["aks"].endswith("(nodes in zone 1 are labelled REGION-1: set region: of pool aks)")
+
+
 def test_a_pool_of_several_zones_fits_where_one_of_them_does() -> None:
     work = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "b"}))
     made = ladder(a_pool("two", zones=("a", "b")), a_pool("one", zones=("a",)), work=work)

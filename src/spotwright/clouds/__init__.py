@@ -13,6 +13,7 @@ from spotwright.clouds.builtin import built_in_pools
 from spotwright.clouds.naming import allowed_name
 from spotwright.clouds.past_forms import PAST_SPOT_LABELS
 from spotwright.clouds.provider import INSTANCE_TYPE, NVIDIA_GPU, ZONE, Facts
+from spotwright.clouds.zones import zone_label
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Taint
 
@@ -26,10 +27,12 @@ __all__ = [
     "is_spot_taint",
     "is_tolerated_by_cluster",
     "labels",
+    "labels_by_zone",
     "own_labels",
     "pool_label",
     "pool_name",
     "taints",
+    "unknown_zones",
 ]
 
 _FACTS: Mapping[Provider, Facts] = {
@@ -53,17 +56,34 @@ GPU_TAINT_KEYS: frozenset[str] = frozenset({NVIDIA_GPU, "amd.com/gpu"})
 def labels(pool: Pool) -> Mapping[str, str]:
     """Return the labels of a node of this pool: those of the provider, overridden by the pool's own.
 
-    They include the zone only if the pool has exactly one, because nodes of several zones differ.
+    They include the zone only if the pool has exactly one, because nodes of several zones differ, and only if its label is known
+    (:func:`unknown_zones`).
     """
     facts = _FACTS[pool.provider]
     set_by_provider = {
         **({INSTANCE_TYPE: pool.machine} if pool.machine else {}),
-        **({ZONE: pool.zones[0]} if len(pool.zones) == 1 else {}),
+        **({ZONE: zone} if len(pool.zones) == 1 and (zone := zone_label(pool, pool.zones[0])) else {}),
         **({facts.pool_label: pool.name} if facts.pool_label else {}),
         **(facts.spot_labels if pool.is_spot else facts.on_demand_labels),
         **(facts.gpu_labels if _offers_gpu(pool) else {}),
     }
     return {**set_by_provider, **pool.labels}
+
+
+def labels_by_zone(pool: Pool) -> tuple[Mapping[str, str], ...]:
+    """Return the labels of the pool's nodes in each of its zones; those of :func:`labels` where it names no zone."""
+    common = labels(pool)
+    if len(pool.zones) < 2 or ZONE in pool.labels:
+        return (common,)
+    known = [zone_label(pool, zone) for zone in pool.zones]
+    return tuple({**common, **({ZONE: zone} if zone else {})} for zone in known)
+
+
+def unknown_zones(pool: Pool) -> tuple[str, ...]:
+    """Return the zones of the pool whose label is not known: numbers of zones on Azure, where the pool has no region."""
+    if ZONE in pool.labels:
+        return ()
+    return tuple(zone for zone in pool.zones if zone_label(pool, zone) is None)
 
 
 def own_labels(pool: Pool) -> Mapping[str, str]:

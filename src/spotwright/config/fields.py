@@ -229,7 +229,8 @@ POOL = (
         readers.words,
         "",
         "that of the zones",
-        "The provider's region, for which a price sheet has the price.",
+        "The provider's region, for which a price sheet has the price; AKS writes it before the number of a zone on its nodes "
+        "(`eastus-1`).",
     ),
     Field(
         "os",

@@ -13,6 +13,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from spotwright import clouds
+from spotwright.clouds.provider import ZONE
+from spotwright.clouds.zones import zone_label
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
@@ -25,8 +27,6 @@ IDLE = "its GPUs would stand idle: the task asks for none"
 
 EVERYWHERE = frozenset({"cpu", "memory", "ephemeral-storage"})
 """Resources that every node has, also where the configuration of its pool names others alone."""
-
-_ZONE = "topology.kubernetes.io/zone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,11 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
 
 
 def node_labels(pool: Pool, zone: str | None = None) -> dict[str, str]:
-    """Labels of a node of this pool, in this one of its zones."""
+    """Labels of a node of this pool, in this one of its zones; without the zone's label where it is not known."""
     labels = dict(clouds.labels(pool))
-    if zone is not None:
-        labels[_ZONE] = zone
+    value = None if zone is None else zone_label(pool, zone)
+    if value is not None:
+        labels[ZONE] = value
     return labels
 
 
@@ -146,7 +147,16 @@ def _refusal(pool: Pool, work: Work, added: tuple[Toleration, ...]) -> str:
     constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
     taints = tuple(clouds.taints(pool))
     reasons = [constraints.refusal(node_labels(pool, zone), taints) for zone in pool.zones or (None,)]
-    return "" if "" in reasons else reasons[0]
+    return "" if "" in reasons else reasons[0] + _about_zones(pool, work.constraints)
+
+
+def _about_zones(pool: Pool, constraints: Constraints) -> str:
+    """What to do where work asks for a zone, and nobody can tell whether the pool's nodes are in it; empty elsewhere."""
+    unknown = clouds.unknown_zones(pool)
+    asked = [expression.key for term in constraints.required for expression in term.expressions]
+    if not unknown or ZONE not in (*constraints.selector, *asked):
+        return ""
+    return f" (nodes in zone {unknown[0]} are labelled REGION-{unknown[0]}: set region: of pool {pool.name})"
 
 
 def _added_tolerations(pool: Pool, work: Work, policy: Policy, *, named: bool) -> tuple[Toleration, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 from spotwright import clouds
 from spotwright.cli import SUCCEEDED
 from spotwright.cli.options import config_option, json_option
+from spotwright.clouds.provider import ZONE
 from spotwright.config import Config, find
 from spotwright.errors import InputError
 from spotwright.manifests.files.required_pools import require_pools
@@ -99,8 +101,18 @@ def _description(pool: Pool, price: str, currency: str) -> list[str]:
     if pool.max_price is not None:
         lines.append(f"  at most  {format_money(pool.max_price)} {currency}/h")
     lines += [f"  label  {key}={value}" for key, value in clouds.labels(pool).items()]
+    lines += list(_zones(pool))
     lines += [f"  taint  {taint}" for taint in clouds.taints(pool)]
     return lines
+
+
+def _zones(pool: Pool) -> Iterator[str]:
+    """The zone label where the pool's nodes differ in it, or where it is not known."""
+    unknown = clouds.unknown_zones(pool)
+    if unknown:
+        yield f"  label  {ZONE}=REGION-{' or REGION-'.join(unknown)} (set region: of the pool)"
+    elif ZONE not in clouds.labels(pool) and pool.zones:
+        yield f"  label  {ZONE}={' or '.join(labels[ZONE] for labels in clouds.labels_by_zone(pool))}"
 
 
 def _size(pool: Pool) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from spotwright import clouds
 from spotwright.clouds import is_spot_node
 from spotwright.clouds.provider import INSTANCE_TYPE, NVIDIA_GPU, ZONE
+from spotwright.clouds.zones import azure_zone
 from spotwright.cluster.workloads.owners import metadata
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.scheduling_terms import Taint
@@ -34,6 +35,7 @@ _CAPACITY_TYPE = "karpenter.sh/capacity-type"
 _PASSING = re.compile(
     r"node\.(kubernetes\.io|cloudprovider\.kubernetes\.io)/|ToBeDeletedByClusterAutoscaler|karpenter\.sh/"
 )
+_REGION = "topology.kubernetes.io/region"
 _EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -79,18 +81,20 @@ def _settings(
     """The settings of a pool, with the labels that its provider does not set by itself."""
     provider = _POOL_LABELS.get(label, Provider.GENERIC)
     capacity = Capacity.SPOT if is_spot else Capacity.ON_DEMAND
-    machine, zones = _common(nodes, INSTANCE_TYPE), _values(nodes, ZONE)
+    machine, (region, zones) = _common(nodes, INSTANCE_TYPE), _zones(nodes, provider)
     node = _smallest(nodes)
     labels = {label: value} if label and (provider is Provider.GENERIC or name != value) else {}
     labels |= _own_labels(nodes)
-    pool = Pool(name, capacity, provider, machine, tuple(zones), labels=labels)
+    pool = Pool(name, capacity, provider, machine, tuple(zones), region, labels=labels)
     if provider is not Provider.GENERIC and not all(_has(node, clouds.labels(pool)) for node in nodes):
         provider, labels = Provider.GENERIC, {label: value, **_capacity_labels(nodes), **_own_labels(nodes)}
+        region, zones = _zones(nodes, provider)
     taints = _taints(nodes, Pool(name, capacity, provider))
     return {
         "capacity": str(capacity.value),
         **({"provider": str(provider.value)} if provider is not Provider.GENERIC else {}),
         **({"machine": machine} if machine else {}),
+        **({"region": region} if region else {}),
         **({"zones": zones} if zones else {}),
         **({"node": node} if node else {}),
         **({"max_nodes": len(nodes)} if len(nodes) > pool.max_nodes else {}),
@@ -138,6 +142,18 @@ def _name(value: str, *, suffix: str, taken: Mapping[str, object]) -> str:
     base = re.sub(r"[^a-z0-9-]+", "-", value.lower()).strip("-") or "other-nodes"
     names = (f"{base}{suffix}", *(f"{base}{suffix}-{number}" for number in range(2, 1000)))
     return next(name for name in names if name not in taken)
+
+
+def _zones(nodes: Sequence[Mapping[str, Any]], provider: Provider) -> tuple[str, list[str]]:
+    """The region and the zones of these nodes: on AKS zones are numbers, as in its commands; elsewhere they name the region."""
+    labels = _values(nodes, ZONE)
+    if provider is not Provider.AKS:
+        return "", labels
+    found = [zone for label in labels if (zone := azure_zone(label))]
+    regions = {region for region, _ in found} or set(_values(nodes, _REGION))
+    if len(regions) != 1 or (found and len(found) != len(labels)):
+        return "", [label for label in labels if azure_zone(label)]
+    return regions.pop(), [number for _, number in found]
 
 
 def _values(nodes: Sequence[Mapping[str, Any]], label: str) -> list[str]:

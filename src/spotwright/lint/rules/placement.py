@@ -18,7 +18,7 @@ from spotwright.lint.subjects.reach import Reach, selects_spot, shuns_spot
 from spotwright.lint.subjects.shapes import mapping_of
 from spotwright.manifests.rules.expander import preference_advice
 from spotwright.model.pools import Pool
-from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration
+from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term, Toleration
 
 __all__ = ["RULES"]
 
@@ -79,11 +79,8 @@ def _names(pods: Pods, key: str) -> bool:
 
 def _is_meant(pods: Pods, pool: Pool) -> bool:
     """Whether the pods' selector and required affinity lead to a pool, and its spot label is what they ask for."""
-    labels = clouds.labels(pool)
-    is_met = all(labels.get(key) == value for key, value in pods.constraints.selector.items())
-    is_met = is_met and (
-        not pods.constraints.required or any(term.matches(labels) for term in pods.constraints.required)
-    )
+    wanted = Constraints(selector=pods.constraints.selector, required=pods.constraints.required)
+    is_met = any(not wanted.refusal(labels, ()) for labels in clouds.labels_by_zone(pool))
     return is_met and pods.reach is Reach.REQUIRED
 
 

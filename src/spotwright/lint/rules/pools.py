@@ -18,6 +18,7 @@ from spotwright.lint.subjects.objects import KubeObject
 from spotwright.lint.subjects.pods import Pods
 from spotwright.lint.subjects.shapes import items_of, mapping_at, mapping_of
 from spotwright.manifests.rules.placeholders import judgeable
+from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression
 from spotwright.scheduling.ladder import is_gpu
 
@@ -46,14 +47,23 @@ def _no_pool(pods: Pods, settings: Settings) -> Iterator[Problem]:
         return
     given = _comparable(pods, settings)
     wanted = Constraints(selector=given.selector, required=given.required)
-    if any(not wanted.refusal(clouds.labels(pool), ()) for pool in settings.pools.values()):
+    if any(_selects(wanted, pool) for pool in settings.pools.values()):
         return
     for key, value in given.selector.items():
-        if not any(clouds.labels(pool).get(key) == value for pool in settings.pools.values()):
+        if not any(_has(pool, key, value) for pool in settings.pools.values()):
             yield Problem((*pods.selector, key), f"{pods.label} selects {key}={value}, which no pool has")
             return
     path = pods.terms if given.required else pods.selector
     yield Problem(path, f"{pods.label} selects nodes by labels that no pool has together")
+
+
+def _selects(wanted: Constraints, pool: Pool) -> bool:
+    """Whether nodes in one of the pool's zones meet the selector and the required affinity."""
+    return any(not wanted.refusal(labels, ()) for labels in clouds.labels_by_zone(pool))
+
+
+def _has(pool: Pool, key: str, value: str) -> bool:
+    return any(labels.get(key) == value for labels in clouds.labels_by_zone(pool))
 
 
 def _taint_kept_out(pods: Pods, settings: Settings) -> Iterator[Problem]:
@@ -62,7 +72,7 @@ def _taint_kept_out(pods: Pods, settings: Settings) -> Iterator[Problem]:
     wanted = Constraints(selector=given.selector, required=given.required)
     if not given.selector and not given.required:
         return
-    meant = [pool for pool in settings.pools.values() if not wanted.refusal(clouds.labels(pool), ())]
+    meant = [pool for pool in settings.pools.values() if _selects(wanted, pool)]
     requests = dict.fromkeys(_devices(pods), 1)
     keeping = []
     for pool in meant:

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from spotwright import clouds
 from spotwright.lint.settings import Settings
+from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
 
 __all__ = ["Reach", "reach_of", "selects_spot", "shuns_spot"]
@@ -51,9 +52,14 @@ def reach_of(constraints: Constraints, settings: Settings) -> Reach:
         return Reach.PREFERRED
     if any(_is_of_spot(toleration.key, toleration.operator, settings) for toleration in constraints.tolerations):
         return Reach.TOLERATED
-    if any(not constraints.refusal(clouds.labels(pool), clouds.taints(pool)) for pool in settings.spot_pools):
+    if any(_admits(pool, constraints) for pool in settings.spot_pools):
         return Reach.OPEN
     return Reach.NONE
+
+
+def _admits(pool: Pool, constraints: Constraints) -> bool:
+    """Whether nodes in one of the pool's zones admit the pods."""
+    return any(not constraints.refusal(labels, clouds.taints(pool)) for labels in clouds.labels_by_zone(pool))
 
 
 def _is_of_spot(key: str, operator: str, settings: Settings) -> bool:

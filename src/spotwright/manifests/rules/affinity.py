@@ -94,8 +94,11 @@ def off_idle_gpus(work: Work, ladder: Ladder, wanted: Attraction, pools: Mapping
     reachable = [
         pool
         for pool in (pools[name] for name in idle)
-        if not constraints.refusal(clouds.labels(pool), clouds.taints(pool))
-        and all(condition.matches(clouds.labels(pool)) for condition in required)
+        if any(
+            not constraints.refusal(labels, clouds.taints(pool))
+            and all(condition.matches(labels) for condition in required)
+            for labels in clouds.labels_by_zone(pool)
+        )
     ]
     used = [pools[name] for rung in ladder.rungs for name in rung.pools]
     shared = _positive(reachable, used)[:1]

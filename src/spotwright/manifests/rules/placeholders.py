@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from spotwright import clouds
+from spotwright.clouds.provider import ZONE
 from spotwright.manifests.rules.context import Level, PlaceContext
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.pools import Pool
@@ -84,10 +85,18 @@ def _is_unknown(pools: Mapping[str, Pool], add_finding: AddFinding, path: Path, 
         return False
     if expression.key in _SYSTEM:
         return expression.matches({expression.key: "linux"})
-    text = f"no pool states its {expression.key}, so every pool counts as fitting; state it under labels: in spotwright.yaml"
+    unknown = [(pool.name, zone) for pool in pools.values() for zone in clouds.unknown_zones(pool)]
+    if expression.key == ZONE and unknown:
+        name, zone = unknown[0]
+        text = f"nodes of pool {name} in zone {zone} are labelled REGION-{zone}, and the region is not known, so every pool"
+        text += f" counts as fitting; set region: of pool {name} in spotwright.yaml"
+    else:
+        text = f"no pool states its {expression.key}, so every pool counts as fitting; state it under labels: in spotwright.yaml"
     add_finding(Level.NOTE, path, text)
     return True
 
 
 def _is_configured(pools: Mapping[str, Pool], key: str) -> bool:
-    return any(pool.zones if key.endswith("/zone") else key in clouds.labels(pool) for pool in pools.values())
+    if key == ZONE and any(clouds.unknown_zones(pool) for pool in pools.values()):
+        return False
+    return any(key in labels for pool in pools.values() for labels in clouds.labels_by_zone(pool))

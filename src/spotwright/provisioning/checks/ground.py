@@ -86,7 +86,7 @@ class Ground:
         """The different labels and lasting taints of the pool's nodes; those of the configuration where it has no node."""
         nodes = self.members.get(pool.name) or ()
         if not nodes:
-            return [(clouds.labels(pool), clouds.taints(pool))]
+            return [(labels, clouds.taints(pool)) for labels in clouds.labels_by_zone(pool)]
         different = {
             (tuple(sorted(labels_of(node).items())), tuple(taint for taint in taints_of(node) if lasts(taint)))
             for node in nodes

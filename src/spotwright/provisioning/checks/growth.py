@@ -39,7 +39,9 @@ def check_growth(ground: Ground) -> Iterator[Finding]:
             yield hints
     for work in ground.works:
         for key, value in work.constraints.selector.items():
-            pools = [pool.name for pool in from_zero if clouds.labels(pool).get(key) == value]
+            pools = [
+                pool.name for pool in from_zero if any(one.get(key) == value for one in clouds.labels_by_zone(pool))
+            ]
             if key.startswith(_AFTER_BOOT) and not _is_always_there(ground, key, value):
                 yield Finding(
                     "selector-unknown-at-zero",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spotwright.manifests.rules.placeholders import judgeable
 from spotwright.model.pools import Pool
 from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Severity
 from spotwright.scheduling.ladder import too_large
@@ -47,5 +48,8 @@ def _refusal(ground: Ground, pool: Pool, work: PodWork) -> str:
     large = too_large(work.requests, pool.node)
     if large:
         return large
-    reasons = [work.constraints.refusal(labels, taints) for labels, taints in ground.kinds_of_node(pool)]
+    constraints = work.constraints
+    if not ground.members.get(pool.name):  # nothing but the configuration says what labels its nodes have
+        constraints = judgeable(constraints, {pool.name: pool}, lambda _level, _path, _text: None)
+    reasons = [constraints.refusal(labels, taints) for labels, taints in ground.kinds_of_node(pool)]
     return "" if "" in reasons else reasons[0]

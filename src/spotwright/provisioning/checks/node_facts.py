@@ -15,11 +15,12 @@ from spotwright import clouds
 from spotwright.clouds.node_signs import AUTO_DRAIN_TAINTS, GONE_TAINTS, TAKEN_TAINTS, UNREACHABLE_TAINTS
 from spotwright.clouds.past_forms import past_forms
 from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
+from spotwright.clouds.zones import azure_zone
 from spotwright.model.pools import Provider
 from spotwright.model.scheduling_terms import Taint
 from spotwright.provisioning.checks.ground import Finding, Ground, Severity, labels_of, lasts, name_of, names, taints_of
 
-__all__ = ["check_gpus", "check_labels", "check_leftovers", "check_strangers", "check_taints"]
+__all__ = ["check_gpus", "check_labels", "check_leftovers", "check_strangers", "check_taints", "check_zones"]
 
 _GPU_LABELS = (
     "kubernetes.azure.com/accelerator",
@@ -28,7 +29,7 @@ _GPU_LABELS = (
     "karpenter.k8s.aws/instance-gpu-count",
     "nvidia.com/gpu.present",
 )
-_NEVER_SELECTED = (INSTANCE_TYPE, ZONE)  # groups have several machines; AKS's zone 1 is the label eastus-1
+_NEVER_SELECTED = (INSTANCE_TYPE, ZONE)  # place never selects by them: groups have several machines and zones
 _DEVICES = re.compile(r"(nvidia\.com|amd\.com|gpu\.intel\.com)/")
 _REPELLING = ("NoSchedule", "NoExecute")
 _LEFT = AUTO_DRAIN_TAINTS | TAKEN_TAINTS
@@ -88,6 +89,35 @@ def check_labels(ground: Ground) -> Iterator[Finding]:
                 "no node",
                 "correct labels: in spotwright.yaml, or make the pool again with the label (spotwright pools command)",
             )
+
+
+def check_zones(ground: Ground) -> Iterator[Finding]:
+    """Zones of the configuration that cannot be compared with labels of nodes, and nodes in other zones."""
+    for pool in ground.pools.values():
+        unknown = clouds.unknown_zones(pool)
+        found = {label for node in ground.members[pool.name] if (label := labels_of(node).get(ZONE))}
+        if unknown:
+            seen = sorted({zone[0] for label in found if (zone := azure_zone(label))})
+            yield Finding(
+                "zone-without-region",
+                Severity.NOTE,
+                f"pool {pool.name}",
+                f"nodes in zone {unknown[0]} are labelled {seen[0] if len(seen) == 1 else 'REGION'}-{unknown[0]}, and the "
+                "pool has no region: work that selects a zone cannot be compared with it",
+                f"set region: {seen[0] if len(seen) == 1 else 'of the cluster'} in spotwright.yaml",
+            )
+        elif pool.zones:
+            expected = {labels[ZONE] for labels in clouds.labels_by_zone(pool)}
+            for label in sorted(found - expected):
+                nodes = [name_of(node) for node in ground.members[pool.name] if labels_of(node).get(ZONE) == label]
+                yield Finding(
+                    "zone-not-configured",
+                    Severity.WARNING,
+                    f"pool {pool.name}",
+                    f"{names(nodes)} {'is' if len(nodes) == 1 else 'are'} labelled {label}, and the zones of spotwright.yaml are "
+                    f"labelled {', '.join(sorted(expected))}",
+                    "correct zones: (and region:) in spotwright.yaml, or make the pool again with its zones",
+                )
 
 
 def check_taints(ground: Ground) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from spotwright.provisioning.checks.node_facts import (
     check_leftovers,
     check_strangers,
     check_taints,
+    check_zones,
 )
 
 __all__ = ["CHECKS", "check"]
@@ -23,6 +24,7 @@ __all__ = ["CHECKS", "check"]
 CHECKS: tuple[Callable[[Ground], Iterator[Finding]], ...] = (
     check_taints,
     check_labels,
+    check_zones,
     check_gpus,
     check_daemon_sets,
     check_leftovers,

@@ -9,11 +9,11 @@ plugin does not); Azure, "Azure Spot Virtual Machines" (eviction types *capacity
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from fractions import Fraction
 
 from spotwright import clouds
+from spotwright.clouds.zones import azure_zone
 from spotwright.errors import InputError
 from spotwright.manifests.rules.expander import expander_objects
 from spotwright.model.pools import Pool, Provider
@@ -27,7 +27,6 @@ _CLUSTER = Variable("CLUSTER", "the name of the cluster")
 _LOCATION = Variable("LOCATION", "the region of the cluster")
 _DECIMALS = 5  # of a maximum price, by azure-cli's validate_spot_max_price
 _RESERVED = ("kubernetes.azure.com/", "kubernetes.io/")
-_ZONE_LABEL = re.compile(r"^[a-z0-9]+-(?=\d$)")  # a node's label says eastus-1, az 1
 _SAID_BY = {
     "name": "the name of the pool",
     "nodepool-name": "the name of the pool",
@@ -91,7 +90,7 @@ def _flags(request: Request, name: str) -> dict[str, tuple[Word, ...]]:
         **(_spot_flags(pool) if pool.is_spot else {}),
         **({"os-type": ("Windows",)} if pool.os == "windows" else {}),
         "node-vm-size": (pool.machine,),
-        **({"zones": tuple(_ZONE_LABEL.sub("", zone) for zone in pool.zones)} if pool.zones else {}),
+        **({"zones": tuple(_number(zone) for zone in pool.zones)} if pool.zones else {}),
         "enable-cluster-autoscaler": (),
         "node-count": (pool.min_nodes,),
         "min-count": (pool.min_nodes,),
@@ -105,6 +104,12 @@ def _flags(request: Request, name: str) -> dict[str, tuple[Word, ...]]:
 def _spot_flags(pool: Pool) -> dict[str, tuple[Word, ...]]:
     price = "-1" if pool.max_price is None else _decimal(pool.max_price)
     return {"priority": ("Spot",), "eviction-policy": ("Delete",), "spot-max-price": (price,)}
+
+
+def _number(zone: str) -> str:
+    """The number of a zone, which az takes, also where the pool has the label of its nodes (eastus-1)."""
+    found = azure_zone(zone)
+    return found[1] if found else zone
 
 
 def _decimal(price: Fraction) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spotwright import clouds
+from spotwright.clouds.zones import is_azure, zone_label
 from spotwright.errors import InputError
 from spotwright.manifests.kueue.flavors import flavor_order
 from spotwright.manifests.kueue.queue_objects import quantity
@@ -26,7 +27,6 @@ from spotwright.provisioning.script import comment, items
 
 __all__ = ["karpenter_objects"]
 
-_AZURE = "Standard_"
 _HEAVIEST = 100
 _RESTRICTED = ("kubernetes.io/", "k8s.io/", "karpenter.sh/", "karpenter.k8s.aws/", "karpenter.azure.com/")
 _SAID_BY = {
@@ -39,7 +39,7 @@ _SAID_BY = {
 
 
 def karpenter_objects(request: Request) -> Iterator[str]:
-    """The NodePool and its node class as YAML. Raises :class:`InputError` for flags of other tools."""
+    """The NodePool and its node class as YAML. Raises :class:`InputError` for flags of other tools, unknown zones."""
     pool = request.pool
     for key in pool.create_flags:
         if key in _SAID_BY:
@@ -50,17 +50,19 @@ def karpenter_objects(request: Request) -> Iterator[str]:
                 "dashes, such as "
                 "osDiskSizeGB or subnetSelectorTerms"
             )
+    unknown = clouds.unknown_zones(pool)
+    if unknown:
+        raise InputError(
+            f"pool {pool.name}: Karpenter takes the label of a zone, such as eastus-{unknown[0]}, and nothing says the region: "
+            "set region: of the pool in spotwright.yaml"
+        )
     name = name_at_provider(request)
     yield from comment(f"{pool.name}: {counted(pool)}, made by Karpenter.")
     yield from comment("Nothing has been run. Read it, then pass it to kubectl apply -f -")
     yield from items((*request.warnings, *_meanings(request)))
     yield from _node_pool(request, name)
     yield "---"
-    yield from _azure_class(request, name) if _is_azure(pool) else _aws_class(request, name)
-
-
-def _is_azure(pool: Pool) -> bool:
-    return pool.machine.startswith(_AZURE) or any("karpenter.azure.com/" in key for key in pool.labels)
+    yield from _azure_class(request, name) if is_azure(pool) else _aws_class(request, name)
 
 
 def _meanings(request: Request) -> Iterator[str]:
@@ -78,7 +80,7 @@ def _meanings(request: Request) -> Iterator[str]:
             )
         if pool.max_price is not None:
             yield request.warn("max_price is not given to Karpenter: it pays the spot price, and has no ceiling")
-        if _is_azure(pool) and pool.notice > 60:
+        if is_azure(pool) and pool.notice > 60:
             yield request.warn("on Azure the notice is 30 seconds: set notice: 30s in the pool")
     if pool.min_nodes:
         yield request.warn(f"min_nodes {pool.min_nodes} is not given to Karpenter, which keeps no empty nodes")
@@ -91,8 +93,7 @@ def _meanings(request: Request) -> Iterator[str]:
 
 def _node_pool(request: Request, name: str) -> Iterator[str]:
     pool = request.pool
-    is_azure = _is_azure(pool)
-    group, kind = ("karpenter.azure.com", "AKSNodeClass") if is_azure else ("karpenter.k8s.aws", "EC2NodeClass")
+    group, kind = ("karpenter.azure.com", "AKSNodeClass") if is_azure(pool) else ("karpenter.k8s.aws", "EC2NodeClass")
     labels = {key: value for key, value in clouds.own_labels(pool).items() if not key.startswith(_RESTRICTED)}
     yield "apiVersion: karpenter.sh/v1"
     yield "kind: NodePool"
@@ -106,7 +107,7 @@ def _node_pool(request: Request, name: str) -> Iterator[str]:
     yield "    spec:"
     yield f"      nodeClassRef: {flow({'group': group, 'kind': kind, 'name': name})}"
     yield "      requirements:"
-    for requirement in _requirements(pool, is_azure=is_azure):
+    for requirement in _requirements(pool):
         yield f"      - {flow(requirement)}"
     if pool.taints:
         yield "      taints:"
@@ -128,7 +129,7 @@ def _weight(request: Request) -> tuple[int, str]:
     return max(_HEAVIEST - step * place, 1), ", ".join(one.name for one in ordered)
 
 
-def _requirements(pool: Pool, *, is_azure: bool) -> Iterator[dict[str, Any]]:
+def _requirements(pool: Pool) -> Iterator[dict[str, Any]]:
     def one_of(key: str, *values: str) -> dict[str, Any]:
         return {"key": key, "operator": "In", "values": list(values)}
 
@@ -137,9 +138,7 @@ def _requirements(pool: Pool, *, is_azure: bool) -> Iterator[dict[str, Any]]:
     if pool.machine:
         yield one_of("node.kubernetes.io/instance-type", pool.machine)
     if pool.zones:
-        in_region = is_azure and pool.region
-        zones = [f"{pool.region}-{zone}" if in_region and zone.isdigit() else zone for zone in pool.zones]
-        yield one_of("topology.kubernetes.io/zone", *zones)
+        yield one_of("topology.kubernetes.io/zone", *(zone_label(pool, zone) or zone for zone in pool.zones))
 
 
 def _limits(pool: Pool) -> Iterator[str]:
