@@ -17,6 +17,7 @@ from spotwright.model.pools import Pool
 from spotwright.views.account.account_model import Account, SpentOn
 from spotwright.views.account.amounts import Amount, total
 from spotwright.views.account.compute import account
+from spotwright.views.spending.charges import Line, charges_of
 
 HOUR = 3600
 
@@ -46,6 +47,29 @@ def test_an_attempt_pays_its_share_from_binding_to_end() -> None:
 def test_boot_idle_and_unfilled_time_are_lines_of_their_own() -> None:
     counted = account(tutorial().state)
     assert [counted.boot.seconds, counted.idle.seconds, counted.unfilled.seconds] == [6, 19, Fraction(17, 4)]
+
+
+def test_a_run_on_a_cluster_pays_for_its_pods_alone() -> None:
+    """Others use the nodes before, after and beside its pods."""
+    plan = a_plan(a_task("train", requests={"cpu": 2 * CPU}), policy={"spot": Spot("prefer")})
+    story = Story(plan, orchestrator="Job").node("cpu-spot-1", "ready").after(600)
+    story.binds("train", "cpu-spot-1").after(HOUR).ends("train").after(2 * HOUR)
+    counted = account(story.state)
+    assert counted.whole == counted.attempts == Amount(Fraction(HOUR, 2), Fraction("0.09"))
+    assert not any((counted.boot, counted.idle, counted.unfilled))
+    assert lines_of(counted, useful_is_low=True) == lines_of(counted, useful_is_low=False) == counted.whole
+    assert [charge.line for charge in charges_of(counted)] == [Line.ATTEMPT]
+
+
+def test_what_others_do_on_a_cluster_s_node_changes_no_run_s_cost() -> None:
+    """Two runs on one node at different times: their accounts add up to the time of their pods."""
+    wholes = []
+    for before, after in ((0, 3 * HOUR), (2 * HOUR, HOUR)):
+        plan = a_plan(a_task("train", requests={"cpu": 4 * CPU}), policy={"spot": Spot("prefer")})
+        story = Story(plan, orchestrator="KFP run").node("cpu-spot-1", "ready").after(before)
+        story.binds("train", "cpu-spot-1").after(HOUR).ends("train").after(after)
+        wholes.append(account(story.state).whole)
+    assert wholes == [Amount(Fraction(HOUR), Fraction("0.18"))] * 2
 
 
 def test_the_lines_of_the_tutorial_add_up_to_node_time_times_price() -> None:

@@ -48,6 +48,28 @@ Cost (prices are simulated)
     )
 
 
+def test_the_account_of_a_run_on_a_cluster_has_no_time_of_nodes_that_others_use() -> None:
+    config = replace(a_config(), pools=parse(POOLS).pools)
+    story = Story(a_plan(a_task("train", requests={"cpu": 2000}), config=config), orchestrator="Job")
+    story.node("cpu-spot-1", "ready").after(60).binds("train", "cpu-spot-1").after(7200).ends("train").after(3600)
+    assert (
+        report_text(account(story.state), "train-7")
+        == """\
+Account of train-7 (prices are those of the configuration)
+
+Pool      Capacity  Price/h  Nodes  Node time   USD
+cpu-spot  spot         0.18      1      1h00m  0.18
+
+Where it went  Node time   USD  Part
+useful work        1h00m  0.18  100%
+all node time      1h00m  0.18  100%
+
+Cost (prices are those of the configuration)
+  spent   0.18 USD: 0.18 on attempts; the other time of the nodes is the cluster's
+  saved   0.54 USD (75%) against 0.72 USD for the useful work on on-demand nodes (cpu)"""
+    )
+
+
 def test_the_prices_of_the_built_in_pools_are_called_examples() -> None:
     story = Story(a_plan(a_task("train"), config=built_in()))
     story.boots("spot-1").binds("train", "spot-1").after(3600).ends("train").gives_back("spot-1")

@@ -31,16 +31,22 @@ def report_text(account: Account, name: str = "") -> str:
 
 def pool_rows(account: Account) -> Rows:
     """A line per pool: the use of its nodes' time, and their cost."""
-    headers = ["Pool", "Capacity", "Price/h", "Nodes", "Node time", "Boot", "Idle", "Unfilled", "Attempts"]
     rows = [
         [
             pool.name, pool.capacity.value, format_money(pool.price) if pool.price is not None else "", str(pool.nodes),
-            *(span(amount.seconds) for amount in (pool.whole, pool.boot, pool.idle, pool.unfilled, pool.attempts)),
+            *(span(amount.seconds) for amount in (_amounts(pool) if account.has_own_nodes else [pool.whole])),
             cost(pool.whole, account.whole),
         ]
         for pool in account.pools
     ]  # fmt: skip
-    return Rows([*headers, heading(account)], rows, "ll.rrrrrr.")
+    headers = ["Node time", *(["Boot", "Idle", "Unfilled", "Attempts"] if account.has_own_nodes else [])]
+    return Rows(
+        ["Pool", "Capacity", "Price/h", "Nodes", *headers, heading(account)], rows, f"ll.r{'r' * len(headers)}."
+    )
+
+
+def _amounts(pool: PoolCost) -> list[Amount]:
+    return [pool.whole, pool.boot, pool.idle, pool.unfilled, pool.attempts]
 
 
 def line_rows(account: Account) -> Rows:
@@ -86,6 +92,8 @@ def money_lines(account: Account) -> list[str]:
 def _spent_text(account: Account) -> str:
     whole = account.whole
     beside = "".join(f", {cost(amount, whole)} {word}" for word, amount in _beside(account))
+    if not account.has_own_nodes:
+        beside = "; the other time of the nodes is the cluster's"
     return f"{with_unit(cost(whole, whole), account)}: {cost(account.attempts, whole)} on attempts{beside}"
 
 

@@ -103,7 +103,8 @@ class Account(NamedTuple):
     ``why_no_comparison``. ``builds`` are the Python environments that were built: packages, and seconds by the clock;
     a build is on no node. ``unpriced`` names the pools without a price; if there are any, no amount has money. ``cached`` names
     the tasks that used an earlier result (task, run, task of that run) and cost nothing. ``prices`` says where prices come
-    from: ``simulated``, ``configured``, or ``mixed``.
+    from: ``simulated``, ``configured``, or ``mixed``. ``has_own_nodes``: nobody else uses the nodes. In a cluster
+    others do, and then ``boot``, ``idle`` and ``unfilled`` are nothing.
     """
 
     currency: str
@@ -128,6 +129,7 @@ class Account(NamedTuple):
     on_demand_pools: tuple[tuple[str, Fraction], ...] = ()
     saved: tuple[Fraction, Fraction] | None = None
     why_no_comparison: str = ""
+    has_own_nodes: bool = True
 
     def attempt(self, task: str, number: int) -> AttemptCost | None:
         """The cost of one attempt; ``None`` if it never had a node."""

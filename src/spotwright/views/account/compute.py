@@ -5,6 +5,10 @@ Every second of every node is on exactly one line: used by an attempt, boot, idl
 later attempts did not repeat, see :mod:`spotwright.views.account.waste`), and the rest by the cause of the attempt's end. Money
 is node time at the price of the pool. It is given only if every used pool has a price; node time always is.
 
+Nodes of a local run are its own. In a cluster other workloads use them too, before, after and beside the pods of a run, and
+autoscalers make and keep them for all. So a run there pays for the shares of its pods while they are on a node, and has no boot,
+idle and unfilled time: counted from its first pod to its end, it would be time of others, and two runs would count it twice.
+
 The counterfactual is the useful work at the on-demand price (:mod:`spotwright.views.account.counterfactual`). Savings are the
 counterfactual minus the cost of the ended attempts; errors and waste count against spot, so savings can be negative. Boot, idle
 and unfilled time are left out of the comparison: on-demand nodes have them too.
@@ -26,7 +30,7 @@ from spotwright.model.pools import Pool
 from spotwright.views.account.account_model import Account, AttemptCost, NodeCost, PoolCost, SpentOn
 from spotwright.views.account.amounts import Amount, Range, total
 from spotwright.views.account.counterfactual import OnDemand, on_demand_for
-from spotwright.views.account.occupancy import NodeUse, Stay, occupy, share_of
+from spotwright.views.account.occupancy import NodeUse, Stay, occupy, paid_only, share_of
 from spotwright.views.account.waste import KeptWork, kept_of
 
 __all__ = ["account", "pool_of"]
@@ -70,6 +74,7 @@ def account(state: RunState, now: float | None = None) -> Account:
         pools=tuple(pools),
         nodes=tuple(_node_cost(state, node, uses, until, priced=not unpriced) for node in state.all_nodes),
         attempts_by_start=tuple(costs),
+        has_own_nodes=not state.meta.orchestrator,
         whole=total([nothing, *(pool.whole for pool in pools)]),
         boot=total([nothing, *(pool.boot for pool in pools)]),
         idle=total([nothing, *(pool.idle for pool in pools)]),
@@ -149,12 +154,13 @@ def _uses(state: RunState, attempts: Iterable[_Attempt], until: float) -> _Uses:
     stays: dict[tuple[str, float], list[Stay]] = {_key(node): [] for node in state.all_nodes}
     for attempt in attempts:
         stays[_key(attempt.node)].append(attempt.stay)
-    return {
+    uses = {
         _key(node): occupy(
             node.booted_at, node.ready_at, until if node.gone_at is None else node.gone_at, stays[_key(node)]
         )
         for node in state.all_nodes
     }
+    return {key: paid_only(use) for key, use in uses.items()} if state.meta.orchestrator else uses
 
 
 def _key(node: NodeState) -> tuple[str, float]:

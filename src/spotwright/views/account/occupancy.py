@@ -10,6 +10,8 @@ The rules, for one node from its ``booting`` event to its ``gone`` event:
 - the rest of a node with an attempt on it is unfilled.
 
 So the four add up to the node's time exactly. An attempt pays at most until its node is gone.
+
+Nodes of a cluster serve many workloads, and a run sees its own pods alone: :func:`paid_only` leaves what attempts paid.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import NamedTuple
 
 from spotwright.model.pools import Resources
 
-__all__ = ["NodeUse", "Stay", "occupy", "share_of"]
+__all__ = ["NodeUse", "Stay", "occupy", "paid_only", "share_of"]
 
 _ZERO = Fraction(0)
 _ONE = Fraction(1)
@@ -89,6 +91,11 @@ def occupy(booted: float, ready: float | None, gone: float, stays: Sequence[Stay
             load, count = load - stay.share, count - 1
     use.idle += _between(last, gone)
     return use
+
+
+def paid_only(use: NodeUse) -> NodeUse:
+    """The same node, as far as attempts paid for it: of its other time nobody here knows whose it was."""
+    return NodeUse(sum(use.used.values(), _ZERO), used=use.used)
 
 
 def _marks(stays: Sequence[Stay], ready: float, gone: float) -> list[tuple[float, bool, Stay]]:
