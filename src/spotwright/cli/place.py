@@ -179,7 +179,8 @@ def explain(
 
     FILE is a manifest, a compiled pipeline, or a .py file with @dsl.pipeline, which is compiled first.
 
-    With --cluster, FILE is an object such as pod/NAME or job/NAME: why its pods are where they are, or what they wait for.
+    With --cluster, FILE is an object such as pod/NAME or job/NAME, or a run of the cluster: why its pods are where they
+    are, or what they wait for.
     """
     place = cluster_place(**cluster)
     if place.cluster:

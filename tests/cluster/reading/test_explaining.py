@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.cluster.reading.served import Printed, Served, serving, spotwright
 from tests.cluster.watching.test_watcher_records import Cluster
-from tests.cluster.watching.watched_objects import SPOT, job, node, pod
+from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
 TRAIN = job(backoffLimit=3)
 
@@ -68,6 +68,47 @@ def test_a_job_is_explained_by_its_live_pods(certificates: Path, tmp_path: Path,
     assert (shown["name"], shown["attempt"], shown["status"]) == ("two", 2, "waiting")
     assert shown["webhook"] == {"attempt": "2", "rung": "gpu-spot", "why": "because"}
     assert shown["not_enforced"] == ["the rung: the pod has no required node affinity, so it is a wish"]
+
+
+@pytest.mark.parametrize("name", ["team-a.train-job-uid", "last"])
+def test_a_run_is_explained_by_its_live_pods(
+    certificates: Path, tmp_path: Path, waiting: dict[str, Any], name: str
+) -> None:
+    told = explain(certificates, tmp_path / "state", waiting, name)
+    assert told == Printed(0, EXPECTED.replace("Pod team-a/two", "Job team-a/train"), "")
+
+
+def test_a_run_of_kubeflow_pipelines_is_explained_by_its_id_there(certificates: Path, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "state")
+    meta = {"name": "digits", "namespace": "team-a", "uid": "flow-uid", "creationTimestamp": "2027-01-15T08:00:00Z"}
+    flow: dict[str, Any] = {"kind": "Workflow", "metadata": {**meta, "labels": {"pipeline/runid": "0b1c-7"}}}
+    flow |= {"spec": {}, "status": {}}
+    step = pod(
+        "step", flow, node="n1", phase="Running", annotations={"workflows.argoproj.io/node-name": "digits.train"}
+    )
+    cluster.look(flow, step)
+    cluster.store.close()
+    with serving(certificates, tmp_path / "state") as served:
+        served.kubernetes.objects = {"/api/v1/namespaces/team-a/pods": {"items": [step]}}
+        told = spotwright("explain", "0b1c-7", *served.options("admin"))
+    assert told.code == 0
+    assert told.out.startswith("Workflow team-a/digits, run team-a.digits-")
+    assert "pod step: attempt 1 of task" in told.out
+
+
+def test_a_run_that_is_over_says_how(certificates: Path, tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "state")
+    cluster.look(TRAIN, pod("one", TRAIN, node="n1", phase="Running"))
+    complete = job(backoffLimit=3, status=done())
+    cluster.look(complete, pod("one", complete, node="n1", phase="Succeeded", exit_code=0))
+    cluster.store.close()
+    with serving(certificates, tmp_path / "state") as served:
+        served.kubernetes.objects = {"/api/v1/namespaces/team-a/pods": {"items": []}}
+        told = spotwright("explain", "last", *served.options("admin"))
+    name = "team-a.train-job-uid"
+    assert told.out.splitlines()[-1] == (
+        f"no attempt of it waits or runs now: the run has succeeded; spotwright show {name} --cluster tells of all"
+    )
 
 
 IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
@@ -132,8 +173,9 @@ def test_a_silent_node_is_named_with_the_commands_that_free_it(certificates: Pat
     ("words", "message"),
     [
         ("pod/gone", "there is no Pod gone in namespace team-a any more"),
-        ("two", "expected kind/name, with one of the kinds pod, job, jobset, trainjob, workflow"),
-        ("deployment/web", "expected kind/name"),
+        ("two", "no run 'two' in namespace team-a"),
+        ("two", "an object is named as kind/name, with one of the kinds pod, job, jobset, trainjob, workflow"),
+        ("deployment/web", "expected the name of a run, or kind/name with one of the kinds pod, job"),
     ],
 )
 def test_an_object_that_cannot_be_explained_is_named(served: Served, words: str, message: str) -> None:

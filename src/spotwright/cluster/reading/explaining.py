@@ -1,12 +1,13 @@
 """Why a pod is where it is, or waits: what the API server shows of it now, and what its run has recorded before.
 
-Objects are read with the caller's own rights, the run through the controller. A Job or Workflow is explained by its pods.
+Objects are read with the caller's own rights, the run through the controller. A Job or Workflow is explained by its pods,
+and so is a run.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ from spotwright.cluster.reading.kubernetes import Kubernetes
 from spotwright.cluster.reading.pods_explained import lost_node, move_of
 from spotwright.cluster.reading.remote_runs import RemoteRuns
 from spotwright.engine.state import AttemptState, TaskState
+from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError, UnknownRun
 from spotwright.records.reader import RunReader
 from spotwright.views.phrasing import after_cause, ended
@@ -29,6 +31,7 @@ _RESOURCES: Mapping[str, tuple[str, str]] = {
     "Workflow": ("/apis/argoproj.io/v1alpha1", "workflows"),
 }
 _SHORT = {"po": "Pod", "wf": "Workflow"}
+_KINDS = ", ".join(map(str.lower, _RESOURCES))
 _ATTEMPT, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "rung", "why"))
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _MOST_PODS = 20  # of one object: people read them
@@ -36,7 +39,9 @@ _HISTORY = 10  # attempts of a task that are told, the newest
 
 
 def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespace: str = "") -> dict[str, Any]:
-    """What is known of ``kind/name``: ``{"object", "run", "pods", "notes"}``.
+    """What is known of ``kind/name``, or of the object of a run: ``{"object", "run", "pods", "notes"}``.
+
+    A run has the name that ``runs --cluster`` lists, or the id that Kubeflow Pipelines gave it.
 
     Each of ``pods`` has its ``name``, ``task`` and ``attempt`` (null where no run has it), ``status`` (waiting, running,
     ended), ``node``, ``pool``, ``capacity``, ``scheduler`` (what kube-scheduler says of a pod that waits), ``rung``
@@ -46,6 +51,8 @@ def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespac
     each attempt before), ``webhook`` (what admission has written: ``attempt``, ``rung``, ``why``) and ``not_enforced``.
     ``namespace``: by default that of the context. Raises :class:`InputError` for an object that is not there.
     """
+    if "/" not in text:
+        return _of_a_run(kubernetes, runs, text, namespace)
     kind, name = _read_name(text)
     where = namespace or kubernetes.namespace
     found = _object(kubernetes, where, kind, name)
@@ -58,8 +65,37 @@ def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespac
     pods = [found] if kind == "Pod" else _pods(kubernetes, where, reader)
     if kind != "Pod" and not pods:
         notes.append(f"no attempt of {kind} {name} waits or runs now")
+    return _told(kubernetes, runs, f"{kind} {where}/{name}", reader, pods, notes)
+
+
+def _of_a_run(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespace: str) -> dict[str, Any]:
+    """The object of a run explained, also if it is of a kind that cannot be named here, or was deleted."""
+    try:
+        reader = runs.open(text, namespace)
+    except UnknownRun as error:
+        raise InputError(f"{error}; an object is named as kind/name, with one of the kinds {_KINDS}") from error
+    where = str(reader.state.meta.arguments.get("namespace", ""))
+    pods = _pods(kubernetes, where, reader)
+    notes = []
+    if not pods:
+        is_over = reader.state.status is not RunStatus.RUNNING
+        so = f": the run has {reader.state.status.value}" if is_over else ""
+        notes.append(
+            f"no attempt of it waits or runs now{so}; spotwright show {reader.folder.name} --cluster tells of all"
+        )
+    return _told(kubernetes, runs, reader.state.meta.pipeline, reader, pods, notes)
+
+
+def _told(
+    kubernetes: Kubernetes,
+    runs: RemoteRuns,
+    what: str,
+    reader: RunReader | None,
+    pods: Sequence[Mapping[str, Any]],
+    notes: Sequence[str],
+) -> dict[str, Any]:
     return {
-        "object": f"{kind} {where}/{name}",
+        "object": what,
         "run": None if reader is None else reader.folder.name,
         "pods": [_with_its_node(kubernetes, runs, pod, reader) for pod in pods[:_MOST_PODS]],
         "notes": [*notes, *_left_out(len(pods))],
@@ -87,7 +123,7 @@ def _read_name(text: str) -> tuple[str, str]:
     kinds = {kind.lower(): kind for kind in _RESOURCES} | {f"{kind.lower()}s": kind for kind in _RESOURCES} | _SHORT
     kind = kinds.get(word.lower().partition(".")[0], "")
     if not (slash and name and kind):
-        raise InputError(f"{text!r}: expected kind/name, with one of the kinds {', '.join(map(str.lower, _RESOURCES))}")
+        raise InputError(f"{text!r}: expected the name of a run, or kind/name with one of the kinds {_KINDS}")
     return kind, name
 
 
