@@ -38,7 +38,7 @@ def build(settings: Settings, progress: Callable[[str], None], *, until: float =
         )
         build_all(cache, settings.controllers, progress, until=until)
     if settings.nodes and not all(path.exists() for path in archives(cache, settings.controllers)):
-        make_images(cache, settings.controllers, progress)
+        make_images(cache, settings.controllers, progress, until=until)
 
 
 def bring_up(settings: Settings, progress: Callable[[str], None]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import re
 import shutil
 import subprocess
@@ -58,9 +59,14 @@ def archives(cache: Cache, controllers: Collection[str]) -> list[Path]:
     return [path for path, _ in _recipes(cache, controllers)]
 
 
-def make_images(cache: Cache, controllers: Collection[str], progress: Callable[[str], None]) -> list[Path]:
-    """Make the archives that the cache lacks; ``progress`` gets one line for each. Returns those of these controllers."""
-    with cache.locked():
+def make_images(
+    cache: Cache, controllers: Collection[str], progress: Callable[[str], None], *, until: float = math.inf
+) -> list[Path]:
+    """Make the archives that the cache lacks; ``progress`` gets one line for each. Returns those of these controllers.
+
+    Raise :class:`testbed.errors.OutOfTimeError` if another command has the cache until then, in seconds of ``time.monotonic()``.
+    """
+    with cache.locked(until):
         for path, make in _recipes(cache, controllers):
             if not path.exists():
                 started = time.monotonic()

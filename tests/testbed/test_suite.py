@@ -43,6 +43,7 @@ class Machine:
         patch.setenv("TESTBED_STATE", str(folder))
         patch.setattr(suite, "obstacle", lambda *, building: None)
         patch.setattr(suite, "kernel_obstacle", lambda: None)
+        patch.setattr("os.getloadavg", lambda: (1.0, 1.0, 1.0))
         patch.setattr(suite, "build", lambda settings, say, **limit: self.done.append("build"))
         patch.setattr(suite, "bring_up", lambda settings, say: self.done.append("up"))
         patch.setattr(suite, "bring_down", lambda settings: self.done.append("down"))
@@ -104,6 +105,44 @@ def test_a_test_that_fails_twice_fails_ci_and_so_does_a_failure_of_no_test(machi
     machine.tests_end_with(1, second)
     assert machine.run() == 1
     assert machine.done[-1] == "down"
+
+
+def test_tests_that_fail_twice_on_a_machine_that_has_no_time_for_them_fail_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("os.getloadavg", lambda: (30.0, 8.0, 2.0))
+    machine.tests_end_with(1, 1)
+    assert machine.run() == 0
+    assert machine.done == ["build", "up", "up", "down"]
+    assert "15 processes wanted each processor of this machine both times, so this is no failure of CI" in machine.said
+
+
+def test_tests_that_fail_when_the_time_is_nearly_over_fail_nothing(machine: Machine) -> None:
+    machine.tests_end_with(1, 1)
+    assert machine.run(within=8 * MINUTE) == 0
+    assert machine.done == ["build", "up", "down"]
+    assert any("no time to run them again" in line for line in machine.said)
+
+
+def test_a_second_start_that_fails_is_no_failure_of_ci(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def up_once(settings: Settings, say: suite.Say) -> None:
+        machine.done.append("up")
+        if machine.done.count("up") > 1:
+            raise TestbedError("timed out after 180 s: all nodes Ready")
+
+    monkeypatch.setattr(suite, "bring_up", up_once)
+    machine.tests_end_with(1, 1)
+    assert machine.run() == 0
+    assert machine.done == ["build", "up", "up", "down"]
+    assert any("timed out after 180 s: all nodes Ready" in line for line in machine.said)
+
+
+def test_a_cache_that_nobody_can_write_is_one_line(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TESTBED_CACHE", "/proc/no-such-folder")
+    assert machine.run() == 0
+    assert machine.done == []
+    assert "do not run here: nothing can be kept in /proc/no-such-folder: " in machine.said[0]
 
 
 def test_a_cluster_that_does_not_come_up_is_one_line_and_is_taken_down(
@@ -190,8 +229,8 @@ def built(cache: Cache, folders: Sequence[str]) -> None:
 def test_when_the_time_for_builds_is_over_the_cluster_has_the_controllers_that_are_there(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, folders: Sequence[str], controllers: str
 ) -> None:
-    def build(settings: Settings, say: suite.Say, until: float = 0.0) -> None:
-        if until:
+    def build(settings: Settings, say: suite.Say, until: float) -> None:
+        if not {*settings.controllers} <= {*folders}:
             built(Cache(settings.cache), folders)
             raise OutOfTimeError("`go build` was ended")
 
@@ -236,6 +275,21 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     except OSError:
         return False
+
+
+def test_a_cache_in_use_where_only_images_lack_is_one_line(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(settings: Settings, say: suite.Say, until: float) -> None:
+        assert until < math.inf
+        raise OutOfTimeError("another command holds the lock")
+
+    settings = suite.settings_of_ci()
+    built(Cache(settings.cache), ["kubernetes", "pause", *settings.controllers])
+    monkeypatch.setattr(suite, "build", build)
+    assert machine.run() == 0
+    assert machine.done == []
+    assert machine.said == [
+        "the tests on a real Kubernetes do not run here: there are no images: another command holds the lock"
+    ]
 
 
 def test_a_cache_in_use_is_waited_for_until_the_time_is_over(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -10,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from testbed.suite import PATIENCE
+
 Object = dict[str, Any]
 T = TypeVar("T")
 
 _POLL = 0.2  # seconds
+_PATIENCE = float(os.environ.get(PATIENCE) or 1)
 LOST_NODE_SECONDS = 3
 """After how many seconds pods of these tests leave a node that is lost; by default Kubernetes waits 300."""
 
@@ -56,7 +60,8 @@ class Kube:
         return pod
 
     def wait(self, condition: Callable[[], T | None], what: str, seconds: float) -> T:
-        """Wait until a condition gives something, and return it."""
+        """Wait until a condition gives something, and return it; in CI longer than so many seconds."""
+        seconds *= _PATIENCE
         ends = time.monotonic() + seconds
         while not (result := condition()):
             assert time.monotonic() < ends, f"not within {seconds:.0f} s: {what}"
