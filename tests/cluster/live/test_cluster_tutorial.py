@@ -20,6 +20,7 @@ from testbed.building.images import PYTHON
 from testbed.faults import Faults
 from testbed.settings import Settings
 from tests.cluster.live.kube import Kube
+from tests.cluster.reading.test_a_pipeline_across_a_power_cut import is_saved
 from tests.docs.pages import ROOT, blocks
 
 pytestmark = pytest.mark.cluster
@@ -163,7 +164,9 @@ def test_the_training_goes_on_after_its_node_was_lost(
         with controller(terminal, kube, install.partition("activate\n")[2]):
             terminal.run(team)
             terminal.run(apply)
-            kube.wait(lambda: list((checkpoints / "train").rglob("*")), "a save", 180)
+            kube.wait(lambda: is_saved(checkpoints / "train"), "a save", 180)
+            log, _, _ = read.partition("spotwright logs last train 2")
+            kube.wait(lambda: "begins at step" in terminal.run(log), "the log is kept", 60)
             assert '"spotwright.dev/rung":"spot"' in terminal.run(annotations).replace(": ", ":")
             terminal.run(lose.replace(" --watch", ""))
             kube.wait(lambda: kube.run("-n", "team-a", "get", "job", "train").find("1/1") > 0, "the Job is done", 400)

@@ -65,7 +65,7 @@ def test_show_and_report_agree_with_kubernetes_cent_by_cent(
     with raw_pods(kube, namespace) as pods:
         kube.apply(pipeline(namespace, shared))
         kube.wait(lambda: begins(shared) and (shared / "begins").exists(), "the training runs", 240)
-        kube.wait(lambda: any(path.name != "begins" for path in shared.rglob("*") if path.is_file()), "a save", 60)
+        kube.wait(lambda: is_saved(shared), "a save", 60)
         node = lost_node(kube, namespace)
         faults.cut_power(int(node.removeprefix("n")))
         kube.wait(lambda: is_cut_off(kube, namespace, node), "the lost pod is marked", 240)
@@ -198,6 +198,11 @@ def begins(shared: Path) -> list[int]:
     """The step at which each attempt of the training began."""
     path = shared / "begins"
     return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether a checkpoint's folder has a save. The first entry there is the attempt's claim, and each save adds one."""
+    return len(list(folder.rglob("entry-*"))) > 1
 
 
 def lost_node(kube: Kube, namespace: str) -> str:
