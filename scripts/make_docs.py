@@ -21,6 +21,8 @@ import click
 import spotwright
 from spotwright import checkpoint, clouds
 from spotwright.cli import cli
+from spotwright.cli.pools.checking import check_json
+from spotwright.cli.pools.listing import pool_json
 from spotwright.forecast.actual import beside_json
 from spotwright.forecast.comparison_report import comparison_json
 from spotwright.forecast.report import forecast_json
@@ -75,6 +77,8 @@ versions may add keys; no key is removed within a major version.
 | `rehearse` | [a rehearsal](#a-rehearsal) |
 | `explain` | [an explanation](#an-explanation) |
 | `lint --format json` | [findings](#findings) |
+| `pools list` | a list of [pools](#a-pool) |
+| `pools check` | a list of [findings about pools](#a-finding-about-pools) |
 | `prune` | [what takes space](#what-takes-space) |
 | `logs` | a list of [logs](#a-log) in the order of the attempts; with `--follow` one object a line, as text is written |
 """
@@ -203,6 +207,8 @@ def json_page() -> str:
             rehearsal,
             f"## An explanation\n\n{markdown(explanation_json.__doc__)}\n",
             f"## Findings\n\n{markdown(lint_json.__doc__)}\n",
+            f"## A pool\n\n{markdown(pool_json.__doc__)}\n",
+            f"## A finding about pools\n\n{markdown(check_json.__doc__)}\n",
             f"## What takes space\n\n{markdown(prune_json.__doc__)}\n",
         ]
     )

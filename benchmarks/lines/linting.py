@@ -16,7 +16,7 @@ from spotwright.lint.settings import settings_of
 
 
 def lint(bench: Bench) -> Iterator[Row]:
-    """The documents of the line about placing, before and after they are placed."""
+    """The documents of the line about placing."""
     config = load(HERE / "examples" / "charmed" / "spotwright.yaml")
     settings, text = settings_of(config), mixed_manifests(config)
     rates, count = [], 0

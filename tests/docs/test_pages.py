@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -116,6 +117,36 @@ def test_every_key_of_the_json_is_documented() -> None:
     seen += [counted["pools"][0], counted["attempts_by_start"][0]]
 
     assert {key for each in seen for key in each} - documented == set()
+
+
+def test_every_document_behind_json_is_in_its_table() -> None:
+    cells = re.findall(r"^\| ([^|]+) \|", (REFERENCE / "json.md").read_text(encoding="utf-8"), re.MULTILINE)
+    shown = {command.removesuffix(" --format json") for cell in cells for command in re.findall("`([^`]+)`", cell)}
+    with_json = {
+        name
+        for name, command in _commands(cli)
+        if any("--json" in option.opts for option in command.params if isinstance(option, click.Option))
+    }
+
+    assert with_json - shown == set()
+
+
+def _commands(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{prefix}{name} ")
+        elif command is not None:
+            yield f"{prefix}{name}", command
+
+
+def test_every_package_is_in_the_table_of_layers() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Layers")[2].partition("\n## ")[0]
+    packages = {path.parent.name for path in (ROOT / "src" / "spotwright").glob("*/__init__.py")}
+
+    assert {name for name in packages if f"`{name}`" not in table} == set()
 
 
 def test_every_cause_is_in_the_glossary() -> None:

@@ -15,8 +15,6 @@ UID = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
 OF_THE_IR = {"fieldPath": "metadata.uid"}
 NO_ATTEMPTS = {"daemonset", "inferenceservice", "notebook", "resourceflavor", "statefulset"}
 """Kinds without attempts: services stay on on-demand, a daemon belongs to its node, a flavour has no pods."""
-NOT_RECORDED = {"pipelinerun", "taskrun", "tekton-pipeline"}
-"""Kinds whose attempts no controller of ours records: Tekton's pods are placed with their run."""
 
 
 def variables(value: Any) -> Iterator[dict[str, Any]]:
@@ -37,7 +35,7 @@ def test_every_kind_names_the_pod_by_its_uid_and_sets_no_number(case: str) -> No
     for variable in variables(documents):
         given.setdefault(variable["name"], []).append({key: item for key, item in variable.items() if key != "name"})
 
-    if case in NO_ATTEMPTS | NOT_RECORDED:
+    if case in NO_ATTEMPTS:
         assert given == {}
         return
     assert len(given["SPOTWRIGHT_POD_UID"]) == len(given["SPOTWRIGHT_RUN"])

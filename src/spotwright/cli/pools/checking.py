@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,7 +20,7 @@ from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Seve
 from spotwright.provisioning.checks.running import check
 from spotwright.provisioning.objects import Objects
 
-__all__ = ["check_pools"]
+__all__ = ["check_json", "check_pools"]
 
 
 @click.command("check")
@@ -43,10 +44,19 @@ def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, con
     ground = ground_of(configuration, objects, works)
     findings = check(ground)
     if as_json:
-        click.echo(json.dumps([finding._asdict() for finding in findings], indent=2))
+        click.echo(json.dumps(check_json(findings), indent=2))
     else:
         _print(ground, findings, objects)
     return FAILED if any(finding.severity is Severity.ERROR for finding in findings) else SUCCEEDED
+
+
+def check_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """What would keep work from landing on the pools, errors first.
+
+    A finding has its ``code`` ([what each means](../how-to/pools/check.md)), its ``severity`` (``error``, ``warning`` or
+    ``note``), ``where`` (a pool, a node or an object of a manifest), ``text``, and ``fix``.
+    """
+    return [finding._asdict() for finding in findings]
 
 
 def _works(files: Sequence[Path], objects: Objects) -> list[PodWork]:

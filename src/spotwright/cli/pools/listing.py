@@ -22,7 +22,7 @@ from spotwright.manifests.kueue.queue_objects import quantity
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, format_money
 
-__all__ = ["list_pools"]
+__all__ = ["list_pools", "pool_json"]
 
 
 @click.command("list")
@@ -51,7 +51,7 @@ def list_pools(sheet: str | None, config: Path | None, as_json: bool) -> int:
     for pool in configuration.pools.values():
         price = lines.get(pool.name) or _price(pool, configuration.currency, now)
         if as_json:
-            described.append(_as_json(pool, price))
+            described.append(pool_json(pool, price))
         else:
             click.echo("\n".join(_description(pool, price, configuration.currency)))
     if as_json:
@@ -119,7 +119,15 @@ def _size(pool: Pool) -> str:
     return f"{pool.min_nodes} to {pool.max_nodes} nodes" if pool.min_nodes else f"at most {pool.max_nodes} nodes"
 
 
-def _as_json(pool: Pool, price: str) -> dict[str, Any]:
+def pool_json(pool: Pool, price: str) -> dict[str, Any]:
+    """A pool of the configuration, as Spotwright knows it.
+
+    ``name``, ``capacity`` (``spot`` or ``on-demand``), ``provider``, ``machine``, ``region``, ``zones``; ``node``, what a node
+    offers, as Kubernetes writes it; ``min_nodes``, ``max_nodes``; ``notice_seconds``, null for on-demand; ``lifetime_seconds``;
+    ``price``, a text with its currency and origin; ``max_price``, a number; ``labels`` and ``taints`` (``key=value:effect``) of
+    its nodes, with those that the provider sets. What is not known is null or empty. The zone is a label where the pool has one
+    zone whose label is known.
+    """
     return {
         "name": pool.name,
         "capacity": str(pool.capacity),

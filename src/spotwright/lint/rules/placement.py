@@ -41,6 +41,8 @@ _MEANT = (
 def _toleration_alone(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if pods.reach is not Reach.TOLERATED or pods.duty is not Duty.WORKER or pods.is_queued or pods.is_partial:
         return
+    if pods.owner and pods.owner.group == "tekton.dev" and "tolerations" in (pods.where or ()):
+        return  # those of all tasks, which a task of on-demand nodes has too: it replaces the affinity alone
     if pods.wish == "never" or any(not one.key for one in pods.constraints.tolerations):
         return
     if any(selects_spot(one, settings) for term in pods.constraints.required for one in term.expressions):

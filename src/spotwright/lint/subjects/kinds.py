@@ -38,13 +38,15 @@ class Retry(StrEnum):
 class PodPlace(NamedTuple):
     """A place of pods in a kind. ``steps`` is a path with ``*`` for any key or item; ``form`` is T, S or H.
 
-    ``job`` is how many steps above the template its Job spec stands, 0 if it has none.
+    ``job`` is how many steps above the template its Job spec stands, 0 if it has none. ``inherits`` is the path of the holder
+    whose fields hold where this one lacks them.
     """
 
     steps: tuple[str, ...]
     form: str = "T"
     duty: Duty = Duty.WORKER
     job: int = 0
+    inherits: tuple[str, ...] = ()
 
 
 class KindFacts(NamedTuple):
@@ -54,8 +56,12 @@ class KindFacts(NamedTuple):
     retry: Retry = Retry.OTHER
 
 
-def _at(path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0) -> PodPlace:
-    return PodPlace(tuple(path.split(".")) if path else (), form, duty, job)
+def _at(path: str, form: str = "T", duty: Duty = Duty.WORKER, job: int = 0, inherits: str = "") -> PodPlace:
+    return PodPlace(_steps(path), form, duty, job, _steps(inherits))
+
+
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.split(".")) if path else ()
 
 
 def _ray(prefix: str, workers: Duty = Duty.WORKER) -> tuple[PodPlace, ...]:
@@ -141,7 +147,12 @@ KINDS: Mapping[tuple[str, str], KindFacts] = {
         (_at("spec.server.template", duty=_COORDINATOR), _at("spec.executor.template"))
     ),
     ("tekton.dev", "PipelineRun"): KindFacts(
-        (_at("spec.taskRunTemplate.podTemplate", "H"), _at("spec.taskRunSpecs.*.podTemplate", "H"))
+        (
+            _at("spec.taskRunTemplate.podTemplate", "H"),
+            _at("spec.taskRunSpecs.*.podTemplate", "H", inherits="spec.taskRunTemplate.podTemplate"),
+            _at("spec.podTemplate", "H"),  # of v1beta1
+            _at("spec.taskRunSpecs.*.taskPodTemplate", "H", inherits="spec.podTemplate"),
+        )
     ),
     ("tekton.dev", "TaskRun"): KindFacts((_at("spec.podTemplate", "H"),)),
     ("trainer.kubeflow.org", "ClusterTrainingRuntime"): KindFacts((_at(f"spec.{_SET}", job=1),)),

@@ -154,7 +154,8 @@ def _read(
     if place.form == "T" and not isinstance(holder.get("spec"), dict):
         return None  # the rule on fields at the wrong level says so
     spec = (*path, "spec") if place.form == "T" else path
-    value = mapping_of(holder.get("spec")) if place.form == "T" else holder
+    outer = owner.mapping(*place.inherits) if place.inherits else {}
+    value = mapping_of(holder.get("spec")) if place.form == "T" else {**outer, **holder}
     metadata = mapping_of(holder.get("metadata")) if place.form == "T" else {}
     try:
         check_value(owner.document, owner.at(*spec), value, POD)
@@ -178,6 +179,7 @@ def _read(
         tuple(_containers(owner, spec, value)),
         retry,
         owner.at(*path[:-1]) if place.job else None,
+        {key: owner.at(*place.inherits, key) for key in outer if key not in holder} or None,
         is_placed=owner.is_placed,
     )
 
@@ -194,14 +196,19 @@ def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Contain
 
 def _role(owner: KubeObject, path: Path) -> str:
     """The role's name: that of its item in a list, or the last key that is no word of Kubernetes."""
-    plain = {"spec", "template", "jobTemplate", "podTemplate", "podSpec", "submitterPodTemplate"}
+    plain = {"spec", "template", "jobTemplate", "podTemplate", "taskPodTemplate", "taskRunTemplate", "podSpec"}
     if path and path[-1] == "submitterPodTemplate":
         return "submitter"
     for depth in range(len(path), 0, -1):
         step = path[depth - 1]
         if isinstance(step, int):
             item = owner.mapping(*path[:depth])
-            return str(next((item[key] for key in ("name", "groupName") if isinstance(item.get(key), str)), step))
+            return str(
+                next(
+                    (item[key] for key in ("name", "groupName", "pipelineTaskName") if isinstance(item.get(key), str)),
+                    step,
+                )
+            )
         if step == "headGroupSpec":
             return "head"
         if step not in plain and not step.endswith(("Specs", "jobs", "Jobs")):

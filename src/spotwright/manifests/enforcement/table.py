@@ -359,7 +359,12 @@ TABLE: Mapping[Mechanism, Mapping[str, Fact]] = {
         "errors.retries": in_object("task:retries", "interruptions count there too", absent=_IN_PIPELINE),
         "grace_period": nothing("Tekton's pod templates have none; Kubernetes gives 30s"),
         "timeout": nothing("Tekton's own timeouts hold, 1h unless you set them"),
-        "checkpoint": nothing("Tekton's pod templates mount nothing: use a workspace"),
+        "checkpoint": in_object(
+            "template:env",
+            "for code that reads it, where it is a URL",
+            name="SPOTWRIGHT_CHECKPOINT",
+            absent=nothing("Tekton's pod templates mount nothing: use a URL, or a workspace"),
+        ),
     },
     Mechanism.VOLCANO: _VOLCANO,
     Mechanism.VOLCANO_ENDS: {**_VOLCANO, "interruptions.max": nothing("its own policy ends the Job", is_reported=True)},

@@ -7,8 +7,16 @@ inline or in a Pipeline; a task of ``finally`` stays on on-demand, as exit handl
 
 Tekton retries a task whose pod has failed for whatever cause, and creates a pod that is gone without an end again, uncounted. The
 affinity assistant, which brings tasks that share a volume to one node, gets the tolerations and the node selector and no
-affinity. Sources: tektoncd/pipeline v1.15.0, ``pkg/apis/pipeline/pod/template.go`` (MergePodTemplateWithDefault),
-``pkg/apis/pipeline/v1/pipelinerun_types.go`` (GetTaskRunSpec), ``pkg/reconciler/taskrun/taskrun.go``,
+affinity.
+
+Variables of a pod template are set in every step, over those of the same name that a step has itself. Run, task and TaskRun are
+labels of the pod, so one list does for all tasks. The list of a task is merged with it by name and comes first; before 0.56 it
+took its place. A variable may refer to earlier ones only, so a task that needs another value gets the whole list.
+``$(SPOTWRIGHT_RUN)`` is left to Kubernetes: Tekton replaces its own names and no others.
+
+Sources: tektoncd/pipeline v1.15.0, ``pkg/apis/pipeline/pod/template.go`` (MergePodTemplateWithDefault, mergeByName),
+``pkg/apis/pipeline/v1/pipelinerun_types.go`` (GetTaskRunSpec), ``pkg/reconciler/taskrun/taskrun.go``, ``pkg/pod/pod.go`` (env,
+makeLabels), ``pkg/reconciler/taskrun/resources/apply.go`` (ApplyPodTemplateReplacements),
 ``pkg/internal/affinityassistant``; documentation, "Pod templates"; tektoncd/pipeline#1493, #5241.
 """
 
@@ -21,6 +29,7 @@ from typing import Any
 from spotwright.manifests.enforcement.mechanisms import Mechanism
 from spotwright.manifests.kinds import PlaceObject
 from spotwright.manifests.rules.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.manifests.rules.environment import AttemptIdentity, attempt_variables
 from spotwright.manifests.rules.merging import place_merged, write
 from spotwright.manifests.rules.misplaced_fields import refuse_misplaced
 from spotwright.manifests.rules.pod_rules import Placed, Role
@@ -34,6 +43,12 @@ _FIELDS = ("tolerations", "affinity", "imagePullSecrets")
 """The fields of a pod template that placement writes."""
 
 _OF_PODS = frozenset({"affinity", "nodeSelector", "tolerations"})
+_LABEL = "metadata.labels['tekton.dev/{}']"
+_OF_RUN = AttemptIdentity(
+    _LABEL.format("pipelineTask"), "$(SPOTWRIGHT_TASK)", _LABEL.format("pipelineRun"), _LABEL.format("taskRun")
+)
+"""The attempts of a PipelineRun. TaskRuns of one task are the combinations of a matrix; a retry stays in its TaskRun."""
+
 _GRACE = 30  # seconds: Kubernetes' own, which a pod template of Tekton cannot change
 _FINALLY = "it runs after all other tasks, also when they have failed"
 _STEPS = {"steps": [{"name": TEXT}]}
@@ -139,7 +154,41 @@ def _steps(ctx: PlaceContext, task: Mapping[str, Any]) -> Sequence[Mapping[str, 
         found = ctx.find("Task", str(name), ctx.get("metadata", "namespace")) if name else None
         spec = None if found is None else found.get(("spec",), None)
     steps = spec.get("steps") if isinstance(spec, dict) else None
-    return [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else None
+    if not isinstance(spec, dict) or not isinstance(steps, list):
+        return None
+    common = _env(spec.get("stepTemplate"))
+    return [{**step, "env": [*common, *_env(step)]} for step in steps if isinstance(step, dict)]
+
+
+def _env(holder: Any) -> list[dict[str, Any]]:
+    """The variables of a step or a pod template."""
+    given = holder.get("env") if isinstance(holder, dict) else None
+    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+
+
+def _names(variables: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {str(one.get("name")) for one in variables}
+
+
+def _set_by_steps(task: _Task) -> set[str]:
+    """The variables that steps of a task set themselves; those of a pod template would hide them."""
+    return {name for step in task.steps or () for name in _names(_env(step))}
+
+
+def _new_variables(
+    ctx: PlaceContext, placed: Placed, identity: AttemptIdentity, taken: set[str]
+) -> list[dict[str, Any]]:
+    """The variables of the attempts, without those whose names are taken."""
+    if placed.policy.spot is None or not ctx.writes(Group.CHECKPOINT):
+        return []
+    return [one for one in attempt_variables(identity, placed.policy.checkpoint) if one["name"] not in taken]
+
+
+def _anchor(ctx: PlaceContext, placed: Placed, template: Path) -> None:
+    """Name the pod template whose variables pass the checkpoint on; they cannot where it is a volume."""
+    checkpoint = placed.policy.checkpoint
+    if checkpoint is not None and not checkpoint.startswith("pvc://"):
+        placed.report.anchor("template", ctx.editor, template)
 
 
 def _template(ctx: PlaceContext, path: Path) -> dict[str, Any]:
@@ -188,6 +237,10 @@ def _place_shared(
     if known:
         del ctx.findings[findings:], ctx.roles[roles:]
     _write_fields(ctx, paths.all_tasks, shared, after)
+    taken = {name for task in tasks for name in _set_by_steps(task)} | _names(_env(shared))
+    after["env"] = _new_variables(ctx, placed, _OF_RUN, taken)
+    ctx.editor.extend((*paths.all_tasks, "env"), after["env"])
+    _anchor(ctx, placed, paths.all_tasks)
     return ([] if known else [placed]), after
 
 
@@ -205,6 +258,9 @@ def _place_task(
         ctx, task, f"{ctx.name}/{task.name}", path if index < len(entries) or task.at is None else task.at, before
     )
     inherited = {**placed_base, **own}
+    taken = _set_by_steps(task) | _names(_env(shared)) | _names(_env(own))
+    after["env"] = [*_env(own), *_own_variables(_new_variables(ctx, placed, _OF_RUN, taken), placed_base["env"], own)]
+    inherited["env"] = _env(own)
     changed = {field: value for field, value in after.items() if value != inherited.get(field)}
     if "tolerations" in changed and "affinity" in after:
         changed["affinity"] = after[
@@ -217,8 +273,17 @@ def _place_task(
     elif changed:
         for field, value in changed.items():
             write(ctx.editor, (*path, field), own.get(field), value)
+    _anchor(ctx, placed, path if "env" in changed else paths.all_tasks)
     _settle_retries(ctx, task.at, placed)
     return placed
+
+
+def _own_variables(
+    wanted: list[dict[str, Any]], of_all_tasks: Sequence[Mapping[str, Any]], own: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """What a task gets: nothing where it has all of it from the template of all tasks."""
+    has_all = all(one in of_all_tasks for one in wanted) and not _env(own)
+    return [] if has_all else wanted
 
 
 def _settle_retries(ctx: PlaceContext, at: Path | None, placed: Placed) -> None:
@@ -271,6 +336,10 @@ def _place_task_run(ctx: PlaceContext) -> None:
     task = _Task("task", spec, _steps(ctx, ctx.get("spec", default={})))
     placed, after = _place(ctx, task, ctx.name, path, template)
     _write_fields(ctx, path, template, after)
+    identity = AttemptIdentity(ctx.name, ctx.name, _LABEL.format("taskRun"))
+    taken = _set_by_steps(task) | _names(_env(template))
+    ctx.editor.extend((*path, "env"), _new_variables(ctx, placed, identity, taken))
+    _anchor(ctx, placed, path)
     _settle_retries(ctx, spec, placed)
     placed.report.frozen = _FROZEN
 

@@ -13,7 +13,7 @@ from typing import Any
 from spotwright.manifests.rules.context import PlaceContext
 from spotwright.manifests.yamltext.documents import Path
 
-__all__ = ["CHECKPOINT_PATH", "NOTICE_PORT", "AttemptIdentity", "add_environment"]
+__all__ = ["CHECKPOINT_PATH", "NOTICE_PORT", "AttemptIdentity", "add_environment", "attempt_variables"]
 
 NOTICE_PORT = 8788
 """The default port of ``spotwright node-agent`` on every node."""
@@ -23,6 +23,7 @@ CHECKPOINT_PATH = "/spotwright/checkpoint"
 
 _VOLUME = "spotwright-checkpoint"
 _PVC = "pvc://"
+_LABEL = "metadata.labels["
 _FIELDS = ("metadata.", "status.", "spec.")
 """The beginnings of fields of a pod; the name of an object may have a dot too, but not after these words."""
 
@@ -32,7 +33,7 @@ class AttemptIdentity:
     """The run, task and index of a pod. ``run`` and ``index`` are field paths (``metadata.labels['job-name']``), or texts.
 
     ``index`` is empty if pods have none or share their work. ``work`` names the work whose checkpoints belong together: the
-    task's path, or the object if its roles work on one thing.
+    task's path, or the object if its roles work on one thing. ``task`` may be a label of the pod (``metadata.labels['task']``).
     """
 
     task: str
@@ -66,10 +67,21 @@ def _has(items: Any, key: str, value: str) -> bool:
     return any(isinstance(item, dict) and item.get(key) == value for item in items or ())
 
 
+def attempt_variables(identity: AttemptIdentity, checkpoint: str | None) -> list[dict[str, Any]]:
+    """The variables, for kinds whose pods take variables and no mounts: the checkpoint is among them if it is a URL."""
+    is_url = checkpoint is not None and not checkpoint.startswith(_PVC)
+    return list(_variables(identity, _checkpoint(identity, checkpoint if is_url else None)[0]))
+
+
 def _variables(identity: AttemptIdentity, place: str) -> Iterator[dict[str, Any]]:
     """The variables in order: Kubernetes resolves ``$(NAME)`` only from earlier variables."""
     yield _from_field("SPOTWRIGHT_RUN", identity.run)
-    yield {"name": "SPOTWRIGHT_TASK", "value": identity.task}
+    is_label = identity.task.startswith(_LABEL)  # no object has a bracket in its name
+    yield (
+        _from_field("SPOTWRIGHT_TASK", identity.task)
+        if is_label
+        else {"name": "SPOTWRIGHT_TASK", "value": identity.task}
+    )
     if identity.index:
         yield _from_field("SPOTWRIGHT_INDEX", identity.index)
     yield _from_field("SPOTWRIGHT_POD_UID", "metadata.uid")
