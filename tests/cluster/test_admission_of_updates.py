@@ -10,7 +10,8 @@ from tests.cluster.json_patches import apply_patch
 from tests.manifests.placing import at_path
 
 from spotwright.cluster.admission.marks import IGNORE_ANNOTATION
-from spotwright.cluster.admission.objects import Outcome, Verdict, restore_object
+from spotwright.cluster.admission.objects import Outcome, Verdict
+from spotwright.cluster.admission.updates import Update, restore_object
 
 OWN = {"key": "dedicated", "operator": "Exists"}
 TOLERATIONS = "spec.template.spec.tolerations"
@@ -32,7 +33,7 @@ def applied_again(placed: dict[str, Any], **pod: Any) -> dict[str, Any]:
 
 
 def restored(update: dict[str, Any], placed: dict[str, Any], policy: str = "{default: {spot: require}}") -> Outcome:
-    return restore_object(update, placed, a_config(policy))
+    return restore_object(update, Update(placed), a_config(policy))
 
 
 def test_the_same_file_applied_again_gets_back_what_the_apply_took_away() -> None:

@@ -40,10 +40,14 @@ def test_kinds_of_one_name_are_asked_about_in_each_of_their_groups() -> None:
     }
 
 
-def test_objects_are_asked_about_when_they_are_created_and_workflows_never_when_they_are_updated() -> None:
-    assert {rule["operations"][0] for rule in webhooks()["objects"]["rules"]} == {"CREATE"}
-    updated = {rule["resources"][0] for rule in webhooks()["updates"]["rules"]}
-    assert updated == {"jobs", "cronjobs", "jobsets", "trainjobs"}
+def test_every_kind_is_asked_about_when_it_is_created_and_when_its_spec_is_updated_after_it_was_placed() -> None:
+    asked = webhooks()
+    assert {rule["operations"][0] for rule in asked["objects"]["rules"]} == {"CREATE"}
+    created = [rule["resources"] for name in ("objects", "pods") for rule in asked[name]["rules"]]
+    assert [rule["resources"] for rule in asked["updates"]["rules"]] == created
+    conditions = {one["name"]: one["expression"] for one in asked["updates"]["matchConditions"]}
+    assert "'spotwright.dev/admitted' in oldObject.metadata.annotations" in conditions["was-placed"]
+    assert "object.spec != oldObject.spec" in conditions["was-placed"]
 
 
 def test_pods_without_a_policy_cost_no_request() -> None:

@@ -17,9 +17,11 @@ from spotwright.manifests.yamltext.data_document import json_pointer
 from spotwright.manifests.yamltext.documents import MISSING, Path
 from spotwright.manifests.yamltext.edits import value_at
 
-__all__ = ["dependent_defaults", "without_defaults"]
+__all__ = ["LAST_APPLIED", "dependent_defaults", "without_defaults"]
 
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which ``kubectl apply`` keeps the object that it sent, as JSON."""
+
 _GRACE = (("terminationGracePeriodSeconds",), 30)
 _NO_LIMIT = 2**31 - 1
 _JOB: Sequence[tuple[Path, Any]] = (
@@ -78,7 +80,7 @@ def _defaults(data: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 def _is_written(data: Mapping[str, Any], path: Path) -> bool:
     """Whether the object shows that somebody wrote the field: with ``kubectl apply``, or with server-side apply."""
     metadata = data.get("metadata") or {}
-    applied = (metadata.get("annotations") or {}).get(_LAST_APPLIED)
+    applied = (metadata.get("annotations") or {}).get(LAST_APPLIED)
     if applied is not None and value_at(_parsed(applied), path, MISSING) is not MISSING:
         return True
     return any(

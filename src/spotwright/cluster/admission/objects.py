@@ -2,8 +2,7 @@
 
 Admission fails open: an object that cannot be placed is created as its user wrote it, with a warning that says why. Owners that
 were placed are not placed twice: what their controllers create carries the placement already, except the retries of a TrainJob,
-which only the JobSet can have. Updates add nothing: a second ``kubectl apply`` of the same file, which would take our items out
-of the user's own lists and fail at a Job's immutable template, gets these back.
+which only the JobSet can have. Updates are decided in :mod:`spotwright.cluster.admission.updates`.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from spotwright.cluster.admission.marks import (
     controller_of,
     has_own_policy,
     has_placed_templates,
-    is_admitted,
     is_ignored,
     is_placed,
     own_policy,
-    pods_of,
     policy_of_templates,
 )
 from spotwright.cluster.admission.warning_texts import as_warnings, warnings_of
@@ -36,7 +33,7 @@ from spotwright.manifests.kinds import NAMESAKES, SERVED, find_kind, served_vers
 from spotwright.manifests.kinds.kfp.backend_workflows import is_backend_workflow, place_workflow
 from spotwright.manifests.rules.context import name_of
 
-__all__ = ["Outcome", "Verdict", "admit_object", "referenced_objects", "restore_object"]
+__all__ = ["Outcome", "Verdict", "admit_object", "referenced_objects", "with_policy_of_owner"]
 
 _OWNED_BY = {
     "JobSet": ("Job",),
@@ -102,7 +99,7 @@ def admit_object(
         return Outcome(verdict or Verdict.NO_CONFIGURATION, warnings=as_warnings([warning]) if warning else ())
     try:
         require_pools(config)
-        plain = _with_policy_of_owner(without_defaults(data), beside)
+        plain = with_policy_of_owner(without_defaults(data), beside)
         rules = place_workflow if is_backend_workflow(plain) else None
         placed = place_object(plain, config, beside=beside, marks=admitted_mark(config, by), place=rules)
     except InputError as error:
@@ -112,36 +109,6 @@ def admit_object(
         return Outcome(Verdict.NOTHING_TO_DO, warnings=warnings_of(placed.findings) if placed.roles else ())
     patch = [*_missing_annotations(data, plain), *placed.patch, *dependent_defaults(data, placed.data)]
     return Outcome(Verdict.PLACED, patch, warnings_of(placed.findings), placed.data)
-
-
-def restore_object(
-    data: Mapping[str, Any], old: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]] = ()
-) -> Outcome:
-    """Put back what an update took away of the placement, where its user has not changed the pods.
-
-    ``kubectl apply`` replaces lists that it cannot merge (tolerations, terms of an affinity, rules, all lists of a custom
-    resource) by those of the file. Placing the file's object again gives the old pod templates then, and that is the condition.
-    """
-    unchanged = Outcome(Verdict.NOTHING_TO_DO)
-    if config is None or not is_admitted(old) or is_ignored(data) or data.get("spec") == old.get("spec"):
-        return unchanged
-    plain, before = without_defaults(data), without_defaults(old)
-    try:
-        placed = place_object(_with_policy_of_owner(plain, beside), config, beside=beside)
-    except InputError:  # then the update is the user's, as it would be without us
-        return unchanged
-    pods = pods_of(before)
-    was, now = (before.get("spec"), placed.data.get("spec")) if pods is None else (pods, pods_of(placed.data))
-    same = _without_empty(was) == _without_empty(now)
-    return Outcome(Verdict.RESTORED, placed.patch) if same and placed.patch else unchanged
-
-
-def _without_empty(value: Any) -> Any:
-    """A value without empty mappings, lists and nulls inside, which webhooks written in Go add and users leave out."""
-    if isinstance(value, dict):
-        kept = {key: _without_empty(item) for key, item in value.items()}
-        return {key: item for key, item in kept.items() if item not in (None, {}, [])}
-    return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 def _reason_to_leave(
@@ -193,7 +160,7 @@ def _two_policies(data: Mapping[str, Any]) -> str:
     )
 
 
-def _with_policy_of_owner(data: dict[str, Any], beside: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def with_policy_of_owner(data: Mapping[str, Any], beside: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """A JobSet that a TrainJob owns, with the TrainJob's own policy, or else the one that is in its placed pods.
 
     Trainer copies no metadata of the TrainJob. The policy is read here and is not part of the patch.

@@ -1,9 +1,9 @@
 """The MutatingWebhookConfiguration with which an API server asks the webhook.
 
 Everything fails open: ``failurePolicy: Ignore`` and a timeout of 2 s, in namespaces with the label
-``spotwright.dev/enabled=true`` alone. Conditions in CEL keep away what nothing would be done about, so that foreign pods and
-updates cost the API server no request. The versions are those that are placed; the API server converts others
-(``matchPolicy: Equivalent``).
+``spotwright.dev/enabled=true`` alone. Conditions in CEL keep away what nothing would be done about: foreign pods, and updates
+that change no spec, such as those with which Argo's controller writes each step into its Workflow. The versions are those that
+are placed; the API server converts others (``matchPolicy: Equivalent``).
 """
 
 from __future__ import annotations
@@ -30,9 +30,6 @@ _VERSIONS: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("Pipeline", "PipelineRun", "TaskRun"), ("v1", "v1beta1")),
 }
 """The versions of kinds that a cluster may serve in one version or the other; of the rest, the one that is placed."""
-
-_UPDATED = ("Job", "CronJob", "JobSet", "TrainJob")
-"""Kinds that people apply again while they run. Argo's controller writes every step into its Workflow, so those are left out."""
 
 _NOT_IGNORED = (
     f"!has(object.metadata.annotations) || !('{IGNORE_ANNOTATION}' in object.metadata.annotations) || "
@@ -70,7 +67,10 @@ def webhook_configuration(name: str, where: tuple[str, str] | str, certificate_a
     webhooks = [
         _webhook("objects", client, [_rule(api_version, kind, "CREATE") for api_version, kind in objects], {}),
         _webhook(
-            "updates", client, [_rule(SERVED[kind], kind, "UPDATE") for kind in _UPDATED], {"was-placed": _WAS_PLACED}
+            "updates",
+            client,
+            [_rule(api_version, kind, "UPDATE") for api_version, kind in (*objects, ("v1", "Pod"))],
+            {"was-placed": _WAS_PLACED},
         ),
         _webhook("pods", client, [_rule("v1", "Pod", "CREATE")], {"has-a-policy": _HAS_POLICY}),
     ]

@@ -31,7 +31,8 @@ class BadReview(ValueError):
 class AdmissionRequest:
     """What an API server asks: one operation on one object.
 
-    ``data`` is the object, with its namespace filled in; ``old`` is the one that an update replaces.
+    ``data`` is the object, with its namespace filled in; ``old`` is the one that an update replaces. ``manager`` is the field
+    manager that the client names (``kubectl-client-side-apply``); empty if it names none.
     """
 
     uid: str
@@ -41,6 +42,7 @@ class AdmissionRequest:
     subresource: str = ""
     dry_run: bool = False
     old: Mapping[str, Any] | None = None
+    manager: str = ""
 
     @property
     def is_decided(self) -> bool:
@@ -69,9 +71,9 @@ def parse_review(body: bytes) -> AdmissionRequest:
     old = request.get("oldObject") if operation == "UPDATE" else None
     subresource = str(request.get("subResource") or "")
     dry_run = bool(request.get("dryRun"))
-    return AdmissionRequest(
-        uid, operation, namespace, data, subresource, dry_run, old if isinstance(old, dict) else None
-    )
+    old = old if isinstance(old, dict) else None
+    manager = str((request.get("options") or {}).get("fieldManager") or "")
+    return AdmissionRequest(uid, operation, namespace, data, subresource, dry_run, old, manager)
 
 
 def answer(request: AdmissionRequest, admit: Callable[[AdmissionRequest], Outcome]) -> tuple[dict[str, Any], Outcome]:

@@ -23,6 +23,7 @@ from spotwright.cluster.admission.configurations import Configurations
 from spotwright.cluster.admission.objects import Outcome, referenced_objects
 from spotwright.cluster.admission.pods import PodFacts, wants_facts
 from spotwright.cluster.admission.review import AdmissionRequest, BadReview, answer, parse_review
+from spotwright.cluster.admission.updates import Update
 from spotwright.cluster.admission.warning_texts import as_warnings
 
 __all__ = ["FindFacts", "FindObject", "Webhook", "start_server"]
@@ -119,15 +120,16 @@ class Webhook:
             beside, facts = await asyncio.gather(self._beside(asked), self._facts(asked))
 
         def decide(request: AdmissionRequest) -> Outcome:
+            update = None if request.old is None else Update(request.old, request.manager)
             return admit(
-                request.data, config, beside, facts, old=request.old, refusal_image=self.refusal_image, by=self.name
+                request.data, config, beside, facts, update=update, refusal_image=self.refusal_image, by=self.name
             )
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, answer, asked, decide)
 
     async def _facts(self, asked: AdmissionRequest) -> PodFacts:
         """What was recorded of a pod's task; nothing is known if it is not found in time."""
-        if asked.data.get("kind") != "Pod" or not wants_facts(asked.data):
+        if asked.data.get("kind") != "Pod" or asked.old is not None or not wants_facts(asked.data):
             return PodFacts()
         try:
             async with asyncio.timeout(FACTS):

@@ -12,12 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spotwright.manifests.rules.context import PlaceContext
+from spotwright.manifests.rules.job_failure_policy import REFUSED
 from spotwright.manifests.yamltext.documents import Path
 
 __all__ = ["REFUSED", "refuse_in_job_spec", "refuse_in_set"]
-
-REFUSED = 86
-"""The exit code of a pod that is refused, because a budget of its task is spent."""
 
 _MAX_RULES = 20
 _SET_RULE = "spotwright_refused"

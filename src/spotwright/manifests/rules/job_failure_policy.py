@@ -41,6 +41,7 @@ from spotwright.model.policy import BUILT_IN
 __all__ = [
     "DISRUPTION_CONDITION",
     "KILLED",
+    "REFUSED",
     "add_disruption_rule",
     "find_disruption_rule",
     "place_job",
@@ -55,6 +56,9 @@ DISRUPTION_CONDITION: Mapping[str, str] = {"type": "DisruptionTarget", "status":
 
 KILLED = (137, 143)
 """The exit codes of a container that SIGKILL or SIGTERM ended: perhaps an interruption that left no condition."""
+
+REFUSED = 86
+"""The exit code of a pod that is refused, because a budget of its task is spent."""
 
 _MAX_RULES = 20
 _POD_FAILURE_POLICY = (1, 26)  # enabled by default since this version
@@ -151,9 +155,14 @@ def _settle_failures(job: _JobSpec) -> str:
         return _ignoring(job)
     if not obstacle and _can_fail_errors(job):
         return _failing_errors(job)
-    if not obstacle and job.get("podFailurePolicy", "rules"):
+    if not obstacle and any(not _is_refusal(rule) for rule in job.get("podFailurePolicy", "rules") or ()):
         add_disruption_rule(job.ctx, job.at, "Count")
     return _counting(job, obstacle)
+
+
+def _is_refusal(rule: Any) -> bool:
+    """Whether a rule is ours, from a placement before: it matches no interruption, so none has to stand before it."""
+    return isinstance(rule, dict) and rule.get("onExitCodes") == {"operator": "In", "values": [REFUSED]}
 
 
 def _keep(job: _JobSpec, index: int, action: str) -> str:

@@ -17,7 +17,17 @@ from spotwright.manifests.rules.misplaced_fields import POD_FIELDS
 from spotwright.manifests.rules.schema import POD, TEMPLATE, TEXT
 from spotwright.manifests.yamltext.documents import Path
 
-__all__ = ["KUEUE", "MANAGER", "PATCHES", "Patch", "TrainerRelease", "patch_entries", "patches", "trainer_release"]
+__all__ = [
+    "KUEUE",
+    "MANAGER",
+    "PATCHES",
+    "Patch",
+    "TrainerRelease",
+    "patch_entries",
+    "patches",
+    "trainer_release",
+    "without_own_entries",
+]
 
 MANAGER = "spotwright.dev/placement"
 """The manager of Spotwright's own entry."""
@@ -162,3 +172,14 @@ def patch_entries(release: TrainerRelease, templates: Mapping[str, Mapping[str, 
         return [{"targetJobs": [{"name": job}], **template} for job, template in templates.items()]
     jobs = [{"name": job, "template": {"spec": {"template": dict(template)}}} for job, template in templates.items()]
     return [{"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}]
+
+
+def without_own_entries(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A TrainJob without the entries of :data:`MANAGER`, so that it can be placed again; any other object as it is."""
+    spec = data.get("spec")
+    own = spec.get("runtimePatches") if isinstance(spec, dict) and data.get("kind") == "TrainJob" else None
+    if not isinstance(spec, dict) or not isinstance(own, list):
+        return data
+    kept = [entry for entry in own if not (isinstance(entry, dict) and entry.get("manager") == MANAGER)]
+    rest = {name: value for name, value in spec.items() if name != "runtimePatches"}
+    return {**data, "spec": {**rest, "runtimePatches": kept} if kept else rest}

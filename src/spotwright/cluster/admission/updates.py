@@ -1,0 +1,159 @@
+"""Put back what an update took away of an object's placement, so that the same file applied again changes nothing.
+
+An apply replaces lists that it cannot merge by those of the file: the tolerations of a Job, every list of a custom resource. What
+placement has added there would be lost, or the API server would refuse the update, because most kinds fix their pods when they
+are created. Two things show that the user has changed nothing:
+
+- The object is placed again, and gets the pods of before.
+- ``kubectl apply`` keeps what it sent in an annotation. Where that is the same as before, all that is missing is ours, also if
+  the policy has changed since.
+
+Otherwise the update is the user's, and nothing is added to it. Templates of work to come (a CronJob, a WorkflowTemplate) are
+placed again then: what is made of them would have no placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from spotwright.cluster.admission.api_defaults import LAST_APPLIED, dependent_defaults, without_defaults
+from spotwright.cluster.admission.marks import ADMITTED_ANNOTATION, admitted_mark, is_admitted, is_ignored, pods_of
+from spotwright.cluster.admission.objects import Outcome, Verdict, with_policy_of_owner
+from spotwright.cluster.admission.warning_texts import warnings_of
+from spotwright.config import Config
+from spotwright.errors import InputError
+from spotwright.manifests.files.live_objects import PlacedObject, place_object
+from spotwright.manifests.kinds.kfp.backend_workflows import is_backend_workflow, place_workflow
+from spotwright.manifests.kinds.trainer.runtime_patches import without_own_entries
+from spotwright.manifests.yamltext.data_document import json_pointer, patched
+
+__all__ = ["Update", "restore_object"]
+
+_APPLY = "kubectl-client-side-apply"
+"""The field manager of ``kubectl apply``, unless its user names another."""
+
+_TEMPLATES = frozenset(
+    {"CronJob", "CronWorkflow", "Deployment", "Pipeline", "RayCronJob", "ScheduledSparkApplication", "TrainingRuntime"}
+    | {"WorkflowTemplate"}
+)
+"""Kinds whose pods may be changed at any time, and that count for the work that is made of them afterwards."""
+
+
+class Update(NamedTuple):
+    """An update: the object as it is in the cluster, and the field manager that its client names."""
+
+    old: Mapping[str, Any]
+    manager: str = ""
+
+
+def restore_object(
+    data: Mapping[str, Any],
+    update: Update,
+    config: Config | None,
+    beside: Sequence[Mapping[str, Any]] = (),
+    by: str = "",
+) -> Outcome:
+    """The outcome for an update that makes ``data``, which is not changed. The others are as for a new object."""
+    unchanged, old = Outcome(Verdict.NOTHING_TO_DO), update.old
+    if not is_admitted(old) or is_ignored(data) or data.get("spec") == old.get("spec"):
+        return unchanged
+    again = _placed_again(data, config, beside)
+    if again is not None and _is_placed_as(again.data, without_defaults(old)):
+        return _restored(data, _with_defaults(data, again.data))
+    if _is_same_file(data, update):
+        return _restored(data, _filled(without_defaults(data).get("spec"), old.get("spec")))
+    if again is None or config is None or data.get("kind") not in _TEMPLATES:
+        return unchanged
+    outcome = _restored(data, _with_defaults(data, again.data), admitted_mark(config, by)[ADMITTED_ANNOTATION])
+    return Outcome(Verdict.PLACED, outcome.patch, warnings_of(again.findings)) if outcome.patch else unchanged
+
+
+def _placed_again(
+    data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]]
+) -> PlacedObject | None:
+    """The object with a placement as if it were new; None where it cannot be placed: it is as it would be without us."""
+    if config is None:
+        return None
+    try:
+        file = with_policy_of_owner(without_own_entries(without_defaults(data)), beside)
+        return place_object(file, config, beside=beside, place=place_workflow if is_backend_workflow(file) else None)
+    except InputError:
+        return None
+
+
+def _with_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> Any:
+    """The spec of a placed object with the API server's defaults, which ``data`` has."""
+    whole = {**data, "spec": _filled(placed.get("spec"), data.get("spec"))}
+    return patched(whole, dependent_defaults(data, placed))["spec"]
+
+
+def _is_same_file(data: Mapping[str, Any], update: Update) -> bool:
+    """Whether ``kubectl apply`` sends the text that it has sent before. Other clients leave the annotation as it is."""
+    text = _annotations(data).get(LAST_APPLIED)
+    return update.manager == _APPLY and text is not None and text == _annotations(update.old).get(LAST_APPLIED)
+
+
+def _is_placed_as(placed: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether an object has the pods that another had; of a kind without pods of its own, the same spec."""
+    pods = pods_of(before)
+    was, now = (before.get("spec"), placed.get("spec")) if pods is None else (pods, pods_of(placed))
+    return bool(_without_empty(was) == _without_empty(now))
+
+
+def _restored(data: Mapping[str, Any], spec: Any, mark: str = "") -> Outcome:
+    """The operations that give ``data`` a spec, field by field, and a new ``mark``."""
+    before, patch = data.get("spec") or {}, list[dict[str, Any]]()
+    for name, value in (spec or {}).items():
+        if value != before.get(name) or name not in before:
+            operation = "replace" if name in before else "add"
+            patch.append({"op": operation, "path": json_pointer(("spec", name)), "value": value})
+    if patch and mark and _annotations(data):
+        path = json_pointer(("metadata", "annotations", ADMITTED_ANNOTATION))
+        patch.append({"op": "add", "path": path, "value": mark})
+    return Outcome(Verdict.RESTORED if patch else Verdict.NOTHING_TO_DO, patch)
+
+
+def _filled(value: Any, old: Any) -> Any:
+    """A value with everything that only ``old`` has; where both have something, the value's stays."""
+    if isinstance(value, dict) and isinstance(old, dict):
+        kept = {name: _filled(item, old[name]) if name in old else item for name, item in value.items()}
+        return {**kept, **{name: item for name, item in old.items() if name not in value}}
+    if isinstance(value, list) and isinstance(old, list):
+        return _filled_list(value, old)
+    return value
+
+
+def _filled_list(items: Sequence[Any], old: Sequence[Any]) -> Sequence[Any]:
+    """A list with the items that only ``old`` has, at their places; the list itself if it has items of its own."""
+    left, filled = list(items), []
+    for before in old:
+        if left and _is_part(left[0], before):
+            filled.append(_filled(left.pop(0), before))
+        else:
+            filled.append(before)
+    return items if left else filled
+
+
+def _is_part(value: Any, old: Any) -> bool:
+    """Whether ``old`` is the same item as a value, with perhaps more in it. Items with names are told apart by these."""
+    if isinstance(value, dict) and isinstance(old, dict):
+        if "name" in value and "name" in old:
+            return bool(value["name"] == old["name"])
+        return all(name in old and _is_part(item, old[name]) for name, item in value.items())
+    if isinstance(value, list) and isinstance(old, list):
+        rest = iter(old)
+        return all(any(_is_part(item, before) for before in rest) for item in value)
+    return bool(value == old)
+
+
+def _without_empty(value: Any) -> Any:
+    """A value without empty mappings, lists and nulls inside, which webhooks written in Go add and users leave out."""
+    if isinstance(value, dict):
+        kept = {key: _without_empty(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, {}, [])}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def _annotations(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (data.get("metadata") or {}).get("annotations") or {}
