@@ -21,7 +21,7 @@ from spotwright import config as configuration
 from spotwright.cluster.admission.pods import PodFacts, admit_pod
 from spotwright.cluster.controller.histories import Histories
 from spotwright.config import Config
-from spotwright.manifests.kinds.refusals import REFUSED
+from spotwright.manifests.rules.job_failure_policy import REFUSED
 from spotwright.records.state_folder import StateFolder
 
 WRITTEN: Mapping[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spotwright.manifests.kinds.refusals import REFUSED
+from spotwright.manifests.rules.job_failure_policy import REFUSED
 
 __all__ = ["refused_pod"]
 

@@ -15,7 +15,7 @@ from spotwright.manifests.rules.context import PlaceContext
 from spotwright.manifests.rules.job_failure_policy import REFUSED
 from spotwright.manifests.yamltext.documents import Path
 
-__all__ = ["REFUSED", "refuse_in_job_spec", "refuse_in_set"]
+__all__ = ["refuse_in_job_spec", "refuse_in_set"]
 
 _MAX_RULES = 20
 _SET_RULE = "spotwright_refused"

@@ -20,9 +20,8 @@ from typing import Any
 
 from spotwright.manifests.enforcement.mechanisms import Mechanism
 from spotwright.manifests.kinds import PlaceObject
-from spotwright.manifests.kinds.refusals import REFUSED
 from spotwright.manifests.rules.context import RETRIES_STAY, Group, Level, PlaceContext
-from spotwright.manifests.rules.job_failure_policy import KILLED
+from spotwright.manifests.rules.job_failure_policy import KILLED, REFUSED
 from spotwright.manifests.rules.misplaced_fields import POD_FIELDS, refuse_at_template, refuse_misplaced
 from spotwright.manifests.rules.pod_rules import Placed, Role, place_pod
 from spotwright.manifests.rules.retry_bounds import (

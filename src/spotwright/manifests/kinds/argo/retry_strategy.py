@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotwright.manifests.kinds.argo.templates import argo_version
-from spotwright.manifests.kinds.refusals import REFUSED
 from spotwright.manifests.rules.context import Level, PlaceContext
+from spotwright.manifests.rules.job_failure_policy import REFUSED
 from spotwright.manifests.rules.pod_rules import Placed
 from spotwright.manifests.rules.retry_bounds import write_unless_set
 from spotwright.manifests.yamltext.documents import Path

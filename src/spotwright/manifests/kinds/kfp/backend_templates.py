@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from spotwright.manifests.kinds.refusals import REFUSED
 from spotwright.manifests.rules.context import PlaceContext
+from spotwright.manifests.rules.job_failure_policy import REFUSED
 from spotwright.manifests.rules.pod_rules import Placed, tolerations_of
 from spotwright.manifests.rules.pod_spec import REQUIRED_TERMS, pod_requests, read_constraints
 from spotwright.manifests.yamltext.documents import Path
