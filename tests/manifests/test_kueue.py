@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,6 +136,21 @@ def test_pools_of_no_provider_are_told_apart_by_their_own_labels(spot: str) -> N
     expected = ["spot"] if spot == "require" else ["regular"]
 
     assert assigned(pod_of(place(a_job(), settings)), settings, union=False) == expected
+
+
+@pytest.mark.parametrize("union", [False, True], ids=["0.19", "0.17"])
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_pool_that_the_ladder_does_not_name_is_excluded_also_where_the_others_share_a_label(
+    provider: str, union: bool
+) -> None:
+    more = f"  untaken: {{capacity: spot, provider: {provider}, {NODE}}}\n"
+    settings = a_config(provider, policy=", ladder: [spot, regular]", more=more)
+    pools = dict(settings.pools)
+    for name in ("spot", "regular"):
+        pools[name] = replace(pools[name], labels={**pools[name].labels, "class": "train"})
+    settings = replace(settings, pools=pools)
+
+    assert assigned(pod_of(place(a_job(), settings)), settings, union=union) == ["spot", "regular"]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -45,9 +45,17 @@ def _toleration_alone(pods: Pods, settings: Settings) -> Iterator[Problem]:
         return  # those of all tasks, which a task of on-demand nodes has too: it replaces the affinity alone
     if pods.wish == "never" or any(not one.key for one in pods.constraints.tolerations):
         return
-    if any(selects_spot(one, settings) for term in pods.constraints.required for one in term.expressions):
+    expressions = [one for term in pods.constraints.required for one in term.expressions]
+    if any(selects_spot(one, settings) or _tries_spot_first(one) for one in expressions):
         return
     yield Problem(pods.at("tolerations"), f"{pods.label} tolerates the taint of spot nodes and does not prefer them")
+
+
+def _tries_spot_first(expression: Expression) -> bool:
+    """Whether a condition lets Karpenter choose the capacity, which then tries spot first."""
+    return (
+        expression.key == "karpenter.sh/capacity-type" and expression.operator == "In" and "spot" in expression.values
+    )
 
 
 def _not_tolerated(pods: Pods, settings: Settings) -> Iterator[Problem]:

@@ -208,7 +208,10 @@ def settle_queue(
     pools, report = ctx.config.pools, placed.report
     added = tuple(toleration for rung in placed.ladder.rungs for toleration in rung.tolerations)
     constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
-    used, others = [pools[name] for name in report.pools], [pools[name] for name in placed.ladder.refusals]
+    used = [pools[name] for name in report.pools]
+    others = [
+        pool for name, pool in pools.items() if name not in report.pools
+    ]  # also those that a named ladder leaves out
     conditions, left = exclusion(used, others, constraints, required)
     order = [pool.name for pool in flavor_order(pools, _default_ladder(ctx)) if pool in used]
     names = ", ".join(order)
