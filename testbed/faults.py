@@ -32,6 +32,7 @@ _NOTICE_SECONDS = {"aks": 30.0, "gke": 30.0, "eks": 120.0}
 """How long before its end a spot node hears of it, by the documentation of each cloud."""
 
 _READY_TIMEOUT = 120.0  # seconds
+_LISTENS_TIMEOUT = 60.0  # seconds; a kubelet that has just started may be Ready before it listens
 _SPARE = 15.0  # seconds beyond the kubelet's own grace period
 
 
@@ -56,8 +57,8 @@ class Faults:
     def shut_down(self, number: int) -> float:
         """Shut a node down as systemd does: announce it, wait for the kubelet, cut the power. Returns seconds until then."""
         folder = self._settings.node_folder(number)
-        if not order(folder, "state")["inhibited"]:
-            raise TestbedError(f"the kubelet of n{number} does not listen for shutdowns; TESTBED_SHUTDOWN_GRACE is 0?")
+        hint = f"the kubelet of n{number} listens for shutdowns; TESTBED_SHUTDOWN_GRACE is 0?"
+        wait_until(lambda: bool(order(folder, "state")["inhibited"]), hint, _LISTENS_TIMEOUT)
         answer = order(folder, "shutdown", timeout=self._settings.shutdown_grace + _SPARE)
         nodes.cut_power(self._settings, number)
         return float(answer["seconds"])

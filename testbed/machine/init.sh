@@ -31,6 +31,9 @@ if [ ! -e "$FOLDER/imported" ]; then
 fi
 [ -z "$PROXY_FLAGS" ] || ( log kube-proxy; exec "$BIN/kube-proxy" $PROXY_FLAGS ) &
 
+# A kubelet that finds no logind when it starts never hears of a shutdown.
+until [ -S "${DBUS_SYSTEM_BUS_ADDRESS#unix:path=}" ]; do sleep 0.05; done
+
 # A kubelet ends if containerd still recovers its pods, and is started again, as systemd does on a real machine.
 (
     log kubelet

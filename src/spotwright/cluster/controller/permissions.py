@@ -17,7 +17,8 @@ from spotwright.manifests.kinds import SERVED
 
 __all__ = ["permissions"]
 
-_READ = ["get", "list", "watch"]
+_FOLLOW = ["list", "watch"]
+_READ = ["get", *_FOLLOW]
 _REGISTRATIONS = "mutatingwebhookconfigurations"
 
 
@@ -58,12 +59,13 @@ def permissions(namespace: str, account: str, name: str) -> list[dict[str, Any]]
 def _everywhere(name: str) -> list[dict[str, Any]]:
     """The rules in all namespaces: reading what is placed and watched, Events, who reads, and the one registration."""
     return [
-        _rule("", ["namespaces", "nodes", "pods", "events"], _READ),
+        _rule("", ["namespaces", "nodes", "events"], _FOLLOW),
+        _rule("", ["pods"], _READ),
         _rule("", ["pods/log"], ["get"]),
         _rule("", ["events"], ["create"]),
         _rule("", ["pods/eviction"], ["create"]),
         _rule("", ["pods"], ["delete"]),
-        _rule("", ["configmaps"], _READ, [CONFIG_MAP]),
+        _rule("", ["configmaps"], _FOLLOW, [CONFIG_MAP]),  # asked for by this name alone
         *_kinds(),
         _rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
         _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),

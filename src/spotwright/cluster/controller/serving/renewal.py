@@ -2,7 +2,7 @@
 
 Who trusts the authority has to hear of a new one before a certificate comes that it has signed. So a look goes in this order: the
 new authority is published beside those before it, then the new certificate is served. Files of somebody else may change at any
-moment, in any order, and are looked at every minute.
+moment, in any order, and are looked at every 20 seconds.
 
 A certificate that API servers refuse costs placement and nothing else: the process goes on, records, and says so, in its log and
 as an Event, until there is a new one.
@@ -34,7 +34,7 @@ Warn = Callable[[str, str], Awaitable[None]]
 """Tells people of a problem: its reason in one word, and a sentence."""
 
 _LOG = logging.getLogger(__name__)
-_LOOK = 60.0  # seconds between two looks at the certificates
+_LOOK = 20.0  # seconds between two looks at the certificates
 _LEARN = 5.0  # seconds until everyone has heard of a new authority: API servers watch the registration
 _LATE = 5  # a certificate that has less than one part in so many of its time left should have been renewed
 _EARLIEST = timedelta(days=14)  # before its end, people are told of one that lives long
