@@ -232,6 +232,16 @@ def is_allowed(line: str) -> bool:
     )
 
 
+@pytest.mark.parametrize(
+    "path", ["namespaces/a", "nodes/n1", "namespaces/a/events/one", "namespaces/a/configmaps/other"]
+)
+def test_what_is_followed_is_not_read_one_by_one(path: str) -> None:
+    kind = path.split("/")[-2]
+    named = "?fieldSelector=metadata.name=spotwright" if kind == "configmaps" else ""
+    assert is_allowed(f"GET /api/v1/{kind}{named}")
+    assert not is_allowed(f"GET /api/v1/{path}")
+
+
 def test_people_read_beside_the_webhook_with_the_published_authority(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

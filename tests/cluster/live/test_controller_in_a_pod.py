@@ -29,8 +29,8 @@ REFUSALS = re.compile(r"answers 40[13] |forbidden|may not", re.IGNORECASE)
 
 @pytest.fixture(scope="module")
 def controller(kube: Kube, bed: Settings) -> Iterator[ControllerPod]:
-    """A controller whose first pool, the cheapest, has no nodes."""
-    with controller_pod(kube, configuration("20s", empty=EMPTY)) as made:
+    """One controller for all tests."""
+    with controller_pod(kube, configuration("20s")) as made:
         yield made
 
 
@@ -68,6 +68,8 @@ def explained(controller: ControllerPod, login: Path, team: str, name: str) -> d
 def test_of_each_kind_it_is_told_why_it_waits_where_it_runs_and_what_became_of_it(
     kube: Kube, controller: ControllerPod, team: str, anna: Path, kind: str
 ) -> None:
+    empty = f"empty-for-{kind}"
+    prefer_a_pool_without_nodes(kube, controller, team, empty)
     if not make(kube, kind, team, "sleep 12; echo well done"):
         pytest.skip(f"this cluster has no {kind}s")
     name = f"{kind}/{kind}"
@@ -80,7 +82,7 @@ def test_of_each_kind_it_is_told_why_it_waits_where_it_runs_and_what_became_of_i
     )
     for pod in waiting:
         assert "nodes are available" in pod["scheduler"]
-        assert pod["rung"]["pools"] == ["empty"]
+        assert pod["rung"]["pools"] == [empty]
         assert pod["move"]["to"] == ["spot"]
         assert (pod["attempt"], pod["webhook"]["attempt"]) == (1, "1")
         assert pod["not_enforced"] == []
@@ -101,6 +103,16 @@ def test_of_each_kind_it_is_told_why_it_waits_where_it_runs_and_what_became_of_i
     for command in (["show", shown["run"]], ["report", shown["run"]], ["logs", shown["run"]]):
         assert controller.read(*command, "--json", kubeconfig=anna).out == controller.inside(*command, "--json")
     assert not [line for line in controller.log().splitlines() if REFUSALS.search(line)]
+
+
+def prefer_a_pool_without_nodes(kube: Kube, controller: ControllerPod, team: str, name: str) -> None:
+    """Give a team a pool of its own that has no nodes, and is the cheapest.
+
+    Each kind has another one: a pool on which a pod has waited in vain is left out for a while, and nothing waits for it then.
+    """
+    text = {"spotwright.yaml": configuration("20s", **{name: EMPTY})}
+    kube.apply({**on_the_bed.named("ConfigMap", "v1", "spotwright", team), "data": text})
+    kube.wait(lambda: f"ConfigMap {team}/spotwright was read" in controller.log(), "the pools are read", SOON)
 
 
 def finished(controller: ControllerPod, team: str, name: str, login: Path) -> dict[str, Any] | None:

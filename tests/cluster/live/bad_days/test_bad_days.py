@@ -1,0 +1,201 @@
+"""Bad days of a controller on a real cluster: what it depends on goes away and comes back, it is killed, certificates change."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from testbed.control import control_plane
+from testbed.control import controllers as bed_controllers
+from testbed.control.api import Api as BedApi
+from testbed.machine.processes import Processes, wait_until
+from testbed.settings import NETWORK, Settings
+from tests.cluster.controller.test_certificate_files import Files, an_authority, issued
+from tests.cluster.live.kube import Kube, Object, job, pod_spec
+from tests.cluster.live.replicas import Controllers, configure, controllers
+from tests.cluster.recorder.api import Api, collection
+
+from spotwright.engine.state import AttemptState, RunState
+from spotwright.engine.status import RunStatus
+from spotwright.model.attempts import Cause
+
+pytestmark = pytest.mark.cluster
+
+CONFIGURATION = """\
+version: 1
+target: {kubernetes: "1.35"}
+pools:
+  spot: {capacity: spot, provider: aks, node: {cpu: 1000, memory: 8Gi}}
+  system: {capacity: on-demand, provider: aks, node: {cpu: 1000, memory: 8Gi}}
+policy:
+  default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 1, errors: {retries: 0}}
+"""
+SOON = 180.0  # seconds, on a busy machine
+JOBS = 15  # in a burst
+REVIEWS = 4  # asked for at a time while certificates change
+
+
+@pytest.fixture
+def controller(bed: Settings, kube: Kube, tmp_path: Path, namespace: str) -> Iterator[Controllers]:
+    """A controller that serves the test's namespace."""
+    with controllers(bed, kube, tmp_path) as made:
+        configure(kube, namespace, CONFIGURATION)
+        kube.wait(lambda: f"ConfigMap {namespace}/spotwright was read" in made.log(0), "the policy is read", SOON)
+        yield made
+
+
+@pytest.fixture
+def control(bed: Settings) -> Iterator[Settings]:
+    """The control plane, whose processes may be ended; afterwards everything that needs it runs again."""
+    yield bed
+    processes = Processes(bed)
+    for name in control_plane.END_ORDER:
+        if processes.pid(name) is None:
+            control_plane.restart(bed, name)
+    serves(bed)
+    for name in bed.controllers:
+        if processes.pid(name) is None:
+            bed_controllers.run_again(bed, name)
+
+
+def serves(bed: Settings) -> None:
+    """Wait until the API server answers."""
+    wait_until(BedApi(bed).ready, "the API server", SOON)
+
+
+def test_while_api_server_and_etcd_start_anew_nothing_is_lost_and_nothing_is_recorded_twice(
+    kube: Kube, control: Settings, controller: Controllers, namespace: str
+) -> None:
+    kube.apply(*(a_job(kube, f"before-{number}", namespace, "sleep 12") for number in range(4)))
+    kube.wait(lambda: len(phases(kube, namespace)["Running"]) == 4, "the pods run", SOON)
+    for stopped in (["apiserver"], ["apiserver", "etcd"]):
+        for name in stopped:
+            Processes(control).end(name)
+        time.sleep(3)  # pods end, and nobody hears of it
+        for name in reversed(stopped):
+            control_plane.restart(control, name)
+        serves(control)
+    kube.wait(lambda: is_placed(kube, namespace), "objects are placed again", SOON)
+    kube.apply(a_job(kube, "after", namespace, "true"))
+    runs = kube.wait(lambda: all_ended(controller, namespace, 5), "all ends are recorded", SOON)
+    assert {run.status for run in runs.values()} == {RunStatus.SUCCEEDED}
+    assert recorded(runs) == existing(kube, namespace)
+
+
+def test_a_namespace_that_is_deleted_under_way_ends_its_runs_as_cancelled(
+    kube: Kube, controller: Controllers, namespace: str
+) -> None:
+    kube.apply(a_job(kube, "train", namespace, "sleep 600"))
+    kube.wait(lambda: phases(kube, namespace)["Running"], "the pod runs", SOON)
+    kube.run("delete", "namespace", namespace, "--wait=false")
+    runs = kube.wait(lambda: all_ended(controller, namespace, 1), "the end is recorded", SOON)
+    (run,) = runs.values()
+    (task,) = run.tasks.values()
+    assert run.status is RunStatus.CANCELLED
+    assert [attempt.pool for attempt in task.attempts] == ["spot"]
+    kube.run("create", "namespace", namespace)  # the fixture deletes it
+    configure(kube, namespace, CONFIGURATION)
+    kube.wait(lambda: kube.get("serviceaccount", "default", namespace), "the namespace's account", SOON)
+    kube.wait(lambda: is_placed(kube, namespace), "objects are placed again", SOON)
+
+
+def test_a_controller_that_is_killed_in_a_burst_of_pods_records_each_of_them_once(
+    kube: Kube, controller: Controllers, namespace: str
+) -> None:
+    jobs = [a_job(kube, f"job-{number}", namespace, "sleep 2") for number in range(JOBS)]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        first = [pool.submit(kube.apply, each) for each in jobs[: JOBS // 3]]
+        kube.wait(lambda: kube.list("pods", namespace), "the burst is under way", SOON)
+        controller.kill(0)
+        second = [pool.submit(kube.apply, each) for each in jobs[JOBS // 3 : -JOBS // 3]]
+        controller.start(0)
+        third = [pool.submit(kube.apply, each) for each in jobs[-JOBS // 3 :]]
+        for each in (*first, *second, *third):
+            each.result(SOON)
+    runs = kube.wait(lambda: all_ended(controller, namespace, JOBS), "all ends are recorded", SOON)
+    assert {run.status for run in runs.values()} == {RunStatus.SUCCEEDED}
+    assert recorded(runs) == existing(kube, namespace)
+    assert {attempt.cause for run in runs.values() for attempt in attempts(run)} == {Cause.SUCCEEDED}
+
+
+def test_without_a_webhook_pods_start_as_they_were_written_and_are_recorded_afterwards(
+    kube: Kube, controller: Controllers, namespace: str
+) -> None:
+    controller.kill(0)
+    kube.apply(a_job(kube, "plain", namespace, "sleep 1"))
+    (pod,) = kube.wait(lambda: phases(kube, namespace)["Succeeded"], "the pod has run", SOON)
+    assert not [key for key in pod["metadata"].get("annotations", {}) if key.startswith("spotwright.dev/")]
+    controller.start(0)
+    runs = kube.wait(lambda: all_ended(controller, namespace, 1), "its end is recorded", SOON)
+    assert recorded(runs) == existing(kube, namespace)
+    kube.wait(lambda: is_placed(kube, namespace), "objects are placed again", SOON)
+
+
+def test_while_certificates_are_renewed_every_object_is_placed(
+    bed: Settings, kube: Kube, tmp_path: Path, namespace: str
+) -> None:
+    authorities = [an_authority(name) for name in ("first", "second", "third")]
+    pairs = [issued(each, address=NETWORK.control_plane) for each in authorities]
+    files = Files(tmp_path / "tls").write(pairs[0], authorities[0])
+    options = ["-v", "--certificate", str(files.paths.certificate), "--key", str(files.paths.key)]
+    options += ["--authority", str(files.paths.authority)]
+    with controllers(bed, kube, tmp_path, options=options) as made:
+        configure(kube, namespace, CONFIGURATION)
+        kube.wait(lambda: is_placed(kube, namespace), "objects are placed", SOON)
+        answers: Counter[bool] = Counter()
+        with ThreadPoolExecutor(REVIEWS) as pool:
+            for number in (1, 2):
+                files.write(pairs[number], authorities[number])
+                until = time.monotonic() + SOON
+                while made.log(0).count("a new certificate is served") < number:
+                    assert time.monotonic() < until, made.log(0)
+                    answers.update(pool.map(lambda _: is_placed(kube, namespace), range(REVIEWS)))
+            for _ in range(5):
+                answers.update(pool.map(lambda _: is_placed(kube, namespace), range(REVIEWS)))
+        assert answers[True] > REVIEWS * 5
+        assert answers[False] == 0, f"{answers} {made.log(0)}"
+
+
+def a_job(kube: Kube, name: str, namespace: str, script: str) -> Object:
+    """A Job that says nothing of spot."""
+    spec = pod_spec(kube.container(script))
+    return job(name, namespace, {**spec, "tolerations": [{"operator": "Exists"}]})
+
+
+def is_placed(kube: Kube, namespace: str) -> bool:
+    """Whether a Job that is created now, which is a trial, would be placed."""
+    path = f"{collection('Job', namespace)}?dryRun=All"
+    made = Api(kube.kubeconfig).request("POST", path, a_job(kube, "trial", namespace, "true"))
+    return "spotwright.dev/admitted" in made["metadata"].get("annotations", {})
+
+
+def phases(kube: Kube, namespace: str) -> Mapping[str, list[Object]]:
+    """The pods of a namespace by their phases."""
+    found: dict[str, list[Object]] = {"Running": [], "Succeeded": []}
+    for pod in kube.list("pods", namespace):
+        found.setdefault(pod["status"]["phase"], []).append(pod)
+    return found
+
+
+def all_ended(controller: Controllers, namespace: str, count: int) -> dict[str, RunState] | None:
+    """The runs of a namespace by the names of their workloads, once so many have ended and none goes on."""
+    runs = {name: run for (where, name), run in controller.runs().items() if where == namespace}
+    return runs if len(runs) == count and all(run.finished_at is not None for run in runs.values()) else None
+
+
+def attempts(run: RunState) -> list[AttemptState]:
+    return [attempt for task in run.tasks.values() for attempt in task.attempts]
+
+
+def recorded(runs: Mapping[str, RunState]) -> Counter[str]:
+    """How often each pod is recorded, by its UID."""
+    return Counter(attempt.key.partition("/")[0] for run in runs.values() for attempt in attempts(run))
+
+
+def existing(kube: Kube, namespace: str) -> Counter[str]:
+    """Each pod that is there, once."""
+    return Counter(pod["metadata"]["uid"] for pod in kube.list("pods", namespace))
