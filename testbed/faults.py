@@ -17,7 +17,6 @@ from __future__ import annotations
 import time
 
 from testbed.control.api import Api
-from testbed.errors import TestbedError
 from testbed.machine import network, nodes
 from testbed.machine.node_services import order
 from testbed.machine.processes import wait_until
