@@ -7,29 +7,25 @@ So no node is occupied, and no budget is spent, while packages are installed; se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 from spotwright.engine.events import Event
 
 __all__ = ["EnvironmentAsked", "EnvironmentChanged"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class EnvironmentAsked(Event):
+class EnvironmentAsked(Event, kw_only=True):
     """Decision: prepare the Python environment of a task. The world answers with EnvironmentChanged."""
 
-    kind: ClassVar[str] = "prepare"
+    kind = "prepare"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class EnvironmentChanged(Event):
+class EnvironmentChanged(Event, kw_only=True):
     """Fact: the Python environment of a task is being built, is ready, or cannot be built.
 
     ``log`` is the name of the build's log in the run's folder. An environment without a build was there before.
     """
 
-    kind: ClassVar[str] = "environment"
+    kind = "environment"
 
     state: str  # building | ready | failed
     packages: Sequence[str] = ()  # without credentials

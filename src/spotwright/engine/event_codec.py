@@ -9,7 +9,7 @@ their type decides what happens next (causes, statuses, signals).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import fields
 from enum import Enum
 from json import JSONDecoder
 from operator import attrgetter
@@ -171,7 +171,7 @@ class RowReader:
         """The event of a row with its data as JSON text. Raises the errors of :func:`decode`, and ``JSONDecodeError``."""
         shared = self._read.get((name, text))
         if shared is not None:
-            return _copy(*shared, at, task, attempt)
+            return shared[0].of_values(at, task, attempt, *shared[1])
         data = self._parse(text)[0]
         kind = _TYPES.get(name)
         if kind is None or len(text) > _LONGEST_SHARED:
@@ -183,21 +183,6 @@ class RowReader:
         if len(self._read) < _MOST_SHARED:
             self._read[name, text] = kind, _WRITERS[kind][0](event)
         return event
-
-
-def _copy(kind: type[Event], values: tuple[Any, ...], at: float, task: str, attempt: int) -> Event:
-    """An event with these values of its own fields."""
-    event: Event = _new(kind)
-    _set_at(event, at)
-    _set_task(event, task)
-    _set_attempt(event, attempt)
-    for set_value, value in zip(_SETTERS[kind], values, strict=True):
-        set_value(event, value)
-    return event
-
-
-_new = object.__new__
-_set_at, _set_task, _set_attempt = (getattr(Event, name).__set__ for name in ("at", "task", "attempt"))
 
 
 _LONGEST_SHARED = 300  # characters: longer data hardly repeats
@@ -343,18 +328,12 @@ _SPECIAL: Mapping[tuple[type, str], tuple[Callable[[Any], Any], Callable[[Any], 
 }
 
 
-def _default(field: Field[Any]) -> Any:
-    if field.default is not MISSING:
-        return field.default
-    return field.default_factory() if field.default_factory is not MISSING else MISSING
-
-
 def _codecs(kind: type[Event]) -> dict[str, _Codec]:
     codecs = {}
-    for field in fields(kind):
-        if field.name not in _HEADER:
-            write, read = _SPECIAL.get((kind, field.name), (None, None))
-            codecs[_KEYS.get((kind, field.name), field.name)] = _Codec(field.name, _default(field), write, read)
+    for name, default in kind.fields().items():
+        if name not in _HEADER:
+            write, read = _SPECIAL.get((kind, name), (None, None))
+            codecs[_KEYS.get((kind, name), name)] = _Codec(name, default, write, read)
     return codecs
 
 
@@ -375,10 +354,6 @@ _WRITERS = {
     for kind, codecs in _CODECS.items()
 }
 """For each kind: a function that returns the values of its fields, and how to write each of them."""
-_SETTERS: Mapping[type[Event], Sequence[Callable[[Event, Any], None]]] = {
-    kind: [getattr(kind, codec.name).__set__ for codec in codecs.values()] for kind, codecs in _CODECS.items()
-}
-"""For each kind: the functions that write the slots of its own fields, in the order of its codecs."""
 _CONVERTED: Mapping[type[Event], Mapping[str, _Codec]] = {
     kind: {key: codec for key, codec in codecs.items() if codec.read is not None or codec.name != key}
     for kind, codecs in _CODECS.items()

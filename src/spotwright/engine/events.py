@@ -1,4 +1,4 @@
-"""The events of a run, which are facts and decisions: one frozen dataclass for each kind.
+"""The events of a run, which are facts and decisions: one frozen class for each kind.
 
 State, views and accounts are computed from these events alone, so a run looks the same while it goes on, after a resume and a
 year later. A *fact* is something that the world or the user did. A *decision* is an answer of
@@ -12,11 +12,11 @@ and ``attempt`` (counted from one, zero for no attempt). The other fields of a k
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.status import RunStatus
+from spotwright.frozen import Frozen
 from spotwright.model.attempts import Cause, Signals
 from spotwright.scheduling.budgets import FollowUp
 
@@ -51,12 +51,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Event:
-    """The base of all events: a moment, a task and an attempt.
-
-    Comparison and text are defined once here: a dataclass that makes its own costs 0.6 ms of every start of the command.
-    """
+class Event(Frozen):
+    """The base of all events: a moment, a task and an attempt."""
 
     kind: ClassVar[str] = ""  # its name in the journal
 
@@ -64,32 +60,21 @@ class Event:
     task: str = ""
     attempt: int = 0
 
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return all(getattr(self, field.name) == getattr(other, field.name) for field in fields(self))
-
     __hash__ = None  # type: ignore[assignment]  # events hold mappings
-
-    def __repr__(self) -> str:
-        values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
-        return f"{type(self).__name__}({values})"
 
 
 # -- facts about the run and its engines
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class RunCreated(Event):
+class RunCreated(Event, kw_only=True):
     """Fact: the run was created. The first event of every journal."""
 
-    kind: ClassVar[str] = "created"
+    kind = "created"
 
-    meta: RunMeta = field(default_factory=RunMeta)
+    meta: RunMeta = RunMeta()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class EngineStarted(Event):
+class EngineStarted(Event, kw_only=True):
     """Fact: an engine drives the run from now on.
 
     ``version`` is that of Spotwright, ``decisions`` that of the decision functions (``DECISIONS_VERSION``);
@@ -97,7 +82,7 @@ class EngineStarted(Event):
     the Python environments of tasks before their attempts are placed.
     """
 
-    kind: ClassVar[str] = "engine"
+    kind = "engine"
 
     epoch: int = 0
     pid: int = 0
@@ -107,39 +92,35 @@ class EngineStarted(Event):
     environments: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class EngineDetached(Event):
+class EngineDetached(Event, kw_only=True):
     """Fact: the engine ends and leaves the attempts running for the next engine."""
 
-    kind: ClassVar[str] = "detached"
+    kind = "detached"
 
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class CancelRequested(Event):
+class CancelRequested(Event, kw_only=True):
     """Fact: the user cancelled the run."""
 
-    kind: ClassVar[str] = "cancel"
+    kind = "cancel"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class StopRequested(Event):
+class StopRequested(Event, kw_only=True):
     """Fact: the user or the system stops the engine. The run can be resumed."""
 
-    kind: ClassVar[str] = "stop"
+    kind = "stop"
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class RunReset(Event):
+class RunReset(Event, kw_only=True):
     """Fact: tasks that did not succeed run again with new budgets, because the run was resumed after its end or has a new plan.
 
     ``version`` is the version of the plan from now on; ``again`` names tasks that succeeded and run again nevertheless.
     """
 
-    kind: ClassVar[str] = "reset"
+    kind = "reset"
 
     version: int | None = None
     again: Sequence[str] = ()
@@ -147,11 +128,10 @@ class RunReset(Event):
     time_scale: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class NoteAdded(Event):
+class NoteAdded(Event, kw_only=True):
     """Fact: a note for the user."""
 
-    kind: ClassVar[str] = "note"
+    kind = "note"
 
     text: str
 
@@ -159,30 +139,28 @@ class NoteAdded(Event):
 # -- facts about nodes and attempts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class NodeChanged(Event):
+class NodeChanged(Event, kw_only=True):
     """Fact: a node boots, is ready or is gone.
 
     ``offers``: the resources that it offers to pods, as far as the configuration of its pool does not tell them.
     """
 
-    kind: ClassVar[str] = "node"
+    kind = "node"
 
     node: str
     pool: str
     state: str  # booting | ready | gone
     why: str = ""
-    offers: Mapping[str, int] = field(default_factory=dict)
+    offers: Mapping[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class NoticeGiven(Event):
+class NoticeGiven(Event, kw_only=True):
     """Fact: the provider announces that it takes a node at ``goes_at``. ``attempts`` are (task, number) pairs on that node.
 
     ``id`` is the source's own name for the notice, empty where it has none: a node is told of each notice once.
     """
 
-    kind: ClassVar[str] = "notice"
+    kind = "notice"
 
     node: str
     goes_at: float
@@ -191,117 +169,107 @@ class NoticeGiven(Event):
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptBound(Event):
+class AttemptBound(Event, kw_only=True):
     """Fact: an attempt has a node. The engine starts the attempt once this event is durable.
 
     Of an attempt that an orchestrator made, ``node`` and ``pool`` are empty where nobody tells them.
     """
 
-    kind: ClassVar[str] = "bound"
+    kind = "bound"
 
     node: str
     pool: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class ProgressReported(Event):
+class ProgressReported(Event, kw_only=True):
     """Fact: the code reported that this share of the task's work (0 to 1) is done."""
 
-    kind: ClassVar[str] = "progress"
+    kind = "progress"
 
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptEnded(Event):
+class AttemptEnded(Event, kw_only=True):
     """Fact: an attempt has ended, with every observed signal of its end.
 
     ``started_at``, ``ended_at``, ``seconds``, ``cpu_seconds`` and ``max_rss`` (bytes) are measures of its process, if there are
     any. ``settled``: the engine of the attempt had ended, and a later engine settled it.
     """
 
-    kind: ClassVar[str] = "ended"
+    kind = "ended"
 
-    signals: Signals = field(default_factory=Signals)
+    signals: Signals = Signals()
     started_at: float | None = None
     ended_at: float | None = None
     seconds: float | None = None
     cpu_seconds: float | None = None
     max_rss: int | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    artifacts: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
+    artifacts: Mapping[str, Any] = {}
     first_progress: float | None = None  # its first report, where no ProgressReported came before
     progress: float | None = None  # its last report
     last_line: str = ""  # of its log
     settled: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class TaskCached(Event):
+class TaskCached(Event, kw_only=True):
     """Fact: the task does not run, because an earlier result of the same work is used."""
 
-    kind: ClassVar[str] = "cached"
+    kind = "cached"
 
     run: str  # the run that computed the result
     of_task: str  # the task of that run
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    artifacts: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
+    artifacts: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class CacheMissed(Event):
+class CacheMissed(Event, kw_only=True):
     """Fact: there is no earlier result of this task's work."""
 
-    kind: ClassVar[str] = "uncached"
+    kind = "uncached"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class SnapshotTaken(Event):
+class SnapshotTaken(Event, kw_only=True):
     """Fact: the answers of the world that the following decisions used.
 
     ``room`` tells for pools whether they had room; ``waiting`` tells for task paths why their attempt had no node.
     """
 
-    kind: ClassVar[str] = "snapshot"
+    kind = "snapshot"
 
-    room: Mapping[str, bool] = field(default_factory=dict)
-    waiting: Mapping[str, str] = field(default_factory=dict)
+    room: Mapping[str, bool] = {}
+    waiting: Mapping[str, str] = {}
 
 
 # -- decisions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class TasksUnfolded(Event):
+class TasksUnfolded(Event, kw_only=True):
     """Decision: the tasks of a DAG are added to the run. ``task`` is empty for the root DAG; a loop has ``items``."""
 
-    kind: ClassVar[str] = "unfolded"
+    kind = "unfolded"
 
     items: Sequence[Any] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class TaskSkipped(Event):
+class TaskSkipped(Event, kw_only=True):
     """Decision: the task does not run, because its condition does not hold or an upstream task was skipped."""
 
-    kind: ClassVar[str] = "skipped"
+    kind = "skipped"
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class CacheAsked(Event):
+class CacheAsked(Event, kw_only=True):
     """Decision: look up an earlier result. The world answers with TaskCached or CacheMissed."""
 
-    kind: ClassVar[str] = "lookup"
+    kind = "lookup"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptPlaced(Event):
+class AttemptPlaced(Event, kw_only=True):
     """Decision: a new attempt waits for a node on a rung of its ladder, at most ``until``."""
 
-    kind: ClassVar[str] = "placed"
+    kind = "placed"
 
     rung: int
     pools: Sequence[str]
@@ -309,11 +277,10 @@ class AttemptPlaced(Event):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptMoved(Event):
+class AttemptMoved(Event, kw_only=True):
     """Decision: an attempt without a node waits on another rung."""
 
-    kind: ClassVar[str] = "moved"
+    kind = "moved"
 
     rung: int
     pools: Sequence[str]
@@ -321,24 +288,22 @@ class AttemptMoved(Event):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptHalted(Event):
+class AttemptHalted(Event, kw_only=True):
     """Decision: an attempt is to be stopped; with ``moves`` only here, and its task goes on elsewhere."""
 
-    kind: ClassVar[str] = "halt"
+    kind = "halt"
 
     why: str
     moves: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptDecided(Event):
+class AttemptDecided(Event, kw_only=True):
     """Decision: the one cause of an attempt's end, and what follows it.
 
     ``wait`` is the backoff in seconds before time scaling, ``due`` the moment at which it is over.
     """
 
-    kind: ClassVar[str] = "decided"
+    kind = "decided"
 
     cause: Cause
     why: str
@@ -347,42 +312,38 @@ class AttemptDecided(Event):
     rung: int | None = None
     due: float | None = None
     wait: float = 0.0
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class TaskCompleted(Event):
+class TaskCompleted(Event, kw_only=True):
     """Decision: a task without attempts (a DAG, an importer, a volume claim step) has succeeded with these outputs."""
 
-    kind: ClassVar[str] = "completed"
+    kind = "completed"
 
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    artifacts: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
+    artifacts: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class TaskFailed(Event):
+class TaskFailed(Event, kw_only=True):
     """Decision: a task fails without an attempt."""
 
-    kind: ClassVar[str] = "failed"
+    kind = "failed"
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class RunExpired(Event):
+class RunExpired(Event, kw_only=True):
     """Decision: the time of the whole run is over. All tasks except exit tasks are stopped and fail."""
 
-    kind: ClassVar[str] = "expired"
+    kind = "expired"
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class RunFinished(Event):
+class RunFinished(Event, kw_only=True):
     """Decision: the run has ended, or is stopped until a resume."""
 
-    kind: ClassVar[str] = "finished"
+    kind = "finished"
 
     status: RunStatus
     why: str = ""

@@ -12,7 +12,6 @@ the first call to the last.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from spotwright.engine.decisions.snapshot import Answers
@@ -25,6 +24,7 @@ from spotwright.engine.events import (
     TaskCompleted,
 )
 from spotwright.engine.state import RunState
+from spotwright.frozen import Frozen
 
 __all__ = [
     "REQUESTS",
@@ -45,16 +45,14 @@ Clock = Callable[[], float]
 """Unix time in seconds that never goes back while an engine runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class TryAgain:
+class TryAgain(Frozen):
     """A deed failed for now: a conflict, a rate limit, a server that does not answer. The engine tries it again."""
 
     after: float  # seconds until the next try
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Frozen):
     """A deed failed for good. An attempt whose start is refused has ended; ``why`` is its start error."""
 
     why: str

@@ -12,7 +12,6 @@ attempts is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from spotwright.model.pools import Pool
@@ -160,4 +159,4 @@ def _part_of(run: str, event: SupplyEvent) -> SupplyEvent:
     """The event, reduced to the attempts of one run."""
     if not isinstance(event, Noticed | NodeGone):
         return event
-    return replace(event, keys=tuple(key for key in event.keys if key.run == run))
+    return event.replaced(keys=tuple(key for key in event.keys if key.run == run))

@@ -7,7 +7,6 @@ crashes or detaches, the attempts go on; the world of the next engine recovers t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from spotwright.engine.attempt_queue import AttemptQueue
 from spotwright.engine.decisions.rung_selection import effective_plan
@@ -81,7 +80,7 @@ class SimulatedWorld:
             if self._adopts and key in live:
                 facts += self._adopted(task)
             else:
-                facts.append(replace(self.attempts.end_unheard(key), at=self._now, settled=True))
+                facts.append(self.attempts.end_unheard(key).replaced(at=self._now, settled=True))
         for key in placements:
             if key not in self.attempts.live:
                 supply.release(key, self._now)
@@ -125,7 +124,7 @@ class SimulatedWorld:
         if isinstance(event, CacheAsked):
             result = self.results.get(event.task)
             missed = CacheMissed(event.at, event.task)
-            yield missed if result is None else replace(result, at=event.at, task=event.task)
+            yield missed if result is None else result.replaced(at=event.at, task=event.task)
         elif isinstance(event, EnvironmentAsked):
             yield EnvironmentChanged(event.at, event.task, state="ready")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from spotwright.frozen import Frozen
 
 __all__ = [
     "AttemptKey",
@@ -26,8 +27,7 @@ class AttemptKey(NamedTuple):
     number: int  # of the attempt, from one
 
 
-@dataclass(frozen=True, slots=True)
-class NodeBooting:
+class NodeBooting(Frozen):
     """A node was requested and is billed from now on, for an attempt of ``run``; empty: for ``min_nodes``."""
 
     node: str
@@ -35,16 +35,14 @@ class NodeBooting:
     run: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReady:
+class NodeReady(Frozen):
     """A node accepts attempts."""
 
     node: str
     pool: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Frozen):
     """An attempt has its node."""
 
     key: AttemptKey
@@ -52,8 +50,7 @@ class Bound:
     pool: str
 
 
-@dataclass(frozen=True, slots=True)
-class Noticed:
+class Noticed(Frozen):
     """The provider announces when it takes a node (``goes_at``); ``keys`` are the attempts on it."""
 
     node: str
@@ -63,15 +60,13 @@ class Noticed:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class SigtermDue:
+class SigtermDue(Frozen):
     """An attempt gets SIGTERM, because the provider will take its node soon."""
 
     key: AttemptKey
 
 
-@dataclass(frozen=True, slots=True)
-class Evicted:
+class Evicted(Frozen):
     """A drain evicts an attempt from its node: SIGTERM now, SIGKILL at ``ends_by`` (the end of its grace period).
 
     The node stays until it is empty. ``why`` becomes ``Signals.moved``.
@@ -83,8 +78,7 @@ class Evicted:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGone:
+class NodeGone(Frozen):
     """A node is gone. ``keys`` are the attempts on it at that moment; empty for a node that was given back."""
 
     node: str

@@ -253,7 +253,7 @@ class Recorder:
         if is_known or has_policy(spec.labels, spec.annotations):
             return decision
         kind = self._state.meta.orchestrator or "controller"
-        return replace(decision, following=f"whether it is tried again, its {kind} decides: its retries are not known")
+        return decision.replaced(following=f"whether it is tried again, its {kind} decides: its retries are not known")
 
     def _judge(self, ended: AttemptEnded, then: FollowUp, following: str) -> None:
         """Record an end with its cause, and what follows where that is no decision of ours."""

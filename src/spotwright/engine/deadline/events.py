@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 
 from spotwright.engine.events import Event
 
 __all__ = ["AttemptKept", "MarketKnown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptKept(Event):
+class AttemptKept(Event, kw_only=True):
     """Decision: an attempt that runs on spot under a deadline stays there, at least ``until`` the next look at it.
 
     Without ``until`` it stays to its end.
     """
 
-    kind: ClassVar[str] = "kept"
+    kind = "kept"
 
     until: float | None = None
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class MarketKnown(Event):
+class MarketKnown(Event, kw_only=True):
     """Fact: what runs have counted of spells with and without spot, by pool.
 
     Of each pool four numbers for each age bucket of :mod:`spotwright.deadlines.hazards`, kind by kind: looks at spells with spot,
@@ -33,9 +29,9 @@ class MarketKnown(Event):
     runs that were. ``own``: counted by this run, for later ones; ``kinds`` then says what each pool was.
     """
 
-    kind: ClassVar[str] = "market"
+    kind = "market"
 
-    pools: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    pools: Mapping[str, Sequence[float]] = {}
     runs: int = 0
     own: bool = False
-    kinds: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str] = {}

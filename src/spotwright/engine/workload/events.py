@@ -7,8 +7,7 @@ workload on a cluster are facts instead. Causes, budgets and everything after an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from spotwright.engine.events import Event
 
@@ -25,8 +24,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptAdopted(Event):
+class AttemptAdopted(Event, kw_only=True):
     """Fact: the orchestrator has made an attempt, which waits for a node. The task is new if no attempt of it came before.
 
     ``key`` is unique among all attempts, so that nothing is recorded twice by a watcher that looks again after a crash.
@@ -35,7 +33,7 @@ class AttemptAdopted(Event):
     restart is charged once, for the worst of its ends.
     """
 
-    kind: ClassVar[str] = "adopted"
+    kind = "adopted"
 
     key: str
     template: str
@@ -45,82 +43,75 @@ class AttemptAdopted(Event):
     gang: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptWaits(Event):
+class AttemptWaits(Event, kw_only=True):
     """Fact: why an attempt has no node yet, or does not start on its node; an empty ``why``: nothing holds it up any more."""
 
-    kind: ClassVar[str] = "waits"
+    kind = "waits"
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptTakenBack(Event):
+class AttemptTakenBack(Event, kw_only=True):
     """Decision: an attempt that waits in vain for a node is taken back, so that the next one waits on another rung.
 
     It spends no budget. ``rung`` and ``pools`` are those of the next attempt. ``left_out`` are the pools that no attempt is
     sent to for a while, each with the moment at which that ends (Unix seconds) and how often in a row it was left out.
     """
 
-    kind: ClassVar[str] = "taken-back"
+    kind = "taken-back"
 
     rung: int
     pools: Sequence[str]
     why: str
-    left_out: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    left_out: Mapping[str, tuple[float, int]] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptHeld(Event):
+class AttemptHeld(Event, kw_only=True):
     """Fact: the pod of an attempt stays, because its node does not report since ``since``, so no successor starts.
 
     An empty ``node``: it is held no more.
     """
 
-    kind: ClassVar[str] = "held"
+    kind = "held"
 
     node: str = ""
     since: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class AttemptReleased(Event):
+class AttemptReleased(Event, kw_only=True):
     """Decision: the pod of an attempt whose machine is certainly gone is deleted, so that its successor can start."""
 
-    kind: ClassVar[str] = "released"
+    kind = "released"
 
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class NoticeWithdrawn(Event):
+class NoticeWithdrawn(Event, kw_only=True):
     """Fact: the provider has withdrawn the notice ``id`` of a node: the node stays, and its attempts are under no notice."""
 
-    kind: ClassVar[str] = "withdrawn"
+    kind = "withdrawn"
 
     node: str
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class PlanExtended(Event):
+class PlanExtended(Event, kw_only=True):
     """Fact: the next version of the plan is in force: more is known of the cluster's pools, or of the workload's tasks.
 
     Unlike a reset it begins no budget anew. A task whose own number of retries has become known has it from then on.
     """
 
-    kind: ClassVar[str] = "extended"
+    kind = "extended"
 
     version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
-class OutputsRead(Event):
+class OutputsRead(Event, kw_only=True):
     """Fact: output parameters of a task that has succeeded, which were found only after its end."""
 
-    kind: ClassVar[str] = "outputs"
+    kind = "outputs"
 
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
 
 
 WORKLOAD_EVENTS = (

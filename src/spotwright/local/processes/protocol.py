@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from spotwright.frozen import Frozen
 from spotwright.local.python_envs.python_environment import PythonEnvironment
 
 __all__ = [
@@ -127,8 +128,7 @@ class ExitRecord(NamedTuple):
         return cls(**{**data, "ordered": tuple(EndOrder(what, at) for what, at in data.get("ordered", ()))})
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Frozen):
     """The attempt's shim runs. Pid and start time (``/proc/PID/stat``, field 22) identify it until a reboot."""
 
     key: str
@@ -136,16 +136,14 @@ class Started:
     starttime: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Frozen):
     """All processes of the attempt have ended. Without a ``record`` it is unknown how."""
 
     key: str
     record: ExitRecord | None
 
 
-@dataclass(frozen=True, slots=True)
-class StartFailed:
+class StartFailed(Frozen):
     """The attempt never ran, although :class:`Started` may have come before.
 
     ``reason`` is for people: one or more lines without credentials. ``ours``: Spotwright's fork server or shim was lost
