@@ -112,3 +112,22 @@ def test_the_flavors_of_kueue_have_the_labels_that_a_queued_job_asks_for(provide
         if all(labels.get(key) in (None, *some) for key, some in wanted.items())  # Kueue ignores what a flavor lacks
     }
     assert fitting == set(LADDERS[provider])
+
+
+def test_the_class_is_asked_for_also_where_no_other_pool_has_to_be_kept_out() -> None:
+    data = yaml.safe_load((HERE / "pools_gke.yaml").read_text())
+    del data["pools"]["old"]
+    data["policy"] = {"default": {"spot": "prefer", "ladder": LADDERS["gke"]}}
+    found = place_text((GOLDEN / "job.yaml").read_text(), "job.yaml", configuration.from_mapping(data))
+
+    assert conditions(found.text) == {"cloud.google.com/compute-class": ["train"]}
+    assert not any("ignores preferred affinity" in str(one) for one in found.findings)
+
+
+def test_pools_of_gke_without_a_class_are_told_to_need_one() -> None:
+    data = yaml.safe_load((HERE / "pools_gke.yaml").read_text().replace("compute-class: train", "other: train"))
+    data["pools"] = {name: {**pool, "taints": []} for name, pool in data["pools"].items()}
+    data["policy"] = {"default": {"spot": "prefer"}}
+    found = place_text((GOLDEN / "job.yaml").read_text(), "job.yaml", configuration.from_mapping(data))
+
+    assert any("use a ComputeClass with spot first" in str(one) for one in found.findings)

@@ -11,13 +11,16 @@ from __future__ import annotations
 from spotwright.clouds.provider import NVIDIA_GPU, Facts
 from spotwright.model.scheduling_terms import Taint
 
-__all__ = ["FACTS", "PREEMPTIBLE"]
+__all__ = ["COMPUTE_CLASS", "FACTS", "PREEMPTIBLE"]
 
 _SPOT = "cloud.google.com/gke-spot"
 _PROVISIONING = "cloud.google.com/gke-provisioning"
 
 PREEMPTIBLE = "cloud.google.com/gke-preemptible"
 """Label (``true``) of preemptible VMs, which older guides select by."""
+
+COMPUTE_CLASS = "cloud.google.com/compute-class"
+"""Label by which pods select a ComputeClass, and by which node pools belong to it."""
 
 FACTS = Facts(
     notice=30.0,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spotwright import clouds
+from spotwright.clouds.gke import COMPUTE_CLASS
 from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Policy
@@ -23,6 +24,7 @@ __all__ = [
     "attraction",
     "capacity_expressions",
     "conditions_from_attempt",
+    "is_ordered",
     "off_idle_gpus",
     "rung_conditions",
 ]
@@ -71,6 +73,7 @@ def rung_conditions(used: Sequence[Pool], pools: Mapping[str, Pool]) -> Sequence
 def _attraction(used: Sequence[Pool], pools: Mapping[str, Pool], *, is_named: bool) -> Attraction:
     every = tuple(pools.values())
     named = _names_expression(used, pools) if is_named else []
+    named += [one for one in _class_expression(used) if one not in named]
     kinds = {pool.is_spot for pool in used}
     if len(kinds) == 1:
         return Attraction((*named, *capacity_expressions(used, every, spot=kinds == {True})))
@@ -78,6 +81,19 @@ def _attraction(used: Sequence[Pool], pools: Mapping[str, Pool], *, is_named: bo
         both = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
         return Attraction((*named, both))
     return Attraction(tuple(named), tuple(capacity_expressions([p for p in used if p.is_spot], every, spot=True)))
+
+
+def is_ordered(used: Sequence[Pool]) -> bool:
+    """Whether something beside the pods puts spot first: a ComputeClass of GKE, to which all of these pools belong."""
+    return bool(_class_expression(used))
+
+
+def _class_expression(used: Sequence[Pool]) -> list[Expression]:
+    """The condition that selects the ComputeClass of these pools; none if they are not all of one. It orders its pools."""
+    found = {pool.labels.get(COMPUTE_CLASS) for pool in used if pool.provider is Provider.GKE}
+    if len(found) != 1 or None in found or any(pool.provider is not Provider.GKE for pool in used):
+        return []
+    return [{"key": COMPUTE_CLASS, "operator": "In", "values": [str(found.pop())]}]
 
 
 def off_idle_gpus(work: Work, ladder: Ladder, wanted: Attraction, pools: Mapping[str, Pool]) -> list[Expression]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from spotwright import clouds
 from spotwright.manifests.kueue.flavors import exclusion, flavor_order
-from spotwright.manifests.rules.affinity import Expression
+from spotwright.manifests.rules.affinity import Expression, is_ordered
 from spotwright.manifests.rules.checkpoint_library import add_library
 from spotwright.manifests.rules.conflict_line import conflicting_path
 from spotwright.manifests.rules.context import (
@@ -262,7 +262,7 @@ def _require(ctx: PlaceContext, role: Role, expression: dict[str, object]) -> No
 
 def warn_of_preference(ctx: PlaceContext, path: Path, name: str, used: Sequence[Pool]) -> None:
     """Warn that the cluster autoscaler ignores a preference, and name the setting that helps."""
-    if ctx.options.has_webhook:  # a pod gets required affinity
+    if ctx.options.has_webhook or is_ordered(used):  # a pod gets required affinity; a ComputeClass has the order
         return
     if ctx.config.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler":
         text = "the cluster autoscaler ignores preferred affinity when it chooses a pool to grow; use"

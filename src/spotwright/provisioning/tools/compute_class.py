@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from spotwright import clouds
+from spotwright.clouds.gke import COMPUTE_CLASS
 from spotwright.errors import InputError
 from spotwright.manifests.kueue.flavors import flavor_order
 from spotwright.manifests.yamltext.splice import flow
 from spotwright.model.pools import Pool, Provider
 from spotwright.provisioning.script import items
-from spotwright.provisioning.tools.gcloud import COMPUTE_CLASS
 
 __all__ = ["DEFAULT_CLASS", "compute_class_lines"]
 

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spotwright import clouds
-from spotwright.clouds.gke import PREEMPTIBLE
+from spotwright.clouds.gke import COMPUTE_CLASS, PREEMPTIBLE
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool, Provider
 from spotwright.provisioning.making import Request, gpus, introduction, name_at_provider, with_create_flags
 from spotwright.provisioning.script import Flags, Variable, Word, command, section
 
-__all__ = ["COMPUTE_CLASS", "accelerator", "gcloud_script", "taint_text"]
+__all__ = ["accelerator", "gcloud_script", "taint_text"]
 
-COMPUTE_CLASS = "cloud.google.com/compute-class"
 """Label, and key of the taint, of node pools that belong to a ComputeClass: the only one of Google's labels that people set."""
 
 _CLUSTER = Variable("CLUSTER", "the name of the cluster")
