@@ -232,3 +232,20 @@ def test_a_run_of_tekton_reads_the_pipeline_that_it_names() -> None:
 
     assert referenced_objects({**run, "spec": {"pipelineRef": {"name": "p"}}}) == [("tekton.dev/v1", "Pipeline", "p")]
     assert referenced_objects({**run, "spec": {"pipelineRef": "p"}}) == []
+
+
+PENDING = "{default: {spot: prefer, pending_timeout: 5m, timeout: 1h}}"
+
+
+def test_what_the_controller_moves_has_no_warning_that_nothing_enforces_pending_timeout() -> None:
+    assert list(admitted(a_job(), a_config(PENDING))[1].warnings) == []
+    assert list(admitted(a_jobset(), a_config(PENDING))[1].warnings) == []
+    assert list(admitted(TRAINJOB, a_config(PENDING), RUNTIME)[1].warnings) == []
+
+
+def test_a_job_that_would_count_a_move_is_told_that_nothing_enforces_pending_timeout() -> None:
+    job = a_job()
+    own = [{"action": "Count", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    job["spec"]["podFailurePolicy"] = {"rules": own}
+    (warning,) = admitted(job, a_config(PENDING))[1].warnings
+    assert "nothing enforces pending_timeout" in warning

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spotwright.manifests.enforcement.facts import Enforcer
+from spotwright.manifests.enforcement.mechanisms import Mechanism
 from spotwright.manifests.rules.context import Finding, Group, Level, PlaceOptions, RoleReport
 from spotwright.model.policy import BUILT_IN, Deadline, Policy
 from spotwright.model.quantities import format_duration
@@ -33,7 +34,7 @@ def settle(roles: Sequence[RoleReport], file: str, options: PlaceOptions) -> Ite
         own = [name for name, source in role.policy.sources.items() if source not in _DERIVED]
         own = [name for name in own if not (options.has_webhook and name in HELD_BY_WEBHOOK)]
         role.settle([*BUILT_IN.values, "fall_back_after", *own] if options.only_explain else own)
-        lost = [f"{name} ({role.policy.sources[name]})" for name in own if _is_lost(role, name)]
+        lost = [f"{name} ({role.policy.sources[name]})" for name in own if _is_lost(role, name, options)]
         if lost:
             without.setdefault(f"nothing enforces {', '.join(lost)} here", []).append(role)
     for text, among in without.items():
@@ -52,9 +53,16 @@ HELD_BY_WEBHOOK = frozenset(
 _NAMED = 3  # roles whose names a finding has
 
 
-def _is_lost(role: RoleReport, name: str) -> bool:
+_HELD_BY_JOB_SET = frozenset({"pending_timeout", "timeout"})
+"""The fields that hold on a TrainJob through its JobSet, which a webhook places when Trainer creates it."""
+
+
+def _is_lost(role: RoleReport, name: str, options: PlaceOptions) -> bool:
     enforced = role.enforcement[name]
     is_kept = enforced.by in (Enforcer.OBJECT, Enforcer.KIND)
+    if options.has_webhook:
+        of_runtime = role.mechanism in (Mechanism.RUNTIME_DECIDES, Mechanism.RUNTIME_PLACED)
+        is_kept |= enforced.by is Enforcer.CONTROLLER or (of_runtime and name in _HELD_BY_JOB_SET)
     return role.policy.spot is not None and not is_kept and not enforced.is_silent
 
 
