@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.watching.watched_objects import BEGIN, at, node
 
 from spotwright.clouds.lost_machines import commands_to_free
-from spotwright.cluster.moving.lost_nodes import DELETED_FOR, NodeSeen, not_ready_since, why_gone
+from spotwright.cluster.moving.lost_nodes import NodeSeen, not_ready_since, why_gone
 from spotwright.notices import Notice
 from spotwright.notices.node_event import ToldNotice
 
@@ -39,10 +39,9 @@ def test_a_node_that_only_does_not_report_may_run_on() -> None:
     assert why_gone(NodeSeen("n1", silent("node.kubernetes.io/unreachable")), NOW) == ""
 
 
-def test_a_deleted_node_is_gone_at_once_if_it_was_silent_and_else_after_a_pause() -> None:
-    assert why_gone(NodeSeen("n1", silent(), gone_for=0.0), NOW) == "the Node object n1 was deleted"
-    assert why_gone(NodeSeen("n1", node("n1"), gone_for=DELETED_FOR - 1), NOW) == ""
-    assert why_gone(NodeSeen("n1", node("n1"), gone_for=DELETED_FOR), NOW) != ""
+def test_the_machine_of_a_deleted_node_is_gone_if_it_was_silent_and_may_run_on_if_it_reported() -> None:
+    assert why_gone(NodeSeen("n1", silent(), is_deleted=True), NOW) == "the Node object n1 was deleted"
+    assert why_gone(NodeSeen("n1", node("n1"), is_deleted=True), NOW) == ""
 
 
 @pytest.mark.parametrize(("second", "is_gone"), [(400, True), (-400, False)])

@@ -6,7 +6,8 @@ still run behind a cut network, so nobody but the provider or a person can say t
 - a taint of the cloud's node controller (``node.cloudprovider.kubernetes.io/shutdown``) or of a person or tool
   (``node.kubernetes.io/out-of-service``) on a node that is not Ready;
 - the event ``DeletingNode`` of the cloud's node controller: the provider has no such machine;
-- the Node object is deleted: at once if it was not Ready, else after a pause in which a kubelet registers again;
+- the Node object is deleted, and the node did not report before. The machine of one that was Ready may run on: a kubelet ends
+  nothing for a deleted Node object. Kubernetes' own garbage collector deletes its pods after 40 to 60 seconds;
 - the provider's notice, where its end has passed and the node does not report since.
 
 Source of taints and events: :mod:`spotwright.clouds.node_signs`.
@@ -22,32 +23,28 @@ from spotwright.cluster.evidence.fields import mapping, mappings, seconds, text
 from spotwright.cluster.workloads.owners import metadata
 from spotwright.notices.node_event import ToldNotice
 
-__all__ = ["DELETED_FOR", "NodeSeen", "not_ready_since", "why_gone"]
-
-DELETED_FOR = 10.0
-"""Seconds after which the machine of a deleted Node object counts as gone, although it was Ready; Kubernetes waits 40."""
+__all__ = ["NodeSeen", "not_ready_since", "why_gone"]
 
 _AFTER_NOTICE = 30.0  # seconds after the end that was announced, in which a machine is really taken
 _BEFORE_END = 180.0  # seconds before that end: a node that was silent long before has another trouble
 
 
 class NodeSeen(NamedTuple):
-    """What is known of a node. ``state`` is its object, or its last one; ``gone_for``: seconds since its object was deleted."""
+    """What is known of a node. ``state`` is its object, or its last one; ``is_deleted``: the API has it no more."""
 
     name: str
     state: Mapping[str, Any] | None
     events: Sequence[Mapping[str, Any]] = ()
     told: ToldNotice | None = None
-    gone_for: float | None = None
+    is_deleted: bool = False
 
 
 def why_gone(node: NodeSeen, now: float) -> str:
     """Why the machine of a node is certainly gone; empty if that is not certain. ``now`` is the API server's clock."""
-    is_ready = _ready(node.state).get("status") == "True"
-    if node.gone_for is not None:
-        return f"the Node object {node.name} was deleted" if not is_ready or node.gone_for >= DELETED_FOR else ""
-    if is_ready or node.state is None:
+    if node.state is None or _ready(node.state).get("status") == "True":
         return ""
+    if node.is_deleted:
+        return f"the Node object {node.name} was deleted"
     for taint in mappings(mapping(node.state.get("spec")).get("taints")):
         if taint.get("key") in node_signs.GONE_TAINTS:
             return f"node {node.name} does not report and has the taint {taint['key']}"

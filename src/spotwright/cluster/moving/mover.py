@@ -73,7 +73,6 @@ class Mover:
             str, AttemptState
         ] = {}  # pod UID -> its attempt, from decision to record, where a deed may follow
         self._due: dict[str, float] = {}  # pod UID -> when to look again, by the monotonic clock
-        self._gone_at: dict[str, float] = {}  # node -> when its object was first seen to be deleted
 
     async def run(self, look_at: Callable[[Iterable[str]], None]) -> None:
         """Work until cancelled. ``look_at`` lets the watcher look at pods again, by their UIDs."""
@@ -141,7 +140,7 @@ class Mover:
         uid = uid_of(seen.pod)
         if attempt.bound_at is not None and attempt.pool is not None:
             self._pauses.take(AttemptBound(attempt.bound_at, node=name, pool=attempt.pool))
-        node = NodeSeen(name, view.node(name), view.events_of(name), view.told(name), self._gone_for(view, name))
+        node = NodeSeen(name, view.node(name), view.events_of(name), view.told(name), view.is_node_gone(name))
         if view.is_ready(name):
             if attempt.held is not None:
                 yield AttemptHeld(now, task.path, attempt.number)
@@ -154,13 +153,6 @@ class Mover:
                 yield AttemptReleased(now, task.path, attempt.number, why=why)
         elif metadata(seen.pod).get("deletionTimestamp") and attempt.held is None and not attempt.released:
             yield AttemptHeld(now, task.path, attempt.number, node=name, since=not_ready_since(node.state))
-
-    def _gone_for(self, view: _View, name: str) -> float | None:
-        """The seconds since a Node object was first seen to be deleted; None while it is there."""
-        if not view.is_node_gone(name):
-            self._gone_at.pop(name, None)
-            return None
-        return self._clock() - self._gone_at.setdefault(name, self._clock())
 
     def _want(self, what: Any, pod: Mapping[str, Any], why: str) -> None:
         meta = metadata(pod)
