@@ -251,3 +251,14 @@ def test_tolerations_of_a_pool_that_came_later_are_added() -> None:
     given = a_pod()
     given["spec"]["tolerations"] = []
     assert precise(given)[0]["spec"]["tolerations"][0]["key"] == KEY
+
+
+def test_no_pod_of_a_gang_that_has_begun_is_refused_and_each_says_why_it_was_started_again() -> None:
+    spent = [PastAttempt(Cause.FAILED, ("spot-a",), "spot-a")] * 3
+    pod, outcome = precise(a_pod(), PodFacts(spent, agree=lambda _: ("spot-b",), has_begun=True))
+    assert outcome.verdict == "pod is admitted"
+    assert pod["metadata"]["annotations"]["spotwright.dev/rung"] == "spot-b"
+
+    interrupted = taken("spot-a")
+    pod, _ = precise(a_pod(), PodFacts(interrupted.history, agree=lambda _: ("spot-b",), has_begun=True))
+    assert pod["metadata"]["annotations"]["spotwright.dev/why"].startswith("interruption 1 of")

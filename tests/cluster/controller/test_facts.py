@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.test_watcher_records import Cluster
-from tests.cluster.watching.watched_objects import done, job, pod
+from tests.cluster.watching.watched_objects import at, done, job, pod
 
 from spotwright.cluster.admission.pods import PodFacts
 from spotwright.cluster.admission.review import AdmissionRequest
@@ -23,6 +23,9 @@ from spotwright.cluster.controller.facts import FactFinder
 from spotwright.cluster.controller.histories import Histories
 from spotwright.cluster.controller.ledger import Ledger
 from spotwright.cluster.controller.lookups import Lookups
+from spotwright.cluster.watching.recorder import Recorder
+from spotwright.cluster.watching.view import SeenPod
+from spotwright.cluster.workloads.templates import templates_of
 from spotwright.model.attempts import Cause
 from spotwright.records.state_folder import StateFolder
 
@@ -154,3 +157,48 @@ def test_a_job_that_has_ended_keeps_its_history(cluster: Cluster) -> None:
     cluster.look(job(status=done("Failed")), ended)
     [facts] = find(cluster, job(), request(job()))
     assert facts.number == 2
+
+
+def a_gang() -> tuple[dict[str, Any], dict[str, Any]]:
+    """A JobSet, and its Job of two pods."""
+    meta = {"name": "gang", "namespace": "team-a", "uid": "set-uid", "creationTimestamp": at(0)}
+    spec = {"replicatedJobs": [{"name": "node", "replicas": 1, "template": job()}]}
+    jobset = {"kind": "JobSet", "apiVersion": "jobset.x-k8s.io/v1alpha2", "metadata": meta, "spec": spec}
+    child = job("gang-node-0", parallelism=2, completions=2, completionMode="Indexed")
+    owner = {"apiVersion": jobset["apiVersion"], "kind": "JobSet", "name": "gang", "uid": "set-uid", "controller": True}
+    child["metadata"] |= {"ownerReferences": [owner], "labels": {"jobset.sigs.k8s.io/replicatedjob-name": "node"}}
+    return jobset, child
+
+
+def test_every_pod_of_a_restart_is_told_why_the_set_was_started_again(cluster: Cluster) -> None:
+    jobset, child = a_gang()
+    run = cluster.store.create(jobset, templates_of((child, jobset)), (), cluster.now)
+    for index in range(2):
+        labels = {"jobset.sigs.k8s.io/restart-attempt": "0", "batch.kubernetes.io/job-completion-index": str(index)}
+        ended = pod(f"{index}", child, node="n1", phase="Failed", exit_code=3, labels=labels, annotations=labels)
+        cluster.view.clock += 10.0
+        Recorder(run, cluster.view, cluster.now).record([SeenPod(ended, (child, jobset))], jobset, are_all=False)
+    run.commit()
+
+    async def scenario() -> list[PodFacts]:
+        async with finding(cluster, child) as (finder, server):
+            path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team-a/jobsets"
+            server.put(path, "gang", "set-uid", **jobset)
+            found = []
+            for index in range(2):
+                labels = {
+                    "jobset.sigs.k8s.io/restart-attempt": "1",
+                    "batch.kubernetes.io/job-completion-index": f"{index}",
+                }
+                new = pod("", child, labels=labels, annotations=labels)
+                new["metadata"]["ownerReferences"][0]["apiVersion"] = "batch/v1"
+                asked = AdmissionRequest(f"review-{index}", "CREATE", "team-a", new)
+                found.append(await finder.find(asked))
+                assert found[-1].agree is not None
+                assert found[-1].agree(("gpu-spot",)) == ("gpu-spot",)
+            return found
+
+    first, second = asyncio.run(scenario())
+    assert [past.cause for past in first.history] == [Cause.FAILED]
+    assert list(second.history) == list(first.history)
+    assert (first.has_begun, second.has_begun) == (False, True)

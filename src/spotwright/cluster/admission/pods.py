@@ -72,13 +72,15 @@ class PodFacts:
 
     ``history`` are its attempts in order of creation. ``number`` was given to this attempt; None: one more than the history
     has. ``agree`` is asked with the pools of the rung that was decided, and returns those on which the pods of the same gang
-    and restart have agreed; None: the pod is in no gang. ``without_capacity`` are pools that are left out for now. ``token``
-    marks the pod. ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain.
+    and restart have agreed; None: the pod is in no gang. ``has_begun``: another pod of that restart was admitted, so none is
+    refused. ``without_capacity`` are pools that are left out for now. ``token`` marks the pod. ``is_known``: false where
+    nothing could be read, so that neither a number nor a rung is certain.
     """
 
     history: Sequence[PastAttempt] = ()
     number: int | None = None
     agree: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None
+    has_begun: bool = False
     without_capacity: Collection[str] = ()
     token: str = ""
     is_known: bool = True
@@ -101,6 +103,8 @@ def admit_pod(data: Mapping[str, Any], config: Config | None, facts: PodFacts, r
     if policy.spot is None or not ladder.rungs:
         return Outcome("pod has no ladder")
     decided = next_attempt(facts.history, policy, ladder, facts.without_capacity)
+    if facts.has_begun:
+        decided = replace(decided, refusal="")
     decided = replace(_with_gang(decided, ladder, facts), number=facts.number or decided.number)
     marks = {ATTEMPT_ANNOTATION: str(decided.number), WHY_ANNOTATION: decided.refusal or decided.why}
     if facts.token:

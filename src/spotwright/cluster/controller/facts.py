@@ -140,10 +140,11 @@ class FactFinder:
             number = max(slot.recorded, self._ledger.highest(asked.uid, slot.path)) + 1
         else:
             slot, number = self._ledger.number(asked.token, asked.uid, looked.slots)
-        if agreed:  # the gang has begun, so no member of it is refused
-            return PodFacts(number=number, agree=lambda _: agreed, token=asked.token)
+        if agreed:
+            before = _merged(looked.history, asked.restart)
+            return PodFacts(before, number, lambda _: agreed, has_begun=True, token=asked.token)
         return PodFacts(
-            _merged(looked.history) if asked.gang else _before(looked.history.of(slot.path), number),
+            _merged(looked.history, asked.restart) if asked.gang else _before(looked.history.of(slot.path), number),
             number=number,
             agree=None if is_dry or not asked.gang else lambda pools: self._ledger.agree(asked.gang, pools),
             without_capacity=self._left_out(now),
@@ -229,9 +230,9 @@ def _before(recorded: Sequence[RecordedAttempt], number: int) -> list[PastAttemp
     return [*(attempt.past for attempt in recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
 
 
-def _merged(history: RunHistory) -> list[PastAttempt]:
-    """The restarts of a gang, each with the ending of the member that ended it."""
-    return [_worst(members) for members in zip_longest(*history.tasks.values())]
+def _merged(history: RunHistory, restart: int) -> list[PastAttempt]:
+    """The restarts of a gang before this one, each with the ending of the member that ended it."""
+    return [_worst(members) for members in zip_longest(*history.tasks.values())][:restart]
 
 
 def _worst(members: Iterable[RecordedAttempt | None]) -> PastAttempt:
