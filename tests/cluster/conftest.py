@@ -136,7 +136,7 @@ def namespace(kube: Kube) -> Iterator[str]:
     kube.run("create", "namespace", name)
     kube.wait(lambda: kube.get("serviceaccount", "default", name), "the namespace's service account", 60)
     yield name
-    kube.run("delete", "namespace", name, "--wait=false")
+    kube.run("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture

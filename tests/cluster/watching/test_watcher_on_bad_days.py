@@ -255,6 +255,26 @@ def test_a_namespace_that_is_deleted_under_way_ends_its_runs(tmp_path: Path) -> 
     day(tmp_path / "state", test)
 
 
+def test_a_job_that_fails_because_its_namespace_is_deleted_is_cancelled(tmp_path: Path) -> None:
+    async def test(day: Day) -> None:
+        train = job("train", uid="uid-train")
+        day.put(JOBS, train)
+        day.put(PODS, pod("one", train, node="n1", phase="Running"))
+        await day.start()
+        await day.until(lambda: day.is_recorded("train"), "the attempt")
+        meta = {"name": "a", "labels": {"spotwright.dev/enabled": "true"}, "deletionTimestamp": at(60)}
+        day.put(NAMESPACES, {"kind": "Namespace", "metadata": meta})
+        day.put(PODS, pod("one", train, node="n1", phase="Failed", exit_code=137))
+        failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+        day.put(JOBS, {**train, "status": {"conditions": [failed]}})
+        day.server.delete(PODS, "one")
+        day.server.delete(JOBS, "train")
+        day.server.delete(NAMESPACES, "a")
+        await day.until(lambda: {run.status for run in day.runs().values()} == {RunStatus.CANCELLED}, "the end")
+
+    day(tmp_path / "state", test)
+
+
 def test_ends_are_recorded_while_changes_come_without_a_pause(tmp_path: Path) -> None:
     async def test(day: Day) -> None:
         train = job("train", uid="uid-train")

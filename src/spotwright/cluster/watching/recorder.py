@@ -79,6 +79,8 @@ class Recorder:
         ``are_all``: the workload has no other pods, so an attempt without one has ended. ``root`` is the workload's object; None:
         the API does not have it any more.
         """
+        if self._view.is_going(str(self._state.meta.arguments.get("namespace", ""))):
+            self._cancel()  # a Job calls it a failure of its own that somebody else deletes its pods
         for seen in sorted(pods, key=_made_first):
             if _is_refused(seen.pod):
                 self._note_refusal(seen)
@@ -344,7 +346,9 @@ class Recorder:
         if self._run.is_over or live:
             return
         outcome = outcome_of(root) if root is not None else None
-        if outcome is not None:
+        if outcome is not None and outcome.status is RunStatus.FAILED and self._state.cancelling:
+            self._run.add(RunFinished(self._now, status=RunStatus.CANCELLED, why="its namespace was deleted"))
+        elif outcome is not None:
             self._run.add(RunFinished(self._now, status=outcome.status, why=outcome.why))
         elif root is None:
             self._finish_without_word()

@@ -45,6 +45,7 @@ class ClusterView:
         self._on_node: dict[str, set[str]] = {}  # node -> UIDs of pods
         self._waited: dict[str, Mapping[str, Any]] = {}  # pod UID -> its last state in which a container was held up
         self._ended_at: dict[str, float] = {}  # pod UID -> when its end was first seen, by the monotonic clock
+        self._going: set[str] = set()  # namespaces that are being deleted
         self.pods: dict[str, Mapping[str, Any]] = {}  # by UID; of a finished pod the first finished state
         self.gone_pods: dict[str, Mapping[str, Any]] = {}  # deleted, and not recorded yet
         self.clock = 0.0
@@ -82,6 +83,16 @@ class ClusterView:
         self.gone_pods.pop(uid, None)
         self._waited.pop(uid, None)
         self._ended_at.pop(uid, None)
+
+    def put_namespace(self, namespace: Mapping[str, Any]) -> str:
+        """A namespace was added, has changed or is gone. Returns its name."""
+        meta = metadata(namespace)
+        (self._going.add if meta.get("deletionTimestamp") else self._going.discard)(meta["name"])
+        return str(meta["name"])
+
+    def is_going(self, namespace: str) -> bool:
+        """Whether a namespace is being deleted, or was: whatever ends in it ends by that."""
+        return namespace in self._going
 
     def drop_namespace(self, namespace: str) -> None:
         """Forget the pods and the owners of a namespace that is not watched any more: nothing is known of them from now on."""

@@ -184,7 +184,7 @@ class Watcher:
 
     def _put_namespace(self, data: Mapping[str, Any], *, is_labelled: bool) -> None:
         """Watch a namespace from now on, or no more. One that is deleted is watched until its last changes have come."""
-        name = str(metadata(data)["name"])
+        name = self._view.put_namespace(data)
         if is_labelled:
             self._enter(name)
         elif name in self._enabled and metadata(data).get("deletionTimestamp"):

@@ -97,10 +97,6 @@ def test_a_namespace_that_is_deleted_under_way_ends_its_runs_as_cancelled(
     (task,) = run.tasks.values()
     assert run.status is RunStatus.CANCELLED
     assert [attempt.pool for attempt in task.attempts] == ["spot"]
-    kube.run("create", "namespace", namespace)  # the fixture deletes it
-    configure(kube, namespace, CONFIGURATION)
-    kube.wait(lambda: kube.get("serviceaccount", "default", namespace), "the namespace's account", SOON)
-    kube.wait(lambda: is_placed(kube, namespace), "objects are placed again", SOON)
 
 
 def test_a_controller_that_is_killed_in_a_burst_of_pods_records_each_of_them_once(
