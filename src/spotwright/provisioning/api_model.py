@@ -92,5 +92,5 @@ def _limits(properties: Mapping[str, Any]) -> Iterator[tuple[str, tuple[int, int
         if isinstance(addon, Mapping) and addon.get("name") == "cluster-autoscaler":
             for pool in ({"name": "", "config": addon.get("config")}, *(addon.get("pools") or ())):
                 given = pool.get("config") or {}
-                if "max-nodes" in given:
+                if given.get("max-nodes") is not None:
                     yield str(pool.get("name") or ""), (int(given.get("min-nodes") or 0), int(given["max-nodes"]))

@@ -15,11 +15,11 @@ from typing import Any
 
 from spotwright.errors import InputError
 from spotwright.manifests.yamltext.documents import parse
+from spotwright.provisioning.shapes import API_MODEL, NODE, NODE_POOL, find_wrong, word_for
 
 __all__ = ["Objects", "read_objects"]
 
 _LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList")
-_WORDS: Mapping[type, str] = {Mapping: "a mapping", list: "a list"}
 _ASK = "kubectl get nodes -o json"
 
 
@@ -71,51 +71,46 @@ def _documents(text: str, name: str) -> Iterable[Any]:
 
 def _flattened(document: Any, name: str) -> Iterator[Mapping[str, Any]]:
     items: Any = document if isinstance(document, list) else [document]
+    common: Mapping[str, Any] = {}
     if isinstance(document, Mapping) and str(document.get("kind")) in _LIST_KINDS:
         items = document.get("items") or []
-    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-        raise InputError(
-            f"{name}: expected objects of Kubernetes, found {type(document).__name__}: write the file with {_ASK}"
-        )
-    yield from items
+        kind = str(document["kind"]).removesuffix("List")
+        if kind:  # the API writes the kind of all items once, at the list (kubectl get --raw)
+            common = {"kind": kind, "apiVersion": document.get("apiVersion")}
+    for item in items if isinstance(items, list) else [items]:
+        if not isinstance(item, Mapping):
+            raise InputError(
+                f"{name}: expected objects of Kubernetes, found {word_for(item)}: write the file with {_ASK}"
+            )
+        yield {**common, **item}
 
 
 def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
     kind = str(one.get("kind") or "")
     if kind == "Node":
-        objects.nodes.append(_checked_node(one, len(objects.nodes), name))
+        objects.nodes.append(_checked(one, NODE, f"{name}: node {len(objects.nodes) + 1}"))
     elif kind == "DaemonSet":
         objects.daemon_sets.append(one)
     elif kind == "NodePool" and str(one.get("apiVersion", "")).startswith("karpenter.sh/"):
-        objects.node_pools.append(one)
+        objects.node_pools.append(_checked(one, NODE_POOL, f"{name}: NodePool {len(objects.node_pools) + 1}"))
     elif kind == "KubeletConfiguration":
         objects.kubelets.append(one)
     elif isinstance(one.get("kubeletconfig"), Mapping):
         objects.kubelets.append(one["kubeletconfig"])
     elif one.get("apiVersion") == "vlabs" and isinstance(one.get("properties"), Mapping):
+        wrong = find_wrong(one, API_MODEL)
+        if wrong:
+            raise InputError(f"{name}: an API model of aks-engine: {wrong}")
         objects.api_models.append(one)
     else:
         objects.others[kind or "object without a kind"] += 1
 
 
-def _checked_node(node: Mapping[str, Any], index: int, name: str) -> Mapping[str, Any]:
-    """The node, whose parts have the types of the API. Raises :class:`InputError` with the field that has not."""
-    for path, kind in (
-        (("metadata",), Mapping),
-        (("metadata", "labels"), Mapping),
-        (("spec",), Mapping),
-        (("spec", "taints"), list),
-        (("status",), Mapping),
-        (("status", "allocatable"), Mapping),
-        (("status", "conditions"), list),
-    ):
-        value: Any = node
-        for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if value is not None and not isinstance(value, kind):
-            raise InputError(
-                f"{name}: node {index + 1}: {'.'.join(path)}: expected {_WORDS[kind]}, found {type(value).__name__}"
-            )
-    if not (node.get("metadata") or {}).get("name"):
-        raise InputError(f"{name}: node {index + 1}: metadata.name is missing: write the file with {_ASK}")
-    return node
+def _checked(one: Mapping[str, Any], shape: Mapping[str, Any], what: str) -> Mapping[str, Any]:
+    """The object, whose fields have the types of the API. Raises :class:`InputError` with the field that has not."""
+    wrong = find_wrong(one, shape)
+    if wrong:
+        raise InputError(f"{what}: {wrong}")
+    if not (one.get("metadata") or {}).get("name"):
+        raise InputError(f"{what}: metadata.name is missing: write the file with {_ASK}")
+    return one
