@@ -124,3 +124,16 @@ def test_without_a_controller_the_pods_of_the_kubeconfig_s_cluster_tell_the_pool
     assert done.code == 0
     assert ["train", "1", "spot", "n1", "succeeded"] in [line.split()[:5] for line in done.out.splitlines()]
     assert "  spent   " in done.out
+
+
+def test_pods_are_seen_before_kfp_tells_of_any(folder: Folder, server: StandIn, controller: Served) -> None:
+    """The Workflow is in no answer until the persistence agent has reported it: without one, only pods show that it has begun."""
+    driver = {
+        "metadata": {"uid": "u", "annotations": {"workflows.argoproj.io/node-name": "digits-abcde(0).root-driver(0)"}},
+        "spec": {},
+        "status": {"phase": "Pending"},
+    }
+    controller.kubernetes.objects["/api/v1/namespaces/kubeflow/pods"] = {"items": [driver]}
+    server.steps = [Step("RUNNING"), Step("FAILED")]
+    done = folder.run("--controller", "none")
+    assert "showed no pod of the run" not in done.out

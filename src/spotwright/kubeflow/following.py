@@ -47,6 +47,9 @@ _NO_OUTPUTS = (
     "such as svc/ml-pipeline-ui, and not behind this one"
 )
 _DELETED = "its run was deleted on the server of KFP, and how it ended is not known"
+_USUAL = (
+    "kubeflow"  # where a server for one team runs its pods by KFP's manifests; it tells so only once its agent reports
+)
 _NAMED = 5  # tasks that a note names
 
 
@@ -152,9 +155,9 @@ class Follower:
         return self._recorder.pods is not None and not self._recorder.pods.are_any
 
     def _look_at_pods(self, pods: PodsSeen, workflow: Mapping[str, Any] | None) -> None:
-        namespace = str(((workflow or {}).get("metadata") or {}).get("namespace") or self._run.login.namespace)
-        pods.look(namespace)
-        if pods.trouble:
+        told = str(((workflow or {}).get("metadata") or {}).get("namespace") or self._run.login.namespace)
+        pods.look(told or _USUAL)
+        if pods.trouble and told:
             self.note(f"the run's pods and their nodes cannot be read: {pods.trouble}")
 
     def leave(self, why: str) -> None:
