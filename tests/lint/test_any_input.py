@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.lint.linting import linted
+from tests.lint.linting import found_in, linted
 from tests.lint.linting import settings as lint_settings
 from tests.manifests.placing import SHARED, a_config
 
@@ -113,3 +113,21 @@ def test_lint_imports_neither_kfp_nor_what_only_linux_has() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("only words\n", "a text"), ("- a\n- b\n", "a list"), ("[{kind: Pod}]\n", "a list")]
+)
+def test_a_document_that_is_no_mapping_is_said_to_be_unchecked(text: str, words: str) -> None:
+    [finding] = found_in(text)
+
+    assert (finding.rule, finding.text) == (
+        "no-object",
+        f"this is {words} and no Kubernetes object, so nothing in it was checked",
+    )
+
+
+def test_a_shell_script_that_makes_preemptible_nodes_is_told_the_form_of_today() -> None:
+    script = "gcloud container node-pools create a \\\n    --machine-type n1-highmem-8 \\\n    --preemptible \\\n    --scopes b\n"
+
+    assert "preemptible-flag" in {one.rule for one in found_in(script)}

@@ -27,7 +27,7 @@ def test_lines_name_the_place_the_rule_and_the_fix() -> None:
     assert lines[0].startswith("work.yaml:11: error: Job train asks for spot nodes without tolerating their taint")
     assert lines[0].endswith("[affinity-without-toleration]")
     assert lines[1] == "    fix (--fix does it): Add the toleration beside the selector."
-    assert lines[-1] == "1 error; 1 allowed (2 objects in 2 files)"
+    assert lines[-1] == "1 error; 1 allowed; 1 file not read (2 objects in 2 files)"
 
 
 def test_json_has_the_findings_and_the_counts() -> None:

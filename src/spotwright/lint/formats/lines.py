@@ -24,12 +24,13 @@ def report_lines(report: LintReport) -> Iterator[str]:
 
 def _summary(report: LintReport) -> str:
     counts = {severity: report.count(severity) for severity in Severity}
-    found = (
-        ", ".join(_counted(number, severity.value) for severity, number in counts.items() if number) or "nothing found"
-    )
+    found = ", ".join(_counted(number, severity.value) for severity, number in counts.items() if number)
+    if not found:
+        found = "nothing found" if report.files or not report.unread else "nothing linted"
     allowed = sum(len(file.allowed) for file in report.files)
     extras = [f"{allowed} allowed"] if allowed else []
     extras += [f"{len(report.fixed)} fixed"] if report.fixed else []
+    extras += [f"{_counted(len(report.unread), 'file')} not read"] if report.unread else []
     inside = f"{_counted(report.documents, 'object')} in {_counted(len(report.files), 'file')}"
     return f"{'; '.join([found, *extras])} ({inside})"
 

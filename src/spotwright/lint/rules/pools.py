@@ -172,6 +172,13 @@ def _old_flag(pods: Pods, _settings: Settings) -> Iterator[Problem]:
             yield Problem(container.path, text)
 
 
+def _old_script(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """A shell script, which YAML reads as a text."""
+    whole = subject.document.get((), None)
+    if isinstance(whole, str) and re.search(r"\bgcloud\b.*\s--preemptible(?!\S)", whole, re.DOTALL):
+        yield Problem(subject.base, "this makes nodes with gcloud --preemptible, which live a day at most")
+
+
 RULES = (
     Rule(
         id="selector-matches-no-pool",
@@ -262,7 +269,7 @@ RULES = (
         fix="Write --spot instead of --preemptible, and --node-taints=cloud.google.com/gke-spot=true:NoSchedule.",
         fails=job(container="command: [gcloud, container, node-pools, create, spot, --cluster=c, --preemptible]\n"),
         passes=job(container="command: [gcloud, container, node-pools, create, spot, --cluster=c, --spot]\n"),
-        checks=Checks(pods=_old_flag, python=preemptible_flag),
+        checks=Checks(pods=_old_flag, objects=_old_script, python=preemptible_flag),
     ),
 )
 """The rules of this module."""

@@ -15,7 +15,11 @@ __all__ = ["RULES", "WRONG_SHAPE"]
 def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     if subject.value.keys() >= {"version", "pools"}:  # our own spotwright.yaml, which is read as the settings
         return
-    if not subject.kind and not subject.api_version and subject.outer is None:
+    whole = subject.document.get((), None)
+    if not isinstance(whole, dict):
+        words = "a list" if isinstance(whole, list) else "a text"
+        yield Problem(subject.base, f"this is {words} and no Kubernetes object, so nothing in it was checked")
+    elif not subject.kind and not subject.api_version and subject.outer is None:
         keys = ", ".join(list(subject.value)[:3])
         yield Problem(
             subject.base, f"this has no kind, so it is no Kubernetes object and nothing in it was checked ({keys})"

@@ -104,6 +104,8 @@ def objects_in(document: Document, beside: list[KubeObject]) -> Iterator[KubeObj
 
 def _objects(document: Document, base: Path, value: Any, beside: list[KubeObject]) -> Iterator[KubeObject]:
     if not isinstance(value, dict):
+        if value is not None:  # a text or a list: no object, which a rule says
+            yield KubeObject(document, base, {}, None, beside)
         return
     items = value.get("items")
     if str(value.get("kind") or "").endswith("List") and isinstance(items, list):
