@@ -50,14 +50,14 @@ class Frozen(metaclass=_FrozenType):
     _defaults: ClassVar[Mapping[str, Any]]
 
     def __init__(self, *positional: Any, **named: Any) -> None:
-        """Compile the methods of this class, and set every field by them. Raises ``TypeError`` as any function does."""
-        _compile(type(self))
+        """Compile the constructor of this class, and set every field by it. Raises ``TypeError`` as any function does."""
+        _compile_constructor(type(self))
         type(self).__init__(self, *positional, **named)
 
     @classmethod
     def of_values(cls, *values: Any) -> Self:
         """The value with these fields in their order, without the defaults of the constructor."""
-        _compile(cls)
+        _compile_of_values(cls)
         made: Self = cls.of_values(*values)  # by the compiled method
         return made
 
@@ -96,20 +96,28 @@ def _restore(kind: type[Frozen], *values: Any) -> Frozen:
     return kind.of_values(*values)
 
 
-def _compile(kind: type[Frozen]) -> None:
-    """Write ``__init__`` and ``of_values`` of a class, which set one slot after another."""
-    defaults, positional = kind.fields(), len(kind.__match_args__)
-    known: dict[str, Any] = {"_kind": kind, "_new": object.__new__}
-    parameters, given, copied = [], [], []
-    for number, (name, default) in enumerate(defaults.items()):
-        known[f"_set_{name}"], known[f"_default_{name}"] = getattr(kind, name).__set__, default
-        parameters += ["*"] if number == positional else []
+def _compile_constructor(kind: type[Frozen]) -> None:
+    """Write the ``__init__`` of a class, which sets one slot after another."""
+    parameters, body, known = [], [], _setters(kind)
+    for number, (name, default) in enumerate(kind.fields().items()):
+        known[f"_default_{name}"] = default
+        parameters += ["*"] if number == len(kind.__match_args__) else []
         parameters.append(name if default is REQUIRED else f"{name}=_default_{name}")
         value = f"{{}} if {name} is _default_{name} else {name}" if type(default) is dict else name
-        given.append(f" _set_{name}(self, {value})")
-        copied.append(f" _set_{name}(self, {name})")
-    source = [f"def __init__(self, {', '.join(parameters)}):", *given]
-    source += [f"def of_values({', '.join(defaults)}):", " self = _new(_kind)", *copied, " return self"]
+        body.append(f" _set_{name}(self, {value})")
+    source = [f"def __init__(self, {', '.join(parameters)}):", *body]
     exec("\n".join(source), known)  # noqa: S102 (the names of fields are ours)
     kind.__init__ = known["__init__"]  # type: ignore[method-assign]
+
+
+def _compile_of_values(kind: type[Frozen]) -> None:
+    """Write the ``of_values`` of a class: journals are read by it, where events need no checks and no defaults."""
+    known = _setters(kind) | {"_kind": kind, "_new": object.__new__}
+    body = [" self = _new(_kind)", *(f" _set_{name}(self, {name})" for name in kind.fields()), " return self"]
+    exec("\n".join([f"def of_values({', '.join(kind.fields())}):", *body]), known)  # noqa: S102 (the same)
     kind.of_values = staticmethod(known["of_values"])  # type: ignore[method-assign]
+
+
+def _setters(kind: type[Frozen]) -> dict[str, Any]:
+    """The functions that write the slots of a class, past the check of ``Frozen.__setattr__``."""
+    return {f"_set_{name}": getattr(kind, name).__set__ for name in kind.fields()}

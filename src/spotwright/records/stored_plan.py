@@ -25,7 +25,6 @@ from spotwright.model.pools import Pool
 from spotwright.model.traces import Trace
 from spotwright.pipelines.graph.pipeline_graph import build
 from spotwright.pipelines.ir.compiled import Compiled, read_shared_json
-from spotwright.pipelines.ir.source_lines import place_of
 from spotwright.records.state_folder import RunFolder, write_atomically
 
 if TYPE_CHECKING:
@@ -62,7 +61,11 @@ class StoredPlan:
 
     def place_of(self, path: str) -> str:
         """The place of a task in its source, for messages: a file with its line, or the name of a pod template."""
-        return place_of(self.source, path) if isinstance(self.source, Compiled) else self.source.place_of(path)
+        if not isinstance(self.source, Compiled):
+            return self.source.place_of(path)
+        from spotwright.pipelines.ir.source_lines import place_of  # here: for errors alone
+
+        return place_of(self.source, path)
 
     def _flags(self) -> Layer | None:
         try:

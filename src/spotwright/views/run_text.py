@@ -16,7 +16,6 @@ from spotwright.model.attempts import Cause
 from spotwright.views.account.compute import account
 from spotwright.views.account_report import money_lines
 from spotwright.views.amount_phrasing import cost_heading
-from spotwright.views.artifacts import artifact_lines
 from spotwright.views.phrasing import after_cause, ended, plural, span, time_of_day, value_text
 from spotwright.views.run_json import run_view
 from spotwright.views.table import Rows, fitted, shorten, table, wrapped
@@ -35,6 +34,8 @@ __all__ = ["left_out_lines", "runs_text", "show_text", "summary_text"]
 
 def show_text(view: Mapping[str, Any]) -> str:
     """A run in full: tasks and attempts, the reason for each end and the command for its log, waiting tasks, outputs."""
+    from spotwright.views.artifacts import artifact_lines  # here: the summary of a run has none
+
     tasks = [*in_pipeline_order(view["tasks"]), *view["left_behind"]]
     parts = [
         [*fitted(run_title(view), hang="  "), *_head(view)],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from spotwright.clouds.lost_machines import commands_to_free
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.views.phrasing import plural, time_of_day
@@ -84,6 +83,8 @@ def _for_successor(orchestrator: str, task: TaskState) -> str:
     if held is None:
         return text
     since = "" if held.since is None else f" since {time_of_day(held.since)}"
+    from spotwright.clouds.lost_machines import commands_to_free  # here: for runs in a cluster alone
+
     taint, delete = commands_to_free(held.node)
     return (
         f"{text}; node {held.node}, which holds the pod of attempt {task.last.number}, does not report{since}: "

@@ -5,8 +5,6 @@ These are rows 6 to 8 of the design's table, applied to the state of the run.
 
 from __future__ import annotations
 
-from spotwright.engine.decisions import earlier_advice
-from spotwright.engine.decisions.deadline_advice import advise
 from spotwright.engine.decisions.snapshot import Snapshot
 from spotwright.engine.io_resolution import inputs_of
 from spotwright.engine.plan import PlannedTask
@@ -110,7 +108,11 @@ def _outlook(
 ) -> deadline.Outlook:
     outlook = outlook_without_advice(state, task, planned, interruptions, now)
     if state.moves_running:
+        from spotwright.engine.decisions.deadline_advice import advise  # here, because few runs have a deadline
+
         return outlook._replace(rungs=advise(state, planned, outlook, lost))
+    from spotwright.engine.decisions import earlier_advice  # here: for journals of earlier versions alone
+
     return outlook._replace(advice=earlier_advice.advise(state, task, planned, outlook))
 
 

@@ -1,9 +1,8 @@
 """Start and watch the processes of attempts without blocking the engine's loop.
 
 An engine has one :class:`AttemptProcesses`. It keeps a fork server per Python environment, requests shims from it, sends each
-shim one start order after another, and translates what the selector reports into
-:class:`~spotwright.local.processes.protocol.Started`, :class:`~spotwright.local.processes.protocol.Ended` and
-:class:`~spotwright.local.processes.protocol.StartFailed`. Every order ends in exactly one of the last two.
+shim one start order after another, and translates what the selector reports into ``Started``, ``Ended`` and ``StartFailed`` of
+:mod:`~spotwright.local.processes.protocol`. Every order ends in exactly one of the last two.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from spotwright.local.processes.protocol import (
     read_exit,
 )
 from spotwright.local.processes.shim_connection import ShimConnection, TrackedAttempt
-from spotwright.local.python_envs.build_environment import without_credentials
 from spotwright.local.python_envs.environment_builds import BuildFailure, EnvironmentBuilds
 from spotwright.local.python_envs.environments import cache_folder
 from spotwright.local.python_envs.python_environment import PythonEnvironment
@@ -358,6 +356,8 @@ class AttemptProcesses:
             why = server.error_output if server.error_output and not server.was_killed else "killed"
             self._fail(order.key, f"its process was lost before it began: {why}", ours=True)
         else:
+            from spotwright.local.python_envs.build_environment import without_credentials  # here: for errors alone
+
             problem = without_credentials(server.error_output) or "it did not start"
             self._fail(order.key, f"the Python environment cannot be used: {problem}")
 

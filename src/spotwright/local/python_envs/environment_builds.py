@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from spotwright.local.captured_output import tail
-from spotwright.local.python_envs.build_environment import UNWRITABLE, without_credentials
 from spotwright.local.python_envs.environments import directory_of, find_python, linked_packages, python_of
 from spotwright.local.python_envs.python_environment import PythonEnvironment
 
@@ -142,11 +141,15 @@ class EnvironmentBuilds:
 
 def shown_packages(environment: PythonEnvironment) -> tuple[str, ...]:
     """The packages of an environment for people: without credentials."""
+    from spotwright.local.python_envs.build_environment import without_credentials  # here: few tasks have packages
+
     return tuple(map(without_credentials, environment.packages))
 
 
 def _finish(build: _Build) -> BuildFailure | None:
     """Wait for a builder that has ended or was killed. Returns why it failed."""
+    from spotwright.local.python_envs.build_environment import without_credentials  # here: few tasks have packages
+
     status = build.process.wait()
     output = without_credentials(tail(build.log, build.log_begin))
     os.close(build.pidfd)
@@ -158,6 +161,8 @@ def _finish(build: _Build) -> BuildFailure | None:
 
 def _reason(environment: PythonEnvironment, output: str, status: int) -> str:
     """The cause of a failure by pip's or uv's output. Without a network pip also says that there is no such package."""
+    from spotwright.local.python_envs.build_environment import UNWRITABLE  # here: few tasks have packages
+
     if status == UNWRITABLE:
         return output.splitlines()[-1]
     missing = _MISSING.search(output)

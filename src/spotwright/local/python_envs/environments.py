@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spotwright.errors import StateError
-from spotwright.local.python_envs.build_environment import LINKED, interpreter, is_built, mark_used
 from spotwright.local.python_envs.python_environment import PythonEnvironment
 
 __all__ = ["cache_folder", "directory_of", "find_python", "linked_packages", "python_of"]
@@ -31,6 +30,8 @@ def cache_folder() -> Path:
 
 def directory_of(environment: PythonEnvironment, cache: Path) -> Path:
     """The directory of an environment, determined by Python, packages and indexes; the packages' order does not matter."""
+    from spotwright.local.python_envs.build_environment import LINKED  # here: few tasks have packages
+
     packages: Sequence[str] = environment.packages
     if not any(
         package.startswith("-") for package in packages
@@ -52,6 +53,8 @@ def find_python(environment: PythonEnvironment, cache: Path) -> str | None:
     """The interpreter of an environment; ``None`` if the environment has to be built first."""
     if not environment.packages:
         return python_of(environment)
+    from spotwright.local.python_envs.build_environment import interpreter, is_built, mark_used  # here: as above
+
     directory = directory_of(environment, cache)
     if not is_built(directory):
         return None
@@ -79,6 +82,8 @@ def linked_packages() -> dict[str, str]:
 
 def _renew_links(directory: Path) -> None:
     """Renew the links to packages whose installation was moved or removed."""
+    from spotwright.local.python_envs.build_environment import LINKED  # here: as above
+
     for name, target in linked_packages().items():
         link = directory / LINKED / name
         if link.is_symlink() and link.exists() and os.path.realpath(link) == target:

@@ -13,7 +13,6 @@ from spotwright.graph.tasks import Dag
 from spotwright.pipelines.graph.kfp_executors import PvcStep, PythonComponent
 from spotwright.pipelines.graph.task_config import TaskConfigPassthrough
 from spotwright.pipelines.graph.task_settings import TaskSettings
-from spotwright.pipelines.ir.source_lines import line_of
 
 __all__ = ["IrPass"]
 
@@ -53,6 +52,8 @@ class IrPass:
     def file_line(self, place: str) -> str:
         """The file, with the line of the task that a place names, where it can be found."""
         task = place.removeprefix("task ").partition(":")[0] if place.startswith("task ") else ""
+        from spotwright.pipelines.ir.source_lines import line_of  # here: for errors alone
+
         line = line_of(self.file, self.ir, task) if task else None
         return self.file if line is None else f"{self.file}:{line}"
 

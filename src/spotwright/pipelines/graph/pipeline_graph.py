@@ -19,7 +19,6 @@ from spotwright.graph.tasks import Dag, Loop, TaskGraph, TaskSpec
 from spotwright.pipelines.graph.ir_pass import IrPass
 from spotwright.pipelines.graph.kfp_dialect import KFP
 from spotwright.pipelines.graph.kfp_executors import Importer
-from spotwright.pipelines.graph.missing_inputs import add_missing_inputs, find_missing_inputs, input_text
 from spotwright.pipelines.graph.source_reader import drop_stray_inputs, read_output_sources
 from spotwright.pipelines.graph.task_reader import (
     component_of,
@@ -84,8 +83,11 @@ def _check_empty_groups(ir_pass: IrPass) -> None:
 
 def _notes(ir_pass: IrPass, root: Dag) -> Iterator[str]:
     """Yield a note for each point in which KFP behaves differently from this run."""
-    names = sorted({input_text(name) for names in ir_pass.missing_inputs.values() for name in names})
-    if names:
+    missing = {name for names in ir_pass.missing_inputs.values() for name in names}
+    if missing:
+        from spotwright.pipelines.graph.missing_inputs import input_text  # here: few pipelines miss any
+
+        names = sorted(map(input_text, missing))
         yield (
             f"KFP fails here: texts or settings of tasks in a loop, condition or exit handler read {', '.join(names)}, "
             "which the compiler does not pass into it; this run passes it. For a cluster, give it to a task in there as an "
@@ -120,6 +122,8 @@ def _read_dag(
     specs = {name: drop_stray_inputs(task, parameters) for name, task in tasks.items() if task is not None}
     specs = {name: _completed(ir_pass, task, parameters, specs) for name, task in specs.items()}
     if is_group:
+        from spotwright.pipelines.graph.missing_inputs import find_missing_inputs  # here: few pipelines have groups
+
         ir_pass.missing_inputs[component] = find_missing_inputs(specs, parameters)
         parameters = {**parameters, **ir_pass.missing_inputs[component]}
     place = f"task {path}" if path else _ROOT
@@ -161,7 +165,11 @@ def _completed(
 ) -> TaskSpec:
     """The task; a group gets the inputs that the compiler did not pass into it."""
     missing = ir_pass.missing_inputs.get(task.dag or "")
-    return add_missing_inputs(task, missing, parameters, tasks) if missing else task
+    if not missing:
+        return task
+    from spotwright.pipelines.graph.missing_inputs import add_missing_inputs  # here: few pipelines miss any
+
+    return add_missing_inputs(task, missing, parameters, tasks)
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -22,7 +22,6 @@ from spotwright.pipelines.ir.dag_walk import dag_tasks
 from spotwright.pipelines.ir.merged_executors import merged_executors
 from spotwright.pipelines.ir.newer_sdk import put_back_policies, take_out_policies
 from spotwright.pipelines.ir.placed_pipelines import undo_placement
-from spotwright.pipelines.ir.source_lines import line_at
 
 if TYPE_CHECKING:
     from spotwright.pipelines.ir.schema_errors import Step
@@ -190,6 +189,8 @@ def _schema_error(path: Path, data: Any, message: Any, place: tuple[str, ...], e
 
 
 def _error(path: Path, at: tuple[Step, ...], what: str) -> PipelineError:
+    from spotwright.pipelines.ir.source_lines import line_at  # here: for errors alone
+
     line = line_at(path, at)
     return PipelineError(f"{path if line is None else f'{path}:{line}'}: {'.'.join(map(str, at))}: {what}")
 

@@ -14,10 +14,9 @@ from spotwright.engine.environment_events import EnvironmentChanged
 from spotwright.engine.events import Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.status import RunStatus
-from spotwright.engine.workload.events import AttemptHeld, AttemptReleased, AttemptTakenBack
+from spotwright.engine.workload.events import WORKLOAD_EVENTS, AttemptHeld, AttemptReleased, AttemptTakenBack
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FollowUp
-from spotwright.views.live.workload_sentences import workload_sentence
 from spotwright.views.phrasing import after_cause, ended, plural, span
 
 __all__ = ["Narrator", "Sentence"]
@@ -80,7 +79,7 @@ class Narrator:
                 yield Sentence(0.0, _resumed(state))
         for event in events:
             narrate = self._BY_TYPE.get(type(event))
-            told = narrate(self, state, event) if narrate is not None else [workload_sentence(event)]
+            told = narrate(self, state, event) if narrate is not None else _of_workload(event)
             texts = [text for text in told if text]
             for text in self._shortened(state, event, texts) if self._large else texts:
                 yield Sentence(event.at - (self._start or event.at), text, _is_trouble(event))
@@ -290,6 +289,15 @@ def _is_trouble(event: Event) -> bool:
     is_success = isinstance(event, ev.AttemptDecided) and event.cause is Cause.SUCCEEDED
     failed_build = isinstance(event, EnvironmentChanged) and event.state == "failed"
     return failed_build or (isinstance(event, _TROUBLE) and not is_success)
+
+
+def _of_workload(event: Event) -> list[str]:
+    """The sentence of an event that only runs in a cluster have; nothing for other events without a sentence."""
+    if not isinstance(event, WORKLOAD_EVENTS):
+        return []
+    from spotwright.views.live.workload_sentences import workload_sentence  # here: for runs in a cluster alone
+
+    return [workload_sentence(event)]
 
 
 def _resumed(state: RunState) -> str:
