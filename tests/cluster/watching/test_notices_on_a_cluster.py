@@ -81,7 +81,7 @@ def test_a_notice_of_the_metadata_server_is_in_the_journal(
     kube: Kube, faults: Faults, agent: Path, namespace: str, tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
-    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "120"]}
+    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "900"]}
     pod = {
         "restartPolicy": "Never",
         "nodeName": f"n{NODE}",
