@@ -12,6 +12,9 @@ from tests.kubeflow.conftest import Folder
 from tests.kubeflow.flows import Flow, Try
 from tests.kubeflow.stand_in import StandIn, Step
 
+from spotwright.cli.kubeflow import session
+from spotwright.kubeflow.following import Follower
+
 TRAINING = "digits-abcde(0).root(0).train(0).executor(0)"
 
 
@@ -126,14 +129,23 @@ def test_without_a_controller_the_pods_of_the_kubeconfig_s_cluster_tell_the_pool
     assert "  spent   " in done.out
 
 
-def test_pods_are_seen_before_kfp_tells_of_any(folder: Folder, server: StandIn, controller: Served) -> None:
+def test_pods_are_seen_before_kfp_tells_of_any(
+    folder: Folder, server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The Workflow is in no answer until the persistence agent has reported it: without one, only pods show that it has begun."""
     driver = {
         "metadata": {"uid": "u", "annotations": {"workflows.argoproj.io/node-name": "digits-abcde(0).root-driver(0)"}},
         "spec": {},
         "status": {"phase": "Pending"},
     }
-    controller.kubernetes.objects["/api/v1/namespaces/kubeflow/pods"] = {"items": [driver]}
+    pods = {"/api/v1/namespaces/kubeflow/pods": {"items": [driver]}}
+
+    def watch_pods(follower: Follower, *_: object) -> bool:
+        follower.watch_pods(lambda path, _: pods.get(path, {}))
+        return True
+
+    monkeypatch.setattr(session, "_watch_pods", watch_pods)
     server.steps = [Step("RUNNING"), Step("FAILED")]
-    done = folder.run("--controller", "none")
-    assert "showed no pod of the run" not in done.out
+    assert "showed no pod of the run" not in folder.run("--controller", "none").out
+    pods.clear()
+    assert "showed no pod of the run" in folder.run("--controller", "none", "--name", "second").out
