@@ -98,6 +98,17 @@ PYTHON = {
     "a GPU limit": (PIPELINE + "    a.set_gpu_limit(1)\n", "kfp1-outdated"),
     "a toleration as a method": (PIPELINE + "    a.add_toleration(t)\n", "kfp1-task-setting"),
     "affinity as a method": (PIPELINE + "    a.add_affinity(t)\n", "kfp1-task-setting"),
+    "required affinity in a pipeline": (
+        PIPELINE
+        + "    aff = V1Affinity(node_affinity=V1NodeAffinity(required_during_scheduling_ignored_during_execution=V1NodeSelector("
+        "node_selector_terms=[V1NodeSelectorTerm(match_expressions=[V1NodeSelectorRequirement("
+        "key='kubernetes.azure.com/scalesetpriority', operator='In', values=['spot'])])])))\n    a.add_affinity(aff)\n",
+        "no-fallback",
+    ),
+    "a required selector in a pipeline": (
+        PIPELINE + "    kubernetes.add_node_selector(a, 'cloud.google.com/gke-spot', 'true')\n",
+        "no-fallback",
+    ),
     "a misspelt argument": (PIPELINE + "    a.set_retry(num_retries=5, backoff_dureation='5m')\n", "unknown-argument"),
     "kfp.gcp": ("import kfp.gcp as gcp\n", "kfp1-module"),
     "a preemptible pool": (PIPELINE + "    a.apply(gcp.use_preemptible_nodepool())\n", "kfp1-task-setting"),

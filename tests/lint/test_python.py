@@ -107,7 +107,7 @@ def test_a_window_of_an_hour_is_found_where_spot_is_meant() -> None:
     line = "    task.set_retry(3)\n"
     spot = "    kubernetes.add_node_selector(task, 'cloud.google.com/gke-spot', 'true')\n"
 
-    assert {one.rule for one in found_in(HEAD + spot + line, python=True)} == {"kfp-retry-window"}
+    assert {one.rule for one in found_in(HEAD + spot + line, python=True)} == {"kfp-retry-window", "no-fallback"}
     assert found_in(HEAD + line, python=True) == []
 
 
@@ -152,3 +152,17 @@ def test_functions_of_the_file_may_have_arguments_of_their_own() -> None:
     text = "def add_toleration(task, colour): ...\nadd_toleration(task, colour=1)\n"
 
     assert unknown_arguments(ast.parse(text)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "kubernetes.add_node_affinity(a, [{'key': 'cloud.google.com/gke-spot', 'values': ['true']}], weight=100)",
+        "kubernetes.add_node_selector(a, 'pool', 'true')",
+        "a.add_affinity(given)",
+    ],
+)
+def test_a_task_that_only_prefers_spot_nodes_or_says_nothing_of_them_has_a_fallback(line: str) -> None:
+    text = f"from kfp import dsl, kubernetes\n\n@dsl.pipeline\ndef main(given):\n    a = op()\n    {line}\n"
+
+    assert "no-fallback" not in {one.rule for one in found_in(text, python=True)}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from spotwright import clouds
 from spotwright.lint.examples import AKS_POOLS, ON_SPOT, PREFERS_SPOT, TOLERATION, job, pod
+from spotwright.lint.python_rules.required_spot import required_spot
 from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.kinds import Duty
@@ -224,7 +225,7 @@ RULES = (
         fix="Prefer spot nodes instead, or say that waiting is meant: the label spotwright.dev/spot: require.",
         fails=job(TOLERATION + _REQUIRED),
         passes=job(ON_SPOT),
-        checks=Checks(pods=_no_fallback),
+        checks=Checks(pods=_no_fallback, python=required_spot),
         place_says=True,
     ),
     Rule(

@@ -14,9 +14,9 @@ from spotwright.lint.settings import Settings
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
 
-__all__ = ["Reach", "reach_of", "selects_spot", "shuns_spot"]
+__all__ = ["SPOT_PAIRS", "Reach", "reach_of", "selects_spot", "shuns_spot"]
 
-_SPOT_PAIRS = (
+SPOT_PAIRS = (
     ("kubernetes.azure.com/scalesetpriority", "spot"),
     ("cloud.google.com/gke-spot", "true"),
     ("cloud.google.com/gke-preemptible", "true"),
@@ -24,7 +24,9 @@ _SPOT_PAIRS = (
     ("eks.amazonaws.com/capacityType", "SPOT"),
     ("karpenter.sh/capacity-type", "spot"),
 )
-_SPOT_VALUES = dict(_SPOT_PAIRS)
+"""The labels of spot nodes, of every provider."""
+
+_SPOT_VALUES = dict(SPOT_PAIRS)
 _ONLY_SPOT = frozenset(
     {"kubernetes.azure.com/scalesetpriority", "cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible"}
 )  # labels that on-demand nodes do not have at all
@@ -86,7 +88,7 @@ def selects_spot(expression: Expression, settings: Settings) -> bool:
 
 
 def _is_spot_pair(pair: tuple[str, str], settings: Settings) -> bool:
-    return pair in _SPOT_PAIRS or pair in settings.spot_pairs
+    return pair in SPOT_PAIRS or pair in settings.spot_pairs
 
 
 def shuns_spot(expression: Expression) -> bool:
