@@ -106,6 +106,7 @@ def place_pod(ctx: PlaceContext, role: Role) -> Placed:
     ctx.roles.append(report)
     if policy.spot is None:
         return Placed(policy, Ladder(()), report)
+    _refuse_truth_values(ctx, (*role.spec, "nodeSelector"))
     if not ladder.rungs:
         raise ctx.problem(conflicting_path(ctx, role.spec, ladder.refusals), no_pool_fits(role.name, policy, ladder))
     if ladder.note:
@@ -125,6 +126,16 @@ def place_pod(ctx: PlaceContext, role: Role) -> Placed:
     if ctx.writes(Group.PLACEMENT):
         _write_marks(ctx, role, placed)
     return placed
+
+
+def _refuse_truth_values(ctx: PlaceContext, selector: Path) -> None:
+    """Raise :class:`ManifestError` for a truth value in a node selector, which the API server refuses."""
+    for key, value in (ctx.editor.get(selector) or {}).items():
+        if isinstance(value, bool):
+            word = str(value).lower()
+            raise ctx.problem(
+                (*selector, key), f'{word} is a truth value, and labels are texts: write "{word}" in quotes'
+            )
 
 
 def _write_placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:

@@ -103,10 +103,15 @@ def pod_constraints(spec: Mapping[str, Any]) -> Constraints:
     preferred = value_at(spec, PREFERRED_TERMS) or ()
     return Constraints(
         tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or () if isinstance(t, dict)),
-        selector={str(key): str(value) for key, value in selector.items()} if isinstance(selector, dict) else {},
+        selector={str(key): _text(value) for key, value in selector.items()} if isinstance(selector, dict) else {},
         required=tuple(_term(term) for term in required),
         preferred=tuple(Preference(_weight(p.get("weight")), _term(p.get("preference") or {})) for p in preferred),
     )
+
+
+def _text(value: Any) -> str:
+    """A value of a label or taint; a truth value without quotes as YAML writes it, which is what was meant."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _weight(given: Any) -> int:
@@ -118,7 +123,7 @@ def _toleration(given: Mapping[str, Any]) -> Toleration:
     return Toleration(
         key=str(given.get("key") or ""),
         operator=str(given.get("operator") or "Equal"),
-        value=str(given.get("value") or ""),
+        value="" if given.get("value") is None else _text(given["value"]),
         effect=str(given.get("effect") or ""),
         seconds=int(seconds) if isinstance(seconds, int) else None,
     )
@@ -130,6 +135,6 @@ def _term(given: Mapping[str, Any]) -> Term:
 
 def _expressions(given: Any) -> tuple[Expression, ...]:
     return tuple(
-        Expression(str(e.get("key")), str(e.get("operator")), tuple(str(value) for value in e.get("values") or ()))
+        Expression(str(e.get("key")), str(e.get("operator")), tuple(_text(value) for value in e.get("values") or ()))
         for e in given or ()
     )
