@@ -11,6 +11,8 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from spotwright.cluster.controller.serving.certificates import Authority, make_serving_certificate
+from spotwright.cluster.controller.serving.tls import why_refused
+from spotwright.cluster.controller.settings import Settings
 from spotwright.errors import StateError
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
@@ -34,6 +36,27 @@ def test_a_serving_certificate_is_accepted_for_its_names_and_for_a_week(tmp_path
     assert is_accepted(certificate, bundle, NAME, NOW)
     assert not is_accepted(certificate, bundle, "another.svc", NOW)
     assert not is_accepted(certificate, bundle, NAME, NOW + timedelta(days=8))
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://10.89.0.1:9443", "10.89.0.1"),
+        ("https://[fd00::1]:9443/some/path", "fd00::1"),
+        ("https://webhook.example.com", "webhook.example.com"),
+        ("https://webhook.example.com/below", "webhook.example.com"),
+    ],
+)
+def test_the_certificate_is_for_the_host_of_the_webhook_s_url_and_refused_for_another(
+    tmp_path: Path, url: str, host: str
+) -> None:
+    settings = Settings(state=tmp_path, where=url, read_port=9444)
+    authority = Authority(tmp_path)
+    bundle = authority.renew()
+    make_serving_certificate(authority, settings.served_names, tmp_path)
+    files = tmp_path / "tls.crt", tmp_path / "tls.key"
+    assert why_refused(*files, bundle, [host, "spotwright.spotwright.svc"]) == ""
+    assert why_refused(*files, bundle, ["another.example.com"]) != ""
 
 
 def test_all_replicas_use_one_authority(tmp_path: Path) -> None:
