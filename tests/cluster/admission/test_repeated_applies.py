@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.cluster.admission_objects import a_config as pools
-from tests.cluster.admission_objects import a_job, admitted
+from tests.cluster.admission_objects import a_job, a_jobset, admitted
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.test_live_objects import GOLDEN, POLICY, TARGET, documents
 from tests.manifests.placing import a_config
@@ -111,6 +111,19 @@ def test_a_template_that_its_user_edits_in_place_gets_nothing_twice() -> None:
     live = apply_patch(file, admit(file, config, refusal_image="r").patch)
     edited = {**live, "spec": {**live["spec"], "priority": 7}}
     assert admit(edited, config, update=Update(live), refusal_image="r").patch == ()
+
+
+def test_what_another_webhook_has_added_to_a_list_of_the_file_is_there_again() -> None:
+    """JobSet 0.10.1 fills in ``completionMode`` at the creation alone, and refuses an update without it."""
+    file = a_jobset()
+    job = file["spec"]["replicatedJobs"][0]["template"]["spec"]
+    del job["completionMode"]
+    file["metadata"]["annotations"] = {LAST_APPLIED: json.dumps(file)}
+    live = json.loads(json.dumps(admitted(file)[0]))
+    live["spec"]["replicatedJobs"][0]["template"]["spec"]["completionMode"] = "Indexed"
+    update = by_whole_lists(live, file)
+    after = apply_patch(update, admit(update, pools(), update=Update(live, CLIENT), refusal_image="r").patch)
+    assert after == live
 
 
 def test_what_a_user_removes_with_another_command_stays_away() -> None:

@@ -6,7 +6,7 @@ are created. Two things show that the user has changed nothing:
 
 - The object is placed again, and gets the pods of before.
 - ``kubectl apply`` keeps what it sent in an annotation. Where that is the same as before, all that is missing is ours, also if
-  the policy has changed since.
+  the policy has changed since; or another webhook's: JobSet adds fields to new objects alone.
 
 Otherwise the update is the user's, and nothing is added to it. Templates of work to come (a CronJob, a WorkflowTemplate) are
 placed again then: what is made of them would have no placement.
@@ -60,7 +60,8 @@ def restore_object(
         return unchanged
     again = _placed_again(data, config, beside)
     if again is not None and _is_placed_as(again.data, without_defaults(old)):
-        return _restored(data, _with_defaults(data, again.data))
+        spec = _with_defaults(data, again.data)
+        return _restored(data, _filled(spec, old.get("spec")) if _is_same_file(data, update) else spec)
     if _is_same_file(data, update):
         return _restored(data, _filled(without_defaults(data).get("spec"), old.get("spec")))
     if again is None or config is None or data.get("kind") not in _TEMPLATES:
