@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from testbed.control import controllers as bed_controllers
 from testbed.control.api import Api as BedApi
 from testbed.machine.processes import Processes, wait_until
 from testbed.settings import NETWORK, Settings
+from tests.cluster.conftest import Measured
 from tests.cluster.controller.test_certificate_files import Files, an_authority, issued
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
 from tests.cluster.live.replicas import Controllers, configure, controllers
@@ -118,13 +120,21 @@ def test_a_controller_that_is_killed_in_a_burst_of_pods_records_each_of_them_onc
     assert {attempt.cause for run in runs.values() for attempt in attempts(run)} == {Cause.SUCCEEDED}
 
 
-def test_without_a_webhook_pods_start_as_they_were_written_and_are_recorded_afterwards(
-    kube: Kube, controller: Controllers, namespace: str
+@pytest.mark.parametrize("ending", ["killed", "frozen"])
+def test_where_nobody_answers_reviews_pods_start_as_they_were_written_and_are_recorded_afterwards(
+    kube: Kube, controller: Controllers, namespace: str, measured: Measured, ending: str
 ) -> None:
-    controller.kill(0)
+    if ending == "frozen":
+        controller.processes[0].send_signal(signal.SIGSTOP)
+    else:
+        controller.kill(0)
+    began = time.monotonic()
     kube.apply(a_job(kube, "plain", namespace, "sleep 1"))
     (pod,) = kube.wait(lambda: phases(kube, namespace)["Succeeded"], "the pod has run", SOON)
+    measured(f"a Job of one second whose webhook is {ending}, until its pod has ended", time.monotonic() - began)
     assert not [key for key in pod["metadata"].get("annotations", {}) if key.startswith("spotwright.dev/")]
+    if ending == "frozen":
+        controller.kill(0)
     controller.start(0)
     runs = kube.wait(lambda: all_ended(controller, namespace, 1), "its end is recorded", SOON)
     assert recorded(runs) == existing(kube, namespace)
