@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -271,6 +272,24 @@ def test_a_job_that_fails_because_its_namespace_is_deleted_is_cancelled(tmp_path
         day.server.delete(JOBS, "train")
         day.server.delete(NAMESPACES, "a")
         await day.until(lambda: {run.status for run in day.runs().values()} == {RunStatus.CANCELLED}, "the end")
+
+    day(tmp_path / "state", test)
+
+
+def test_a_watcher_ends_also_where_a_change_comes_in_the_same_moment(tmp_path: Path) -> None:
+    async def test(day: Day) -> None:
+        await day.start()
+        await day.until(lambda: day.watcher._queue.empty() and not day.watcher._waiting, "all streams are complete")
+        assert day.task is not None
+        change = ("Event", Change(ChangeKind.DELETED, {"metadata": {"name": "one", "namespace": "a"}}), None)
+        day.watcher._closing["b"] = time.monotonic() + 60  # it waits for a moment as well as for a change
+        day.watcher._queue.put_nowait(change)
+        await day.until(day.watcher._queue.empty, "it waits again")
+        await asyncio.sleep(0.1)
+        day.watcher._queue.put_nowait(change)
+        day.task.cancel()
+        await asyncio.wait({day.task}, timeout=30)
+        assert day.task.cancelled()
 
     day(tmp_path / "state", test)
 

@@ -123,13 +123,13 @@ class Watcher:
     async def _turn(self) -> None:
         """Take the next change, or look again at what had to settle, also while changes come without a pause."""
         with contextlib.suppress(TimeoutError):
-            kind, change, pump = await asyncio.wait_for(self._queue.get(), self._until_the_next_look())
+            async with asyncio.timeout(self._until_the_next_look()):  # wait_for loses a cancellation beside a change
+                kind, change, pump = await self._queue.get()
             self._view.clock = time.monotonic()
-            if change.kind is ChangeKind.SYNCED:
-                if pump is self._tasks[kind]:  # a list from before a namespace came back lacks its pods: they seem gone
-                    self._synced(kind)
-            else:
+            if change.kind is not ChangeKind.SYNCED:
                 self._apply(kind, change)
+            elif pump is self._tasks[kind]:  # a list from before a namespace came back lacks its pods: they seem gone
+                self._synced(kind)
         self._view.clock = time.monotonic()
         if self._view.clock >= self._looked_at + _PAUSE:
             self._looked_at = self._view.clock
