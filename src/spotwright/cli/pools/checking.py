@@ -46,7 +46,7 @@ def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, con
     if as_json:
         click.echo(json.dumps(check_json(findings), indent=2))
     else:
-        _print(ground, findings, objects)
+        _print(ground, findings, objects, is_asked=cluster)
     return FAILED if any(finding.severity is Severity.ERROR for finding in findings) else SUCCEEDED
 
 
@@ -82,7 +82,7 @@ def _works(files: Sequence[Path], objects: Objects) -> list[PodWork]:
     return works
 
 
-def _print(ground: Ground, findings: Sequence[Finding], objects: Objects) -> None:
+def _print(ground: Ground, findings: Sequence[Finding], objects: Objects, *, is_asked: bool) -> None:
     for finding in findings:
         click.echo(f"{finding.severity}: {finding.where}: {finding.text} [{finding.code}]")
         click.echo(f"  {finding.fix}")
@@ -93,7 +93,9 @@ def _print(ground: Ground, findings: Sequence[Finding], objects: Objects) -> Non
         f"nodes: {len(objects.nodes)}, {nodes} of them in {pools} of {len(ground.pools)} pools; "
         f"DaemonSets: {len(ground.daemon_sets)}; pod templates: {len(ground.works)}; errors: {errors}"
     )
-    if not ground.daemon_sets:
+    if not ground.daemon_sets and is_asked:
+        click.echo("the cluster has no DaemonSets: no device plugin, driver or log collector runs there")
+    elif not ground.daemon_sets:
         click.echo(
             "no DaemonSets were given, so device plugins, drivers and logs are not checked: "
             "kubectl get nodes,daemonsets -A -o json"
