@@ -1,4 +1,4 @@
-"""``pools import`` and ``pools check`` with ``--cluster``: the pools that are read off a real cluster fit the nodes that are there."""
+"""``pools import`` and ``pools check`` with ``--cluster``: pools that are read off a real cluster fit the nodes there."""
 
 from __future__ import annotations
 
