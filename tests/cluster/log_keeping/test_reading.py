@@ -40,7 +40,7 @@ def read(data: bytes, position: Position, size: int, *, ends: bool = False) -> t
             text, position = reading.feed(data[start : start + size])
             kept += text
     if ends:
-        text, position = reading.flush()
+        text, position = reading.flush(is_over=True)
         kept += text
     return kept, Position.from_json(position.to_json())
 
@@ -83,6 +83,23 @@ def test_a_gap_is_named_with_its_times_and_its_length() -> None:
         b"[spotwright: lines are missing here, between 2026-05-28T20:26:40.000Z and 2026-05-28T20:26:46.000Z (6s): "
         b"the kubelet has rotated its log]\nthree\n"
     )
+
+
+def test_a_file_that_was_begun_anew_behind_the_last_line_is_named() -> None:
+    lines = [Line(START, b"one\n"), Line(START + BILLION, b"two\n")]
+    _, position = read(answer(lines[:1], ""), Position(), 100)
+    text, position = read(answer(lines, position.since_time, file_begins=2), position, 100, ends=True)
+    assert text == (
+        b"[spotwright: lines may be missing here, after 2026-05-28T20:26:40.000Z: the kubelet has rotated its log]\n"
+    )
+    assert read(answer(lines, position.since_time, file_begins=2), position, 100, ends=True)[0] == b"", "once"
+
+
+def test_a_container_that_writes_nothing_more_or_runs_on_has_no_gap() -> None:
+    _, position = read(answer([Line(START, b"one\n")], ""), Position(), 100)
+    assert read(answer([Line(START, b"one\n")], position.since_time), position, 100, ends=True)[0] == b""
+    assert Reading(position, {}).flush()[0] == b""
+    assert Reading(Position(), {}).flush(is_over=True)[0] == b""
 
 
 def test_a_clock_that_is_set_back_costs_no_line() -> None:

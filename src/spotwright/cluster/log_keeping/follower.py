@@ -179,7 +179,7 @@ class Follower:
             async for chunk in chunks:
                 self._came_at = time.monotonic()
                 self._take(*reading.feed(chunk))
-        self._take(*reading.flush())
+        self._take(*reading.flush(is_over=target.is_over))
         if reading.words:
             _LOG.debug("log of %s: %s", self._key, reading.words)
             return Answer.CUT

@@ -123,6 +123,11 @@ class Overlap:
         self._is_known = False  # whether the line was read before, to its end
         self.missing_from = 0
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether no line has come, though some were read before: the kubelet has begun a new file, which is empty."""
+        return self._left < 0 and self._count > 0
+
     def new_part(self, piece: Piece) -> bytes:
         """The part of a piece that is new."""
         if piece.begins:

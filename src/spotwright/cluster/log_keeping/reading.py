@@ -32,9 +32,13 @@ class Reading:
         """The text that is new in these bytes of the answer, and the position behind it."""
         return self._new(self._lines.feed(data))
 
-    def flush(self) -> tuple[bytes, Position]:
-        """The rest, after the answer has ended as it should."""
-        return self._new(self._lines.flush())
+    def flush(self, *, is_over: bool = False) -> tuple[bytes, Position]:
+        """The rest, after the answer has ended as it should. ``is_over``: so had the container when it was asked for."""
+        text, position = self._new(self._lines.flush())
+        if is_over and self._overlap.is_gone and not self.words:
+            text += _end(position.last, is_open=position.opened >= 0)
+            position = Position(tail=position.tail)  # nothing is expected any more: it is said once
+        return text, position
 
     def _new(self, pieces: Iterable[Piece]) -> tuple[bytes, Position]:
         position, texts = self._position.copy(), []
@@ -49,6 +53,13 @@ class Reading:
                 position.add(piece, length)
         self._position = position
         return b"".join(texts), position
+
+
+def _end(last: int, *, is_open: bool) -> bytes:
+    """The line that says what may be missing where nothing has come that was read before, nor anything new."""
+    line_end = "\n" if is_open else ""
+    why = "the kubelet has rotated its log"
+    return f"{line_end}[spotwright: lines may be missing here, after {stamp_text(last)}: {why}]\n".encode()
 
 
 def _gap(missing_from: int, until: int, *, is_open: bool) -> bytes:
