@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.views.builders import Story, a_model, a_plan, a_task, tutorial, tutorial_plan
 
+from spotwright.model.attempts import Cause
+from spotwright.views.phrasing import ended
 from spotwright.views.run_json import run_view, summary
 from spotwright.views.run_text import runs_text, show_text, summary_text
 
@@ -222,3 +224,8 @@ def test_the_summary_has_no_column_for_the_status_of_few_tasks() -> None:
     assert "Status" not in text
     assert re.search(r"^merge +not started$", text, re.MULTILINE)
     assert re.search(r"^download +1 +cpu-spot +cpu-spot-1 +failed ", text, re.MULTILINE)
+
+
+def test_a_reason_that_repeats_how_the_attempt_ended_is_said_once() -> None:
+    assert ended(Cause.DISRUPTED, "it was moved: its Job failed", None) == "was moved: its Job failed"
+    assert ended(Cause.DISRUPTED, "its pod was deleted", 0.5) == "was moved: its pod was deleted (at 50% of its work)"

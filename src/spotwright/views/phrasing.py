@@ -46,7 +46,7 @@ def ended(cause: Cause, why: str, progress: float | None) -> str:
     if cause in (Cause.SUCCEEDED, Cause.CANCELLED):
         return _ENDED[cause]  # the reason says the same
     share = f" (at {progress:.0%} of its work)" if progress is not None else ""
-    return f"{_ENDED[cause]}: {why}{share}"
+    return f"{_ENDED[cause]}: {why.removeprefix(f'it {_ENDED[cause]}: ')}{share}"
 
 
 def after_cause(cause: Cause, following: str) -> str:
