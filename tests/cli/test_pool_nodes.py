@@ -135,7 +135,7 @@ def test_thousands_of_nodes_are_one_pool_that_has_room_for_them() -> None:
         ("", "standard input: the file is empty"),
         ("{", "standard input:1: not valid JSON"),
         ("a: [", "standard input:2: not valid YAML"),
-        ("just words", "expected objects of Kubernetes, found str"),
+        ("just words", "expected objects of Kubernetes, found a text"),
         ('{"kind": "List", "items": []}', "expected nodes, found a List without items"),
         ('{"kind": "List", "items": [{"kind": "Pod"}, {"kind": "Pod"}]}', "expected nodes, found 2 Pod"),
         ('{"kind": "List", "items": 3}', "expected objects of Kubernetes"),

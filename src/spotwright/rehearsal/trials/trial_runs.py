@@ -292,9 +292,9 @@ def _facts_beside(state: RunState, task: str, undisturbed: TrialRun) -> list[Eve
         holds_task = not path or task.startswith(f"{path}/")
         if isinstance(event, TasksUnfolded):
             if holds_task:
-                facts.append(replace(event, at=at))
+                facts.append(event.replaced(at=at))
         elif isinstance(event, TaskSkipped):
-            facts.append(replace(event, at=at))
+            facts.append(event.replaced(at=at))
         elif not holds_task:
             facts.append(_cached(state, path, undisturbed.results[path]))
     return facts
