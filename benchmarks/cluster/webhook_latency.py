@@ -77,11 +77,12 @@ def pods_of(job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class Client:
-    """Creates pods over connections that stay open."""
+    """Creates pods over connections that stay open. ``unplaced`` counts those of ``with`` that have no number of an attempt."""
 
     def __init__(self, session: aiohttp.ClientSession, namespaces: Mapping[str, str]) -> None:
         self._session, self._namespaces = session, namespaces
         self.times: Times = {name: [] for name in namespaces}
+        self.unplaced = 0
 
     async def create(self, name: str, pod: Mapping[str, Any]) -> None:
         """Create a pod in a namespace, and note how long it took, in seconds."""
@@ -92,6 +93,7 @@ class Client:
             if answer.status != 201:
                 raise RuntimeError(text)
         self.times[name].append(time.perf_counter() - started)
+        self.unplaced += name == "with" and "SPOTWRIGHT_ATTEMPT" not in text
 
 
 async def at_rate(client: Client, name: str, pods: Iterator[dict[str, Any]], rate: float) -> None:
@@ -126,6 +128,8 @@ async def latency(
         for _ in range(int(arguments.seconds / TURN)):
             for name in namespaces:
                 await at_rate(client, name, pods[name], arguments.rate)
+        if client.unplaced * 100 > len(client.times["with"]):  # else the figures are those of reviews that failed
+            raise RuntimeError(f"{client.unplaced} of {len(client.times['with'])} pods were not made precise")
         return client.times
 
 
