@@ -249,4 +249,4 @@ class Writers(RuleBasedStateMachine):
 
 
 TestWriters = Writers.TestCase
-TestWriters.settings = settings(max_examples=60, stateful_step_count=25)
+TestWriters.settings = settings(max_examples=30, stateful_step_count=25)

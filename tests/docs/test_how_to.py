@@ -25,6 +25,7 @@ def said(folder: Path, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_the_training_that_saves_is_interrupted_and_does_nothing_twice(tmp_path: Path) -> None:
     page = blocks(HOW_TO / "survive-interruptions.md")
     (tmp_path / "training.py").write_text(page[0].text)
@@ -48,6 +49,7 @@ def test_the_commands_of_the_page_about_checkpoints_print_what_it_shows(tmp_path
         assert ("100 steps: -10.806" in printed) == ("train.py" in step.command)
 
 
+@pytest.mark.long
 def test_the_files_and_the_model_of_the_page_about_checkpoints_come_back(tmp_path: Path) -> None:
     page = [block.text for block in blocks(HOW_TO / "checkpoint.md") if block.language == "python"]
     (files,), (model,) = ([text for text in page if word in text] for word in ("Directory(", "SGDClassifier("))

@@ -53,6 +53,7 @@ def test_a_command_is_rehearsed_with_the_file_at_the_root_of_its_repository(tmp_
     assert plans
 
 
+@pytest.mark.long
 def test_a_step_that_gets_faster_is_interrupted_in_the_middle_all_the_same(tmp_path: Path) -> None:
     """Its first executions take three times as long, so half of the undisturbed time is more than it takes later."""
     work = tmp_path / "work"

@@ -165,7 +165,7 @@ retries = st.none() | st.builds(
     flow=st.booleans(),
     replaced=st.booleans(),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_pipeline_comes_out_again_and_is_placed_once(
     platforms: Any, messages: list[Any], policy: str, flow: bool, replaced: bool
 ) -> None:
