@@ -235,7 +235,7 @@ def swallows_the_interrupt() -> int:
     """SIGTERM becomes KeyboardInterrupt, which a wide except swallows: the batch is lost."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     done = 0
-    for step in range(20):
+    for step in range(40):
         try:
             time.sleep(0.01)
             done += step
