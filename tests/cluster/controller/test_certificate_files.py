@@ -21,6 +21,7 @@ from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster.controller.serving import renewal
 from spotwright.cluster.controller.serving.renewal import Renewal
+from spotwright.cluster.controller.serving.tls import why_refused
 from spotwright.cluster.controller.settings import CertificateFiles
 from spotwright.errors import InputError
 
@@ -61,9 +62,17 @@ def _address(address: str) -> x509.IPAddress:
 
 
 def _signed(
-    name: str, by: Pair | None, begins: timedelta, ends: timedelta, names: x509.SubjectAlternativeName | None = None
+    name: str,
+    by: Pair | None,
+    begins: timedelta,
+    ends: timedelta,
+    names: x509.SubjectAlternativeName | None = None,
+    curve: ec.EllipticCurve | None = None,
 ) -> Pair:
-    key, subject = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    key, subject = (
+        ec.generate_private_key(curve or ec.SECP256R1()),
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+    )
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -269,3 +278,10 @@ def test_files_without_certificates_and_keys_of_others_are_named_at_the_start(tm
     files.paths.authority.write_text("no certificate")
     with pytest.raises(InputError, match=r"ca\.crt: expected certificates as PEM text"):
         Renewal(files.paths, None, [ADDRESS])
+
+
+def test_a_key_that_no_client_takes_is_a_refusal_and_no_failure(tmp_path: Path, authority: Pair) -> None:
+    names = x509.SubjectAlternativeName([x509.DNSName("a.svc")])
+    pair = _signed("a.svc", authority, timedelta(days=-1), timedelta(days=1), names, ec.SECP256K1())
+    files = Files(tmp_path).write(pair, authority).paths
+    assert why_refused(files.certificate, files.key, authority.pem, ["a.svc"]) == "no shared cipher"

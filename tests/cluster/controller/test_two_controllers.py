@@ -15,6 +15,7 @@ from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster.admission.objects import Verdict, admit_object
+from spotwright.cluster.admission.updates import Update, restore_object
 
 FIRST, SECOND = "one/spotwright", "two/spotwright"
 EVENTS = "/api/v1/namespaces/team-a/events"
@@ -39,6 +40,16 @@ def test_what_another_controller_has_placed_is_left_and_its_creator_is_told() ->
 def test_an_object_that_comes_a_second_time_to_its_own_controller_is_nothing_new() -> None:
     outcome = admit_object(placed_by(FIRST), a_config(), by=FIRST)
     assert (outcome.verdict, outcome.warnings, outcome.rival) == (Verdict.ALREADY_PLACED, (), "")
+
+
+def test_an_update_of_what_another_controller_has_placed_is_left_to_that_one() -> None:
+    placed = placed_by(FIRST)
+    applied = copy.deepcopy(placed)
+    applied["spec"] = a_job()["spec"]  # a client-side apply takes the placement away
+
+    outcome = restore_object(applied, Update(placed), a_config(), by=SECOND)
+    assert (outcome.verdict, outcome.patch, outcome.rival) == (Verdict.NOTHING_TO_DO, (), FIRST)
+    assert restore_object(applied, Update(placed), a_config(), by=FIRST).verdict == Verdict.RESTORED
 
 
 def test_marks_that_name_no_controller_are_no_rivals() -> None:

@@ -72,7 +72,8 @@ def parse_review(body: bytes) -> AdmissionRequest:
     subresource = str(request.get("subResource") or "")
     dry_run = bool(request.get("dryRun"))
     old = old if isinstance(old, dict) else None
-    manager = str((request.get("options") or {}).get("fieldManager") or "")
+    options = request.get("options")
+    manager = str(options.get("fieldManager") or "") if isinstance(options, dict) else ""
     return AdmissionRequest(uid, operation, namespace, data, subresource, dry_run, old, manager)
 
 

@@ -18,7 +18,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.cluster.admission.api_defaults import LAST_APPLIED, dependent_defaults, without_defaults
-from spotwright.cluster.admission.marks import ADMITTED_ANNOTATION, admitted_mark, is_admitted, is_ignored, pods_of
+from spotwright.cluster.admission.marks import (
+    ADMITTED_ANNOTATION,
+    admitted_by,
+    admitted_mark,
+    is_admitted,
+    is_ignored,
+    pods_of,
+)
 from spotwright.cluster.admission.objects import Outcome, Verdict, with_policy_of_owner
 from spotwright.cluster.admission.warning_texts import warnings_of
 from spotwright.config import Config
@@ -58,6 +65,9 @@ def restore_object(
     unchanged, old = Outcome(Verdict.NOTHING_TO_DO), update.old
     if not is_admitted(old) or is_ignored(data) or data.get("spec") == old.get("spec"):
         return unchanged
+    rival = admitted_by(old) if by else ""
+    if rival not in ("", by):  # what another controller has placed, it restores
+        return Outcome(Verdict.NOTHING_TO_DO, rival=rival)
     again = _placed_again(data, config, beside)
     if again is not None and _is_placed_as(again.data, without_defaults(old)):
         spec = _with_defaults(data, again.data)

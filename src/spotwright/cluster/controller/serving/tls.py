@@ -109,6 +109,8 @@ def why_refused(certificate: Path, key: Path, authority: bytes, names: Sequence[
             _shake_hands(client, server, name)
         except ssl.SSLCertVerificationError as error:
             return error.verify_message
+        except ssl.SSLError as error:  # a key that no client of today takes, such as one on another curve
+            return (error.reason or str(error)).replace("_", " ").lower()
     return ""
 
 
