@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from spotwright import config as configuration
+from spotwright.clouds.node_signs import REMOVED_TAINTS
 from spotwright.config import Config
 from spotwright.provisioning.checks.ground import Finding, ground_of, pod_works
 from spotwright.provisioning.checks.running import check
-from spotwright.provisioning.objects import read_objects
+from spotwright.provisioning.objects import Objects, read_objects
 
 NODES = Path(__file__).parent / "nodes"
 POOLS: dict[str, Any] = {
@@ -99,7 +100,7 @@ def test_a_taint_that_the_configuration_does_not_know_is_an_error() -> None:
 
 def test_a_taint_of_the_node_that_passes_is_no_finding() -> None:
     data = with_plugin(aks())
-    for key in ("node.kubernetes.io/not-ready", "ToBeDeletedByClusterAutoscaler", "ebs.csi.aws.com/agent-not-ready"):
+    for key in ("node.kubernetes.io/not-ready", "ebs.csi.aws.com/agent-not-ready", *REMOVED_TAINTS):
         spot_node(data)["spec"]["taints"].append({"key": key, "effect": "NoSchedule"})
     assert errors(data) == set()
 
@@ -344,10 +345,29 @@ def test_five_thousand_nodes_are_checked_within_seconds() -> None:
 def test_the_findings_are_ordered_errors_first() -> None:
     data = aks()
     spot_node(data)["metadata"]["labels"].pop("gpu")
-    findings = list(found(data, config=config_of(min_nodes=0)).values())
     order = ["error", "warning", "note"]
+    spot_node(data)["spec"]["taints"].pop()
+    findings = list(found(data, config=config_of(min_nodes=0)).values())
+    assert len({one.severity for one in findings}) > 1, findings
     assert [order.index(one.severity) for one in findings] == sorted(order.index(one.severity) for one in findings)
 
 
 def test_objects_may_be_yaml_too() -> None:
     assert len(read_objects(yaml.safe_dump(aks()), "nodes.yaml").nodes) == 2
+
+
+def test_work_that_asks_for_gpus_lands_on_gke_whose_taint_the_cluster_tolerates_for_it() -> None:
+    pools = {"gpu": {"capacity": "spot", "provider": "gke", "node": {"cpu": 8, "memory": "30Gi", "nvidia.com/gpu": 1}}}
+    config = configuration.from_mapping({"pools": pools})
+    limits = {"cpu": 1, "nvidia.com/gpu": 1}
+
+    def codes(limits: dict[str, int]) -> set[str]:
+        pod = {"containers": [{"name": "a", "image": "b", "resources": {"limits": limits}}]}
+        work = list(
+            pod_works({"kind": "Job", "metadata": {"name": "a"}, "spec": {"template": {"spec": pod}}}, "a.yaml")
+        )
+        return {one.code for one in check(ground_of(config, Objects(), work))}
+
+    landing = {"work-lands-nowhere", "taint-no-work-tolerates"}
+    assert codes(limits) & landing == set()
+    assert codes({"cpu": 1}) >= landing

@@ -7,6 +7,7 @@ disruption).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "TAKEN_VM_EVENTS",
     "UNREACHABLE_TAINTS",
     "VM_EVENT_CONDITION",
+    "is_passing_taint",
 ]
 
 TAKEN_TAINTS: frozenset[str] = frozenset(
@@ -87,3 +89,16 @@ GONE_EVENTS: frozenset[str] = frozenset({"DeletingNode"})
 
 UNREACHABLE_TAINTS: frozenset[str] = frozenset({"node.kubernetes.io/unreachable"})
 """Taints on a node that does not report. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
+
+_PASSING = re.compile(
+    r"node\.(kubernetes\.io|cloudprovider\.kubernetes\.io)/|DeletionCandidateOf|karpenter\.sh/(disrupt|unregistered)"
+    r"|(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/|.*agent-not-ready$"
+)
+
+
+def is_passing_taint(key: str) -> bool:
+    """Whether a taint comes and goes with the state of a node: its conditions, its start, and signs that it goes.
+
+    Every other taint belongs to the pool.
+    """
+    return _PASSING.match(key) is not None or key in TAKEN_TAINTS | AUTO_DRAIN_TAINTS | REMOVED_TAINTS.keys()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from spotwright import clouds
 from spotwright.clouds import is_spot_node
+from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.clouds.provider import INSTANCE_TYPE, NVIDIA_GPU, ZONE
 from spotwright.clouds.zones import azure_zone
 from spotwright.cluster.workloads.owners import metadata
@@ -32,9 +33,6 @@ _POOL_LABELS = {
 }
 _SET_BY_TOOLS = ("agentpool", "storageprofile", "storagetier", "lifecycle", "node-lifecycle")
 _CAPACITY_TYPE = "karpenter.sh/capacity-type"
-_PASSING = re.compile(
-    r"node\.(kubernetes\.io|cloudprovider\.kubernetes\.io)/|ToBeDeletedByClusterAutoscaler|karpenter\.sh/"
-)
 _REGION = "topology.kubernetes.io/region"
 _EFFECTS = ("NoSchedule", "NoExecute")
 
@@ -198,7 +196,7 @@ def _taints(nodes: Sequence[Mapping[str, Any]], pool: Pool) -> list[str]:
 
 
 def _stays(taint: Mapping[str, Any]) -> bool:
-    return not _PASSING.match(str(taint.get("key", ""))) and taint.get("effect") in _EFFECTS
+    return not is_passing_taint(str(taint.get("key", ""))) and taint.get("effect") in _EFFECTS
 
 
 def _written(taint: Mapping[str, Any]) -> str:

@@ -119,4 +119,4 @@ def _grace(where: str, grace: float, shortest: Pool, share: float | None) -> Ite
 
 
 def _lands_on_spot(ground: Ground, work: PodWork, spot: list[Pool]) -> bool:
-    return any(not work.constraints.refusal(*kind) for pool in spot for kind in ground.kinds_of_node(pool))
+    return any(not ground.refusal(pool, work) for pool in spot)

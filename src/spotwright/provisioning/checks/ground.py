@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from spotwright import clouds
-from spotwright.clouds.node_signs import AUTO_DRAIN_TAINTS, TAKEN_TAINTS
+from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.config import Config
+from spotwright.manifests.rules.placeholders import judgeable
 from spotwright.manifests.rules.pod_spec import PodSpecError, pod_constraints, pod_requests
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Taint
@@ -23,17 +23,12 @@ __all__ = [
     "Severity",
     "ground_of",
     "labels_of",
-    "lasts",
     "name_of",
     "names",
     "pod_works",
     "taints_of",
 ]
 
-_PASSING = re.compile(
-    r"node\.(kubernetes\.io|cloudprovider\.kubernetes\.io)/|ToBeDeletedByClusterAutoscaler|DeletionCandidateOf"
-    r"|karpenter\.sh/(disrupt|unregistered)|(startup|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/|.*agent-not-ready$"
-)
 _SHOWN = 3
 _DEEPEST = 40
 
@@ -82,13 +77,31 @@ class Ground:
         """The pools of the configuration."""
         return self.config.pools
 
+    def refusal(self, pool: Pool, work: PodWork) -> str:
+        """Why no node of the pool admits the pod by its labels and taints; empty if one does."""
+        constraints = work.constraints
+        if not self.members.get(pool.name):  # nothing but the configuration says what labels its nodes have
+            constraints = judgeable(constraints, {pool.name: pool}, lambda _level, _path, _text: None)
+        reasons = []
+        for labels, taints in self.kinds_of_node(pool):
+            own = tuple(one for one in taints if not clouds.is_tolerated_by_cluster(pool, one, work.requests))
+            reasons.append(constraints.refusal(labels, own))
+        return "" if "" in reasons else reasons[0]
+
+    def tolerates(self, pool: Pool, work: PodWork, taint: Taint) -> bool:
+        """Whether the pod tolerates a taint of the pool, by itself or because the cluster adds the toleration."""
+        return work.constraints.tolerates(taint) or clouds.is_tolerated_by_cluster(pool, taint, work.requests)
+
     def kinds_of_node(self, pool: Pool) -> list[tuple[Mapping[str, str], tuple[Taint, ...]]]:
         """The different labels and lasting taints of the pool's nodes; those of the configuration where it has no node."""
         nodes = self.members.get(pool.name) or ()
         if not nodes:
             return [(labels, clouds.taints(pool)) for labels in clouds.labels_by_zone(pool)]
         different = {
-            (tuple(sorted(labels_of(node).items())), tuple(taint for taint in taints_of(node) if lasts(taint)))
+            (
+                tuple(sorted(labels_of(node).items())),
+                tuple(taint for taint in taints_of(node) if not is_passing_taint(taint.key)),
+            )
             for node in nodes
         }
         return [(dict(labels), taints) for labels, taints in sorted(different)]
@@ -175,11 +188,6 @@ def taints_of(node: Mapping[str, Any]) -> tuple[Taint, ...]:
         for one in given
         if isinstance(one, Mapping)
     )
-
-
-def lasts(taint: Taint) -> bool:
-    """Whether a taint belongs to the pool: conditions of a node, and signs that it goes, do not."""
-    return not _PASSING.match(taint.key) and taint.key not in AUTO_DRAIN_TAINTS | TAKEN_TAINTS
 
 
 def names(some: Sequence[str]) -> str:

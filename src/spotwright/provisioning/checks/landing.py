@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spotwright.manifests.rules.placeholders import judgeable
 from spotwright.model.pools import Pool
 from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Severity
 from spotwright.scheduling.ladder import too_large
@@ -32,7 +31,7 @@ def check_landing(ground: Ground) -> Iterator[Finding]:
             taint for _, taints in ground.kinds_of_node(pool) for taint in taints if taint.effect != "PreferNoSchedule"
         }:
             if taint.key.startswith("node.kubernetes.io/") or any(
-                work.constraints.tolerates(taint) for work in ground.works
+                ground.tolerates(pool, work, taint) for work in ground.works
             ):
                 continue
             yield Finding(
@@ -48,8 +47,4 @@ def _refusal(ground: Ground, pool: Pool, work: PodWork) -> str:
     large = too_large(work.requests, pool.node)
     if large:
         return large
-    constraints = work.constraints
-    if not ground.members.get(pool.name):  # nothing but the configuration says what labels its nodes have
-        constraints = judgeable(constraints, {pool.name: pool}, lambda _level, _path, _text: None)
-    reasons = [constraints.refusal(labels, taints) for labels, taints in ground.kinds_of_node(pool)]
-    return "" if "" in reasons else reasons[0]
+    return ground.refusal(pool, work)

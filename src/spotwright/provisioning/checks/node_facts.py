@@ -12,13 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from spotwright import clouds
-from spotwright.clouds.node_signs import AUTO_DRAIN_TAINTS, GONE_TAINTS, TAKEN_TAINTS, UNREACHABLE_TAINTS
+from spotwright.clouds.node_signs import (
+    AUTO_DRAIN_TAINTS,
+    GONE_TAINTS,
+    TAKEN_TAINTS,
+    UNREACHABLE_TAINTS,
+    is_passing_taint,
+)
 from spotwright.clouds.past_forms import past_forms
 from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
 from spotwright.clouds.zones import azure_zone
 from spotwright.model.pools import Provider
 from spotwright.model.scheduling_terms import Taint
-from spotwright.provisioning.checks.ground import Finding, Ground, Severity, labels_of, lasts, name_of, names, taints_of
+from spotwright.provisioning.checks.ground import Finding, Ground, Severity, labels_of, name_of, names, taints_of
 
 __all__ = ["check_gpus", "check_labels", "check_leftovers", "check_strangers", "check_taints", "check_zones"]
 
@@ -127,7 +133,7 @@ def check_taints(ground: Ground) -> Iterator[Finding]:
         unknown: dict[Taint, list[str]] = {}
         for node in ground.members[pool.name]:
             for taint in taints_of(node):
-                if taint not in expected and taint.effect in _REPELLING and lasts(taint):
+                if taint not in expected and taint.effect in _REPELLING and not is_passing_taint(taint.key):
                     unknown.setdefault(taint, []).append(name_of(node))
         for taint, nodes in unknown.items():
             yield Finding(
