@@ -67,14 +67,26 @@ def _step(name: str, settings: bool) -> list[dict[str, Any]]:
 
 
 def a_workflow(
-    *tasks: str, settings: dict[str, dict[str, Any]] | None = None, newer: bool = True, resources: Any = None
+    *tasks: str,
+    settings: dict[str, dict[str, Any]] | None = None,
+    newer: bool = True,
+    resources: Any = None,
+    importer: str = "",
+    exit_task: str = "",
 ) -> dict[str, Any]:
     """The Workflow of a pipeline whose ``tasks`` are in its root DAG, by default ``train`` alone.
 
     ``settings`` are the Kubernetes settings of each task, as the compiler writes them. ``newer``: of a backend from 2.17 on.
+    ``importer`` is the template of an importer beside the tasks; ``exit_task`` the task that runs after the others, in a hook.
     """
     tasks, settings = tasks or ("train",), settings or {}
     dag = {name: {**TASK, "componentRef": {"name": f"comp-{name}"}, "taskInfo": {"name": name}} for name in tasks}
+    if exit_task:
+        others = [name for name in tasks if name != exit_task]
+        dag[exit_task] |= {
+            "dependentTasks": others,
+            "triggerPolicy": {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"},
+        }
     parameters = [_argument("components-root", json.dumps({"dag": {"tasks": dag}}))]
     for name in tasks:
         container = {"image": "train:1", "command": ["python3"], **({"resources": resources} if resources else {})}
@@ -82,10 +94,14 @@ def a_workflow(
         parameters.append(_argument(f"implementations-{name}1", json.dumps(container)))
         if name in settings:
             parameters.append(_argument(f"kubernetes-comp-{name}", json.dumps(settings[name])))
-    steps = [step for name in tasks for step in _step(name, name in settings)]
+    steps = [step for name in tasks if name != exit_task for step in _step(name, name in settings)]
+    if importer:
+        steps.append({"name": "fetch", "template": importer})
     templates = [
         _driver("system-container-driver", newer=newer),
         *_executor(),
+        *([{"name": f"exit-hook-root-{exit_task}", "dag": {"tasks": _step(exit_task, False)}}] if exit_task else []),
+        *([_driver(importer, newer=newer)] if importer else []),
         {"name": "root", "dag": {"tasks": steps}},
         _driver("system-dag-driver", newer=newer),
         {"name": "entrypoint", "dag": {"tasks": [{"name": "root", "template": "root"}]}},

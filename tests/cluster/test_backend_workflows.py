@@ -122,9 +122,11 @@ def test_dags_are_bounded_where_the_workflow_has_defaults_for_retries() -> None:
     assert template(admitted(given)[0], "root")["retryStrategy"] == {"limit": "0"}
 
 
-@pytest.mark.parametrize("name", ["system-dag-driver", "system-container-driver"])
-def test_drivers_stay_on_on_demand_and_start_again_where_their_pods_are_lost(name: str) -> None:
-    driver = template(admitted(a_workflow())[0], name)
+@pytest.mark.parametrize(
+    "name", ["system-dag-driver", "system-container-driver", "system-importer", "system-importer-workspace"]
+)
+def test_pods_of_kfp_stay_on_on_demand_and_start_again_where_they_are_lost(name: str) -> None:
+    driver = template(admitted(a_workflow(importer=name if "importer" in name else ""))[0], name)
     terms = at_path(driver, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
     assert terms == [
         {"matchExpressions": [{"key": "kubernetes.azure.com/agentpool", "operator": "In", "values": ["regular"]}]}
@@ -145,6 +147,14 @@ def test_drivers_get_no_retries_where_they_would_replace_an_expression_over_retr
     ]
     workflow, _ = admitted(a_workflow(settings={"train": {**CARRIED, "nodeAffinity": affinity}}, newer=False))
     assert "retryStrategy" not in template(workflow, "system-dag-driver")
+
+
+def test_an_exit_task_is_retried_as_its_policy_says_although_it_stands_in_a_hook() -> None:
+    config = a_config("{default: {spot: require}, tasks: {notify: {spot: require, interruptions: {max: 4}}}}")
+    workflow, _ = admitted(a_workflow("train", "notify", exit_task="notify"), config)
+    [_, step] = template(workflow, "exit-hook-root-notify")["dag"]["tasks"]
+    pod = template(workflow, step["template"].replace("system-container-executor", "system-container-impl"))
+    assert (pod["retryStrategy"]["limit"], pod["retryStrategy"]["expression"]) == ("24", INTERRUPTED)
 
 
 def test_resources_of_a_task_decide_which_pools_fit() -> None:

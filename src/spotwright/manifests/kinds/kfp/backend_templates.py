@@ -1,4 +1,7 @@
-"""The templates of a KFP backend's Workflow: which endings of a pod are retried, of DAGs none, and where drivers run.
+"""The templates of a KFP backend's Workflow: which endings of a pod are retried, of DAGs none, and where KFP's own pods run.
+
+KFP's own pods are drivers, which read the inputs of a task, and importers: one pod of KFP's launcher without a driver of its own
+(``argocompiler/importer.go``). A compiled pipeline can place neither.
 
 Argo has one count for all endings. In a cluster with Spotwright the webhook of pods holds each budget: the pod that would exceed
 one is admitted as a refusal, which exits with 86. So the count here is large enough for both budgets and for moves, and the
@@ -21,14 +24,15 @@ from spotwright.model.policy import Backoff, Layer, Policy, Spot, resolve
 from spotwright.scheduling.budgets import MAX_MOVES
 from spotwright.scheduling.ladder import Work
 
-__all__ = ["bound_dags", "dag_retries", "place_drivers", "retry_strategy"]
+__all__ = ["bound_dags", "dag_retries", "place_own_pods", "retry_strategy"]
 
 _INTERRUPTED = 'lastRetry.status == "Error" || lastRetry.exitCode in ["143","137"]'
 _NOT_REFUSED = f'lastRetry.exitCode != "{REFUSED}"'
 _DRIVERS = ("system-container-driver", "system-dag-driver")
+_IMPORTERS = ("system-importer", "system-importer-workspace")
 _ROLE = "pipelines.kubeflow.org/runtime-role"  # an annotation of templates since 2.17
-_ON_DEMAND = Layer("drivers stay on on-demand: each holds up the rest of its pipeline", {"spot": Spot.NEVER})
-_ANYWHERE = Layer("no on-demand pool admits the drivers", {"spot": Spot.PREFER})
+_ON_DEMAND = Layer("KFP's own pods stay on on-demand: each holds up the rest of its pipeline", {"spot": Spot.NEVER})
+_ANYWHERE = Layer("no on-demand pool admits KFP's own pods", {"spot": Spot.PREFER})
 
 
 def retry_strategy(ctx: PlaceContext, placed: Placed) -> dict[str, Any]:
@@ -76,16 +80,16 @@ def _retries_by_default(ctx: PlaceContext, spec: Path, templates: Iterable[Path]
     return any(_ROLE in (ctx.editor.get((*path, "metadata", "annotations")) or {}) for path in templates)
 
 
-def place_drivers(ctx: PlaceContext, spec: Path, templates: Mapping[str, Path]) -> None:
-    """Keep drivers on on-demand, with tolerations for it, and start them again where their pods are lost.
+def place_own_pods(ctx: PlaceContext, spec: Path, templates: Mapping[str, Path]) -> None:
+    """Keep drivers and importers on on-demand, with tolerations for it, and start them again where their pods are lost.
 
     Without an on-demand pool that admits them they may run anywhere, so that they can start at all.
     """
-    may_retry = not _evaluates_retries(ctx, spec)
-    for name in _DRIVERS:
+    retried = _IMPORTERS if _evaluates_retries(ctx, spec) else (*_DRIVERS, *_IMPORTERS)
+    for name in (*_DRIVERS, *_IMPORTERS):
         if name in templates:
-            _place_driver(ctx, templates[name])
-            if may_retry and ctx.editor.get((*templates[name], "retryStrategy")) is None:
+            _place_own_pod(ctx, templates[name])
+            if name in retried and ctx.editor.get((*templates[name], "retryStrategy")) is None:
                 strategy = {"limit": str(MAX_MOVES), "retryPolicy": "Always", "expression": _INTERRUPTED}
                 ctx.editor.add((*templates[name], "retryStrategy"), strategy)
 
@@ -99,7 +103,7 @@ def _evaluates_retries(ctx: PlaceContext, spec: Path) -> bool:
     return False
 
 
-def _place_driver(ctx: PlaceContext, path: Path) -> None:
+def _place_own_pod(ctx: PlaceContext, path: Path) -> None:
     template = ctx.editor.get(path)
     work = Work(pod_requests({"containers": [template.get("container")]}), read_constraints(ctx, path))
     for layer in (_ON_DEMAND, _ANYWHERE):

@@ -2,8 +2,8 @@
 
 The compiled pipeline is in the Workflow's parameters, so each executor is placed by the rules of compiled pipelines, unless
 ``compile`` or ``place`` has done it. What a compiled pipeline cannot say is written into the Workflow's templates: which endings
-are retried, for each policy in templates of its own; no retries of whole DAGs; and drivers on on-demand. Sources: Workflows of
-KFP 2.16.1 and 2.17.0, whose parts have the same names; ``argocompiler`` of kubeflow/pipelines.
+are retried, for each policy in templates of its own; no retries of whole DAGs; and drivers and importers on on-demand. Sources:
+Workflows of KFP 2.16.1 and 2.17.0, whose parts have the same names; ``argocompiler`` of kubeflow/pipelines.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spotwright.manifests.kinds.kfp.backend_templates import bound_dags, dag_retries, place_drivers, retry_strategy
+from spotwright.manifests.kinds.kfp.backend_templates import bound_dags, dag_retries, place_own_pods, retry_strategy
 from spotwright.manifests.kinds.kfp.executor_pods import place_executor, read_work, runtime_field
 from spotwright.manifests.kinds.kfp.pipeline_tasks import CompiledTask, PipelinePaths, list_tasks, mapping_at
 from spotwright.manifests.rules.context import POLICY_ANNOTATION, Group, Level, PlaceContext, RoleReport
@@ -33,6 +33,9 @@ RUN_LABEL = "pipeline/runid"
 _PATHS = PipelinePaths((0,), (1, "platforms"))
 _REFERENCE = ("{{workflow.parameters.", "}}")
 _EXECUTOR = "system-container-executor"
+_EXIT_HOOK = "exit-hook-{dag}-{task}"
+"""The template of a task that runs whatever becomes of those before it: it stands in a hook of them (``argocompiler/dag.go``)."""
+
 _COMPONENTS, _IMPLEMENTATIONS, _KUBERNETES = "components-", "implementations-", "kubernetes-"
 
 
@@ -95,7 +98,7 @@ def place_workflow(ctx: PlaceContext) -> None:
         _write_templates(run, steps, of_dags)
         bound_dags(ctx, run.templates.values(), of_dags)
     if steps and ctx.writes(Group.PLACEMENT):
-        place_drivers(ctx, run.spec, run.templates)
+        place_own_pods(ctx, run.spec, run.templates)
 
 
 def _read(ctx: PlaceContext) -> _Run:
@@ -155,7 +158,7 @@ def _as_pipeline(run: _Run) -> PlaceContext:
 
 
 def _add_missing_executors(pipeline: dict[str, Any]) -> None:
-    """Add an empty executor for every component without a step: importers, which have no pod of their own to place."""
+    """Add an empty executor for every component without a step: importers, whose pod has no settings in a pipeline."""
     for definition in pipeline["components"].values():
         if isinstance(definition, dict) and "dag" not in definition:
             pipeline["deploymentSpec"]["executors"].setdefault(str(definition.get("executorLabel")), {"importer": {}})
@@ -199,7 +202,8 @@ def _steps_of(run: _Run, tasks: Sequence[CompiledTask]) -> Iterator[_Step]:
     for at in dict.fromkeys(task.at for task in tasks):
         keys = at[len(_PATHS.pipeline) :]  # root, dag, tasks, KEY; or components, NAME, dag, tasks, KEY
         template = "root" if keys[0] == "root" else str(keys[1])
-        step = run.steps.get((template, str(keys[-1])))
+        task = str(keys[-1])
+        step = run.steps.get((template, task)) or run.steps.get((_EXIT_HOOK.format(dag=template, task=task), task))
         if step is not None:
             yield step
 
