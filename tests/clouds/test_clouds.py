@@ -183,21 +183,44 @@ def test_each_provider_has_its_documented_notice() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("keys", "providers"),
+    [
+        (["kubernetes.azure.com/scalesetpriority"], (Provider.AKS,)),
+        (["cloud.google.com/gke-preemptible", "gpu"], (Provider.GKE,)),
+        (["eks.amazonaws.com/capacityType", "karpenter.sh/capacity-type"], (Provider.EKS, Provider.KARPENTER)),
+        (["spot", "preemptible"], ()),
+    ],
+)
+def test_a_key_with_a_domain_names_its_provider(keys: list[str], providers: tuple[Provider, ...]) -> None:
+    assert clouds.providers_of(keys) == providers
+
+
+@pytest.mark.parametrize(("provider", "notice", "of_pods"), [("gke", 30, 15), ("gke", 120, 120), ("aks", 30, 30)])
+def test_pods_get_half_of_the_notice_of_gke_unless_somebody_made_it_longer(
+    provider: str, notice: float, of_pods: float
+) -> None:
+    assert clouds.notice_of_pods(pool(Provider(provider), notice=notice)) == of_pods
+
+
 def test_the_public_names_are_these() -> None:
     assert set(clouds.__all__) == {
         "GPU_TAINT_KEYS",
         "SPOT_TAINT_KEYS",
         "built_in_pools",
         "default_notice",
+        "default_notice_of_pods",
         "is_gpu_taint",
         "is_spot_node",
         "is_spot_taint",
         "is_tolerated_by_cluster",
         "labels",
         "labels_by_zone",
+        "notice_of_pods",
         "own_labels",
         "pool_label",
         "pool_name",
+        "providers_of",
         "taints",
         "unknown_zones",
     }

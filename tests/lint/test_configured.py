@@ -52,6 +52,35 @@ def test_the_taint_of_a_providers_spot_nodes_is_known_without_a_configuration() 
     assert {one.rule for one in found_in(job(PREFERS_SPOT))} == {"affinity-without-toleration"}
 
 
+_THREE_CLOUDS = """\
+version: 1
+pools:
+  aks: {capacity: spot, provider: aks, labels: {cloud: aks}}
+  gke: {capacity: spot, provider: gke, labels: {cloud: gke}}
+  eks: {capacity: spot, provider: eks, labels: {cloud: eks}}
+"""
+
+
+@pytest.mark.parametrize(("cloud", "longest"), [("aks", 30), ("gke", 15), ("eks", 120)])
+def test_a_grace_period_is_compared_with_the_notice_of_the_pools_that_admit_the_pods(cloud: str, longest: int) -> None:
+    for seconds, expected in ((longest, False), (longest + 1, True)):
+        pods = f"{ON_SPOT}nodeSelector: {{cloud: {cloud}}}\nterminationGracePeriodSeconds: {seconds}\n"
+        rules = {one.rule for one in found_in(job(pods), _THREE_CLOUDS)}
+        assert ("grace-longer-than-notice" in rules) is expected
+
+
+_KARPENTER = """\
+tolerations: [{key: karpenter.sh/capacity-type, operator: Exists}]
+nodeSelector: {karpenter.sh/capacity-type: spot}
+terminationGracePeriodSeconds: """
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(120, False), (121, True)])
+def test_the_notice_of_karpenters_nodes_is_known_without_a_configuration(seconds: int, expected: bool) -> None:  # a parameter
+    rules = {one.rule for one in found_in(job(f"{_KARPENTER}{seconds}\n"))}
+    assert ("grace-longer-than-notice" in rules) is expected
+
+
 _ZONES = """\
 version: 1
 pools:

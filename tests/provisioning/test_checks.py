@@ -274,6 +274,56 @@ def test_a_grace_period_longer_than_the_notice_is_an_error_in_policy_and_manifes
     assert found(aks(), longer)["grace-longer-than-notice"].where == "work.yaml: Job train"
 
 
+THREE_CLOUDS = {
+    "aks": {"capacity": "spot", "provider": "aks", "labels": {"cloud": "aks"}},
+    "gke": {"capacity": "spot", "provider": "gke", "labels": {"cloud": "gke"}},
+    "eks": {"capacity": "spot", "provider": "eks", "labels": {"cloud": "eks"}},
+    "small": {"capacity": "spot", "provider": "gke", "node": {"cpu": 1, "memory": "1Gi"}, "labels": {"cloud": "eks"}},
+    "main": {"capacity": "on-demand", "provider": "eks"},
+}
+
+
+def ends_on_three_clouds(policy: dict[str, Any], *works: dict[str, Any]) -> dict[str, str]:
+    """What is found about grace periods: the place and the code."""
+    config = configuration.from_mapping({"pools": THREE_CLOUDS, "policy": policy})
+    pods = [work for manifest in works for work in pod_works(manifest, "w.yaml")]
+    return {one.where: one.code for one in check(ground_of(config, Objects(), pods)) if one.code.startswith("grace-")}
+
+
+@pytest.mark.parametrize(
+    ("cloud", "grace", "code"),
+    [
+        ("eks", 115, None),
+        ("eks", 121, "grace-longer-than-notice"),
+        ("aks", 25, None),
+        ("aks", 31, "grace-longer-than-notice"),
+        ("gke", 15, None),
+        ("gke", 16, "grace-longer-than-kubelet"),
+    ],
+)
+def test_a_grace_period_is_compared_with_the_notice_of_the_pools_on_which_the_work_lands(
+    cloud: str, grace: int, code: str | None
+) -> None:
+    containers = [{"name": "a", "resources": {"requests": {"cpu": 2}}}]
+    selector = {"cloud": cloud}
+    work = job(SPOT_TOLERATION, nodeSelector=selector, containers=containers, terminationGracePeriodSeconds=grace)
+    assert ends_on_three_clouds({}, work).get("w.yaml: Job train") == code
+
+
+def test_the_grace_period_of_a_policy_is_compared_with_the_notice_of_its_ladder() -> None:
+    ends = {"spot": "prefer", "grace_period": "100s", "ladder": ["eks", "main"]}
+    tasks = {
+        "a": {"ladder": ["aks", "main"]},
+        "b": {"grace_period": "110s"},
+        "c": {"ladder": ["gke", "main"], "grace_period": "16s"},
+        "d": {"spot": "never", "grace_period": "10m"},
+    }
+    assert ends_on_three_clouds({"default": ends, "tasks": tasks}) == {
+        "policy.tasks a": "grace-longer-than-notice",
+        "policy.tasks c": "grace-longer-than-kubelet",
+    }
+
+
 def test_work_that_never_lands_on_spot_may_take_its_time() -> None:
     pods = {"containers": [{"name": "a", "image": "b"}], "terminationGracePeriodSeconds": 600}
     serving = {"kind": "Deployment", "metadata": {"name": "s"}, "spec": {"template": {"spec": pods}}}

@@ -22,15 +22,18 @@ __all__ = [
     "SPOT_TAINT_KEYS",
     "built_in_pools",
     "default_notice",
+    "default_notice_of_pods",
     "is_gpu_taint",
     "is_spot_node",
     "is_spot_taint",
     "is_tolerated_by_cluster",
     "labels",
     "labels_by_zone",
+    "notice_of_pods",
     "own_labels",
     "pool_label",
     "pool_name",
+    "providers_of",
     "taints",
     "unknown_zones",
 ]
@@ -163,6 +166,30 @@ def is_tolerated_by_cluster(pool: Pool, taint: Taint, requests: Mapping[str, int
 def default_notice(provider: Provider) -> float:
     """Seconds between the provider's notice and the end of a spot node. No provider guarantees it."""
     return _FACTS[provider].notice
+
+
+def default_notice_of_pods(provider: Provider) -> float:
+    """Seconds of :func:`default_notice` that pods get; the kubelet keeps the others for system pods."""
+    return _FACTS[provider].notice * _FACTS[provider].pods_share
+
+
+def notice_of_pods(pool: Pool) -> float:
+    """Seconds of the pool's notice that pods get; a notice longer than its provider's was made longer for them."""
+    facts = _FACTS[pool.provider]
+    return pool.notice * (facts.pods_share if pool.notice <= facts.notice else 1.0)
+
+
+def providers_of(keys: Collection[str]) -> tuple[Provider, ...]:
+    """Return the providers whose spot nodes have a label or taint with one of these keys.
+
+    A key without a domain (``spot``) is set by people, and so it tells nothing of the provider.
+    """
+    named = {key for key in keys if "/" in key}
+    return tuple(
+        provider
+        for provider, facts in _FACTS.items()
+        if not named.isdisjoint(facts.spot_labels.keys() | facts.spot_taint_keys)
+    )
 
 
 def _offers_gpu(pool: Pool) -> bool:

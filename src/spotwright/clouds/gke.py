@@ -24,6 +24,7 @@ COMPUTE_CLASS = "cloud.google.com/compute-class"
 
 FACTS = Facts(
     notice=30.0,
+    pods_share=0.5,
     pool_label="cloud.google.com/gke-nodepool",
     spot_labels={_SPOT: "true", _PROVISIONING: "spot"},
     on_demand_labels={_PROVISIONING: "standard"},  # without gke-spot

@@ -28,6 +28,7 @@ class Facts:
     """What one provider sets on nodes by itself. ``notice`` is in seconds; no provider guarantees it."""
 
     notice: float
+    pods_share: float = 1.0  # of the notice; the kubelet keeps the rest for system pods
     pool_label: str = ""  # label whose value is the name of the pool
     spot_labels: Mapping[str, str] = field(default_factory=dict)
     on_demand_labels: Mapping[str, str] = field(default_factory=dict)

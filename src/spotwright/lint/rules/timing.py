@@ -1,6 +1,6 @@
 """Rules on the end of pods and on moves that nobody asked for: grace periods, hooks, drains, autoscalers, zones of gangs.
 
-Sources: Google Cloud, "Spot VMs in GKE" (15 of 30 seconds for pods); Kubernetes documentation, "Pod Lifecycle", "Disruptions";
+The notices are those of :mod:`spotwright.clouds`. Sources: Kubernetes documentation, "Pod Lifecycle", "Disruptions";
 karpenter, ``karpenter.sh/do-not-disrupt``; cluster autoscaler FAQ, ``safe-to-evict``.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from spotwright import clouds
 from spotwright.clouds.provider import ZONE
 from spotwright.lint.examples import ON_SPOT, job, training_job
 from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
@@ -16,8 +17,10 @@ from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.kinds import Duty, Retry
 from spotwright.lint.subjects.objects import KubeObject
 from spotwright.lint.subjects.pods import Pods
+from spotwright.lint.subjects.reach import admits
 from spotwright.lint.subjects.shapes import is_whole, items_of, mapping_at, mapping_of
 from spotwright.manifests.rules.pod_rules import longest_grace, shortest_notice
+from spotwright.model.pools import Provider
 from spotwright.model.scheduling_terms import Expression
 
 __all__ = ["RULES"]
@@ -28,24 +31,26 @@ _SHIELDS = {
     "karpenter.sh/do-not-disrupt": "true",
 }
 _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
-_NOTICES = (
-    ("kubernetes.azure.com/scalesetpriority", 30, "AKS"),
-    ("cloud.google.com/gke-spot", 15, "GKE, whose kubelet keeps the other 15 seconds for system pods"),
-    ("cloud.google.com/gke-preemptible", 15, "GKE, whose kubelet keeps the other 15 seconds for system pods"),
-    ("eks.amazonaws.com/capacityType", 120, "AWS"),
-)
+_WHOSE = {
+    Provider.AKS: "AKS",
+    Provider.GKE: "GKE, whose kubelet keeps the other 15 seconds for system pods",
+    Provider.EKS: "AWS",
+    Provider.KARPENTER: "Karpenter on AWS",
+}
 _SLEEP = re.compile(r"(?<![\w-])sleep\s+(\d+)")
 
 
 def _notice(pods: Pods, settings: Settings) -> tuple[float, str] | None:
     """The notice that pods get, in seconds, and whose it is; ``None`` where nothing says which provider's nodes they use."""
-    if settings.spot_pools:
-        notice = shortest_notice(settings.spot_pools)
-        return (notice, "the spot pools") if notice is not None else None
+    landing = [pool for pool in settings.spot_pools if admits(pool, pods.constraints)]
+    notice = shortest_notice(landing or settings.spot_pools)
+    if notice is not None:
+        return notice, "the spot pools that admit it" if landing else "the spot pools"
     named = {toleration.key for toleration in pods.constraints.tolerations} | set(pods.constraints.selector)
     for term in (*pods.constraints.required, *(wish.term for wish in pods.constraints.preferred)):
         named |= {expression.key for expression in term.expressions}
-    return next(((float(seconds), whose) for key, seconds, whose in _NOTICES if key in named), None)
+    notices = ((clouds.default_notice_of_pods(one), _WHOSE[one]) for one in clouds.providers_of(named))
+    return min(notices, default=None)
 
 
 def _long_grace(pods: Pods, settings: Settings) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from spotwright.lint.settings import Settings
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
 
-__all__ = ["SPOT_PAIRS", "Reach", "reach_of", "selects_spot", "shuns_spot"]
+__all__ = ["SPOT_PAIRS", "Reach", "admits", "reach_of", "selects_spot", "shuns_spot"]
 
 SPOT_PAIRS = (
     ("kubernetes.azure.com/scalesetpriority", "spot"),
@@ -54,12 +54,12 @@ def reach_of(constraints: Constraints, settings: Settings) -> Reach:
         return Reach.PREFERRED
     if any(_is_of_spot(toleration.key, toleration.operator, settings) for toleration in constraints.tolerations):
         return Reach.TOLERATED
-    if any(_admits(pool, constraints) for pool in settings.spot_pools):
+    if any(admits(pool, constraints) for pool in settings.spot_pools):
         return Reach.OPEN
     return Reach.NONE
 
 
-def _admits(pool: Pool, constraints: Constraints) -> bool:
+def admits(pool: Pool, constraints: Constraints) -> bool:
     """Whether nodes in one of the pool's zones admit the pods."""
     return any(not constraints.refusal(labels, clouds.taints(pool)) for labels in clouds.labels_by_zone(pool))
 

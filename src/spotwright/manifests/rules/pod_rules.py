@@ -307,24 +307,19 @@ def _limit_grace(ctx: PlaceContext, role: Role, placed: Placed, used: Sequence[P
 
 
 def shortest_notice(used: Sequence[Pool], *, simulated: bool = False) -> float | None:
-    """The shortest notice, in seconds, that pods get on the spot pools among these; ``None`` if none is spot."""
-    return min((_notice_of_pods(pool, simulated=simulated) for pool in used if pool.is_spot), default=None)
+    """The shortest notice, in seconds, that pods get on the spot pools among these; ``None`` if none is spot.
+
+    ``simulated``: the pools are built in. Their notice is short, so that local runs are; a cluster has its provider's.
+    """
+    spot = [pool for pool in used if pool.is_spot]
+    if simulated:
+        return min((clouds.default_notice_of_pods(pool.provider) for pool in spot), default=None)
+    return min(map(clouds.notice_of_pods, spot), default=None)
 
 
 def longest_grace(notice: float) -> int:
     """The longest grace period, in whole seconds, that ends within a notice."""
     return max(1, int(notice - _RESERVE))
-
-
-def _notice_of_pods(pool: Pool, *, simulated: bool) -> float:
-    """The seconds of a pool's notice that a pod gets: GKE's kubelet keeps 15 of the 30 seconds for system pods.
-
-    ``simulated``: the pools are built in. Their notice is short, so that local runs are; a cluster has its provider's.
-    """
-    notice = clouds.default_notice(pool.provider) if simulated else pool.notice
-    if pool.provider is Provider.GKE and notice <= clouds.default_notice(Provider.GKE):
-        return notice / 2
-    return notice
 
 
 def add_pod_metadata(ctx: PlaceContext, metadata: Path, placed: Placed, used: Sequence[Pool]) -> None:

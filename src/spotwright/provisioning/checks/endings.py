@@ -1,23 +1,26 @@
 """The end of a node against the end of a pod: the provider's notice, the kubelet's shutdown and the grace periods must fit.
 
 Sources: Kubernetes, "Node Shutdowns" (``shutdownGracePeriod``, of which the last ``shutdownGracePeriodCriticalPods`` are for
-critical pods; 0 and 0, the default, is off; a pod's own period is cut to its share); Google Cloud, "Spot VMs in GKE" (15 of 30
-seconds); Azure/AKS#3528 and the EKS user guide (no graceful shutdown of the node by default).
+critical pods; 0 and 0, the default, is off; a pod's own period is cut to its share); Azure/AKS#3528 and the EKS user guide (no
+graceful shutdown of the node by default). The notices are those of :mod:`spotwright.clouds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spotwright.model.pools import Pool, Provider
+from spotwright.config import Config
+from spotwright.manifests.rules.pod_rules import longest_grace, shortest_notice
+from spotwright.model.policy import BUILT_IN, Policy, Spot, imply_spot, resolve
+from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
-from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Severity
+from spotwright.provisioning.checks.ground import Finding, Ground, Severity
 
 __all__ = ["check_endings"]
 
-_GKE_SHARE = 15.0
 _DEFAULT_GRACE = 30.0
+_DECIDING = {"grace_period", "ladder", "spot"}
 
 
 def check_endings(ground: Ground) -> Iterator[Finding]:
@@ -25,18 +28,16 @@ def check_endings(ground: Ground) -> Iterator[Finding]:
     spot = [pool for pool in ground.pools.values() if pool.is_spot]
     if not spot:
         return
-    shortest = min(spot, key=lambda pool: pool.notice)
     periods = {_periods(kubelet) for kubelet in ground.kubelets}
     for total, critical in sorted(periods):
         yield from _shutdown(spot, total, critical)
-    shares = [total - critical for total, critical in periods if total]
-    share = min(shares) if shares else (_GKE_SHARE if any(pool.provider is Provider.GKE for pool in spot) else None)
-    for name, grace in _policies(ground):
-        yield from _grace(name, grace, shortest, share)
+    share = min((total - critical for total, critical in periods if total), default=None)
+    for name, policy in _policies(ground.config):
+        yield from _grace(name, policy.grace_period, _pools_of(policy, ground.pools), share)
     for work in ground.works:
-        if _lands_on_spot(ground, work, spot):
-            given = work.spec.get("terminationGracePeriodSeconds")
-            yield from _grace(work.where, float(given) if isinstance(given, int) else _DEFAULT_GRACE, shortest, share)
+        given = work.spec.get("terminationGracePeriodSeconds")
+        grace = float(given) if isinstance(given, int) else _DEFAULT_GRACE
+        yield from _grace(work.where, grace, ground.spot_pools_of(work), share)
 
 
 def _periods(kubelet: Mapping[str, Any]) -> tuple[float, float]:
@@ -84,19 +85,30 @@ def _shutdown(spot: list[Pool], total: float, critical: float) -> Iterator[Findi
         )
 
 
-def _policies(ground: Ground) -> Iterator[tuple[str, float]]:
-    config = ground.config
-    layers = (
-        ("policy.default", config.policy_default),
-        *((f"policy.tasks {key}", layer) for key, layer in config.policy_tasks),
-    )
-    for name, layer in layers:
-        grace = layer.values.get("grace_period") if layer is not None else None
-        if isinstance(grace, int | float):
-            yield name, float(grace)
+def _policies(config: Config) -> Iterator[tuple[str, Policy]]:
+    """The policies of the configuration that set a grace period, or the pools for that of the default policy."""
+    default = () if config.policy_default is None else (config.policy_default,)
+    named = [("policy.default", default)]
+    named += [(f"policy.tasks {key}", (*default, layer)) for key, layer in config.policy_tasks]
+    for name, layers in named:
+        policy, own = imply_spot(resolve(layers)), layers[-1].values if layers else {}
+        if policy.sources["grace_period"] != BUILT_IN.source and not _DECIDING.isdisjoint(own):
+            yield name, policy
 
 
-def _grace(where: str, grace: float, shortest: Pool, share: float | None) -> Iterator[Finding]:
+def _pools_of(policy: Policy, pools: Mapping[str, Pool]) -> list[Pool]:
+    """The spot pools that the policy allows."""
+    allowed = pools if policy.ladder is None else policy.ladder
+    return [pools[name] for name in allowed if pools[name].is_spot and policy.spot is not Spot.NEVER]
+
+
+def _grace(where: str, grace: float, pools: Sequence[Pool], share: float | None) -> Iterator[Finding]:
+    """``pools``: the spot pools of the work. ``share``: what kubelets leave for pods of users, None where nobody said it."""
+    notice = shortest_notice(pools)
+    if notice is None:
+        return
+    shortest = min(pools, key=lambda pool: pool.notice)
+    share = notice if share is None else share
     if grace > shortest.notice:
         yield Finding(
             "grace-longer-than-notice",
@@ -104,9 +116,9 @@ def _grace(where: str, grace: float, shortest: Pool, share: float | None) -> Ite
             where,
             f"the grace period of {format_duration(grace)} is longer than the notice of the pool {shortest.name} "
             f"({format_duration(shortest.notice)}): the machine is gone before the code has ended",
-            f"grace_period: at most {format_duration(share or shortest.notice)}",
+            f"grace_period: at most {format_duration(min(share, longest_grace(notice)))}",
         )
-    elif share is not None and grace > share:
+    elif grace > share:
         yield Finding(
             "grace-longer-than-kubelet",
             Severity.WARNING,
@@ -116,7 +128,3 @@ def _grace(where: str, grace: float, shortest: Pool, share: float | None) -> Ite
             "node is shut down",
             f"grace_period: {format_duration(share)}, and save within it",
         )
-
-
-def _lands_on_spot(ground: Ground, work: PodWork, spot: list[Pool]) -> bool:
-    return any(not ground.refusal(pool, work) for pool in spot)

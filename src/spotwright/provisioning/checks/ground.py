@@ -15,6 +15,7 @@ from spotwright.manifests.rules.pod_spec import PodSpecError, pod_constraints, p
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.provisioning.objects import Objects
+from spotwright.scheduling.ladder import too_large
 
 __all__ = [
     "Finding",
@@ -77,8 +78,15 @@ class Ground:
         """The pools of the configuration."""
         return self.config.pools
 
+    def spot_pools_of(self, work: PodWork) -> list[Pool]:
+        """The spot pools on which the pod lands."""
+        return [pool for pool in self.pools.values() if pool.is_spot and not self.refusal(pool, work)]
+
     def refusal(self, pool: Pool, work: PodWork) -> str:
-        """Why no node of the pool admits the pod by its labels and taints; empty if one does."""
+        """Why no node of the pool admits the pod by its size, labels and taints; empty if one does."""
+        large = too_large(work.requests, pool.node)
+        if large:
+            return large
         constraints = work.constraints
         if not self.members.get(pool.name):  # nothing but the configuration says what labels its nodes have
             constraints = judgeable(constraints, {pool.name: pool}, lambda _level, _path, _text: None)

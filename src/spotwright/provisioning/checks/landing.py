@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spotwright.model.pools import Pool
-from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Severity
-from spotwright.scheduling.ladder import too_large
+from spotwright.provisioning.checks.ground import Finding, Ground, Severity
 
 __all__ = ["check_landing"]
 
@@ -14,7 +12,7 @@ __all__ = ["check_landing"]
 def check_landing(ground: Ground) -> Iterator[Finding]:
     """Work that lands nowhere, and pools on which none of the work lands because of a taint."""
     for work in ground.works:
-        reasons = {pool.name: _refusal(ground, pool, work) for pool in ground.pools.values()}
+        reasons = {pool.name: ground.refusal(pool, work) for pool in ground.pools.values()}
         if all(reasons.values()):
             told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             yield Finding(
@@ -41,10 +39,3 @@ def check_landing(ground: Ground) -> Iterator[Finding]:
                 f"none of the {len(ground.works)} pod templates tolerates the taint {taint}: nothing of it lands there",
                 "spotwright place adds the toleration where the policy allows the pool",
             )
-
-
-def _refusal(ground: Ground, pool: Pool, work: PodWork) -> str:
-    large = too_large(work.requests, pool.node)
-    if large:
-        return large
-    return ground.refusal(pool, work)
