@@ -13,7 +13,7 @@ import yaml
 from spotwright import config as configuration
 from spotwright.clouds.node_signs import REMOVED_TAINTS
 from spotwright.config import Config
-from spotwright.provisioning.checks.ground import Finding, ground_of, pod_works
+from spotwright.provisioning.checks.ground import Finding, PodWork, ground_of, pod_works
 from spotwright.provisioning.checks.running import check
 from spotwright.provisioning.objects import Objects, read_objects
 
@@ -342,9 +342,45 @@ def test_templates_of_an_argo_workflow_inherit_nothing_that_they_replace() -> No
             ],
         },
     }
-    first, second = pod_works(workflow, "w.yaml")
+    first, second = (one for one in pod_works(workflow, "w.yaml") if isinstance(one, PodWork))
     assert len(first.constraints.tolerations) == 2
     assert len(second.constraints.tolerations) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("nodeSelector", "gpu", "spec.template.spec.nodeSelector: expected a mapping, found 'gpu'"),
+        ("tolerations", ["x"], "spec.template.spec.tolerations[0]: expected a mapping, found 'x'"),
+        (
+            "containers",
+            [{"name": "a", "resources": {"requests": {"cpu": "two"}}}],
+            "spec.template.spec.containers[0].resources.requests.cpu: 'two' is not a quantity",
+        ),
+        ("containers", [{"name": "a"}, "b"], "spec.template.spec.containers[1]: expected a mapping, found 'b'"),
+        (
+            "affinity",
+            {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": "x"}}},
+            "spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: ",
+        ),
+    ],
+)
+def test_a_pod_that_cannot_be_read_is_found_with_its_field(field: str, value: Any, text: str) -> None:
+    finding = found(with_plugin(aks()), job(**{field: value}))["pod-not-readable"]
+    assert (finding.severity, finding.where) == ("error", "work.yaml: Job train")
+    assert text in finding.text
+
+
+def test_a_daemon_set_of_the_cluster_that_cannot_be_read_is_found_too() -> None:
+    assert found(with_plugin(aks(), daemon_set("kured", nodeSelector=["a"])))["pod-not-readable"].where == "DaemonSet kured"
+
+
+def test_a_field_that_a_template_has_from_its_workflow_is_found_where_it_stands() -> None:
+    templates = [{"name": "a", "container": {"image": "b", "resources": {"limits": {"cpu": "x"}}}}]
+    workflow = {"kind": "Workflow", "metadata": {"name": "w"}, "spec": {"templates": templates}}
+    assert found(aks(), workflow)["pod-not-readable"].text.startswith("spec.templates[0].container.resources.limits.cpu: ")
+    workflow["spec"] = {"tolerations": "x", "templates": [{"name": "a", "script": {"image": "b"}}]}
+    assert found(aks(), workflow)["pod-not-readable"].text.startswith("spec.tolerations: expected a list")
 
 
 def test_gke_cuts_the_grace_period_to_fifteen_seconds() -> None:

@@ -59,9 +59,9 @@ def check_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     return [finding._asdict() for finding in findings]
 
 
-def _works(files: Sequence[Path], objects: Objects) -> list[PodWork]:
+def _works(files: Sequence[Path], objects: Objects) -> list[PodWork | Finding]:
     """The pods of the manifests; settings of kubelets among them join those of the nodes' file."""
-    works: list[PodWork] = []
+    works: list[PodWork | Finding] = []
     for path in files:
         found: list[PodWork | None] = []
         for document in parse(read_text(path), str(path)):

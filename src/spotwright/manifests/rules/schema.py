@@ -7,12 +7,12 @@ shape may have any value, and no field is required. :data:`OPEN` in a mapping al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from spotwright.manifests.rules.context import PlaceContext
-from spotwright.manifests.yamltext.documents import Document, Path
+from spotwright.manifests.yamltext.documents import ManifestError, Path
 
-__all__ = ["CONTAINER", "METADATA", "POD", "TEMPLATE", "TEXT", "check", "check_value"]
+__all__ = ["CONTAINER", "METADATA", "POD", "TEMPLATE", "TEXT", "Place", "check", "check_value"]
 
 TEXT = "text"
 """The shape of a scalar: a text, a number or a truth value."""
@@ -54,6 +54,13 @@ TEMPLATE: Mapping[str, Any] = {"metadata": METADATA, "spec": POD}
 """A pod template."""
 
 
+class Place(Protocol):
+    """Where a value was read: a document, or whatever else can name the place of a path in a message."""
+
+    def problem(self, path: Path, text: str, /) -> ManifestError:
+        """An error at a path."""
+
+
 def check(ctx: PlaceContext, path: Path, shape: Any) -> None:
     """Check the value at ``path`` (absolute). Raises :class:`ManifestError` with its line if it has another shape."""
     value = ctx.editor.get(path)
@@ -61,7 +68,7 @@ def check(ctx: PlaceContext, path: Path, shape: Any) -> None:
         check_value(ctx, path, value, shape)
 
 
-def check_value(place: PlaceContext | Document, path: Path, value: Any, shape: Any) -> None:
+def check_value(place: Place, path: Path, value: Any, shape: Any) -> None:
     """Check a value that was read already from ``place``, which names the line."""
     if isinstance(shape, dict):
         if not isinstance(value, dict):

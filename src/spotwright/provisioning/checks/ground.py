@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -12,6 +12,8 @@ from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.config import Config
 from spotwright.manifests.rules.placeholders import judgeable
 from spotwright.manifests.rules.pod_spec import PodSpecError, pod_constraints, pod_requests
+from spotwright.manifests.rules.schema import POD, check_value
+from spotwright.manifests.yamltext.documents import ManifestError, Path, show
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.provisioning.objects import Objects
@@ -53,7 +55,7 @@ class Finding(NamedTuple):
 
 
 class PodWork(NamedTuple):
-    """The pods of one object of a manifest."""
+    """The pods of one template of an object."""
 
     where: str
     kind: str
@@ -64,7 +66,10 @@ class PodWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` those of none."""
+    """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` those of none.
+
+    ``unread`` are the pods that cannot be compared, because a field of theirs has another form than Kubernetes asks for.
+    """
 
     config: Config
     members: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -72,6 +77,7 @@ class Ground:
     daemon_sets: Sequence[PodWork]
     kubelets: Sequence[Mapping[str, Any]]
     works: Sequence[PodWork]
+    unread: Sequence[Finding] = ()
 
     @property
     def pools(self) -> Mapping[str, Pool]:
@@ -115,19 +121,26 @@ class Ground:
         return [(dict(labels), taints) for labels, taints in sorted(different)]
 
 
-def ground_of(config: Config, objects: Objects, works: Sequence[PodWork]) -> Ground:
-    """The ground for the checks: each node belongs to the pool whose labels it has, else to the one whose name it carries."""
+def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Finding]) -> Ground:
+    """The ground for the checks: each node belongs to the pool whose labels it has, else to the one whose name it carries.
+
+    ``found`` is what :func:`pod_works` gives for manifests.
+    """
     members: dict[str, list[Mapping[str, Any]]] = {name: [] for name in config.pools}
     strangers: list[Mapping[str, Any]] = []
     for node in objects.nodes:
         pool = _pool_of(labels_of(node), config.pools)
         (strangers if pool is None else members[pool.name]).append(node)
-    sets = [
-        *(work for one in objects.daemon_sets for work in pod_works(one, "")),
-        *(w for w in works if w.kind == "DaemonSet"),
-    ]
+    both = [*(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "")), *found]
+    works = [one for one in both if isinstance(one, PodWork)]
     return Ground(
-        config, members, strangers, sets, objects.kubelets, [work for work in works if work.kind != "DaemonSet"]
+        config,
+        members,
+        strangers,
+        [work for work in works if work.kind == "DaemonSet"],
+        objects.kubelets,
+        [work for work in works if work.kind != "DaemonSet"],
+        [one for one in both if isinstance(one, Finding)],
     )
 
 
@@ -142,40 +155,78 @@ def _pool_of(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | Non
     return None
 
 
-def pod_works(document: Any, file: str) -> Iterator[PodWork]:
-    """The pods of an object of any kind: every mapping with containers in it, and every template of an Argo workflow."""
+def pod_works(document: Any, file: str) -> Iterator[PodWork | Finding]:
+    """The pods of an object of any kind: every mapping with containers in it, and every template of an Argo workflow.
+
+    In place of a pod that cannot be read there is a finding, with the field.
+    """
     if not isinstance(document, Mapping):
         return
     kind = str(document.get("kind") or "object")
     metadata = document.get("metadata")
     name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, Mapping) else None
     where = f"{file}: {kind} {name or ''}".strip() if file else f"{kind} {name or ''}".strip()
-    for spec in _pod_specs(document, {}, 0):
+    for spec in _pod_specs(document, (), {}):
         try:
-            yield PodWork(where, kind, spec, pod_constraints(spec), pod_requests(spec))
-        except (PodSpecError, AttributeError, TypeError):
-            continue  # a malformed pod is for place and lint, which name its line
+            check_value(spec, (), spec.value, POD)
+            yield PodWork(where, kind, spec.value, pod_constraints(spec.value), pod_requests(spec.value))
+        except PodSpecError as error:
+            yield _unread(where, spec.problem(error.path, str(error)))
+        except ManifestError as error:
+            yield _unread(where, error)
 
 
-def _pod_specs(value: Any, above: Mapping[str, Any], depth: int) -> Iterator[Mapping[str, Any]]:
-    if depth > _DEEPEST:
+def _unread(where: str, error: ManifestError) -> Finding:
+    return Finding(
+        "pod-not-readable",
+        Severity.ERROR,
+        where,
+        f"{error}: nothing of this pod was compared with the pools",
+        "correct the field; spotwright lint names its line",
+    )
+
+
+class _PodSpec(NamedTuple):
+    """A pod spec of an object. ``elsewhere``: the paths of fields that it does not hold itself, under that name."""
+
+    path: Path
+    value: Mapping[str, Any]
+    elsewhere: Mapping[str, Path]
+
+    def problem(self, path: Path, text: str) -> ManifestError:
+        first, rest = str(path[0]) if path else "", path[1:]
+        if first in self.elsewhere:
+            path = (*self.elsewhere[first], *(rest[1:] if first == "containers" else rest))
+        else:
+            path = (*self.path, *path)
+        return ManifestError(f"{show(path)}: {text}")
+
+
+def _pod_specs(value: Any, path: Path, above: Mapping[str, tuple[Path, Any]]) -> Iterator[_PodSpec]:
+    """The pod specs in a value. ``above``: the fields of a workflow that its templates have too, with their paths."""
+    if len(path) > _DEEPEST:
         return
     if isinstance(value, list):
-        for item in value:
-            yield from _pod_specs(item, above, depth + 1)
+        for index, item in enumerate(value):
+            yield from _pod_specs(item, (*path, index), above)
     if not isinstance(value, Mapping):
         return
-    held = {key: value[key] for key in ("tolerations", "nodeSelector", "affinity") if value.get(key)}
     containers = value.get("containers")
-    if isinstance(containers, list) and containers and all(isinstance(one, Mapping) for one in containers):
-        yield value
+    if isinstance(containers, list) and any(isinstance(one, Mapping) for one in containers):
+        yield _PodSpec(path, value, {})
         return
-    single = value.get("container") or value.get("script")
-    if isinstance(single, Mapping) and "image" in single:
-        yield {**above, **held, "containers": [single]}
-        return
-    for item in value.values():
-        yield from _pod_specs(item, {**above, **held}, depth + 1)
+    held = {key: ((*path, key), value[key]) for key in ("tolerations", "nodeSelector", "affinity") if value.get(key)}
+    held = {**above, **held}
+    for name in ("container", "script"):
+        single = value.get(name)
+        if isinstance(single, Mapping) and "image" in single:
+            fields = {**held, "containers": ((*path, name), [single])}
+            yield _PodSpec(
+                path, {key: one for key, (_, one) in fields.items()}, {key: at for key, (at, _) in fields.items()}
+            )
+            return
+    for key, item in value.items():
+        yield from _pod_specs(item, (*path, str(key)), held)
 
 
 def labels_of(node: Mapping[str, Any]) -> dict[str, str]:

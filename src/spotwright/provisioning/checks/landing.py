@@ -1,4 +1,4 @@
-"""Pods of manifests against the pools: work that no node admits, and taints that none of the work tolerates."""
+"""Pods of manifests against the pools: work that no node admits or nobody can read, and taints that none of it tolerates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Iterator
 
 from spotwright.provisioning.checks.ground import Finding, Ground, Severity
 
-__all__ = ["check_landing"]
+__all__ = ["check_landing", "check_readable"]
+
+
+def check_readable(ground: Ground) -> Iterator[Finding]:
+    """Pods of manifests and DaemonSets with a field of another form than Kubernetes asks for."""
+    yield from ground.unread
 
 
 def check_landing(ground: Ground) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from spotwright.provisioning.checks.daemons import check_daemon_sets
 from spotwright.provisioning.checks.endings import check_endings
 from spotwright.provisioning.checks.ground import Finding, Ground, Severity
 from spotwright.provisioning.checks.growth import check_growth
-from spotwright.provisioning.checks.landing import check_landing
+from spotwright.provisioning.checks.landing import check_landing, check_readable
 from spotwright.provisioning.checks.node_facts import (
     check_gpus,
     check_labels,
@@ -22,6 +22,7 @@ from spotwright.provisioning.checks.node_facts import (
 __all__ = ["CHECKS", "check"]
 
 CHECKS: tuple[Callable[[Ground], Iterator[Finding]], ...] = (
+    check_readable,
     check_taints,
     check_labels,
     check_zones,
