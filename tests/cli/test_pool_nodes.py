@@ -176,6 +176,15 @@ def test_check_ends_with_one_on_errors_and_names_the_fix(folder: Path) -> None:
     assert (finding["code"], finding["severity"]) == ("taint-no-work-tolerates", "error")
 
 
+def test_settings_of_a_kubelet_that_cannot_be_read_are_refused_with_their_place(folder: Path) -> None:
+    (folder / "spotwright.yaml").write_text(CONFIG)
+    (folder / "kubelet.yaml").write_text("kubeletconfig: {shutdownGracePeriod: soon}\n")
+    refused = str(run("check", str(NODES / "aks.json"), "kubelet.yaml").exception)
+    assert (
+        refused == "kubelet.yaml: kubelet 1: shutdownGracePeriod: expected a duration such as 30s, found a text (soon)"
+    )
+
+
 def test_check_reads_work_and_the_settings_of_a_kubelet(folder: Path) -> None:
     (folder / "spotwright.yaml").write_text(CONFIG.replace('"true"}', '"true"}, taints: ["sku=gpu:NoSchedule"]'))
     (folder / "job.yaml").write_text(

@@ -18,11 +18,9 @@ from spotwright.cli import cli
 from spotwright.errors import InputError
 from spotwright.provisioning.objects import read_objects
 
-KUBELET = {
-    "kind": "KubeletConfiguration",
-    "shutdownGracePeriod": "30s",
-    "shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 10}],
-}
+KUBELET = {"kind": "KubeletConfiguration", "shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s"}
+BY_PRIORITY = {"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 10}]}
+PRIORITY_CLASS = {"kind": "PriorityClass", "metadata": {"name": "low"}, "value": -10, "globalDefault": True}
 REQUIREMENT = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}
 TEMPLATE = {"requirements": [REQUIREMENT], "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]}
 NODE_POOL = {
@@ -53,7 +51,8 @@ API_MODEL = {
     },
 }
 POOLS = "version: 1\npools:\n  gpuspot: {capacity: spot, provider: aks}\n"
-WHOLE = {"kind": "List", "items": [*aks()["items"], PLUGIN, KUBELET, NODE_POOL]}
+OTHERS = [{"kubeletconfig": BY_PRIORITY}, PRIORITY_CLASS]
+WHOLE = {"kind": "List", "items": [*aks()["items"], PLUGIN, KUBELET, NODE_POOL, *OTHERS]}
 JUNK: list[Any] = [None, 5, -1.5, "x", "", [], {}, ["x"], [None], [[]], True, {"a": 1}, {"": None}, "9" * 40]
 
 
@@ -65,6 +64,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """The document with another value at the path, whose last key may be new."""
     result = holder = copy.deepcopy(document)
     for key in path[:-1]:
         holder = holder[key]
@@ -108,6 +108,22 @@ def test_any_value_anywhere_is_read_or_refused_in_words(pools: Path, change: tup
             "NodePool 1: spec.template.spec.requirements: expected",
         ),
         (("items", 0), "x", "expected objects of Kubernetes, found a text"),
+        (
+            ("items", 3, "shutdownGracePeriod"),
+            "soon",
+            "nodes.json: kubelet 1: shutdownGracePeriod: expected a duration such as 30s, found a text (soon)",
+        ),
+        (
+            ("items", 5, "kubeletconfig", "shutdownGracePeriodByPodPriority", 0, "priority"),
+            "high",
+            "kubelet 2: shutdownGracePeriodByPodPriority[0].priority: expected a priority, which is a whole number",
+        ),
+        (("items", 5, "kubeletconfig", "shutdownGracePeriod"), "30s", "no kubelet starts with both"),
+        (
+            ("items", 6, "value"),
+            "10",
+            "PriorityClass: value: expected a priority, which is a whole number, found a text",
+        ),
     ],
 )
 def test_the_message_names_the_object_and_the_field(path: tuple[Any, ...], value: Any, message: str) -> None:

@@ -268,6 +268,56 @@ def test_a_shutdown_within_the_notice_cuts_longer_grace_periods() -> None:
     assert found(data, config=config_of({"grace_period": "15s"})) == {}
 
 
+def by_priority(**seconds: int) -> dict[str, Any]:
+    """The settings of a kubelet; ``p1000=10``: ten seconds for a priority of 1000 and more."""
+    phases = [{"priority": int(name[1:]), "shutdownGracePeriodSeconds": one} for name, one in seconds.items()]
+    return {"kind": "KubeletConfiguration", "shutdownGracePeriodByPodPriority": phases}
+
+
+def priority_class(name: str, value: int, **more: Any) -> dict[str, Any]:
+    return {"kind": "PriorityClass", "metadata": {"name": name}, "value": value, **more}
+
+
+@pytest.mark.parametrize(
+    ("pod", "seconds"),
+    [
+        ({}, 4),
+        ({"priority": 999}, 4),
+        ({"priority": 1000}, 8),
+        ({"priority": -5}, 4),
+        ({"priorityClassName": "batch"}, 8),
+        ({"priorityClassName": "unknown"}, 4),
+        ({"priorityClassName": "system-node-critical"}, 2),
+    ],
+)
+def test_a_kubelet_gives_a_pod_the_time_of_its_priority(pod: dict[str, Any], seconds: int) -> None:
+    settings = by_priority(p2000000000=2, p0=4, p1000=8)
+    data = with_plugin(aks(), settings, priority_class("batch", 5000))
+    work = job(SPOT_TOLERATION, GPU_TOLERATION, nodeSelector={"gpu": "true"}, **pod)
+
+    def codes(grace: int) -> set[str]:
+        work["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = grace
+        return set(found(data, work))
+
+    assert codes(seconds) == set()
+    assert codes(seconds + 1) == {"grace-longer-than-kubelet"}
+
+
+def test_pods_without_a_class_have_the_priority_of_the_default_class() -> None:
+    data = with_plugin(aks(), by_priority(p0=4, p1000=20), priority_class("normal", 1000, globalDefault=True))
+    assert found(data, PLACED, config=config_of({"grace_period": "20s"})) == {}
+
+
+def test_all_phases_of_a_kubelet_together_must_fit_the_notice() -> None:
+    finding = found(with_plugin(aks(), by_priority(p0=15, p1000=16)))["kubelet-shutdown-longer-than-notice"]
+    assert finding.text.startswith("the kubelet takes 31s (shutdownGracePeriodByPodPriority)")
+    assert "kubelet-shutdown-longer-than-notice" not in found(with_plugin(aks(), by_priority(p0=15, p1000=15)))
+
+
+def test_a_kubelet_that_has_time_for_pods_of_high_priority_alone_is_found() -> None:
+    assert "kubelet-shutdown-without-share" in errors(with_plugin(aks(), by_priority(p0=0, p1000=20)))
+
+
 def test_a_grace_period_longer_than_the_notice_is_an_error_in_policy_and_manifest() -> None:
     assert "grace-longer-than-notice" in errors(aks(), config=config_of({"grace_period": "2m"}))
     longer = job(SPOT_TOLERATION, GPU_TOLERATION, terminationGracePeriodSeconds=120)

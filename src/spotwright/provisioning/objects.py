@@ -2,7 +2,7 @@
 
 A file holds one object, or a List of objects of any kinds, as JSON or YAML. Kinds that nothing here reads are left out, and
 counted for the message where nothing else is in the file. A kubelet's settings come as ``KubeletConfiguration`` or as the answer
-of ``kubectl get --raw /api/v1/nodes/NODE/proxy/configz``.
+of ``kubectl get --raw /api/v1/nodes/NODE/proxy/configz``; PriorityClasses say which of its pods have how much time.
 """
 
 from __future__ import annotations
@@ -15,22 +15,27 @@ from typing import Any
 
 from spotwright.errors import InputError
 from spotwright.manifests.yamltext.documents import parse
-from spotwright.provisioning.shapes import API_MODEL, NODE, NODE_POOL, find_wrong, word_for
+from spotwright.provisioning.kubelets import SYSTEM_CLASSES, Shutdown, read_shutdown
+from spotwright.provisioning.shapes import API_MODEL, NODE, NODE_POOL, PRIORITY_CLASS, find_wrong, word_for
 
-__all__ = ["Objects", "read_objects"]
+__all__ = ["Objects", "add_settings", "read_objects"]
 
-_LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList")
+_LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList", "PriorityClassList")
 _ASK = "kubectl get nodes -o json"
 
 
 @dataclass(slots=True)
 class Objects:
-    """The objects of a file by kind. ``kubelets`` are settings of kubelets; ``others`` counts the kinds that were left out."""
+    """The objects of a file by kind. ``others`` counts the kinds that were left out.
+
+    ``kubelets`` are how kubelets end; ``priorities`` the values of priority classes, under the empty name the default.
+    """
 
     nodes: list[Mapping[str, Any]] = field(default_factory=list)
     node_pools: list[Mapping[str, Any]] = field(default_factory=list)
     daemon_sets: list[Mapping[str, Any]] = field(default_factory=list)
-    kubelets: list[Mapping[str, Any]] = field(default_factory=list)
+    kubelets: list[Shutdown] = field(default_factory=list)
+    priorities: dict[str, int] = field(default_factory=lambda: dict(SYSTEM_CLASSES))
     api_models: list[Mapping[str, Any]] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
 
@@ -93,10 +98,8 @@ def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
         objects.daemon_sets.append(one)
     elif kind == "NodePool" and str(one.get("apiVersion", "")).startswith("karpenter.sh/"):
         objects.node_pools.append(_checked(one, NODE_POOL, f"{name}: NodePool {len(objects.node_pools) + 1}"))
-    elif kind == "KubeletConfiguration":
-        objects.kubelets.append(one)
-    elif isinstance(one.get("kubeletconfig"), Mapping):
-        objects.kubelets.append(one["kubeletconfig"])
+    elif add_settings(one, objects, name):
+        return
     elif one.get("apiVersion") == "vlabs" and isinstance(one.get("properties"), Mapping):
         wrong = find_wrong(one, API_MODEL)
         if wrong:
@@ -104,6 +107,20 @@ def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
         objects.api_models.append(one)
     else:
         objects.others[kind or "object without a kind"] += 1
+
+
+def add_settings(one: Mapping[str, Any], objects: Objects, name: str) -> bool:
+    """Add the settings of a kubelet or a PriorityClass; False for any other object. Raises :class:`InputError`."""
+    settings = one if one.get("kind") == "KubeletConfiguration" else one.get("kubeletconfig")
+    if isinstance(settings, Mapping):
+        objects.kubelets.append(read_shutdown(settings, f"{name}: kubelet {len(objects.kubelets) + 1}"))
+    elif one.get("kind") == "PriorityClass":
+        _checked(one, PRIORITY_CLASS, f"{name}: PriorityClass")
+        names = [one["metadata"]["name"], *([""] if one.get("globalDefault") is True else [])]
+        objects.priorities |= dict.fromkeys(names, one.get("value") or 0)
+    else:
+        return False
+    return True
 
 
 def _checked(one: Mapping[str, Any], shape: Mapping[str, Any], what: str) -> Mapping[str, Any]:

@@ -9,8 +9,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["API_MODEL", "NODE", "NODE_POOL", "find_wrong", "word_for"]
+from spotwright.model.quantities import parse_duration
 
+__all__ = ["API_MODEL", "KUBELET", "NODE", "NODE_POOL", "PRIORITY_CLASS", "find_wrong", "word_for"]
+
+_SHOWN = 40  # characters of a value that a message repeats
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _WORDS: Mapping[type, str] = {
     dict: "a mapping",
@@ -23,10 +26,23 @@ _WORDS: Mapping[type, str] = {
 }
 
 _TEXT, _SCALAR, _NUMBER = "a text", "a text or a number", "a whole number"
+_DURATION, _PRIORITY = "a duration such as 30s", "a priority, which is a whole number"
+
+
+def _is_duration(value: Any) -> bool:
+    try:
+        parse_duration(value)
+    except ValueError:
+        return False
+    return True
+
+
 _IS: Mapping[str, Callable[[Any], bool]] = {
     _TEXT: lambda value: isinstance(value, str),
     _SCALAR: lambda value: isinstance(value, str | int | float),
     _NUMBER: lambda value: not isinstance(value, bool) and _DIGITS.fullmatch(str(value)) is not None,
+    _DURATION: _is_duration,
+    _PRIORITY: lambda value: isinstance(value, int) and not isinstance(value, bool),
 }
 
 _TAINTS = [{"key": _TEXT, "value": _TEXT, "effect": _TEXT}]
@@ -44,6 +60,16 @@ NODE_POOL: Mapping[str, Any] = {
     "spec": {"template": {"spec": {"requirements": [{"key": _TEXT, "values": [_TEXT]}], "taints": _TAINTS}}},
 }
 """A NodePool of Karpenter."""
+
+KUBELET: Mapping[str, Any] = {
+    "shutdownGracePeriod": _DURATION,
+    "shutdownGracePeriodCriticalPods": _DURATION,
+    "shutdownGracePeriodByPodPriority": [{"priority": _PRIORITY, "shutdownGracePeriodSeconds": _NUMBER}],
+}
+"""The settings of a kubelet, as far as they are about the end of its node."""
+
+PRIORITY_CLASS: Mapping[str, Any] = {"metadata": {"name": _TEXT}, "value": _PRIORITY}
+"""A PriorityClass of Kubernetes."""
 
 API_MODEL: Mapping[str, Any] = {
     "properties": {
@@ -75,7 +101,9 @@ API_MODEL: Mapping[str, Any] = {
 def find_wrong(value: Any, shape: Any, path: str = "") -> str:
     """The first field that has not the shape, with what it should be and what it is; empty if there is none."""
     if isinstance(shape, str):
-        return "" if _IS[shape](value) else f"{path}: expected {shape}, found {word_for(value)}"
+        text = str(value)
+        shown = f" ({text})" if isinstance(value, str | int | float) and 0 < len(text) <= _SHOWN else ""
+        return "" if _IS[shape](value) else f"{path}: expected {shape}, found {word_for(value)}{shown}"
     if isinstance(shape, list):
         if not isinstance(value, list):
             return f"{path}: expected a list, found {word_for(value)}"

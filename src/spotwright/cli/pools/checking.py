@@ -18,7 +18,7 @@ from spotwright.manifests.files.required_pools import require_pools
 from spotwright.manifests.yamltext.documents import parse
 from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Severity, ground_of, pod_works
 from spotwright.provisioning.checks.running import check
-from spotwright.provisioning.objects import Objects
+from spotwright.provisioning.objects import Objects, add_settings
 
 __all__ = ["check_json", "check_pools"]
 
@@ -32,7 +32,8 @@ def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, con
     """Compare NODES with spotwright.yaml, and say what would keep work from landing there; exit code 1 on errors.
 
     NODES is what kubectl get nodes,daemonsets -A -o json wrote; - is standard input, and with --cluster it is left out. Each
-    MANIFEST has work, DaemonSets, or the settings of a kubelet (kubectl get --raw /api/v1/nodes/NODE/proxy/configz).
+    MANIFEST has work, DaemonSets, PriorityClasses, or the settings of a kubelet
+    (kubectl get --raw /api/v1/nodes/NODE/proxy/configz).
     """
     configuration = find(Path.cwd() / "-", config)
     require_pools(configuration)
@@ -60,20 +61,17 @@ def check_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def _works(files: Sequence[Path], objects: Objects) -> list[PodWork | Finding]:
-    """The pods of the manifests; settings of kubelets among them join those of the nodes' file."""
+    """The pods of the manifests; settings of kubelets and PriorityClasses among them join those of the nodes' file."""
     works: list[PodWork | Finding] = []
     for path in files:
-        found: list[PodWork | None] = []
+        found = 0
         for document in parse(read_text(path), str(path)):
             value = document.get(())
-            settings = value.get("kubeletconfig", value) if isinstance(value, dict) else {}
-            if isinstance(settings, dict) and settings.get("kind") == "KubeletConfiguration":
-                objects.kubelets.append(settings)
-                found.append(None)
             items = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
-            pods = [work for one in (items or [value]) for work in pod_works(one, str(path))]
-            works += pods
-            found += [None] * len(pods)
+            for one in items if items and isinstance(items, list) else [value]:
+                pods = list(pod_works(one, str(path)))
+                works += pods
+                found += len(pods) or (isinstance(one, dict) and add_settings(one, objects, str(path)))
         if not found:
             raise InputError(
                 f"{path}: neither pods nor settings of a kubelet are in it: name manifests of work; compile "

@@ -1,25 +1,27 @@
 """The end of a node against the end of a pod: the provider's notice, the kubelet's shutdown and the grace periods must fit.
 
-Sources: Kubernetes, "Node Shutdowns" (``shutdownGracePeriod``, of which the last ``shutdownGracePeriodCriticalPods`` are for
-critical pods; 0 and 0, the default, is off; a pod's own period is cut to its share); Azure/AKS#3528 and the EKS user guide (no
+What a kubelet does is :mod:`spotwright.provisioning.kubelets`'. Sources: Kubernetes, "Node Shutdowns" (without settings nothing
+waits for pods; a pod's own period is cut to that of its phase); Azure/AKS#3528 and the EKS user guide (no
 graceful shutdown of the node by default). The notices are those of :mod:`spotwright.clouds`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from spotwright.config import Config
 from spotwright.manifests.rules.pod_rules import longest_grace, shortest_notice
 from spotwright.model.policy import BUILT_IN, Policy, Spot, imply_spot, resolve
 from spotwright.model.pools import Pool
-from spotwright.model.quantities import format_duration, parse_duration
+from spotwright.model.quantities import format_duration
 from spotwright.provisioning.checks.ground import Finding, Ground, Severity
+from spotwright.provisioning.kubelets import Shutdown
 
 __all__ = ["check_endings"]
 
 _DEFAULT_GRACE = 30.0
+_OF_PRIORITY = "its priority"
+_OF_UNKNOWN = "its priority class (the value is in no file, so it may be the least)"
 _DECIDING = {"grace_period", "ladder", "spot"}
 
 
@@ -28,36 +30,32 @@ def check_endings(ground: Ground) -> Iterator[Finding]:
     spot = [pool for pool in ground.pools.values() if pool.is_spot]
     if not spot:
         return
-    periods = {_periods(kubelet) for kubelet in ground.kubelets}
-    for total, critical in sorted(periods):
-        yield from _shutdown(spot, total, critical)
-    share = min((total - critical for total, critical in periods if total), default=None)
+    for shutdown in dict.fromkeys(ground.kubelets):
+        yield from _shutdown(spot, shutdown)
     for name, policy in _policies(ground.config):
+        share = _share(ground.kubelets, ground.priorities.get("", 0))
         yield from _grace(name, policy.grace_period, _pools_of(policy, ground.pools), share)
     for work in ground.works:
         given = work.spec.get("terminationGracePeriodSeconds")
         grace = float(given) if isinstance(given, int) else _DEFAULT_GRACE
-        yield from _grace(work.where, grace, ground.spot_pools_of(work), share)
+        priority = ground.priority_of(work)
+        share, of = _share(ground.kubelets, priority), _OF_UNKNOWN if priority is None else _OF_PRIORITY
+        yield from _grace(work.where, grace, ground.spot_pools_of(work), share, of)
 
 
-def _periods(kubelet: Mapping[str, Any]) -> tuple[float, float]:
-    return _seconds(kubelet.get("shutdownGracePeriod")), _seconds(kubelet.get("shutdownGracePeriodCriticalPods"))
+def _share(kubelets: Sequence[Shutdown], priority: int | None) -> float | None:
+    """Seconds that the kubelets leave a pod of this priority; None where no kubelet waits for pods."""
+    return min((one.share(priority) for one in kubelets if one.total), default=None)
 
 
-def _seconds(value: Any) -> float:
-    try:
-        return parse_duration(value) if value else 0.0
-    except (ValueError, TypeError):
-        return 0.0
-
-
-def _shutdown(spot: list[Pool], total: float, critical: float) -> Iterator[Finding]:
+def _shutdown(spot: Sequence[Pool], shutdown: Shutdown) -> Iterator[Finding]:
+    total, setting = shutdown.total, shutdown.setting
     if not total:
         yield Finding(
             "kubelet-shutdown-off",
             Severity.WARNING,
             "kubelet",
-            "shutdownGracePeriod is 0: when the provider ends the machine, pods are not told with SIGTERM unless "
+            f"{setting} is 0: when the provider ends the machine, pods are not told with SIGTERM unless "
             "something drains the node",
             "run a handler that drains (spotwright node-agent tells code of the notice), or set shutdownGracePeriod",
         )
@@ -68,20 +66,17 @@ def _shutdown(spot: list[Pool], total: float, critical: float) -> Iterator[Findi
                 "kubelet-shutdown-longer-than-notice",
                 Severity.ERROR,
                 f"pool {pool.name}",
-                f"the kubelet takes {format_duration(total)} (shutdownGracePeriod), the node goes "
-                f"{format_duration(pool.notice)} after the "
-                "notice: its last pods are cut off without a word",
-                f"set shutdownGracePeriod to at most {format_duration(pool.notice)}, or correct notice: of the pool",
+                f"the kubelet takes {format_duration(total)} ({setting}), the node goes {format_duration(pool.notice)} "
+                "after the notice: its last pods are cut off without a word",
+                f"set {setting} to at most {format_duration(pool.notice)} in all, or correct notice: of the pool",
             )
-    if critical >= total:
+    if not shutdown.share(0):
         yield Finding(
             "kubelet-shutdown-without-share",
             Severity.ERROR,
             "kubelet",
-            f"shutdownGracePeriodCriticalPods ({format_duration(critical)}) leaves no time of shutdownGracePeriod "
-            f"({format_duration(total)}) "
-            "for the pods of users",
-            "make shutdownGracePeriod the larger of the two",
+            f"of the {format_duration(total)} of {setting} nothing is left for the pods of users, whose priority is 0",
+            "make shutdownGracePeriod longer than shutdownGracePeriodCriticalPods, or give priority 0 a period",
         )
 
 
@@ -102,7 +97,9 @@ def _pools_of(policy: Policy, pools: Mapping[str, Pool]) -> list[Pool]:
     return [pools[name] for name in allowed if pools[name].is_spot and policy.spot is not Spot.NEVER]
 
 
-def _grace(where: str, grace: float, pools: Sequence[Pool], share: float | None) -> Iterator[Finding]:
+def _grace(
+    where: str, grace: float, pools: Sequence[Pool], share: float | None, of: str = _OF_PRIORITY
+) -> Iterator[Finding]:
     """``pools``: the spot pools of the work. ``share``: what kubelets leave for pods of users, None where nobody said it."""
     notice = shortest_notice(pools)
     if notice is None:
@@ -124,7 +121,6 @@ def _grace(where: str, grace: float, pools: Sequence[Pool], share: float | None)
             Severity.WARNING,
             where,
             f"the grace period of {format_duration(grace)} is cut to {format_duration(share)}, what the kubelet "
-            "gives pods of users when the "
-            "node is shut down",
+            f"gives pods of {of} when the node is shut down",
             f"grace_period: {format_duration(share)}, and save within it",
         )

@@ -16,6 +16,7 @@ from spotwright.manifests.rules.schema import POD, check_value
 from spotwright.manifests.yamltext.documents import ManifestError, Path, show
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Taint
+from spotwright.provisioning.kubelets import Shutdown
 from spotwright.provisioning.objects import Objects
 from spotwright.scheduling.ladder import too_large
 
@@ -75,7 +76,8 @@ class Ground:
     members: Mapping[str, Sequence[Mapping[str, Any]]]
     strangers: Sequence[Mapping[str, Any]]
     daemon_sets: Sequence[PodWork]
-    kubelets: Sequence[Mapping[str, Any]]
+    kubelets: Sequence[Shutdown]
+    priorities: Mapping[str, int]
     works: Sequence[PodWork]
     unread: Sequence[Finding] = ()
 
@@ -83,6 +85,14 @@ class Ground:
     def pools(self) -> Mapping[str, Pool]:
         """The pools of the configuration."""
         return self.config.pools
+
+    def priority_of(self, work: PodWork) -> int | None:
+        """The priority of the pod; None where the value of its class is not known."""
+        given = work.spec.get("priority")
+        if isinstance(given, int):
+            return given
+        name = str(work.spec.get("priorityClassName") or "")
+        return self.priorities.get(name, None if name else 0)
 
     def spot_pools_of(self, work: PodWork) -> list[Pool]:
         """The spot pools on which the pod lands."""
@@ -139,6 +149,7 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
         strangers,
         [work for work in works if work.kind == "DaemonSet"],
         objects.kubelets,
+        objects.priorities,
         [work for work in works if work.kind != "DaemonSet"],
         [one for one in both if isinstance(one, Finding)],
     )
