@@ -206,6 +206,8 @@ def test_pods_get_half_of_the_notice_of_gke_unless_somebody_made_it_longer(
 def test_the_public_names_are_these() -> None:
     assert set(clouds.__all__) == {
         "GPU_TAINT_KEYS",
+        "ONLY_SPOT_LABELS",
+        "SPOT_LABELS",
         "SPOT_TAINT_KEYS",
         "built_in_pools",
         "default_notice",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.lint.linting import found_in, linted
+import yaml
+from tests.lint.linting import found_in, linted, settings
 
 from spotwright import config
 from spotwright.errors import ConfigError
 from spotwright.lint.examples import AKS_POOLS, ON_SPOT, PREFERS_SPOT, job
 from spotwright.lint.registry import refuse_unknown
+from spotwright.lint.subjects.reach import Reach, reach_of
+from spotwright.manifests.rules.pod_spec import pod_constraints
 
 BOUND = job(ON_SPOT + "nodeName: a\n")
 
@@ -76,9 +79,35 @@ terminationGracePeriodSeconds: """
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(120, False), (121, True)])
-def test_the_notice_of_karpenters_nodes_is_known_without_a_configuration(seconds: int, expected: bool) -> None:  # a parameter
+def test_the_notice_of_karpenters_nodes_is_known_without_a_configuration(
+    seconds: int, expected: bool
+) -> None:  # a parameter
     rules = {one.rule for one in found_in(job(f"{_KARPENTER}{seconds}\n"))}
     assert ("grace-longer-than-notice" in rules) is expected
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("{key: lifecycle, operator: In, values: [Ec2Spot]}", Reach.REQUIRED),
+        ("{key: node.kubernetes.io/lifecycle, operator: In, values: [spot]}", Reach.REQUIRED),
+        ("{key: kubernetes.azure.com/scalesetpriority, operator: In, values: [low]}", Reach.REQUIRED),
+        ("{key: kubernetes.azure.com/scalesetpriority, operator: In, values: [spot, low]}", Reach.REQUIRED),
+        ("{key: kubernetes.azure.com/scalesetpriority, operator: Exists}", Reach.REQUIRED),
+        ("{key: node.kubernetes.io/lifecycle, operator: Exists}", Reach.TOLERATED),
+        ("{key: kubernetes.azure.com/scalesetpriority, operator: NotIn, values: [low]}", Reach.TOLERATED),
+        ("{key: kubernetes.azure.com/scalesetpriority, operator: NotIn, values: [spot]}", Reach.NONE),
+        ("{key: kubernetes.azure.com/scalesetpriority, operator: DoesNotExist}", Reach.NONE),
+        ("{key: node.kubernetes.io/lifecycle, operator: In, values: [normal]}", Reach.NONE),
+        ("{key: lifecycle, operator: NotIn, values: [Ec2Spot]}", Reach.NONE),
+        ("{key: lifecycle, operator: In, values: [production]}", Reach.TOLERATED),
+        ("{key: lifecycle, operator: DoesNotExist}", Reach.TOLERATED),
+    ],
+)
+def test_labels_of_spot_nodes_are_those_of_the_clouds_with_every_value(label: str, expected: Reach) -> None:
+    terms = f"requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{{matchExpressions: [{label}]}}]}}"
+    pod = yaml.safe_load(f"tolerations: [{{operator: Exists}}]\naffinity: {{nodeAffinity: {{{terms}}}}}\n")
+    assert reach_of(pod_constraints(pod), settings()) is expected
 
 
 _ZONES = """\

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from spotwright.clouds import aks, eks, generic, gke, karpenter
 from spotwright.clouds.builtin import built_in_pools
 from spotwright.clouds.naming import allowed_name
-from spotwright.clouds.past_forms import PAST_SPOT_LABELS
+from spotwright.clouds.past_forms import PAST_SPOT_LABELS, UNMANAGED_SPOT_LABELS
 from spotwright.clouds.provider import INSTANCE_TYPE, NVIDIA_GPU, ZONE, Facts
 from spotwright.clouds.zones import zone_label
 from spotwright.model.pools import Pool, Provider
@@ -19,6 +19,8 @@ from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
     "GPU_TAINT_KEYS",
+    "ONLY_SPOT_LABELS",
+    "SPOT_LABELS",
     "SPOT_TAINT_KEYS",
     "built_in_pools",
     "default_notice",
@@ -46,8 +48,24 @@ _FACTS: Mapping[Provider, Facts] = {
     Provider.GENERIC: generic.FACTS,
 }
 
-_SPOT_LABELS = {pair for facts in _FACTS.values() for pair in facts.spot_labels.items()} | PAST_SPOT_LABELS
 _ON_DEMAND_LABELS = {pair for facts in _FACTS.values() for pair in facts.on_demand_labels.items()}
+
+
+def _spot_labels() -> Mapping[str, tuple[str, ...]]:
+    values: dict[str, tuple[str, ...]] = {}
+    for labels_of_spot in (*(facts.spot_labels for facts in _FACTS.values()), PAST_SPOT_LABELS):
+        for key, value in labels_of_spot.items():
+            values[key] = (*values.get(key, ()), value)
+    return values
+
+
+SPOT_LABELS: Mapping[str, tuple[str, ...]] = _spot_labels()
+"""Labels that mean spot, of all providers and of the past: the values of each key, that of today first."""
+
+ONLY_SPOT_LABELS: frozenset[str] = frozenset(
+    SPOT_LABELS.keys() - {key for key, _ in _ON_DEMAND_LABELS} - UNMANAGED_SPOT_LABELS.keys()
+)
+"""Keys of :data:`SPOT_LABELS` that no on-demand node has, with whatever value."""
 
 SPOT_TAINT_KEYS: frozenset[str] = frozenset().union(*(facts.spot_taint_keys for facts in _FACTS.values()))
 """Keys of taints that mean spot, of all providers together: clusters are mixed, and people copy taints between them."""
@@ -143,7 +161,8 @@ def is_spot_node(node_labels: Mapping[str, str], taint_keys: Collection[str]) ->
 
     None is common: AKS labels no on-demand nodes, and a generic pool is known by the user's configuration alone.
     """
-    if _SPOT_LABELS & node_labels.items() or not SPOT_TAINT_KEYS.isdisjoint(taint_keys):
+    is_labelled = any(node_labels.get(key) in values for key, values in SPOT_LABELS.items())
+    if is_labelled or not SPOT_TAINT_KEYS.isdisjoint(taint_keys):
         return True
     return False if _ON_DEMAND_LABELS & node_labels.items() else None
 

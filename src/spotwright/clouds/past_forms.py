@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-__all__ = ["PAST_FORMS", "PAST_SPOT_LABELS", "PastForm", "past_forms"]
+__all__ = ["PAST_FORMS", "PAST_SPOT_LABELS", "UNMANAGED_SPOT_LABELS", "PastForm", "past_forms"]
 
 
 class PastForm(NamedTuple):
@@ -22,16 +22,19 @@ class PastForm(NamedTuple):
     instead: str = ""
 
 
-PAST_SPOT_LABELS: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("cloud.google.com/gke-preemptible", "true"),
-        ("kubernetes.azure.com/scalesetpriority", "low"),
-        ("lifecycle", "Ec2Spot"),
-        ("node-lifecycle", "spot"),
-        ("kubernetes.io/lifecycle", "spot"),
-        ("node.kubernetes.io/lifecycle", "spot"),
-    }
-)
+UNMANAGED_SPOT_LABELS: Mapping[str, str] = {
+    "lifecycle": "Ec2Spot",
+    "node-lifecycle": "spot",
+    "kubernetes.io/lifecycle": "spot",
+    "node.kubernetes.io/lifecycle": "spot",
+}
+"""Labels that guides put on spot nodes of unmanaged groups. On-demand nodes have them too, with another value."""
+
+PAST_SPOT_LABELS: Mapping[str, str] = {
+    "cloud.google.com/gke-preemptible": "true",
+    "kubernetes.azure.com/scalesetpriority": "low",
+    **UNMANAGED_SPOT_LABELS,
+}
 """Labels of the past that mean spot."""
 
 _UNMANAGED = "a label of unmanaged groups; managed node groups have eks.amazonaws.com/capacityType=SPOT by themselves"
@@ -70,7 +73,7 @@ PAST_FORMS: tuple[PastForm, ...] = (
         "the label is topology.kubernetes.io/zone today",
         instead="topology.kubernetes.io/zone",
     ),
-    *(PastForm(key, value, _UNMANAGED) for key, value in sorted(PAST_SPOT_LABELS) if "lifecycle" in key),
+    *(PastForm(key, value, _UNMANAGED) for key, value in sorted(UNMANAGED_SPOT_LABELS.items())),
 )
 """The forms, in the order in which they are named."""
 

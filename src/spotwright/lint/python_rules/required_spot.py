@@ -8,11 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from spotwright.lint.python_rules.scopes import calls_named, keyword
+from spotwright.lint.python_rules.scopes import calls_named, keyword, names_spot_label
 from spotwright.lint.rule import Problem
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.python_files import PythonFile
-from spotwright.lint.subjects.reach import SPOT_PAIRS
 from spotwright.pipelines.sdk.kfp1_lines import assigned_calls
 
 __all__ = ["required_spot"]
@@ -30,10 +29,7 @@ def required_spot(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
     assigned = assigned_calls(file.tree)
     for call in calls_named(file, "add_affinity", "add_node_affinity", "add_node_selector"):
         given = _required_part(call, assigned)
-        words = (
-            {node.value for node in ast.walk(given) if isinstance(node, ast.Constant)} if given is not None else set()
-        )
-        if any(key in words and value in words for key, value in SPOT_PAIRS):
+        if given is not None and names_spot_label(ast.walk(given)):
             text = f"{_task(call)} may run on spot nodes only, so it waits for ever while there are none"
             yield Problem((), text, _FIX, line=call.lineno)
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from spotwright.clouds import SPOT_TAINT_KEYS
+from spotwright.clouds import SPOT_LABELS, SPOT_TAINT_KEYS
 from spotwright.lint.subjects.python_files import PythonFile
 
-__all__ = ["asks_for_spot", "calls_named", "in_components", "keyword", "name_of_call", "pipelines_in"]
+__all__ = [
+    "asks_for_spot",
+    "calls_named",
+    "in_components",
+    "keyword",
+    "name_of_call",
+    "names_spot_label",
+    "pipelines_in",
+]
 
 _COMPONENTS = ("component", "container_component", "notebook_component")
 
@@ -53,6 +61,16 @@ def asks_for_spot(file: PythonFile) -> bool:
     """Whether a file names spot nodes: a label or taint of a provider, a pool of kfp 1, or Spotwright."""
     if any(name == "spotwright" or name.startswith("spotwright.") for name in file.modules()):
         return True
-    keys = SPOT_TAINT_KEYS | {"eks.amazonaws.com/capacityType", "karpenter.sh/capacity-type"}
-    texts = (node.value for node in file.nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return any(text in keys for text in texts) or any(calls_named(file, "use_preemptible_nodepool"))
+    if not SPOT_TAINT_KEYS.isdisjoint(_texts(file.nodes)) or names_spot_label(file.nodes):
+        return True
+    return any(calls_named(file, "use_preemptible_nodepool"))
+
+
+def names_spot_label(nodes: Iterable[ast.AST]) -> bool:
+    """Whether a label of spot nodes stands among the texts, with its value."""
+    texts = _texts(nodes)
+    return any(key in texts and not texts.isdisjoint(values) for key, values in SPOT_LABELS.items())
+
+
+def _texts(nodes: Iterable[ast.AST]) -> set[str]:
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}

@@ -14,22 +14,7 @@ from spotwright.lint.settings import Settings
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
 
-__all__ = ["SPOT_PAIRS", "Reach", "admits", "reach_of", "selects_spot", "shuns_spot"]
-
-SPOT_PAIRS = (
-    ("kubernetes.azure.com/scalesetpriority", "spot"),
-    ("cloud.google.com/gke-spot", "true"),
-    ("cloud.google.com/gke-preemptible", "true"),
-    ("cloud.google.com/gke-provisioning", "spot"),
-    ("eks.amazonaws.com/capacityType", "SPOT"),
-    ("karpenter.sh/capacity-type", "spot"),
-)
-"""The labels of spot nodes, of every provider."""
-
-_SPOT_VALUES = dict(SPOT_PAIRS)
-_ONLY_SPOT = frozenset(
-    {"kubernetes.azure.com/scalesetpriority", "cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible"}
-)  # labels that on-demand nodes do not have at all
+__all__ = ["Reach", "admits", "reach_of", "selects_spot", "shuns_spot"]
 
 
 class Reach(IntEnum):
@@ -81,20 +66,28 @@ def _selects(term: Term, settings: Settings) -> bool:
 def selects_spot(expression: Expression, settings: Settings) -> bool:
     """Whether only spot nodes meet a condition."""
     if expression.operator == "Exists":
-        return expression.key in _ONLY_SPOT
+        return expression.key in clouds.ONLY_SPOT_LABELS
     if expression.operator != "In" or not expression.values:
         return False
     return all(_is_spot_pair((expression.key, value), settings) for value in expression.values)
 
 
 def _is_spot_pair(pair: tuple[str, str], settings: Settings) -> bool:
-    return pair in SPOT_PAIRS or pair in settings.spot_pairs
+    key, value = pair
+    return value in clouds.SPOT_LABELS.get(key, ()) or pair in settings.spot_pairs
 
 
 def shuns_spot(expression: Expression) -> bool:
-    """Whether no spot node of the provider that has this label meets a condition."""
-    value = _SPOT_VALUES.get(expression.key)
-    return value is not None and not expression.matches({expression.key: value})
+    """Whether no spot node of the provider that has this label meets a condition.
+
+    A value of the past counts where it is asked for: a condition that excludes it alone keeps nobody off the nodes of today. A
+    key without a domain may mean anything (``lifecycle: production``), unless a value of spot nodes stands beside it.
+    """
+    key, values = expression.key, clouds.SPOT_LABELS.get(expression.key, ())
+    if not values or ("/" not in key and set(values).isdisjoint(expression.values)):
+        return False
+    met = [expression.matches({key: value}) for value in values]
+    return not any(met) if expression.operator == "In" else not met[0]
 
 
 def _shuns(term: Term) -> bool:
