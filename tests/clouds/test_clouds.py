@@ -203,10 +203,25 @@ def test_pods_get_half_of_the_notice_of_gke_unless_somebody_made_it_longer(
     assert clouds.notice_of_pods(pool(Provider(provider), notice=notice)) == of_pods
 
 
+def test_the_pool_of_a_node_is_the_one_whose_labels_it_has_and_of_several_the_one_with_the_most() -> None:
+    pools = {
+        "large": pool(Provider.GENERIC, name="large", labels={"team": "a", "size": "large"}),
+        "any": pool(Provider.GENERIC, name="any", labels={"team": "a"}),
+        "bare": pool(Provider.GENERIC, name="bare"),
+    }
+
+    def name(**labels: str) -> str | None:
+        found = clouds.pool_of({"host": "n1", **labels}, pools)
+        return found and found.name
+
+    assert (name(team="a"), name(team="a", size="large"), name(team="b"), name()) == ("any", "large", None, None)
+
+
 def test_the_public_names_are_these() -> None:
     assert set(clouds.__all__) == {
         "GPU_TAINT_KEYS",
         "ONLY_SPOT_LABELS",
+        "POOL_LABELS",
         "SPOT_LABELS",
         "SPOT_TAINT_KEYS",
         "built_in_pools",
@@ -222,6 +237,7 @@ def test_the_public_names_are_these() -> None:
         "own_labels",
         "pool_label",
         "pool_name",
+        "pool_of",
         "providers_of",
         "taints",
         "unknown_zones",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from spotwright import clouds
 from spotwright import config as configuration
-from spotwright.cluster.pools.found_pools import found_pools, nodes_without_pool
+from spotwright.cluster.pools.found_pools import found_pools
+from spotwright.model.pools import Pool
 
 AKS = {"kubernetes.azure.com/agentpool": "gpu", "agentpool": "gpu"}
 AKS_SPOT = {"kubernetes.azure.com/agentpool": "gpuspot", "kubernetes.azure.com/scalesetpriority": "spot"}
@@ -29,6 +32,10 @@ def a_node(name: str, labels: dict[str, str], *taints: tuple[str, str], **alloca
     }
 
 
+def of_no_pool(nodes: list[dict[str, Any]], pools: Mapping[str, Pool]) -> list[str]:
+    return [node["metadata"]["name"] for node in nodes if clouds.pool_of(node["metadata"]["labels"], pools) is None]
+
+
 def settings(*nodes: dict[str, Any], node_pools: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
     return {pool.name: dict(pool.settings) for pool in found_pools(nodes, node_pools)}
 
@@ -38,7 +45,7 @@ def test_a_pool_fits_the_nodes_that_it_was_read_off(labels: dict[str, str]) -> N
     node = a_node("n1", {**labels, "node.kubernetes.io/instance-type": "m1", "topology.kubernetes.io/zone": "a"})
     config = configuration.from_mapping({"pools": settings(node)})
     (pool,) = config.pools.values()
-    assert nodes_without_pool([node], config.pools) == []
+    assert of_no_pool([node], config.pools) == []
     assert pool.is_spot is ("spot" in str(labels).lower())
     assert pool.price is None
 
@@ -78,7 +85,7 @@ def test_a_pool_of_one_zone_of_azure_fits_its_nodes_which_say_the_region_before_
     found = settings(node)
     (written,) = found.values()
     assert (written["region"], written["zones"]) == ("westeurope", ["3"])
-    assert nodes_without_pool([node], configuration.from_mapping({"pools": found}).pools) == []
+    assert of_no_pool([node], configuration.from_mapping({"pools": found}).pools) == []
 
 
 def test_an_azure_node_outside_of_zones_has_a_region_and_no_zone() -> None:
@@ -95,7 +102,7 @@ def test_a_pool_of_both_capacities_is_two_pools() -> None:
         "general-spot": "spot",
     }
     config = configuration.from_mapping({"pools": found})
-    assert nodes_without_pool([a_node("n1", KARPENTER), a_node("n2", KARPENTER_SPOT)], config.pools) == []
+    assert of_no_pool([a_node("n1", KARPENTER), a_node("n2", KARPENTER_SPOT)], config.pools) == []
 
 
 def test_a_node_pool_without_nodes_has_a_pool_for_each_capacity_that_it_asks_for() -> None:
@@ -113,7 +120,7 @@ def test_a_node_pool_without_nodes_has_a_pool_for_each_capacity_that_it_asks_for
 
 def test_a_node_of_no_provider_is_named_as_one_that_fits_no_pool() -> None:
     config = configuration.from_mapping({"pools": settings(a_node("n1", AKS))})
-    assert nodes_without_pool([a_node("n1", AKS), a_node("n2", BARE)], config.pools) == ["n2"]
+    assert of_no_pool([a_node("n1", AKS), a_node("n2", BARE)], config.pools) == ["n2"]
 
 
 def test_names_that_a_configuration_does_not_take_are_changed_and_still_fit() -> None:

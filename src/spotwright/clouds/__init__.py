@@ -20,6 +20,7 @@ from spotwright.model.scheduling_terms import Taint
 __all__ = [
     "GPU_TAINT_KEYS",
     "ONLY_SPOT_LABELS",
+    "POOL_LABELS",
     "SPOT_LABELS",
     "SPOT_TAINT_KEYS",
     "built_in_pools",
@@ -35,6 +36,7 @@ __all__ = [
     "own_labels",
     "pool_label",
     "pool_name",
+    "pool_of",
     "providers_of",
     "taints",
     "unknown_zones",
@@ -69,6 +71,14 @@ ONLY_SPOT_LABELS: frozenset[str] = frozenset(
 
 SPOT_TAINT_KEYS: frozenset[str] = frozenset().union(*(facts.spot_taint_keys for facts in _FACTS.values()))
 """Keys of taints that mean spot, of all providers together: clusters are mixed, and people copy taints between them."""
+
+POOL_LABELS: Mapping[str, Provider] = {
+    **{_FACTS[one].pool_label: one for one in (Provider.KARPENTER, Provider.AKS, Provider.GKE, Provider.EKS)},
+    "agentpool": Provider.GENERIC,  # aks-engine
+    "karpenter.sh/provisioner-name": Provider.GENERIC,  # Karpenter before 0.32
+    "alpha.eksctl.io/nodegroup-name": Provider.GENERIC,  # unmanaged groups of eksctl
+}
+"""Labels of nodes whose value is the name of their pool, with who sets them. Karpenter's is first: its nodes may have another."""
 
 GPU_TAINT_KEYS: frozenset[str] = frozenset({NVIDIA_GPU, "amd.com/gpu"})
 """Keys of taints that repel work without GPUs: the resource names of device plugins. ``sku=gpu`` (AKS) means the same."""
@@ -132,6 +142,12 @@ def pool_name(pool: Pool) -> str | None:
     None: the provider allows no such name.
     """
     return allowed_name(pool, pool.labels.get(pool_label(pool), pool.name))
+
+
+def pool_of(node_labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | None:
+    """Return the pool whose labels a node has; of several that fit, the one with the most labels."""
+    fitting = [pool for pool in pools.values() if (wanted := labels(pool)) and wanted.items() <= node_labels.items()]
+    return max(fitting, key=lambda pool: len(labels(pool)), default=None)
 
 
 def taints(pool: Pool) -> tuple[Taint, ...]:

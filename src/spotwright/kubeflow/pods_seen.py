@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from spotwright import clouds
 from spotwright.cluster.api.requests import ApiFailed
 from spotwright.cluster.evidence import LastSeen, signals_of
-from spotwright.cluster.watching.node_pools import pool_of_node
 from spotwright.errors import SpotwrightError
 from spotwright.model.attempts import Signals
 from spotwright.model.pools import Pool
@@ -123,8 +123,8 @@ class PodsSeen:
         """The configured pool of a machine; empty where it fits none, or cannot be read."""
         if host not in self._nodes:
             return ""
-        found = pool_of_node(self._nodes[host], self._pools)
-        return found.name if found.is_configured else ""
+        pool = clouds.pool_of((self._nodes[host].get("metadata") or {}).get("labels") or {}, self._pools)
+        return pool.name if pool is not None else ""
 
 
 def _uid(pod: Mapping[str, Any]) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright import clouds
-from spotwright.clouds import is_spot_node
 from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.clouds.provider import INSTANCE_TYPE, NVIDIA_GPU, ZONE
 from spotwright.clouds.zones import azure_zone
@@ -20,17 +19,8 @@ from spotwright.cluster.workloads.owners import metadata
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.scheduling_terms import Taint
 
-__all__ = ["FoundPool", "found_pools", "nodes_without_pool"]
+__all__ = ["FoundPool", "found_pools"]
 
-_POOL_LABELS = {
-    "karpenter.sh/nodepool": Provider.KARPENTER,
-    "kubernetes.azure.com/agentpool": Provider.AKS,
-    "cloud.google.com/gke-nodepool": Provider.GKE,
-    "eks.amazonaws.com/nodegroup": Provider.EKS,
-    "agentpool": Provider.GENERIC,
-    "karpenter.sh/provisioner-name": Provider.GENERIC,
-    "alpha.eksctl.io/nodegroup-name": Provider.GENERIC,
-}
 _SET_BY_TOOLS = ("agentpool", "storageprofile", "storagetier", "lifecycle", "node-lifecycle")
 _CAPACITY_TYPE = "karpenter.sh/capacity-type"
 _REGION = "topology.kubernetes.io/region"
@@ -63,28 +53,18 @@ def found_pools(nodes: Sequence[Mapping[str, Any]], node_pools: Sequence[Mapping
     return sorted(found.values(), key=lambda pool: pool.name)
 
 
-def nodes_without_pool(nodes: Sequence[Mapping[str, Any]], pools: Mapping[str, Pool]) -> list[str]:
-    """The names of the nodes that fit none of these pools by their labels."""
-    wanted = [clouds.labels(pool).items() for pool in pools.values()]
-    return sorted(
-        str(metadata(node).get("name"))
-        for node in nodes
-        if not any(labels and labels <= dict(metadata(node).get("labels") or {}).items() for labels in wanted)
-    )
-
-
 def _settings(
     label: str, value: str, nodes: Sequence[Mapping[str, Any]], name: str, *, is_spot: bool
 ) -> dict[str, Any]:
     """The settings of a pool, with the labels that its provider does not set by itself."""
-    provider = _POOL_LABELS.get(label, Provider.GENERIC)
+    provider = clouds.POOL_LABELS.get(label, Provider.GENERIC)
     capacity = Capacity.SPOT if is_spot else Capacity.ON_DEMAND
     machine, (region, zones) = _common(nodes, INSTANCE_TYPE), _zones(nodes, provider)
     node = _smallest(nodes)
     labels = {label: value} if label and (provider is Provider.GENERIC or name != value) else {}
     labels |= _own_labels(nodes)
     pool = Pool(name, capacity, provider, machine, tuple(zones), region, labels=labels)
-    if provider is not Provider.GENERIC and not all(_has(node, clouds.labels(pool)) for node in nodes):
+    if provider is not Provider.GENERIC and not all(clouds.pool_of(_labels(node), {name: pool}) for node in nodes):
         provider, labels = Provider.GENERIC, {label: value, **_capacity_labels(nodes), **_own_labels(nodes)}
         region, zones = _zones(nodes, provider)
     taints = _taints(nodes, Pool(name, capacity, provider))
@@ -126,13 +106,13 @@ def _without_nodes(
 
 
 def _pool_label(node: Mapping[str, Any]) -> tuple[str, str]:
-    labels = metadata(node).get("labels") or {}
-    return next(((label, labels[label]) for label in _POOL_LABELS if labels.get(label)), ("", ""))
+    labels = _labels(node)
+    return next(((label, labels[label]) for label in clouds.POOL_LABELS if labels.get(label)), ("", ""))
 
 
 def _is_spot(node: Mapping[str, Any]) -> bool:
     taints = tuple(str(taint.get("key", "")) for taint in (node.get("spec") or {}).get("taints") or ())
-    return bool(is_spot_node(dict(metadata(node).get("labels") or {}), taints))
+    return bool(clouds.is_spot_node(_labels(node), taints))
 
 
 def _name(value: str, *, suffix: str, taken: Mapping[str, object]) -> str:
@@ -155,23 +135,23 @@ def _zones(nodes: Sequence[Mapping[str, Any]], provider: Provider) -> tuple[str,
 
 
 def _values(nodes: Sequence[Mapping[str, Any]], label: str) -> list[str]:
-    return sorted({str(value) for node in nodes if (value := (metadata(node).get("labels") or {}).get(label))})
+    return sorted({str(value) for node in nodes if (value := _labels(node).get(label))})
 
 
 def _common(nodes: Sequence[Mapping[str, Any]], label: str) -> str:
-    values = [(metadata(node).get("labels") or {}).get(label) for node in nodes]
+    values = [_labels(node).get(label) for node in nodes]
     return str(values[0]) if values[0] and len(set(values)) == 1 else ""
 
 
 def _capacity_labels(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The labels that say spot, or not, and that all of these nodes have."""
-    common = set.intersection(*(set(dict(metadata(node).get("labels") or {}).items()) for node in nodes))
-    return {key: value for key, value in sorted(common) if is_spot_node({key: value}, ()) is not None}
+    common = set.intersection(*(set(_labels(node).items()) for node in nodes))
+    return {key: value for key, value in sorted(common) if clouds.is_spot_node({key: value}, ()) is not None}
 
 
 def _own_labels(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The labels without a domain that all of these nodes have: people set those, for selectors such as ``gpu: "true"``."""
-    common = set.intersection(*(set(dict(metadata(node).get("labels") or {}).items()) for node in nodes))
+    common = set.intersection(*(set(_labels(node).items()) for node in nodes))
     return {key: value for key, value in sorted(common) if "/" not in key and key not in _SET_BY_TOOLS}
 
 
@@ -203,5 +183,5 @@ def _written(taint: Mapping[str, Any]) -> str:
     return str(Taint(str(taint.get("key", "")), str(taint.get("value") or ""), str(taint.get("effect", "NoSchedule"))))
 
 
-def _has(node: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    return labels.items() <= dict(metadata(node).get("labels") or {}).items()
+def _labels(node: Mapping[str, Any]) -> dict[str, str]:
+    return dict(metadata(node).get("labels") or {})

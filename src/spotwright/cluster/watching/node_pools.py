@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from spotwright import clouds
-from spotwright.clouds import is_spot_node
 from spotwright.cluster.workloads.owners import metadata
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_resource
@@ -18,13 +17,6 @@ from spotwright.scheduling.ladder import is_gpu
 
 __all__ = ["NodePool", "offers_of", "pool_of_node", "strange_pools"]
 
-_POOL_LABELS = (
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
-    "cloud.google.com/gke-nodepool",
-    "karpenter.sh/nodepool",
-    "eks.amazonaws.com/nodegroup",
-)
 _NO_NAME = "other-nodes"
 
 
@@ -37,15 +29,14 @@ class NodePool(NamedTuple):
 
 
 def pool_of_node(node: Mapping[str, Any] | None, pools: Mapping[str, Pool]) -> NodePool:
-    """The pool of a node; of several that fit, the one with the most labels. ``None``: nothing is known of the node."""
+    """The pool of a node. ``None``: nothing is known of the node."""
     labels = dict(metadata(node or {}).get("labels") or {})
-    fitting = [pool for pool in pools.values() if _fits(pool, labels)]
-    if fitting:
-        best = max(fitting, key=lambda pool: len(clouds.labels(pool)))
-        return NodePool(best.name, best.is_spot, is_configured=True)
+    pool = clouds.pool_of(labels, pools)
+    if pool is not None:
+        return NodePool(pool.name, pool.is_spot, is_configured=True)
     taints = tuple(str(taint.get("key", "")) for taint in ((node or {}).get("spec") or {}).get("taints") or ())
-    is_spot = bool(is_spot_node(labels, taints))
-    name = next((labels[label] for label in _POOL_LABELS if labels.get(label)), _NO_NAME)
+    is_spot = bool(clouds.is_spot_node(labels, taints))
+    name = next((labels[label] for label in clouds.POOL_LABELS if labels.get(label)), _NO_NAME)
     return NodePool(_unused(name.lower(), pools, is_spot=is_spot), is_spot, is_configured=False)
 
 
@@ -65,11 +56,6 @@ def offers_of(node: Mapping[str, Any] | None, pool: Pool) -> dict[str, int]:
         with contextlib.suppress(ValueError):  # no amount that we can read: it counts as not known
             offers[name] = parse_resource(name, amount)
     return {name: amount for name, amount in offers.items() if amount > 0}
-
-
-def _fits(pool: Pool, labels: Mapping[str, str]) -> bool:
-    wanted = clouds.labels(pool)
-    return bool(wanted) and wanted.items() <= labels.items()
 
 
 def _unused(name: str, pools: Mapping[str, Pool], *, is_spot: bool) -> str:

@@ -139,7 +139,7 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
     members: dict[str, list[Mapping[str, Any]]] = {name: [] for name in config.pools}
     strangers: list[Mapping[str, Any]] = []
     for node in objects.nodes:
-        pool = _pool_of(labels_of(node), config.pools)
+        pool = clouds.pool_of(labels_of(node), config.pools) or _named_by(labels_of(node), config.pools)
         (strangers if pool is None else members[pool.name]).append(node)
     both = [*(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "")), *found]
     works = [one for one in both if isinstance(one, PodWork)]
@@ -155,10 +155,7 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
     )
 
 
-def _pool_of(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | None:
-    fitting = [pool for pool in pools.values() if (wanted := clouds.labels(pool)) and wanted.items() <= labels.items()]
-    if fitting:
-        return max(fitting, key=lambda pool: len(clouds.labels(pool)))
+def _named_by(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | None:
     for pool in pools.values():
         label = clouds.pool_label(pool)
         if label and labels.get(label) in (clouds.pool_name(pool), pool.labels.get(label, pool.name)):
