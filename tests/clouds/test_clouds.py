@@ -212,9 +212,28 @@ def test_the_pool_of_a_node_is_the_one_whose_labels_it_has_and_of_several_the_on
 
     def name(**labels: str) -> str | None:
         found = clouds.pool_of({"host": "n1", **labels}, pools)
-        return found and found.name
+        return None if found is None else found.name
 
     assert (name(team="a"), name(team="a", size="large"), name(team="b"), name()) == ("any", "large", None, None)
+
+
+@pytest.mark.parametrize(
+    ("resource", "gpu", "accelerator"),
+    [
+        ("nvidia.com/gpu", True, True),
+        ("nvidia.com/gpu.shared", True, True),
+        ("nvidia.com/mig-1g.5gb", True, True),
+        ("amd.com/gpu", True, True),
+        ("gpu.intel.com/i915", True, True),
+        ("google.com/tpu", False, True),
+        ("vpc.amazonaws.com/efa", False, False),
+        ("memory", False, False),
+    ],
+)
+def test_gpus_their_parts_and_tpus_are_known_by_the_names_of_device_plugins(
+    resource: str, gpu: bool, accelerator: bool
+) -> None:
+    assert (clouds.is_gpu(resource), clouds.is_accelerator(resource)) == (gpu, accelerator)
 
 
 def test_the_public_names_are_these() -> None:
@@ -227,6 +246,8 @@ def test_the_public_names_are_these() -> None:
         "built_in_pools",
         "default_notice",
         "default_notice_of_pods",
+        "is_accelerator",
+        "is_gpu",
         "is_gpu_taint",
         "is_spot_node",
         "is_spot_taint",

@@ -209,6 +209,14 @@ def test_gpu_pools_without_any_device_plugin_are_found() -> None:
     assert "device-plugin-missing" in errors(data)
 
 
+@pytest.mark.parametrize("resource", ["nvidia.com/mig-1g.5gb", "gpu.intel.com/i915"])
+def test_parts_of_gpus_and_gpus_of_intel_need_a_device_plugin_too(resource: str) -> None:
+    data = aks()
+    data["items"].append(daemon_set("kured", {"operator": "Exists"}))
+    spot_node(data)["status"]["allocatable"][resource] = "2"
+    assert "device-plugin-missing" in errors(data, config=config_of(node={resource: 2}))
+
+
 @pytest.mark.parametrize(
     ("key", "code", "severity"),
     [
@@ -422,13 +430,18 @@ def test_a_pod_that_cannot_be_read_is_found_with_its_field(field: str, value: An
 
 
 def test_a_daemon_set_of_the_cluster_that_cannot_be_read_is_found_too() -> None:
-    assert found(with_plugin(aks(), daemon_set("kured", nodeSelector=["a"])))["pod-not-readable"].where == "DaemonSet kured"
+    assert (
+        found(with_plugin(aks(), daemon_set("kured", nodeSelector=["a"])))["pod-not-readable"].where
+        == "DaemonSet kured"
+    )
 
 
 def test_a_field_that_a_template_has_from_its_workflow_is_found_where_it_stands() -> None:
     templates = [{"name": "a", "container": {"image": "b", "resources": {"limits": {"cpu": "x"}}}}]
     workflow = {"kind": "Workflow", "metadata": {"name": "w"}, "spec": {"templates": templates}}
-    assert found(aks(), workflow)["pod-not-readable"].text.startswith("spec.templates[0].container.resources.limits.cpu: ")
+    assert found(aks(), workflow)["pod-not-readable"].text.startswith(
+        "spec.templates[0].container.resources.limits.cpu: "
+    )
     workflow["spec"] = {"tolerations": "x", "templates": [{"name": "a", "script": {"image": "b"}}]}
     assert found(aks(), workflow)["pod-not-readable"].text.startswith("spec.tolerations: expected a list")
 

@@ -12,7 +12,7 @@ from spotwright.clouds import aks, eks, generic, gke, karpenter
 from spotwright.clouds.builtin import built_in_pools
 from spotwright.clouds.naming import allowed_name
 from spotwright.clouds.past_forms import PAST_SPOT_LABELS, UNMANAGED_SPOT_LABELS
-from spotwright.clouds.provider import INSTANCE_TYPE, NVIDIA_GPU, ZONE, Facts
+from spotwright.clouds.provider import INSTANCE_TYPE, NVIDIA_GPU, ZONE, Facts, is_accelerator, is_gpu
 from spotwright.clouds.zones import zone_label
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Taint
@@ -26,6 +26,8 @@ __all__ = [
     "built_in_pools",
     "default_notice",
     "default_notice_of_pods",
+    "is_accelerator",
+    "is_gpu",
     "is_gpu_taint",
     "is_spot_node",
     "is_spot_taint",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from spotwright.model.scheduling_terms import Taint
 
-__all__ = ["INSTANCE_TYPE", "NVIDIA_GPU", "ZONE", "Facts"]
+__all__ = ["INSTANCE_TYPE", "NVIDIA_GPU", "ZONE", "Facts", "is_accelerator", "is_gpu"]
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 """Set by every cloud provider. Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"."""
@@ -21,6 +21,21 @@ ZONE = "topology.kubernetes.io/zone"
 
 NVIDIA_GPU = "nvidia.com/gpu"
 """Resource of NVIDIA's device plugin, and key of the taint that GKE sets on nodes with GPUs."""
+
+
+def is_gpu(resource: str) -> bool:
+    """True for the resources under which device plugins offer GPUs and parts of them.
+
+    Sources: NVIDIA/k8s-device-plugin, README (``nvidia.com/gpu``, ``gpu.shared`` and ``mig-1g.5gb``); ROCm/k8s-device-plugin
+    (``amd.com/gpu``); intel/intel-device-plugins-for-kubernetes (``gpu.intel.com/i915``).
+    """
+    domain, _, name = resource.rpartition("/")
+    return "gpu" in name or name.startswith("mig-") or domain.startswith("gpu.")
+
+
+def is_accelerator(resource: str) -> bool:
+    """True for GPUs and TPUs: work that asks for none is kept off nodes that have them."""
+    return is_gpu(resource) or resource.endswith("/tpu")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,6 @@ from spotwright.provisioning.script import Flags, Word, comment
 
 __all__ = ["Request", "counted", "cpus", "gpus", "introduction", "name_at_provider", "with_create_flags"]
 
-_GPUS = ("nvidia.com/gpu", "amd.com/gpu")
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -101,8 +99,9 @@ def _words(value: Any) -> tuple[Word, ...]:
 
 
 def gpus(pool: Pool) -> int:
-    """GPUs of one node of the pool."""
-    return sum((pool.node or {}).get(name, 0) for name in _GPUS)
+    """Whole GPUs of one node of the pool."""
+    whole = (amount for name, amount in (pool.node or {}).items() if clouds.is_gpu(name) and name.endswith("/gpu"))
+    return sum(whole)
 
 
 def cpus(pool: Pool) -> int:

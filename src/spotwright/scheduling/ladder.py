@@ -20,7 +20,7 @@ from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
 from spotwright.model.scheduling_terms import Constraints, Taint, Toleration
 
-__all__ = ["EVERYWHERE", "IDLE", "Ladder", "Rung", "Work", "build", "is_gpu", "node_labels", "too_large"]
+__all__ = ["EVERYWHERE", "IDLE", "Ladder", "Rung", "Work", "build", "node_labels", "too_large"]
 
 IDLE = "its GPUs would stand idle: the task asks for none"
 """Reason for which work without GPUs is kept off GPU pools that would admit it."""
@@ -185,12 +185,7 @@ def _is_tolerated_for_policy(pool: Pool, taint: Taint, work: Work) -> bool:
 
 
 def _asks_for_gpu(requests: Resources) -> bool:
-    return any(amount and is_gpu(name) for name, amount in requests.items())
-
-
-def is_gpu(resource: str) -> bool:
-    """True for GPUs and similar devices (TPUs): work that asks for none is kept off nodes that have them."""
-    return resource.endswith(("/gpu", "/tpu")) or "gpu" in resource.rpartition("/")[2]
+    return any(amount and clouds.is_accelerator(name) for name, amount in requests.items())
 
 
 def _without_idle_gpus(

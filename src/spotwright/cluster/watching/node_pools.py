@@ -13,7 +13,6 @@ from spotwright import clouds
 from spotwright.cluster.workloads.owners import metadata
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_resource
-from spotwright.scheduling.ladder import is_gpu
 
 __all__ = ["NodePool", "offers_of", "pool_of_node", "strange_pools"]
 
@@ -51,7 +50,7 @@ def offers_of(node: Mapping[str, Any] | None, pool: Pool) -> dict[str, int]:
     allocatable = ((node or {}).get("status") or {}).get("allocatable") or {}
     offers: dict[str, int] = {}
     for name, amount in allocatable.items():
-        if name in (pool.node or {}) or not (name in ("cpu", "memory") or is_gpu(name)):
+        if name in (pool.node or {}) or not (name in ("cpu", "memory") or clouds.is_accelerator(name)):
             continue
         with contextlib.suppress(ValueError):  # no amount that we can read: it counts as not known
             offers[name] = parse_resource(name, amount)

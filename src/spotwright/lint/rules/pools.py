@@ -20,7 +20,6 @@ from spotwright.lint.subjects.shapes import items_of, mapping_at, mapping_of
 from spotwright.manifests.rules.placeholders import judgeable
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression
-from spotwright.scheduling.ladder import is_gpu
 
 __all__ = ["RULES"]
 
@@ -101,7 +100,7 @@ def _devices(pods: Pods) -> set[str]:
 
 def _gpu_unused(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """Pods that select GPU nodes and ask for no GPU: the node is paid for and its GPUs stay idle."""
-    if not pods.containers or any(is_gpu(name) for name in _devices(pods)) or pods.form == "H":
+    if not pods.containers or any(clouds.is_accelerator(name) for name in _devices(pods)) or pods.form == "H":
         return
     for key, value in pods.constraints.selector.items():
         if (
@@ -118,7 +117,9 @@ def _is_of_plain_pool(key: str, value: str, settings: Settings) -> bool:
 
 
 def _has_gpus(node: object) -> bool:
-    return node is None or any(is_gpu(name) for name in mapping_of(node if isinstance(node, dict) else {}))
+    return node is None or any(
+        clouds.is_accelerator(name) for name in mapping_of(node if isinstance(node, dict) else {})
+    )
 
 
 def _limits_missing(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -127,7 +128,7 @@ def _limits_missing(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     for container in pods.containers:
         limits = mapping_at(container.value, "resources", "limits")
         for name in mapping_at(container.value, "resources", "requests"):
-            if is_gpu(name) and name not in limits:
+            if clouds.is_accelerator(name) and name not in limits:
                 text = f"{pods.label} requests {name} without a limit of it"
                 yield Problem((*container.path, "resources", "requests", name), text)
 

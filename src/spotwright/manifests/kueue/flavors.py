@@ -18,7 +18,6 @@ from spotwright import clouds
 from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term
-from spotwright.scheduling.ladder import is_gpu
 
 __all__ = ["exclusion", "flavor_labels", "flavor_order", "flavor_taints", "may_assign"]
 
@@ -60,7 +59,7 @@ def flavor_order(pools: Mapping[str, Pool], ladder: Sequence[str] = ()) -> list[
 
 
 def _has_gpus(pool: Pool) -> bool:
-    return any(amount and is_gpu(name) for name, amount in (pool.node or {}).items())
+    return any(amount and clouds.is_accelerator(name) for name, amount in (pool.node or {}).items())
 
 
 def may_assign(pool: Pool, constraints: Constraints, required: Sequence[Condition] = ()) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spotwright import clouds
 from spotwright.manifests.rules.context import PlaceContext
 from spotwright.manifests.rules.placeholders import is_placeholder, without_unknown
 from spotwright.manifests.yamltext.documents import Path
@@ -12,7 +13,6 @@ from spotwright.manifests.yamltext.edits import value_at
 from spotwright.model.pools import Resources
 from spotwright.model.quantities import parse_resource
 from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Term, Toleration
-from spotwright.scheduling.ladder import is_gpu
 
 __all__ = [
     "PREFERRED_TERMS",
@@ -84,7 +84,7 @@ def _container(path: Path, container: Any) -> dict[str, int]:
         given = resources.get(kind)
         for name, value in given.items() if isinstance(given, dict) else ():
             if is_placeholder(value):
-                if is_gpu(str(name)):
+                if clouds.is_accelerator(str(name)):
                     amounts[str(name)] = 1
                 continue
             try:

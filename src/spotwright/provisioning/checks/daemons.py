@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from spotwright import clouds
 from spotwright.manifests.rules.pod_spec import pod_constraints
 from spotwright.model.pools import Pool, Provider
 from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Severity
@@ -64,7 +65,7 @@ _SORTS = (
 def check_daemon_sets(ground: Ground) -> Iterator[Finding]:
     """DaemonSets whose pods a pool's taints keep away; a pool with GPUs whose device plugin is missing."""
     for pool in ground.pools.values():
-        has_gpus = any("/gpu" in name and amount for name, amount in (pool.node or {}).items())
+        has_gpus = any(clouds.is_gpu(name) and amount for name, amount in (pool.node or {}).items())
         plugins = []
         for work in ground.daemon_sets:
             sort = _sort_of(work)

@@ -7,7 +7,6 @@ once a device plugin has registered).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,7 +35,6 @@ _GPU_LABELS = (
     "nvidia.com/gpu.present",
 )
 _NEVER_SELECTED = (INSTANCE_TYPE, ZONE)  # place never selects by them: groups have several machines and zones
-_DEVICES = re.compile(r"(nvidia\.com|amd\.com|gpu\.intel\.com)/")
 _REPELLING = ("NoSchedule", "NoExecute")
 _LEFT = AUTO_DRAIN_TAINTS | TAKEN_TAINTS
 
@@ -158,7 +156,7 @@ def check_taints(ground: Ground) -> Iterator[Finding]:
 def check_gpus(ground: Ground) -> Iterator[Finding]:
     """Nodes with GPUs that offer none, or fewer than the configuration says."""
     for pool in ground.pools.values():
-        wanted = {name: amount for name, amount in (pool.node or {}).items() if "/gpu" in name and amount}
+        wanted = {name: amount for name, amount in (pool.node or {}).items() if clouds.is_gpu(name) and amount}
         none = [node for node in ground.members[pool.name] if _has_gpus(node, wanted) and not _offered(node)]
         if none:
             driver = (
@@ -194,13 +192,15 @@ def _has_gpus(node: Mapping[str, Any], wanted: Mapping[str, int]) -> bool:
     capacity = (node.get("status") or {}).get("capacity") or {}
     labels = labels_of(node)
     labelled = any(labels.get(key) not in (None, "", "0", "false") for key in _GPU_LABELS)
-    return bool(wanted) or labelled or any("/gpu" in name and str(amount) != "0" for name, amount in capacity.items())
+    return (
+        bool(wanted) or labelled or any(clouds.is_gpu(name) and str(amount) != "0" for name, amount in capacity.items())
+    )
 
 
 def _offered(node: Mapping[str, Any]) -> bool:
     """Whether a node offers a GPU, or a part of one (``nvidia.com/mig-1g.5gb``)."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    return any(_DEVICES.match(name) and str(amount) != "0" for name, amount in allocatable.items())
+    return any(clouds.is_gpu(name) and str(amount) != "0" for name, amount in allocatable.items())
 
 
 def _amount(node: Mapping[str, Any], name: str) -> int:
