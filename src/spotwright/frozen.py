@@ -20,7 +20,7 @@ _COMPILED = ("__init__", "of_values")
 
 @dataclass_transform(frozen_default=True)
 class _FrozenType(type):
-    """Makes a slot of every annotated name; ``kw_only``: fields of the class itself are given by name alone."""
+    """Makes a slot of every annotated name; ``kw_only``: the class's own fields are given by name alone."""
 
     _defaults: Mapping[str, Any] = {}  # of all fields, in their order
 
@@ -32,10 +32,8 @@ class _FrozenType(type):
         defaults = {each: namespace.pop(each, REQUIRED) for each in own}
         if bases:  # a class has its own, because the class above may have compiled those that it has
             namespace |= {method: vars(Frozen)[method] for method in _COMPILED}
-        if not kw_only:
-            namespace["__match_args__"] = (
-                tuple([name for base in bases for name in getattr(base, "_defaults", ())]) + own
-            )
+        above = tuple([name for base in bases for name in getattr(base, "__match_args__", ())])
+        namespace["__match_args__"] = above if kw_only else above + own
         made = super().__new__(cls, name, bases, {**namespace, "__slots__": own})
         made._defaults = {**made._defaults, **defaults}
         return made
@@ -44,7 +42,8 @@ class _FrozenType(type):
 class Frozen(metaclass=_FrozenType):
     """A value whose class declares its fields as a dataclass does. Equal to a value of the same class with equal fields.
 
-    A default that is a ``dict`` is copied for each value. A class below one that is ``kw_only`` is so too.
+    A default that is a ``dict`` is copied for each value. As with dataclasses, ``kw_only`` is said by each class about its own
+    fields, and stays true of them in the classes below.
     """
 
     _defaults: ClassVar[Mapping[str, Any]]
@@ -99,9 +98,10 @@ def _restore(kind: type[Frozen], *values: Any) -> Frozen:
 def _compile_constructor(kind: type[Frozen]) -> None:
     """Write the ``__init__`` of a class, which sets one slot after another."""
     parameters, body, known = [], [], _setters(kind)
-    for number, (name, default) in enumerate(kind.fields().items()):
-        known[f"_default_{name}"] = default
-        parameters += ["*"] if number == len(kind.__match_args__) else []
+    fields, positional = kind.fields(), kind.__match_args__
+    for number, name in enumerate([*positional, *(each for each in fields if each not in positional)]):
+        default = known[f"_default_{name}"] = fields[name]
+        parameters += ["*"] if number == len(positional) else []
         parameters.append(name if default is REQUIRED else f"{name}=_default_{name}")
         value = f"{{}} if {name} is _default_{name} else {name}" if type(default) is dict else name
         body.append(f" _set_{name}(self, {value})")

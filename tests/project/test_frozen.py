@@ -144,3 +144,20 @@ def test_a_class_below_one_with_values_has_its_own_constructor() -> None:
 
     assert Below("a", 1).size == 1
     assert Below.of_values("a", 1) == Below("a", 1)
+
+
+def test_what_is_given_by_name_alone_stays_so_in_a_class_below() -> None:
+    class Below(Kind):
+        size: int = 0
+
+    value = Below(1.0, "a", 7, node="n")
+    assert (value.size, value.node, value.values, value.why) == (7, "n", {}, "none")
+    assert (Below.__match_args__, list(Below.fields())[-1]) == (("at", "task", "size"), "size")
+    assert Below.of_values(1.0, "a", "n", {}, "none", 7) == value
+
+    class Lowest(Below, kw_only=True):
+        name_of_it: str
+
+    assert Lowest(1.0, "a", 7, node="n", name_of_it="x").name_of_it == "x"
+    with pytest.raises(TypeError):
+        Lowest(1.0, "a", 7, "x", node="n")  # type: ignore[misc]
