@@ -9,6 +9,7 @@ from tests.cluster.admission_objects import KEY, a_config, a_job, admitted
 from tests.cluster.json_patches import apply_patch
 from tests.manifests.placing import at_path
 
+from spotwright import config as configuration
 from spotwright.cluster.admission.marks import IGNORE_ANNOTATION
 from spotwright.cluster.admission.objects import Outcome, Verdict
 from spotwright.cluster.admission.updates import Update, restore_object
@@ -70,6 +71,16 @@ def test_an_update_of_an_object_that_was_never_placed_adds_nothing() -> None:
 def test_an_update_that_takes_nothing_away_is_not_changed() -> None:
     placed = a_placed_job()
     assert restored(copy.deepcopy(placed), placed).patch == ()
+
+
+def test_a_changed_template_is_not_placed_by_the_built_in_pools_whose_labels_no_cluster_has() -> None:
+    cron = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}}
+    placed, _ = admitted({**cron, "spec": {"schedule": "0 1 * * *", "jobTemplate": {"spec": a_job()["spec"]}}})
+    update = {**placed, "spec": {"schedule": "0 1 * * *", "jobTemplate": {"spec": a_job(parallelism=2)["spec"]}}}
+    update["spec"]["jobTemplate"]["spec"]["template"]["spec"]["priorityClassName"] = "high"
+    assert restore_object(update, Update(placed), a_config()).patch  # it is placed by the pools of the cluster
+    without_pools = configuration.parse("version: 1\npolicy: {default: {spot: require}}\n", "team-a")
+    assert restore_object(update, Update(placed), without_pools).patch == ()
 
 
 def test_an_object_that_now_asks_to_be_ignored_is_left_alone() -> None:

@@ -27,13 +27,13 @@ from spotwright.cluster.admission.marks import (
 from spotwright.cluster.admission.warning_texts import as_warnings, warnings_of
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.manifests.files.live_objects import place_object
+from spotwright.manifests.files.live_objects import PlacedObject, place_object
 from spotwright.manifests.files.required_pools import require_pools
 from spotwright.manifests.kinds import NAMESAKES, SERVED, find_kind, served_version
 from spotwright.manifests.kinds.kfp.backend_workflows import is_backend_workflow, place_workflow
 from spotwright.manifests.rules.context import name_of
 
-__all__ = ["Outcome", "Verdict", "admit_object", "referenced_objects", "with_policy_of_owner"]
+__all__ = ["Outcome", "Verdict", "admit_object", "place_as_new", "referenced_objects"]
 
 _OWNED_BY = {
     "JobSet": ("Job",),
@@ -98,10 +98,7 @@ def admit_object(
     if verdict or config is None:
         return Outcome(verdict or Verdict.NO_CONFIGURATION, warnings=as_warnings([warning]) if warning else ())
     try:
-        require_pools(config)
-        plain = with_policy_of_owner(without_defaults(data), beside)
-        rules = place_workflow if is_backend_workflow(plain) else None
-        placed = place_object(plain, config, beside=beside, marks=admitted_mark(config, by), place=rules)
+        plain, placed = place_as_new(data, config, beside, admitted_mark(config, by))
     except InputError as error:
         first = str(error).splitlines()[0]
         return Outcome(Verdict.UNPLACEABLE, warnings=as_warnings([f"not placed: {first}"]))
@@ -109,6 +106,22 @@ def admit_object(
         return Outcome(Verdict.NOTHING_TO_DO, warnings=warnings_of(placed.findings) if placed.roles else ())
     patch = [*_missing_annotations(data, plain), *placed.patch, *dependent_defaults(data, placed.data)]
     return Outcome(Verdict.PLACED, patch, warnings_of(placed.findings), placed.data)
+
+
+def place_as_new(
+    data: Mapping[str, Any],
+    config: Config,
+    beside: Sequence[Mapping[str, Any]],
+    marks: Mapping[str, str] | None = None,
+) -> tuple[Mapping[str, Any], PlacedObject]:
+    """What of an object counts as its user's, and that with a placement; ``data`` is not changed.
+
+    Raises :class:`InputError` where it cannot be placed.
+    """
+    require_pools(config)
+    plain = _with_policy_of_owner(without_defaults(data), beside)
+    rules = place_workflow if is_backend_workflow(plain) else None
+    return plain, place_object(plain, config, beside=beside, marks=marks, place=rules)
 
 
 def _reason_to_leave(
@@ -160,7 +173,7 @@ def _two_policies(data: Mapping[str, Any]) -> str:
     )
 
 
-def with_policy_of_owner(data: Mapping[str, Any], beside: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _with_policy_of_owner(data: Mapping[str, Any], beside: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """A JobSet that a TrainJob owns, with the TrainJob's own policy, or else the one that is in its placed pods.
 
     Trainer copies no metadata of the TrainJob. The policy is read here and is not part of the patch.

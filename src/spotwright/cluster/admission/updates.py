@@ -26,12 +26,11 @@ from spotwright.cluster.admission.marks import (
     is_ignored,
     pods_of,
 )
-from spotwright.cluster.admission.objects import Outcome, Verdict, with_policy_of_owner
+from spotwright.cluster.admission.objects import Outcome, Verdict, place_as_new
 from spotwright.cluster.admission.warning_texts import warnings_of
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.manifests.files.live_objects import PlacedObject, place_object
-from spotwright.manifests.kinds.kfp.backend_workflows import is_backend_workflow, place_workflow
+from spotwright.manifests.files.live_objects import PlacedObject
 from spotwright.manifests.kinds.trainer.runtime_patches import without_own_entries
 from spotwright.manifests.yamltext.data_document import json_pointer, patched
 
@@ -87,8 +86,7 @@ def _placed_again(
     if config is None:
         return None
     try:
-        file = with_policy_of_owner(without_own_entries(without_defaults(data)), beside)
-        return place_object(file, config, beside=beside, place=place_workflow if is_backend_workflow(file) else None)
+        return place_as_new(without_own_entries(data), config, beside)[1]
     except InputError:
         return None
 

@@ -1,0 +1,70 @@
+"""Pools that are read from a cluster: what may not be listed is said, and what fails is no empty answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner, Result
+from tests.cluster.controller.controller_process import kubeconfig
+from tests.cluster.watching.small_api_server import SmallApiServer, serving
+
+from spotwright.cli import cli
+from spotwright.cluster.pools.reading import ShownPools, ask_for_pools
+from spotwright.errors import InputError
+
+DAEMON_SETS = "/apis/apps/v1/daemonsets"
+CONFIG = "version: 1\npools: {main: {capacity: on-demand, labels: {pool: main}}}\npolicy: {default: {spot: never}}\n"
+
+
+def asked(folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, ask: Callable[[], Any]) -> Any:
+    """What is read from a cluster with one node that answers its DaemonSets with this status."""
+
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Status", "message": "you may not"}, status=status)
+
+    async def scenario() -> Any:
+        async with serving() as server:
+            show(server)
+            server.pages[DAEMON_SETS] = refuse
+            monkeypatch.setenv("KUBECONFIG", str(kubeconfig(folder, server)))
+            return await asyncio.to_thread(ask)
+
+    return asyncio.run(scenario())
+
+
+def show(server: SmallApiServer) -> None:
+    server.put("/api/v1/nodes", "n1", kind="Node", metadata={"labels": {"pool": "main"}})
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_without_daemon_sets_pools_are_read_and_it_is_said_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    shown: ShownPools = asked(tmp_path, monkeypatch, status, ask_for_pools)
+    assert (len(shown.nodes), shown.daemon_sets) == (1, [])
+    assert f"{DAEMON_SETS}: the API server answers {status} you may not" in shown.no_daemon_sets
+
+
+@pytest.mark.parametrize("status", [400, 401])
+def test_a_cluster_that_does_not_answer_is_an_error_and_no_cluster_without_daemon_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    with pytest.raises(InputError, match=f"daemonsets: the API server answers {status}"):
+        asked(tmp_path, monkeypatch, status, ask_for_pools)
+
+
+def test_pools_check_says_that_the_daemon_sets_may_not_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spotwright.yaml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    result: Result = asked(
+        tmp_path, monkeypatch, 403, lambda: CliRunner().invoke(cli, ["pools", "check", "--cluster"], standalone_mode=False)
+    )
+    assert "DaemonSets cannot be listed, so device plugins, drivers and logs are not checked" in result.output
+    assert "the cluster has no DaemonSets" not in result.output
