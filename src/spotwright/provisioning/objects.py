@@ -26,9 +26,10 @@ _ASK = "kubectl get nodes -o json"
 
 @dataclass(slots=True)
 class Objects:
-    """The objects of a file by kind. ``others`` counts the kinds that were left out.
+    """The objects of a file or a cluster by kind. ``others`` counts the kinds that were left out.
 
     ``kubelets`` are how kubelets end; ``priorities`` the values of priority classes, under the empty name the default.
+    ``no_daemon_sets`` says why a cluster does not show its DaemonSets.
     """
 
     nodes: list[Mapping[str, Any]] = field(default_factory=list)
@@ -38,6 +39,7 @@ class Objects:
     priorities: dict[str, int] = field(default_factory=lambda: dict(SYSTEM_CLASSES))
     api_models: list[Mapping[str, Any]] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
+    no_daemon_sets: str = ""
 
     def require_nodes(self, name: str) -> None:
         """Raise :class:`InputError` if there is no node, with what there is instead."""

@@ -64,7 +64,10 @@ def test_pools_check_says_that_the_daemon_sets_may_not_be_listed(
     (tmp_path / "spotwright.yaml").write_text(CONFIG)
     monkeypatch.chdir(tmp_path)
     result: Result = asked(
-        tmp_path, monkeypatch, 403, lambda: CliRunner().invoke(cli, ["pools", "check", "--cluster"], standalone_mode=False)
+        tmp_path,
+        monkeypatch,
+        403,
+        lambda: CliRunner().invoke(cli, ["pools", "check", "--cluster"], standalone_mode=False),
     )
     assert "DaemonSets cannot be listed, so device plugins, drivers and logs are not checked" in result.output
     assert "the cluster has no DaemonSets" not in result.output

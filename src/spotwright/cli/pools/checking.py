@@ -91,7 +91,11 @@ def _print(ground: Ground, findings: Sequence[Finding], objects: Objects, *, is_
         f"nodes: {len(objects.nodes)}, {nodes} of them in {pools} of {len(ground.pools)} pools; "
         f"DaemonSets: {len(ground.daemon_sets)}; pod templates: {len(ground.works)}; errors: {errors}"
     )
-    if not ground.daemon_sets and is_asked:
+    if objects.no_daemon_sets:
+        click.echo(
+            f"DaemonSets cannot be listed, so device plugins, drivers and logs are not checked: {objects.no_daemon_sets}"
+        )
+    elif not ground.daemon_sets and is_asked:
         click.echo("the cluster has no DaemonSets: no device plugin, driver or log collector runs there")
     elif not ground.daemon_sets:
         click.echo(

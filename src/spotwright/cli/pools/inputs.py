@@ -59,4 +59,9 @@ def ask_cluster(context: str | None) -> Objects:
     except ModuleNotFoundError as error:
         raise InputError(f"--cluster needs {error.name}: pip install 'spotwright[cluster]'") from None
     shown = ask_for_pools(context)
-    return Objects(nodes=list(shown.nodes), node_pools=list(shown.node_pools), daemon_sets=list(shown.daemon_sets))
+    return Objects(
+        nodes=list(shown.nodes),
+        node_pools=list(shown.node_pools),
+        daemon_sets=list(shown.daemon_sets),
+        no_daemon_sets=shown.no_daemon_sets,
+    )

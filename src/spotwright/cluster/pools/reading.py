@@ -13,14 +13,19 @@ __all__ = ["ShownPools", "ask_for_pools"]
 
 _DAEMON_SETS = "/apis/apps/v1/daemonsets"
 _NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+_NOT_FOR_US = (403, 404)  # no right to list them; a server without them, such as a control plane of one's own
 
 
 class ShownPools(NamedTuple):
-    """The objects of a cluster that show its pools, as the API writes them."""
+    """The objects of a cluster that show its pools, as the API writes them.
+
+    ``no_daemon_sets`` says why its DaemonSets are not known; empty if they are.
+    """
 
     nodes: list[dict[str, Any]]
     node_pools: list[dict[str, Any]]
     daemon_sets: list[dict[str, Any]]
+    no_daemon_sets: str = ""
 
 
 def ask_for_pools(context: str | None = None) -> ShownPools:
@@ -36,20 +41,25 @@ async def _ask(context: str | None) -> ShownPools:
     try:
         nodes = await api.get("/api/v1/nodes")
         found = await api.get_or_none(_NODE_POOLS)
-        sets = await _daemon_sets(api)
+        sets, no_sets = await _daemon_sets(api)
     except ApiFailed as error:
         raise InputError(
             f"{error}: reading pools needs a cluster that answers, and the right to list its nodes"
         ) from error
     finally:
         await api.close()
-    return ShownPools(list(nodes.get("items") or ()), list((found or {}).get("items") or ()), sets)
+    return ShownPools(list(nodes.get("items") or ()), list((found or {}).get("items") or ()), sets, no_sets)
 
 
-async def _daemon_sets(api: Api) -> list[dict[str, Any]]:
-    """The DaemonSets of all namespaces, with the kind that items of a list lack; none without the right to list them."""
+async def _daemon_sets(api: Api) -> tuple[list[dict[str, Any]], str]:
+    """The DaemonSets of all namespaces, with the kind that items of a list lack; or why there are none to see.
+
+    Pools can be read without them, so one who may not list them is told so. Raises :class:`ApiFailed` for anything else.
+    """
     try:
         answer = await api.get(_DAEMON_SETS)
-    except ApiFailed:
-        return []
-    return [{"kind": "DaemonSet", **item} for item in answer.get("items") or ()]
+    except ApiFailed as error:
+        if error.status not in _NOT_FOR_US:
+            raise
+        return [], str(error)
+    return [{"kind": "DaemonSet", **item} for item in answer.get("items") or ()], ""
