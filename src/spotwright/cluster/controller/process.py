@@ -106,10 +106,17 @@ def _webhook(
     def is_ready() -> bool:
         return config_maps.is_complete and seen.is_complete
 
-    webhook = Webhook(config_maps.configurations, lookups.find_object, facts.find, is_ready, settings.refusal_image)
-    webhook.verdicts = verdicts  # counted for metrics also while nothing is answered
     rivals = Rivals(events, f"{settings.home}/{settings.name}")
-    webhook.name, webhook.on_rival = rivals.name, rivals.found
+    webhook = Webhook(
+        config_maps.configurations,
+        lookups.find_object,
+        facts.find,
+        is_ready,
+        settings.refusal_image,
+        name=rivals.name,
+        on_rival=rivals.found,
+        verdicts=verdicts,  # counted for metrics also while nothing is answered
+    )
     registration = Registration(api, settings.name, settings.where)
     readers = Readers(settings, api, state)
     return [seen.follow(), rivals.tell(), _serve(settings, webhook, authority, registration, readers, events, is_ready)]
