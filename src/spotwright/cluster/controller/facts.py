@@ -114,23 +114,30 @@ class FactFinder:
             return PodFacts(is_known=False)
 
     async def _of(self, asked: _Asked, pod: Mapping[str, Any], *, is_dry: bool) -> PodFacts:
-        now = self._api.now()
+        """All facts at once if no doubt is left and no end has to be waited for; else as soon as that is so, or time is over.
+
+        Mostly one turn of the thread is enough. Each turn costs milliseconds in a burst of reviews.
+        """
+        loop, now = asyncio.get_running_loop(), self._api.now()
         doubtful, facts = await self._in_thread(self._first_turn, asked, is_dry, now)
-        if facts is not None:
-            return facts
         if doubtful:
             await self._settle_doubts(doubtful, pod)
-        looked = await self._wait(asked)
-        return await self._in_thread(self._facts, asked, looked, is_dry, now)
+        until = loop.time() + _WAIT
+        while facts is None:
+            await asyncio.sleep(0 if doubtful else _POLL)  # settled doubts are worth a look at once
+            doubtful = ()
+            facts = await self._in_thread(self._answer, asked, is_dry, now, loop.time() >= until)
+        return facts
 
     def _first_turn(self, asked: _Asked, is_dry: bool, now: float) -> tuple[Sequence[str], PodFacts | None]:
-        """Numbers whose pods nobody has seen; and all facts, if no doubt is left and no end has to be waited for.
+        """Numbers whose pods nobody has seen; and the facts, if there are no such numbers and everything is settled."""
+        doubtful = self._ledger.doubtful(asked.uid, asked.paths)
+        return doubtful, None if doubtful else self._answer(asked, is_dry, now, is_last=False)
 
-        Mostly that is so, and then one turn of the thread is enough. Each turn costs milliseconds in a burst of reviews.
-        """
-        doubtful, looked = self._ledger.doubtful(asked.uid, asked.paths), self._look(asked)
-        is_certain = looked.is_settled and not doubtful
-        return doubtful, self._facts(asked, looked, is_dry, now) if is_certain else None
+    def _answer(self, asked: _Asked, is_dry: bool, now: float, is_last: bool) -> PodFacts | None:
+        """The facts if the end of every earlier attempt is known, or if this ``is_last``; else None."""
+        looked = self._look(asked)
+        return self._facts(asked, looked, is_dry, now) if looked.is_settled or is_last else None
 
     def _facts(self, asked: _Asked, looked: _Looked, is_dry: bool, now: float) -> PodFacts:
         """The facts of what was looked at, with the number that is given out now; a dry run gets the one that would be next."""
@@ -150,16 +157,6 @@ class FactFinder:
             without_capacity=self._left_out(now),
             token="" if is_dry else asked.token,
         )
-
-    async def _wait(self, asked: _Asked) -> _Looked:
-        """Look until the end of the attempt before is known, or its time is over."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _WAIT
-        while True:
-            looked = await self._in_thread(self._look, asked)
-            if looked.is_settled or loop.time() >= until:
-                return looked
-            await asyncio.sleep(_POLL)
 
     def _look(self, asked: _Asked) -> _Looked:
         history = self._histories.of(asked.root)
