@@ -34,7 +34,7 @@ class OpenClient(Protocol):
 
 async def lead(
     open_client: OpenClient,
-    lease_of: tuple[str, str],
+    lease_of: Callable[[Api], KubernetesLease],
     state: StateFolder,
     config_of: Callable[[str], Config],
     log_limit: int,
@@ -42,7 +42,7 @@ async def lead(
 ) -> None:
     """Be elected and watch, again and again, until cancelled.
 
-    ``lease_of`` is the namespace and name of the Lease. ``log_limit`` is in bytes, for the log of one attempt; 0 keeps none.
+    ``lease_of`` makes this replica's part in an election. ``log_limit`` is in bytes, for the log of one attempt; 0 keeps none.
     ``tally`` counts what is moved and what waits.
     """
     api = Api(open_client())
@@ -56,13 +56,13 @@ async def lead(
 async def _once(
     api: Api,
     open_client: OpenClient,
-    lease_of: tuple[str, str],
+    lease_of: Callable[[Api], KubernetesLease],
     state: StateFolder,
     config_of: Callable[[str], Config],
     log_limit: int,
     tally: Tally,
 ) -> None:
-    lease = KubernetesLease(api, *lease_of)
+    lease = lease_of(api)
 
     async def watch(epoch: int) -> None:
         _LOG.info("this replica watches now, epoch %d", epoch)

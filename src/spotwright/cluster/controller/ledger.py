@@ -1,8 +1,8 @@
 """Gives every attempt its number and every gang its rung once, whichever replica is asked.
 
 An API server asks one replica about a pod, and another one about the next. So the numbers that were given out, and the rungs on
-which gangs have agreed, lie in a table that all replicas share: SQLite in the state folder, for replicas on one machine or one
-volume. (A store for replicas on several machines is to come with PostgreSQL.)
+which gangs have agreed, lie in a table that all replicas share: SQLite in the state folder, for replicas on one machine, which
+:mod:`spotwright.cluster.controller.one_folder` sees to. (A store for replicas on several machines is to come with PostgreSQL.)
 
 A number is given out before the pod exists, and the pod may never exist: a quota may refuse it. A number is confirmed once
 its pod was seen. One that is not confirmed after :data:`PATIENCE` seconds is doubtful, and may be given out again after the

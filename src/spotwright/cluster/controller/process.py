@@ -27,6 +27,7 @@ from spotwright.cluster.controller.histories import Histories
 from spotwright.cluster.controller.leading import OpenClient, lead
 from spotwright.cluster.controller.ledger import Ledger
 from spotwright.cluster.controller.lookups import Lookups
+from spotwright.cluster.controller.one_folder import FOLDER_ANNOTATION, FolderIdentity, OneFolder
 from spotwright.cluster.controller.pods_seen import PodsSeen
 from spotwright.cluster.controller.rivals import Rivals
 from spotwright.cluster.controller.serving.certificates import Authority
@@ -39,6 +40,7 @@ from spotwright.cluster.controller.warming import warm_up
 from spotwright.cluster.moving.pool_pauses import PoolsLeftOut
 from spotwright.cluster.moving.tally import Tally
 from spotwright.cluster.watching.apart import apart
+from spotwright.cluster.watching.lease import KubernetesLease
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
@@ -61,17 +63,25 @@ async def run_controller(settings: Settings, api: Api, open_client: OpenClient) 
     configurations = Configurations(settings.home)
     events = EventWriter(api)
     config_maps = ConfigMaps(api, configurations, events)
-    parts: list[Awaitable[None]] = [config_maps.follow()]
+    folder = FolderIdentity.of(state)
+    one_folder = OneFolder(api, events, (settings.home, settings.name), folder, watches=settings.watches)
+    parts: list[Awaitable[None]] = [config_maps.follow(), one_folder.follow()]
     tally, verdicts = Tally(), Counter[str]()
     async with AsyncExitStack() as stack:
         if settings.has_webhook:
-            parts += _webhook(settings, api, state, config_maps, events, stack, verdicts)
+            parts += _webhook(settings, api, state, config_maps, one_folder, events, stack, verdicts)
         if settings.watches:
+
+            def lease_of(client: Api) -> KubernetesLease:
+                told = {FOLDER_ANNOTATION: folder.text}
+                return KubernetesLease(client, settings.home, settings.name, annotations=told)
+
+            def config_of(namespace: str) -> Config:
+                return configurations.of(namespace) or _no_pools()
 
             async def watch() -> None:
                 await _until(lambda: config_maps.is_complete)
-                lease, config_of = (settings.home, settings.name), lambda name: configurations.of(name) or _no_pools()
-                await apart(lambda: lead(open_client, lease, state, config_of, settings.log_limit, tally))
+                await apart(lambda: lead(open_client, lease_of, state, config_of, settings.log_limit, tally))
 
             parts.append(watch())
         if settings.metrics_port is not None:
@@ -89,6 +99,7 @@ def _webhook(
     api: Api,
     state: StateFolder,
     config_maps: ConfigMaps,
+    one_folder: OneFolder,
     events: EventWriter,
     stack: AsyncExitStack,
     verdicts: Counter[str],
@@ -104,7 +115,7 @@ def _webhook(
     seen = PodsSeen(api, facts.confirm)
 
     def is_ready() -> bool:
-        return config_maps.is_complete and seen.is_complete
+        return config_maps.is_complete and seen.is_complete and one_folder.is_agreed
 
     rivals = Rivals(events, f"{settings.home}/{settings.name}")
     webhook = Webhook(

@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from spotwright.cluster.api.requests import Api, ApiFailed
@@ -43,16 +44,18 @@ class KubernetesLease:
 
     ``identity`` must differ for each process; the default is ``HOST_PID_RANDOM``. ``lasts`` seconds without a
     change make the Lease free, the holder renews it every ``retry`` seconds and stops after ``renew_within`` without success.
+    ``annotations`` are what the holder says of itself on the Lease.
     ``epoch`` counts the holders (``leaseTransitions``): it is that of the last Lease seen, and grows with each new holder.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # each has a default that client-go has too
         self,
         api: Api,
         namespace: str,
         name: str,
         identity: str = "",
         *,
+        annotations: Mapping[str, str] = MappingProxyType({}),
         lasts: float = 15.0,
         renew_within: float = 10.0,
         retry: float = 2.0,
@@ -63,6 +66,7 @@ class KubernetesLease:
         self._api, self._clock = api, clock
         self._folder, self._name = f"{_BASE}/namespaces/{namespace}/leases", name
         self._lasts, self._renew_within, self._retry = lasts, renew_within, retry
+        self._annotations = annotations
         self._seen: Mapping[str, Any] | None = None  # the spec of the Lease at the last look
         self._changed_at = 0.0  # when it was first seen like that, by our clock
         self._renewed_at: float | None = None  # when our last successful renewal began; None: not the holder
@@ -174,7 +178,10 @@ class KubernetesLease:
             "renewTime": _now(),
             "leaseTransitions": epoch,
         }
-        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **found, "spec": spec}
+        metadata = found["metadata"]
+        told = {**(metadata.get("annotations") or {}), **self._annotations}
+        metadata = {**metadata, "annotations": told} if told else metadata
+        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **found, "metadata": metadata, "spec": spec}
         try:
             answer = await self._api.send(method, path, body)
         except ApiFailed as error:
