@@ -160,4 +160,4 @@ def test_what_is_given_by_name_alone_stays_so_in_a_class_below() -> None:
 
     assert Lowest(1.0, "a", 7, node="n", name_of_it="x").name_of_it == "x"
     with pytest.raises(TypeError):
-        Lowest(1.0, "a", 7, "x", node="n")  # type: ignore[misc]
+        Lowest(1.0, "a", 7, "x", node="n")  # type: ignore[call-arg, misc]

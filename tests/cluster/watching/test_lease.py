@@ -31,7 +31,7 @@ class Bench:
         self.clocks.setdefault(name, 1000.0 * (len(self.clocks) + 1))  # no two machines count from the same moment
         self.clients.append(httpx2.AsyncClient(base_url=self.server.url))
         api = Api(self.clients[-1])
-        times = {"lasts": lasts, "renew_within": renew_within, "retry": 0.05}
+        times: dict[str, Any] = {"lasts": lasts, "renew_within": renew_within, "retry": 0.05}
         return KubernetesLease(api, "spotwright", "watcher", name, clock=lambda: self.clocks[name], **times)
 
     def pass_time(self, seconds: float) -> None:
