@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spotwright.cli import FAILED, SUCCEEDED, WRONG, cli
-from spotwright.cli.lint.input_files import MAX_BYTES
 
 JOB = """\
 apiVersion: batch/v1
@@ -73,8 +72,8 @@ def test_standard_input_is_linted() -> None:
         ("empty.yaml", b"", "empty.yaml: nothing to lint: the file is empty"),
         ("comments.yaml", b"# nothing\n---\n", "comments.yaml: nothing to lint: the file is empty"),
         ("empty.py", b"# nothing\n", "empty.py: nothing to lint: the file is empty"),
-        ("image.yaml", b"\x89PNG\0\0\0", "image.yaml: a binary file"),
-        ("old.yaml", "kind: \xe9".encode("latin-1"), "old.yaml:1: not UTF-8 text"),
+        ("image.yaml", b"\x89PNG\0\0\0", "image.yaml: expected text, found a binary file"),
+        ("old.yaml", "kind: \xe9".encode("latin-1"), "old.yaml:1: expected UTF-8 text"),
         ("deep.py", b"x = " + b"(" * 5000 + b")" * 5000, "deep.py"),
         ("deep.yaml", b"[" * 5000, "deep.yaml:1: nested deeper than 200 levels"),
     ],
@@ -92,11 +91,16 @@ def test_a_file_that_cannot_be_read_is_one_message_and_the_others_are_linted(
     assert "job.yaml:9: error" in done.stdout
 
 
-def test_a_file_that_is_too_large_is_one_message() -> None:
+@pytest.mark.parametrize("command", [["lint"], ["place"], ["pools", "import"]])
+def test_no_command_reads_more_of_a_file_than_its_limit(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spotwright.cli.pools.inputs._MOST", 2**20)
     with Path("huge.yaml").open("wb") as file:
-        file.truncate(MAX_BYTES + 1)
+        file.truncate(2**40)  # of zeros, that take no room on the disk and would take all memory
 
-    assert spotwright("lint", "huge.yaml").stderr == "error: huge.yaml: larger than 64Mi: split it\n"
+    done = spotwright(*command, "huge.yaml")
+
+    limit, advice = ("1Mi", "select nodes") if command[0] == "pools" else ("64Mi", "split it")
+    assert f"huge.yaml: expected at most {limit}, found more: {advice}" in f"{done.stderr}{done.exception}"
 
 
 def test_folders_are_linted_when_asked_for() -> None:

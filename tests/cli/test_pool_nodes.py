@@ -154,7 +154,7 @@ def test_what_is_no_nodes_is_refused_with_what_was_found(text: str, message: str
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    assert "nodes.json: No such file or directory" in str(run("import", "nodes.json").exception)
+    assert "nodes.json: cannot be read: No such file or directory" in str(run("import", "nodes.json").exception)
     assert "name a file of nodes" in str(run("import").exception)
 
 

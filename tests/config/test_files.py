@@ -155,7 +155,10 @@ def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
 def test_a_file_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "spotwright.yaml"
     path.write_bytes(b"version: 1\ncurrency: \xff\n")
-    assert error_of(path) == f"{path}:2: expected UTF-8 text, found the byte 0xff"
+    assert (
+        error_of(path)
+        == f"{path}:2: expected UTF-8 text, found the byte 0xff: save it as UTF-8 (in PowerShell, > writes UTF-16)"
+    )
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:

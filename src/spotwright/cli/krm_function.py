@@ -7,7 +7,6 @@ become items. Source: "KRM Functions Specification" (kubernetes-sigs/kustomize, 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import yaml
 from spotwright import config as configuration
 from spotwright.cli import SUCCEEDED
 from spotwright.config import Config
+from spotwright.config.text_files import STANDARD_INPUT, read_input
 from spotwright.errors import InputError
 from spotwright.manifests.files.place_files import PlacedFile, place_texts
 from spotwright.manifests.files.references import References
@@ -41,7 +41,7 @@ def krm_function() -> int:
     The configuration is the spec of the functionConfig (pools, policy, target), else the file that spec.config names, else
     spotwright.yaml in the current folder or above it in its repository.
     """
-    given = _read(sys.stdin.read())
+    given = _read(read_input(STANDARD_INPUT))
     config = _config_of(given.get("functionConfig"))
     bare = [_without_marks(item) for item in given["items"]]
     texts = [(_name(item), _dumped(item)) for item, _ in bare]

@@ -19,6 +19,7 @@ from spotwright.cli.options import config_option, json_option, pipeline_option
 from spotwright.cli.output_files import replace_files
 from spotwright.cli.record_file import read_records, records_text
 from spotwright.config import Config, find
+from spotwright.config.text_files import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
 from spotwright.manifests.files.place_files import PlacedFile, place_texts, unfix_text, unplace_text
 from spotwright.manifests.files.references import References, may_be_referred_to
@@ -31,7 +32,6 @@ from spotwright.views.explanation import explanation_json, explanation_text
 
 __all__ = ["explain", "place", "unplace"]
 
-_STDIN = Path("-")
 _Command = Callable[..., Any]
 
 
@@ -117,7 +117,7 @@ def place(
     old_records = None if record is None else read_records(record, must_exist=False)
     records = None if old_records is None else dict(old_records)
     references = _references(texts, beside, records)
-    named = [(_name(path), text) for path, text in texts]
+    named = [(name_of(path), text) for path, text in texts]
     placements = place_texts(named, configuration, references, options, records)
     if configuration.found_above:
         click.echo(f"note: {configuration.found_above}", err=True)
@@ -149,7 +149,7 @@ def unplace(
         raise InputError(f"{path}: a Python file contains no placement: name the YAML file that compile wrote from it")
     texts = _read_all(files, recursive=recursive)
     records = None if record is None else read_records(record, must_exist=True)
-    placements = [_undone(text, _name(path), records) for path, text in texts]
+    placements = [_undone(text, name_of(path), records) for path, text in texts]
     print_findings(finding for placement in placements for finding in placement.findings)
     return _write_results(texts, placements, output, folders=_folders(files), in_place=in_place, as_diff=as_diff)
 
@@ -186,17 +186,17 @@ def explain(
     if place.cluster:
         click.echo(explain_objects(place, [str(file) for file in files], as_json=as_json))
         return SUCCEEDED
-    texts = [(path, _compile(path, pipeline_name) if _is_python(path) else _read(path)) for path in files]
+    texts = [(path, _compile(path, pipeline_name) if _is_python(path) else read_input(path)) for path in files]
     configuration = _config_of(files, config)
     options = PlaceOptions(replace_retries, tuple(read_pod_path(text) for text in pod_paths), only_explain=True)
     records = {} if record is None else read_records(record, must_exist=True)  # new records are dropped
     references = _references(texts, beside, records)
-    named = [(_name(path), text) for path, text in texts]
+    named = [(name_of(path), text) for path, text in texts]
     placed = place_texts(named, configuration, references, options, records)
     placements = {name: placement for (name, _), placement in zip(named, placed, strict=True)}
     for path in filter(_is_python, files):
-        placements[_name(path)].has_lines = False
-    placements[_name(files[-1])].findings += unmatched_patterns(configuration, _roles(placements.values()))
+        placements[name_of(path)].has_lines = False
+    placements[name_of(files[-1])].findings += unmatched_patterns(configuration, _roles(placements.values()))
     if as_json:
         click.echo(json.dumps(explanation_json(placements, configuration)))
     else:
@@ -227,41 +227,24 @@ def _compile(path: Path, pipeline: str | None) -> str:
     return compiled_yaml(path, pipeline)
 
 
-def _read(path: Path) -> str:
-    """The text of a file with unchanged line ends. Raises :class:`InputError` if it cannot be read."""
-    try:
-        data = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        text = "not UTF-8 text: save it as UTF-8 (in PowerShell, > writes UTF-16)"
-        raise InputError(f"{_name(path)}:{line}: {text}") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-
-
 def _read_all(files: Sequence[Path], *, recursive: bool) -> list[tuple[Path, str]]:
     """Each file with its text, and those of each folder where ``-R`` is given."""
     texts = []
     for path in files:
         if not path.is_dir():
-            texts.append((path, _read(path)))
+            texts.append((path, read_input(path)))
         elif not recursive:
             raise InputError(f"{path}: this is a folder: -R takes all its manifests")
         else:
-            found = find_manifests(path, _read)
+            found = find_manifests(path, read_input)
             texts += found.texts
             for message in found.messages:
                 click.echo(message, err=True)
     return texts
 
 
-def _name(path: Path) -> str:
-    return "standard input" if path == _STDIN else str(path)
-
-
 def _config_of(files: Sequence[Path], explicit: Path | None) -> Config:
-    first = next((path for path in files if path != _STDIN), Path.cwd() / "-")
+    first = next((path for path in files if path != STANDARD_INPUT), Path.cwd() / "-")
     return find(first, explicit)
 
 
@@ -270,10 +253,10 @@ def _references(
 ) -> References:
     """Every object that a manifest may refer to: in the files of the command, unplaced, then in those of ``--with``."""
     shared = [(path, text) for path, text in texts if may_be_referred_to(text)] if len(texts) > 1 else []
-    given = [(path, unplace_text(text, _name(path), records).text) for path, text in shared]
-    given += [(path, _read(path)) for path in beside]
-    documents = [document for path, text in given for document in parse(text, _name(path))]
-    return References(documents, frozenset(_name(path) for path, _ in texts))
+    given = [(path, unplace_text(text, name_of(path), records).text) for path, text in shared]
+    given += [(path, read_input(path)) for path in beside]
+    documents = [document for path, text in given for document in parse(text, name_of(path))]
+    return References(documents, frozenset(name_of(path) for path, _ in texts))
 
 
 def _roles(placements: Iterable[PlacedFile]) -> Iterator[RoleReport]:
@@ -296,7 +279,7 @@ def _write_results(
         return _show_diff(pairs)
     targets: list[tuple[Path, str]] = []
     if in_place:
-        if any(path == _STDIN for path, _, _ in pairs):
+        if any(path == STANDARD_INPUT for path, _, _ in pairs):
             raise InputError("--in-place: standard input cannot be written in place")
         targets = [(path, new) for path, text, new in pairs if new != text]
     elif output is not None:
@@ -324,7 +307,7 @@ def _joined(texts: Sequence[str]) -> str:
 def _show_diff(pairs: Sequence[tuple[Path, str, str]]) -> int:
     changed = False
     for path, text, new in pairs:
-        name = _name(path)
+        name = name_of(path)
         lines = list(difflib.unified_diff(text.splitlines(keepends=True), new.splitlines(keepends=True), name, name))
         changed = changed or bool(lines)
         for line in lines:

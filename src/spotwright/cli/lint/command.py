@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED, WRONG
-from spotwright.cli.lint.input_files import name_of, read_all
+from spotwright.cli.lint.input_files import read_all
 from spotwright.cli.options import config_option
 from spotwright.cli.output_files import replace_files
 from spotwright.config import find
+from spotwright.config.text_files import STANDARD_INPUT, name_of
 from spotwright.errors import InputError
 from spotwright.lint.fixing import fixed_text, relinted
 from spotwright.lint.formats.json_report import lint_json
@@ -50,7 +51,7 @@ def lint(files: tuple[Path, ...], config: Path | None, form: str, fix: bool, rec
         return SUCCEEDED
     if not files:
         raise click.UsageError("Missing argument 'FILE...'.")
-    if fix and any(str(path) == "-" for path in files):
+    if fix and STANDARD_INPUT in files:
         raise InputError("--fix: standard input cannot be written in place")
     report = _report(files, _settings(files, config), fix=fix, recursive=recursive)
     _print(report, form)
@@ -95,7 +96,7 @@ def _echo(lines: Iterable[str]) -> None:
 
 
 def _settings(files: Sequence[Path], config: Path | None) -> Settings:
-    first = next((path for path in files if str(path) != "-"), Path.cwd() / "-")
+    first = next((path for path in files if path != STANDARD_INPUT), Path.cwd() / "-")
     configuration = find(first, config)
     if configuration.found_above:
         click.echo(f"note: {configuration.found_above}", err=True)

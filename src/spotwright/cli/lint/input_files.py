@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from spotwright.cli.manifest_folders import find_manifests
-from spotwright.model.quantities import format_bytes
+from spotwright.config.text_files import read_input
+from spotwright.errors import InputError
 
-__all__ = ["MAX_BYTES", "name_of", "read_all"]
-
-MAX_BYTES = 64 * 2**20
-"""The largest file: a list of all pods of a large cluster has half of it."""
-
-_STDIN = Path("-")
-
-
-def name_of(path: Path) -> str:
-    """A file as messages name it."""
-    return "standard input" if path == _STDIN else str(path)
+__all__ = ["read_all"]
 
 
 def read_all(files: Iterable[Path], unread: list[str], *, recursive: bool) -> Iterator[tuple[Path, str]]:
@@ -29,8 +19,8 @@ def read_all(files: Iterable[Path], unread: list[str], *, recursive: bool) -> It
     """
     for path in _files_of(files, unread, recursive=recursive):
         try:
-            text = _decoded(path, _bytes_of(path))
-        except _Unreadable as error:
+            text = read_input(path)
+        except InputError as error:
             unread.append(str(error))
         else:
             yield path, text
@@ -49,40 +39,11 @@ def _files_of(files: Iterable[Path], unread: list[str], *, recursive: bool) -> I
 def _in_folder(folder: Path, unread: list[str]) -> Iterator[Path]:
     """The manifests in a folder, as ``place -R`` takes them, then its Python files; hidden folders are left out."""
     try:
-        found = find_manifests(folder, lambda path: _decoded(path, _bytes_of(path)))
-    except _Unreadable as error:
+        found = find_manifests(folder, read_input)
+    except InputError as error:
         unread.append(str(error))
     else:
         yield from (path for path, _ in found.texts)
     for path in sorted(folder.rglob("*.py")):
         if not any(part.startswith(".") for part in path.relative_to(folder).parts):
             yield path
-
-
-class _Unreadable(Exception):
-    """A file cannot be read; the text is for the user."""
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        if path == _STDIN:
-            data = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise _Unreadable(f"{path}: cannot be read: {error.strerror}") from error
-    if len(data) > MAX_BYTES:
-        raise _Unreadable(f"{name_of(path)}: larger than {format_bytes(MAX_BYTES)}: split it")
-    return data
-
-
-def _decoded(path: Path, data: bytes) -> str:
-    if b"\0" in data[:8192] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise _Unreadable(f"{name_of(path)}: a binary file: name manifests or Python files")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        text = "not UTF-8 text: save it as UTF-8 (in PowerShell, > writes UTF-16)"
-        raise _Unreadable(f"{name_of(path)}:{line}: {text}") from error

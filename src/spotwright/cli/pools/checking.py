@@ -11,8 +11,9 @@ import click
 
 from spotwright.cli import FAILED, SUCCEEDED
 from spotwright.cli.options import config_option, json_option
-from spotwright.cli.pools.inputs import ask_cluster, cluster_options, read_file, read_text
+from spotwright.cli.pools.inputs import ask_cluster, cluster_options, read_file
 from spotwright.config import find
+from spotwright.config.text_files import read_input
 from spotwright.errors import InputError
 from spotwright.manifests.files.required_pools import require_pools
 from spotwright.manifests.yamltext.documents import parse
@@ -65,7 +66,7 @@ def _works(files: Sequence[Path], objects: Objects) -> list[PodWork | Finding]:
     works: list[PodWork | Finding] = []
     for path in files:
         found = 0
-        for document in parse(read_text(path), str(path)):
+        for document in parse(read_input(path), str(path)):
             value = document.get(())
             items = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
             for one in items if items and isinstance(items, list) else [value]:

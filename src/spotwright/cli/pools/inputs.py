@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from spotwright.config.text_files import name_of, read_input
 from spotwright.errors import InputError
 from spotwright.provisioning.objects import Objects, read_objects
 
-__all__ = ["ask_cluster", "cluster_options", "read_file", "read_text"]
+__all__ = ["ask_cluster", "cluster_options", "read_file"]
 
-_MOST = 400_000_000  # bytes: 20,000 nodes as kubectl writes them are 200 MB
+_MOST = 400 * 2**20  # bytes: 20,000 nodes as kubectl writes them are 200 MB
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,25 +31,8 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def read_file(path: Path) -> Objects:
     """The objects of a file; ``-`` is standard input."""
-    name = "standard input" if str(path) == "-" else str(path)
-    return read_objects(read_text(path), name)
-
-
-def read_text(path: Path) -> str:
-    """The text of a file; ``-`` is standard input. Raises :class:`InputError` with the reason."""
-    name = "standard input" if str(path) == "-" else str(path)
-    try:
-        data = sys.stdin.buffer.read(_MOST + 1) if str(path) == "-" else path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{name}: {error.strerror or error}") from None
-    if len(data) > _MOST:
-        raise InputError(f"{name}: more than {_MOST // 1_000_000} MB: select nodes (kubectl get nodes -l ... -o json)")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name}: no UTF-8 text (byte {error.start}); write the file with kubectl get nodes -o json"
-        ) from None
+    text = read_input(path, _MOST, "select nodes (kubectl get nodes -l ... -o json)")
+    return read_objects(text.removeprefix("\ufeff"), name_of(path))
 
 
 def ask_cluster(context: str | None) -> Objects:

@@ -10,8 +10,7 @@ from typing import BinaryIO
 from spotwright.config.price_sheets.matching import NoPrice, find_price
 from spotwright.config.price_sheets.offers import Sheet
 from spotwright.config.price_sheets.recognition import MAX_BYTES, read_sheet
-from spotwright.config.text_files import read_text
-from spotwright.errors import ConfigError
+from spotwright.config.text_files import read_bounded, read_text
 from spotwright.model.pools import Pool
 from spotwright.model.prices import Quote
 
@@ -30,13 +29,11 @@ def dated_sheets(paths: Iterable[Path]) -> list[Sheet]:
 def named_sheet(name: str, standard_input: BinaryIO, now: float) -> Sheet:
     """The price sheet that a command line names; ``-`` is standard input, whose sheet is of ``now``.
 
-    Raises :class:`ConfigError`.
+    Raises :class:`InputError`.
     """
     if name != "-":
         return dated_sheets([Path(name)])[0]
-    data = standard_input.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"standard input: expected at most {MAX_BYTES} bytes, found more")
+    data = read_bounded(standard_input, MAX_BYTES, "standard input")
     sheet = read_sheet(data.decode("utf-8-sig", errors="replace"), "standard input")
     return sheet if sheet.dated is not None else sheet._replace(dated=now)
 
