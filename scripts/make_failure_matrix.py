@@ -144,7 +144,7 @@ class Recorded:
 @functools.cache
 def read(path: Path = ENDINGS) -> tuple[Recorded, ...]:
     """Read the recorded endings; a case with an unknown field raises ``TypeError``."""
-    return tuple(_recorded(**case) for case in yaml.safe_load(path.read_text(encoding="utf-8")))
+    return tuple(_recorded(**case) for case in yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
 
 
 def _recorded(*, signals: Mapping[str, Any], cause: str, **rest: Any) -> Recorded:

@@ -138,7 +138,7 @@ def _seen(moment: Mapping[str, Any], objects: Mapping[str, Any]) -> LastSeen:
 
 def expected_causes() -> Mapping[str, Mapping[str, Expected]]:
     """The expected causes by death, and for each by ``all``, a workload, a moment, or ``WORKLOAD MOMENT``."""
-    written = yaml.safe_load(EXPECTED.read_text(encoding="utf-8"))
+    written = yaml.load(EXPECTED.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     return {
         death: {which: Expected(Cause(each["cause"]), each["because"]) for which, each in causes.items()}
         for death, causes in written.items()

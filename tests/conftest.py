@@ -7,8 +7,10 @@ Hypothesis tries the same examples every time, so that `make test` gives one ans
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,17 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[
     """Make no items of thousands of tests that only ``-m many`` selects: each process of the suite would make them all."""
     is_many = any(getattr(mark, "name", "") == "many" for mark in getattr(obj, "pytestmark", ()))
     return [] if is_many and "not many" in collector.config.option.markexpr else None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare the garbage collector all that collecting makes, which lasts until the end: thousands of tests and their modules."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

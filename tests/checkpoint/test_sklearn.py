@@ -1,101 +1,134 @@
-"""Models of scikit-learn continue as without an interruption, and a checkpoint cannot choose code to run."""
+"""Models of scikit-learn continue as without an interruption, and a checkpoint cannot choose code to run.
+
+scikit-learn takes a second to import, so the tests import it: every process of the suite collects this file, and one runs it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import importlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
-from sklearn.cluster import Birch, MiniBatchKMeans
-from sklearn.datasets import load_digits
-from sklearn.decomposition import IncrementalPCA, MiniBatchNMF
-from sklearn.ensemble import (
-    BaggingClassifier,
-    ExtraTreesRegressor,
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-)
-from sklearn.linear_model import SGDClassifier, SGDRegressor
-from sklearn.naive_bayes import GaussianNB
-from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import StandardScaler
 from tests.checkpoint.places import round_trip
 
 from spotwright.checkpoint import Checkpoint, OtherProgram, UnstorableState
-from spotwright.checkpoint.sklearn import restore, state_of
 
-X, Y = (part[:240] for part in load_digits(return_X_y=True))
+MODULES = {
+    "BaggingClassifier": "ensemble",
+    "BaseEstimator": "base",
+    "Birch": "cluster",
+    "ExtraTreesRegressor": "ensemble",
+    "GaussianNB": "naive_bayes",
+    "GradientBoostingClassifier": "ensemble",
+    "HistGradientBoostingClassifier": "ensemble",
+    "IncrementalPCA": "decomposition",
+    "MLPClassifier": "neural_network",
+    "MiniBatchKMeans": "cluster",
+    "MiniBatchNMF": "decomposition",
+    "RandomForestClassifier": "ensemble",
+    "SGDClassifier": "linear_model",
+    "SGDRegressor": "linear_model",
+    "StandardScaler": "preprocessing",
+}
+IN_PARTS: dict[str, dict[str, Any]] = {
+    "SGDClassifier": {"random_state": 0, "average": True},
+    "SGDRegressor": {"random_state": 0, "learning_rate": "adaptive"},
+    "MLPClassifier": {"hidden_layer_sizes": (8,), "random_state": 0},
+    "MiniBatchKMeans": {"n_clusters": 3, "random_state": 0},
+    "GaussianNB": {},
+    "IncrementalPCA": {"n_components": 3},
+    "MiniBatchNMF": {"n_components": 3, "random_state": 0},
+    "StandardScaler": {},
+}
+GROWING: dict[str, dict[str, Any]] = {
+    "RandomForestClassifier": {"warm_start": True, "random_state": 0},
+    "ExtraTreesRegressor": {"warm_start": True, "random_state": 0},
+    "GradientBoostingClassifier": {"warm_start": True, "random_state": 0, "subsample": 0.5},
+    "HistGradientBoostingClassifier": {"warm_start": True, "random_state": 0, "max_depth": 3},
+    "BaggingClassifier": {"warm_start": True, "random_state": 0},
+}
 
-IN_PARTS: list[Callable[[], Any]] = [
-    lambda: SGDClassifier(random_state=0, average=True),
-    lambda: SGDRegressor(random_state=0, learning_rate="adaptive"),
-    lambda: MLPClassifier((8,), random_state=0),
-    lambda: MiniBatchKMeans(3, random_state=0),
-    GaussianNB,
-    lambda: IncrementalPCA(3),
-    lambda: MiniBatchNMF(3, random_state=0),
-    StandardScaler,
-]
-GROWING: list[Callable[[int], Any]] = [
-    lambda count: RandomForestClassifier(count, warm_start=True, random_state=0),
-    lambda count: ExtraTreesRegressor(count, warm_start=True, random_state=0),
-    lambda count: GradientBoostingClassifier(n_estimators=count, warm_start=True, random_state=0, subsample=0.5),
-    lambda count: HistGradientBoostingClassifier(max_iter=count, warm_start=True, random_state=0, max_depth=3),
-    lambda count: BaggingClassifier(n_estimators=count, warm_start=True, random_state=0),
-]
+
+@pytest.fixture(scope="module", autouse=True)
+def _in_one_process() -> None:
+    """Nothing; a fixture of the module keeps its tests in one process of the suite (tests/distribution.py)."""
+
+
+def of_sklearn(name: str) -> Any:
+    """A class of scikit-learn."""
+    return getattr(importlib.import_module(f"sklearn.{MODULES[name]}"), name)
+
+
+def a_model(name: str, **settings: Any) -> Any:
+    return of_sklearn(name)(**settings)
+
+
+def state_of(model: Any) -> Any:
+    return importlib.import_module("spotwright.checkpoint.sklearn").state_of(model)
+
+
+def restore(model: Any, state: Any) -> None:
+    importlib.import_module("spotwright.checkpoint.sklearn").restore(model, state)
+
+
+@functools.cache
+def digits() -> tuple[Any, Any]:
+    """Pictures of digits, and which digits they are."""
+    pictures, numbers = importlib.import_module("sklearn.datasets").load_digits(return_X_y=True)
+    return pictures[:240], numbers[:240]
 
 
 def predictions(model: Any) -> Any:
     """What a model makes of the data."""
     name = next(name for name in ("predict_proba", "decision_function", "predict", "transform") if hasattr(model, name))
-    return getattr(model, name)(X)
+    return getattr(model, name)(digits()[0])
 
 
 def learn(model: Any, step: int) -> None:
+    pictures, numbers = digits()
     rows = slice(step * 80, step * 80 + 80)
     more = {"classes": range(10)} if type(model).__name__ in {"SGDClassifier", "MLPClassifier", "GaussianNB"} else {}
-    model.partial_fit(X[rows], Y[rows], **more)
+    model.partial_fit(pictures[rows], numbers[rows], **more)
 
 
-def again(make: Callable[[], Any], model: Any) -> Any:
-    """The model after it was saved and loaded into a new one."""
-    found = make()
-    restore(found, round_trip(state_of(model)))
-    return found
+def again(new: Any, model: Any) -> Any:
+    """A new model that has loaded what another one saved."""
+    restore(new, round_trip(state_of(model)))
+    return new
 
 
-@pytest.mark.parametrize("make", IN_PARTS, ids=lambda make: type(make()).__name__)
-def test_learning_in_parts_goes_on_to_the_same_bits(make: Callable[[], Any]) -> None:
-    undisturbed, interrupted = make(), make()
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_learning_in_parts_goes_on_to_the_same_bits(name: str) -> None:
+    undisturbed, interrupted = a_model(name, **IN_PARTS[name]), a_model(name, **IN_PARTS[name])
     for step in range(3):
         learn(undisturbed, step)
         learn(interrupted, step)
-        interrupted = again(make, interrupted)
+        interrupted = again(a_model(name, **IN_PARTS[name]), interrupted)
 
-    if isinstance(undisturbed, IncrementalPCA):  # its arrays are views, and LAPACK rounds by where memory lies
+    if name == "IncrementalPCA":  # its arrays are views, and LAPACK rounds by where memory lies
         assert np.allclose(predictions(interrupted), predictions(undisturbed), rtol=1e-9)
     else:
         assert np.array_equal(predictions(interrupted), predictions(undisturbed))
 
 
-@pytest.mark.parametrize("make", GROWING, ids=lambda make: type(make(1)).__name__)
-def test_a_warm_start_goes_on_to_the_same_bits(make: Callable[[int], Any]) -> None:
-    undisturbed, interrupted = make(1).fit(X, Y), make(1).fit(X, Y)
-    interrupted = again(lambda: make(1), interrupted)
-    count = "max_iter" if hasattr(interrupted, "max_iter") else "n_estimators"
+@pytest.mark.parametrize("name", GROWING)
+def test_a_warm_start_goes_on_to_the_same_bits(name: str) -> None:
+    count = "max_iter" if name.startswith("Hist") else "n_estimators"
+    undisturbed, before, after = (a_model(name, **GROWING[name], **{count: 1}) for _ in range(3))
+    interrupted = again(after, before.fit(*digits()))
+    undisturbed.fit(*digits())
     for model in (undisturbed, interrupted):
-        model.set_params(**{count: 3}).fit(X, Y)
+        model.set_params(**{count: 3}).fit(*digits())
 
     assert np.array_equal(predictions(interrupted), predictions(undisturbed))
 
 
 def test_a_training_that_is_interrupted_and_resumed_gives_the_same_model(tmp_path: Path) -> None:
     def train(place: Path, stop_after: int) -> Any:
-        model = SGDClassifier(random_state=0)
+        model = a_model("SGDClassifier", random_state=0)
         with Checkpoint(place, every=0) as ckpt:
             restore(model, ckpt.load())
             for step in ckpt.steps(3):
@@ -110,7 +143,7 @@ def test_a_training_that_is_interrupted_and_resumed_gives_the_same_model(tmp_pat
 
 
 def test_nothing_saved_changes_nothing() -> None:
-    model = SGDClassifier()
+    model = a_model("SGDClassifier")
     before = dict(vars(model))
     restore(model, None)
 
@@ -119,25 +152,27 @@ def test_nothing_saved_changes_nothing() -> None:
 
 def test_another_class_is_refused() -> None:
     with pytest.raises(OtherProgram, match=r"SGDClassifier.*GaussianNB"):
-        restore(GaussianNB(), state_of(SGDClassifier()))
+        restore(a_model("GaussianNB"), state_of(a_model("SGDClassifier")))
 
 
 def test_another_version_of_scikit_learn_is_refused() -> None:
     with pytest.raises(OtherProgram, match=r"scikit-learn 0\.1"):
-        restore(SGDClassifier(), {**state_of(SGDClassifier()), "version": "0.1"})
+        restore(a_model("SGDClassifier"), {**state_of(a_model("SGDClassifier")), "version": "0.1"})
 
 
 def test_a_model_whose_parts_point_to_each_other_is_refused() -> None:
     with pytest.raises(UnstorableState, match="Birch"):
-        state_of(Birch(n_clusters=None).fit(X))
+        state_of(a_model("Birch", n_clusters=None).fit(digits()[0]))
 
 
 def test_a_part_of_another_library_is_refused_when_saving() -> None:
-    class Own(BaseEstimator):
+    base: Any = of_sklearn("BaseEstimator")
+
+    class Own(base):
         pass
 
     with pytest.raises(UnstorableState, match=r"\['estimator'\]: a .*Own cannot be stored"):
-        round_trip(state_of(BaggingClassifier(Own())))
+        round_trip(state_of(a_model("BaggingClassifier", estimator=Own())))
 
 
 @pytest.mark.parametrize(
@@ -145,8 +180,8 @@ def test_a_part_of_another_library_is_refused_when_saving() -> None:
     ["os:system", "sklearn:os", "builtins:eval", "sklearn.base:os", "sklearn.utils:Bunch.fromkeys", "sklearnx:X"],
 )
 def test_a_checkpoint_that_names_anything_else_is_refused(name: str) -> None:
-    state = state_of(SGDClassifier())
+    state = state_of(a_model("SGDClassifier"))
     state["attributes"]["loss"] = {"sklearn": "call", "class": name, "arguments": ["true"], "attributes": None}
 
     with pytest.raises(OtherProgram, match="names"):
-        restore(SGDClassifier(), state)
+        restore(a_model("SGDClassifier"), state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.e2e.project import Done, Project
 
 from spotwright.cli import SUCCEEDED
@@ -104,7 +104,7 @@ IGNORED = JOB.replace(
 
 def action(done: Done) -> str:
     """The action of the Job's first failure rule."""
-    return str(yaml.safe_load(done.out)["spec"]["podFailurePolicy"]["rules"][0]["action"])
+    return str(plain_yaml.load(done.out)["spec"]["podFailurePolicy"]["rules"][0]["action"])
 
 
 def test_replace_retries_without_a_bound_leaves_the_rule_and_says_so(project: Project) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 
 CONFIG = """\
 version: 1
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert compiled.returncode == 0, compiled.stderr
     unplaced = spotwright(made, "unplace", "placed.yaml", "-o", "digits.yaml")
     assert unplaced.returncode == 0, unplaced.stderr
-    (made / "digits.json").write_text(json.dumps(next(yaml.safe_load_all((made / "digits.yaml").read_text()))))
+    (made / "digits.json").write_text(json.dumps(next(plain_yaml.load_all((made / "digits.yaml").read_text()))))
     return made
 
 

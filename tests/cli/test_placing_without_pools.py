@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.e2e.project import Project
 
 import spotwright as spot
@@ -48,9 +48,9 @@ def bare(project: Project) -> Project:
 
 
 def a_pod(provider: str) -> str:
-    value = yaml.safe_load(POD)
+    value = plain_yaml.load(POD)
     value["metadata"]["annotations"] = dict.fromkeys(SELECTORS[provider], "x")
-    return yaml.safe_dump(value)
+    return plain_yaml.dump(value)
 
 
 def offered(message: str) -> str:
@@ -92,9 +92,9 @@ def test_a_configuration_without_pools_is_refused_with_lines_to_add(bare: Projec
 def test_spot_place_raises_without_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="the built-in pools are for local runs"):
-        spot.place(yaml.safe_load(POD))
+        spot.place(plain_yaml.load(POD))
     with pytest.raises(ConfigError, match="names no pools"):
-        spot.place(yaml.safe_load(POD), {"policy": {"default": {"spot": "require"}}})
+        spot.place(plain_yaml.load(POD), {"policy": {"default": {"spot": "require"}}})
 
 
 def test_compile_without_a_configuration_exits_with_2_and_writes_nothing(bare: Project) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
+from tests import plain_yaml
 
 from spotwright import config as configuration
 from spotwright.cli import cli
@@ -29,7 +29,7 @@ def run(*arguments: str, stdin: str = "") -> Result:
 def imported(text: str) -> dict[str, Any]:
     result = run("import", "-", stdin=text)
     assert result.exception is None, result.exception
-    pools: dict[str, Any] = yaml.safe_load(result.stdout)["pools"]
+    pools: dict[str, Any] = plain_yaml.load(result.stdout)["pools"]
     return pools
 
 
@@ -71,7 +71,7 @@ def test_labels_of_the_past_are_named_with_the_form_of_today() -> None:
     text = run("import", "-", stdin=json.dumps(low)).stdout
     assert "low-priority VMs became Spot VMs" in text
     assert "nodes of aks-engine, which is retired" in text
-    assert yaml.safe_load(text)["pools"]["lp"]["capacity"] == "spot"
+    assert plain_yaml.load(text)["pools"]["lp"]["capacity"] == "spot"
 
 
 def test_an_unmanaged_group_of_aws_is_spot_by_its_lifecycle_label() -> None:
@@ -102,7 +102,7 @@ def test_an_api_model_of_aks_engine_becomes_pools_of_aks() -> None:
         },
     }
     result = run("import", "-", stdin=json.dumps(model))
-    pools = yaml.safe_load(result.stdout)["pools"]
+    pools = plain_yaml.load(result.stdout)["pools"]
     assert pools["gpulowpriori"] == {
         "capacity": "spot",
         "provider": "aks",
@@ -119,7 +119,7 @@ def test_an_api_model_of_aks_engine_becomes_pools_of_aks() -> None:
 def test_a_cloud_that_is_not_known_is_named() -> None:
     text = run("import", "-", stdin=json.dumps(node(providerID="hcloud://1234"))).stdout
     assert "# providerID hcloud://: a cloud that Spotwright does not know" in text
-    assert yaml.safe_load(text)["pools"]["other-nodes"]["capacity"] == "on-demand"
+    assert plain_yaml.load(text)["pools"]["other-nodes"]["capacity"] == "on-demand"
 
 
 def test_thousands_of_nodes_are_one_pool_that_has_room_for_them() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
+from tests import plain_yaml
 from tests.config.sheets import spot_price
 from tests.manifests.schemas import strange
 from tests.manifests.test_written_fields import FIELDS, schema
@@ -40,7 +40,7 @@ def run(*arguments: str) -> Result:
 def printed(*arguments: str) -> list[Any]:
     result = run("command", "--as", "kueue", *arguments)
     assert result.exception is None, result.exception
-    return list(yaml.safe_load_all(result.stdout))
+    return list(plain_yaml.load_all(result.stdout))
 
 
 def quotas(queue: Any) -> dict[str, dict[str, Any]]:
@@ -111,7 +111,7 @@ def test_a_quota_that_nothing_says_is_zero_and_named(folder: Path) -> None:
     (folder / "spotwright.yaml").write_text(CONFIG.replace("node: {cpu: 3500m, memory: 14000Mi}, ", ""))
     result = run("command", "--as", "kueue")
 
-    assert quotas(list(yaml.safe_load_all(result.stdout))[3])["main"] == {"cpu": 0, "memory": 0, "nvidia.com/gpu": 0}
+    assert quotas(list(plain_yaml.load_all(result.stdout))[3])["main"] == {"cpu": 0, "memory": 0, "nvidia.com/gpu": 0}
     assert "{name: cpu, nominalQuota: 0}  # SET THIS: node: of main does not say it" in result.stdout
     assert "warning: these quotas are 0, which admits nothing: main:cpu, main:memory" in result.stderr
 
@@ -220,7 +220,7 @@ def test_the_list_is_json_for_programs() -> None:
 
 def test_a_compute_class_orders_the_pools_of_gke(folder: Path) -> None:
     (folder / "spotwright.yaml").write_text(CONFIG.replace("provider: aks", "provider: gke"))
-    [document] = yaml.safe_load_all(run("command", "--as", "computeclass").stdout)
+    [document] = plain_yaml.load_all(run("command", "--as", "computeclass").stdout)
 
     assert [one["nodepools"] for one in document["spec"]["priorities"]] == [["gpu-spot"], ["main"], ["gpu"]]
     assert "leave POOL out" in str(run("command", "gpu", "--as", "computeclass").exception)

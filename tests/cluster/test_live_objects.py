@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.cluster.json_patches import apply_patch
 from tests.manifests.placing import a_config
 
@@ -26,7 +26,7 @@ TARGET = "{kubernetes: '1.33', argo: '4.0', trainer: '2.3'}"
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    return [one for one in yaml.safe_load_all(path.read_text()) if one] if path.exists() else []
+    return [one for one in plain_yaml.load_all(path.read_text()) if one] if path.exists() else []
 
 
 def cases() -> list[str]:
@@ -51,9 +51,9 @@ def test_an_object_is_placed_as_its_file_is(case: str) -> None:
     config, options = a_config(POLICY, TARGET), PlaceOptions(may_add=False, has_webhook=False)
     references = References(parse(beside.read_text(), "with.yaml") if beside.exists() else [])
     from_file = place_text(given, "in.yaml", config, references, options)
-    before = copy.deepcopy(data := yaml.safe_load(given))
+    before = copy.deepcopy(data := plain_yaml.load(given))
     placed = place_object(data, config, beside=documents(beside), options=options)
-    expected = without_record(yaml.safe_load(from_file.text))
+    expected = without_record(plain_yaml.load(from_file.text))
     assert data == before
     assert apply_patch(data, placed.patch) == expected
     assert [finding.text for finding in placed.findings] == [finding.text for finding in from_file.findings]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import plain_yaml
 from tests.lint.linting import found_in, linted
 from tests.lint.linting import settings as lint_settings
 from tests.manifests.placing import SHARED, a_config
@@ -66,11 +66,11 @@ def with_value(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 @settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_document_with_any_value_at_any_place_is_linted(data: st.DataObject) -> None:
-    documents = list(yaml.safe_load_all(data.draw(st.sampled_from(TEXTS))))
+    documents = list(plain_yaml.load_all(data.draw(st.sampled_from(TEXTS))))
     number = data.draw(st.integers(0, len(documents) - 1))
     path = data.draw(st.sampled_from(places(documents[number])))
     documents[number] = with_value(documents[number], path, data.draw(st.sampled_from(ODD)))
-    text = yaml.safe_dump_all(documents)
+    text = plain_yaml.dump_all(documents)
     for configuration in ("", POOLS):
         with suppress(InputError):  # an empty document
             assert all(finding.line > 0 for finding in linted(text, configuration).findings)

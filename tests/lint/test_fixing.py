@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.lint.linting import linted, settings
 from tests.manifests.placing import a_config
 
@@ -65,9 +65,9 @@ def test_place_leaves_what_was_mended_and_unplace_takes_both_out() -> None:
 
 
 def test_after_a_reformatting_the_values_come_out_again() -> None:
-    reformatted = yaml.safe_dump(yaml.safe_load(fixed(GRACE)))
+    reformatted = plain_yaml.dump(plain_yaml.load(fixed(GRACE)))
 
-    assert yaml.safe_load(unfix_text(reformatted, "work.yaml").text) == yaml.safe_load(GRACE)
+    assert plain_yaml.load(unfix_text(reformatted, "work.yaml").text) == plain_yaml.load(GRACE)
 
 
 def test_placed_objects_are_not_mended() -> None:
@@ -83,7 +83,7 @@ def test_items_of_a_list_are_mended() -> None:
     items = "".join(f"  {line}\n" for line in GRACE.splitlines())
     text = "apiVersion: v1\nkind: List\nitems:\n-" + items[1:]
 
-    assert yaml.safe_load(fixed(text))["items"][0]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 25
+    assert plain_yaml.load(fixed(text))["items"][0]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 25
     assert unfix_text(fixed(text), "work.yaml").text == text
 
 

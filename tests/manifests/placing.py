@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from tests import plain_yaml
 
 from spotwright import config
 from spotwright.config import Config
@@ -97,7 +97,7 @@ def place(
     placement = place_text(text, FILE, settings, references, options)
     assert place_text(placement.text, FILE, settings, references, options).text == placement.text
     assert_unplaces(text, placement.text)
-    documents = [document for document in yaml.safe_load_all(placement.text) if document is not None]
+    documents = [document for document in plain_yaml.load_all(placement.text) if document is not None]
     messages = [str(finding) for finding in placement.findings]
     return Outcome(placement.text, documents, messages, {role.policy_path: role for role in placement.roles})
 
@@ -105,9 +105,9 @@ def place(
 def assert_unplaces(text: str, placed: str) -> None:
     """Check that unplace restores the same bytes, and equal documents after a tool has reformatted them."""
     assert unplace_text(placed, FILE).text == text
-    reformatted = yaml.safe_dump_all(yaml.safe_load_all(placed), width=60)
+    reformatted = plain_yaml.dump_all(plain_yaml.load_all(placed), width=60)
     back = unplace_text(reformatted, FILE)
-    assert list(yaml.safe_load_all(back.text)) == list(yaml.safe_load_all(text))
+    assert list(plain_yaml.load_all(back.text)) == list(plain_yaml.load_all(text))
 
 
 def refusal(text: str, policy: str = PREFER, *, beside: str = "") -> str:

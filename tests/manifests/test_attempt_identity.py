@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 
 GOLDEN = Path(__file__).parent / "golden"
 UID = {"valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
@@ -20,7 +20,7 @@ NO_ATTEMPTS = {"daemonset", "inferenceservice", "notebook", "resourceflavor", "s
 def variables(value: Any) -> Iterator[dict[str, Any]]:
     """Every variable of an attempt in a document, also in YAML that is a text of it."""
     if isinstance(value, str) and "SPOTWRIGHT_" in value and "\n" in value:
-        yield from variables(yaml.safe_load(re.sub(r"{{.*?}}", "marker", value)))
+        yield from variables(plain_yaml.load(re.sub(r"{{.*?}}", "marker", value)))
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         if isinstance(item, dict) and str(item.get("name")).startswith("SPOTWRIGHT_"):
             yield item
@@ -30,7 +30,7 @@ def variables(value: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("case", sorted(path.name for path in GOLDEN.iterdir()))
 def test_every_kind_names_the_pod_by_its_uid_and_sets_no_number(case: str) -> None:
-    documents = list(yaml.safe_load_all((GOLDEN / case / "out.yaml").read_text()))
+    documents = list(plain_yaml.load_all((GOLDEN / case / "out.yaml").read_text()))
     given: dict[str, list[dict[str, Any]]] = {}
     for variable in variables(documents):
         given.setdefault(variable["name"], []).append({key: item for key, item in variable.items() if key != "name"})

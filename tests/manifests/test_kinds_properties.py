@@ -15,6 +15,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from tests import plain_yaml
 from tests.manifests.jobs.test_job_properties import PODS, Plain, kept
 from tests.manifests.placing import FILE, a_config, assert_unplaces, at_path
 
@@ -231,7 +232,7 @@ def test_what_the_pods_say_stays_and_ours_is_joined(
     text = written(make(pods), flow=flow, newline=newline)
     config = a_config(json.dumps({"default": policy}))
     after = place_text(text, FILE, config).text
-    before, now = yaml.safe_load(text), yaml.safe_load(after)
+    before, now = plain_yaml.load(text), plain_yaml.load(after)
 
     assert kept(before, now)
     for old, new in zip(pods_of(before), pods_of(now), strict=True):
@@ -308,7 +309,7 @@ def test_a_patch_of_a_train_job_keeps_what_it_says_and_what_the_runtime_says(pod
     references = References(parse(RUNTIME, "runtime.yaml"))
     after = place_text(text, FILE, config, references, PlaceOptions(may_add=False)).text
 
-    assert kept(yaml.safe_load(text), yaml.safe_load(after))
+    assert kept(plain_yaml.load(text), plain_yaml.load(after))
     assert place_text(after, FILE, config, references, PlaceOptions(may_add=False)).text == after
     assert_unplaces(text, after)
 
@@ -328,10 +329,10 @@ def test_a_run_of_tekton_keeps_its_pod_templates_and_a_tasks_own_has_what_the_ta
     run = {"apiVersion": "tekton.dev/v1", "kind": "PipelineRun", "metadata": {"name": "r"}, "spec": spec}
     text, config = written(run, flow=flow), a_config(json.dumps({"default": policy}))
     after = place_text(text, FILE, config).text
-    now = yaml.safe_load(after)["spec"]
+    now = plain_yaml.load(after)["spec"]
     merged = {**now["taskRunTemplate"]["podTemplate"], **now["taskRunSpecs"][0]["podTemplate"]}
 
-    assert kept(yaml.safe_load(text), yaml.safe_load(after))
+    assert kept(plain_yaml.load(text), plain_yaml.load(after))
     assert any(one.get("key") in (SPOT, None) for one in merged["tolerations"])
     assert is_joined({"spec": {**of_all, **of_task}}, {"spec": merged}, required=policy["spot"] == "require")
     assert place_text(after, FILE, config).text == after
@@ -349,7 +350,7 @@ def test_a_term_that_matches_no_node_does_not_begin_to() -> None:
     text = written(a_jobset([{"spec": {"containers": [], "affinity": an_affinity(some)}}]), flow=False)
     after = place_text(text, FILE, a_config("{default: {spot: require, timeout: 1h}}")).text
 
-    [pod] = of_jobset(yaml.safe_load(after))
+    [pod] = of_jobset(plain_yaml.load(after))
     assert len(at_path(pod, f"spec.{REQUIRED}.0.matchExpressions")) > 1
     assert at_path(pod, f"spec.{REQUIRED}")[1:] == some[1:]
     assert_unplaces(text, after)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import FILE, assert_unplaces, at_path
 
 from spotwright import config
@@ -61,7 +61,7 @@ def place(text: str, settings: Config) -> PlacedFile:
 
 
 def pod_of(placed: PlacedFile, path: str = "spec.template.spec") -> dict[str, Any]:
-    pod: dict[str, Any] = at_path(yaml.safe_load(placed.text), path)
+    pod: dict[str, Any] = at_path(plain_yaml.load(placed.text), path)
     return pod
 
 
@@ -69,7 +69,7 @@ def objects(settings: Config, options: QueueOptions | None = None) -> dict[str, 
     """The printed objects by kind."""
     lines = queue_lines(settings.pools, options or QueueOptions())
     by_kind: dict[str, list[Any]] = {}
-    for one in yaml.safe_load_all("\n".join(lines)):
+    for one in plain_yaml.load_all("\n".join(lines)):
         by_kind.setdefault(one["kind"], []).append(one)
     return by_kind
 

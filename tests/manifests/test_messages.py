@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.kfp.compiled import one_task
 from tests.manifests.placing import FILE, place, refusal
 
@@ -102,7 +102,7 @@ def test_a_value_that_was_changed_since_is_named_once_at_its_own_line() -> None:
 
 
 def test_the_short_notice_of_the_built_in_pools_shortens_no_grace_period_of_a_cluster() -> None:
-    placed = yaml.safe_load(place_text(a_job(), FILE, config.built_in()).text)
+    placed = plain_yaml.load(place_text(a_job(), FILE, config.built_in()).text)
 
     assert placed["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 25
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 import pytest
-import yaml
 from click.testing import CliRunner
+from tests import plain_yaml
 from tests.manifests.kfp.compiled import one_task
 from tests.manifests.placing import FILE, a_config, assert_unplaces
 
@@ -86,7 +86,7 @@ def keys(text: str) -> set[str]:
         for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             yield from walk(item)
 
-    return {key for document in yaml.safe_load_all(text) for key in walk(document)}
+    return {key for document in plain_yaml.load_all(text) for key in walk(document)}
 
 
 @pytest.mark.parametrize("group", Group)
@@ -129,16 +129,16 @@ def test_python_objects_get_the_same_groups_as_files(only: Collection[str] | str
     text = place_text(MANIFESTS["job"], FILE, a_config(POLICY), options=PlaceOptions(may_add=False, only=groups)).text
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        placed = spot.place(yaml.safe_load(MANIFESTS["job"]), a_config(POLICY), only=only)
+        placed = spot.place(plain_yaml.load(MANIFESTS["job"]), a_config(POLICY), only=only)
 
-    assert placed["spec"] == yaml.safe_load(text)["spec"]
+    assert placed["spec"] == plain_yaml.load(text)["spec"]
 
 
 def test_a_wrong_group_is_refused_in_python_with_the_words_of_the_command(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(MANIFESTS["job"])
     with pytest.raises(InputError) as in_python:
-        spot.place(yaml.safe_load(MANIFESTS["job"]), a_config(POLICY), only=["placment"])
+        spot.place(plain_yaml.load(MANIFESTS["job"]), a_config(POLICY), only=["placment"])
     command = CliRunner().invoke(cli, ["place", "--only", "placment", str(file)], standalone_mode=False)
 
     assert isinstance(command.exception, click.BadParameter)

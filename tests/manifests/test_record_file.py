@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
+from tests import plain_yaml
 from tests.manifests.placing import FILE, REQUIRE, a_config
 
 import spotwright as spot
@@ -44,7 +44,7 @@ def spotwright(*arguments: str) -> Result:
 
 
 def annotation(text: str, document: int = 0) -> dict[str, object]:
-    placed = list(yaml.safe_load_all(text))[document]["metadata"]["annotations"]["spotwright.dev/placed"]
+    placed = list(plain_yaml.load_all(text))[document]["metadata"]["annotations"]["spotwright.dev/placed"]
     return dict(json.loads(placed))
 
 
@@ -83,9 +83,9 @@ def test_a_small_record_stays_in_its_annotation() -> None:
 def test_a_reformatted_document_becomes_equal_with_a_record_outside() -> None:
     outside: dict[str, str] = {}
     placed = place_text(LARGE, FILE, a_config(REQUIRE), outside=outside).text
-    back = unplace_text(yaml.safe_dump(yaml.safe_load(placed)), FILE, outside)
+    back = unplace_text(plain_yaml.dump(plain_yaml.load(placed)), FILE, outside)
 
-    assert yaml.safe_load(back.text) == yaml.safe_load(LARGE)
+    assert plain_yaml.load(back.text) == plain_yaml.load(LARGE)
 
 
 def test_without_its_record_a_document_is_not_unplaced() -> None:
@@ -178,10 +178,10 @@ def test_explain_reads_the_records_of_what_is_placed() -> None:
 
 @pytest.mark.long
 def test_objects_keep_their_large_records_in_a_mapping() -> None:
-    policy = {key: value for key, value in yaml.safe_load(CONFIG).items() if key != "version"}
+    policy = {key: value for key, value in plain_yaml.load(CONFIG).items() if key != "version"}
     records: dict[str, str] = {}
     with pytest.warns(UserWarning, match="maxRestarts"):
-        placed = spot.place(yaml.safe_load(LARGE), policy, records=records)
+        placed = spot.place(plain_yaml.load(LARGE), policy, records=records)
 
     assert len(records) == 1
-    assert spot.unplace(placed, records=records) == yaml.safe_load(LARGE)
+    assert spot.unplace(placed, records=records) == plain_yaml.load(LARGE)

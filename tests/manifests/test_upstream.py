@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import SHARED, assert_unplaces, at_path, without_added
 from tests.manifests.schemas import job_schema, load, strange
 
@@ -86,7 +86,7 @@ def test_what_is_placed_is_placed_once_and_comes_out_again(path: Path, policy: s
 def test_what_is_placed_is_known_to_the_schema(path: Path, policy: str, replace_retries: bool) -> None:
     text = path.read_bytes().decode()
     after = placed(path, text, policy, replace_retries=replace_retries)
-    for old, new in zip(yaml.safe_load_all(text), without_added(yaml.safe_load_all(after)), strict=True):
+    for old, new in zip(plain_yaml.load_all(text), without_added(plain_yaml.load_all(after)), strict=True):
         for before, now in ((old, new), (trial_of(old), trial_of(new))):
             schema = schema_of(now) if isinstance(now, dict) else None
             if schema is not None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import SHARED, without_added
 from tests.manifests.schemas import job_schema, load, strange
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
-FIELDS: dict[str, Any] = yaml.safe_load((HERE / "written_fields.yaml").read_text())["kinds"]
+FIELDS: dict[str, Any] = plain_yaml.load((HERE / "written_fields.yaml").read_text())["kinds"]
 CASES = sorted(path.name for path in GOLDEN.iterdir() if not path.name.startswith("kfp"))
 CRDS = SHARED / "crds"
 SCHEMAS = {
@@ -83,7 +83,7 @@ def unknown(fields: Any, value: Any) -> set[str]:
 @pytest.mark.parametrize("case", CASES)
 def test_everything_that_is_written_is_a_field_of_its_kind(case: str) -> None:
     before, after = (
-        list(without_added(yaml.safe_load_all((GOLDEN / case / name).read_text()))) for name in ("in.yaml", "out.yaml")
+        list(without_added(plain_yaml.load_all((GOLDEN / case / name).read_text()))) for name in ("in.yaml", "out.yaml")
     )
     for old, new in zip(before, after, strict=True):
         _, fields = fields_of(new, case)
@@ -92,7 +92,7 @@ def test_everything_that_is_written_is_a_field_of_its_kind(case: str) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "katib-configmap"])
 def test_a_field_that_no_kind_has_would_be_noticed(case: str) -> None:
-    [document, *_] = without_added(yaml.safe_load_all((GOLDEN / case / "out.yaml").read_text()))
+    [document, *_] = without_added(plain_yaml.load_all((GOLDEN / case / "out.yaml").read_text()))
     _, fields = fields_of(document, case)
     wrong = {**document, "spec": {**document["spec"], "tolerationz": []}}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 
 from spotwright import config as configuration
 from spotwright.clouds.node_signs import REMOVED_TAINTS
@@ -348,7 +348,7 @@ def test_the_findings_are_ordered_errors_first() -> None:
 
 
 def test_objects_may_be_yaml_too() -> None:
-    assert len(read_objects(yaml.safe_dump(aks()), "nodes.yaml").nodes) == 2
+    assert len(read_objects(plain_yaml.dump(aks()), "nodes.yaml").nodes) == 2
 
 
 def test_work_that_asks_for_gpus_lands_on_gke_whose_taint_the_cluster_tolerates_for_it() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.schemas import strange
 from tests.provisioning.test_tools import HERE, TABLES, request_for
 
@@ -17,7 +17,7 @@ from spotwright.manifests.files.place_files import place_texts
 from spotwright.provisioning.catalogue import script
 from spotwright.provisioning.tools.compute_class import compute_class_lines
 
-FIELDS: Mapping[str, Any] = yaml.safe_load((HERE / "made_fields.yaml").read_text())
+FIELDS: Mapping[str, Any] = plain_yaml.load((HERE / "made_fields.yaml").read_text())
 _KEYWORDS = {"type", "enum", "pattern", "minimum", "maximum"}
 
 
@@ -38,14 +38,14 @@ def written(tool: str) -> Iterator[tuple[str, Any]]:
     """The objects that a tool gets for each pool of its table, by kind, with their specs."""
     config = configuration.load(HERE / f"pools_{TABLES[tool]}.yaml")
     for pool in config.pools:
-        for document in yaml.safe_load_all("\n".join(script(request_for(config, pool), tool))):
+        for document in plain_yaml.load_all("\n".join(script(request_for(config, pool), tool))):
             kind = document["kind"]
             yield kind, document["managedNodeGroups"][0] if kind == "ClusterConfig" else document["spec"]
 
 
 def classes(text: str) -> list[Any]:
     return list(
-        yaml.safe_load_all("\n".join(compute_class_lines(configuration.from_mapping(yaml.safe_load(text)).pools)))
+        plain_yaml.load_all("\n".join(compute_class_lines(configuration.from_mapping(plain_yaml.load(text)).pools)))
     )
 
 
@@ -70,7 +70,7 @@ def test_weights_of_nodepools_put_spot_first_and_follow_the_ladder() -> None:
         for name in config.pools:
             request = request_for(config, name)
             request = type(request)(request.pool, request.pools, request.currency, ladder)
-            weights[name] = next(yaml.safe_load_all("\n".join(script(request))))["spec"]["weight"]
+            weights[name] = next(plain_yaml.load_all("\n".join(script(request))))["spec"]["weight"]
         assert all(1 <= weight <= 100 for weight in weights.values())
         return sorted(weights, key=lambda name: -weights[name])
 
@@ -81,7 +81,7 @@ def test_weights_of_nodepools_put_spot_first_and_follow_the_ladder() -> None:
 def test_two_hundred_nodepools_still_have_weights() -> None:
     pools = {f"p{number}": {"capacity": "spot", "provider": "karpenter"} for number in range(200)}
     config = configuration.from_mapping({"version": 1, "pools": pools})
-    pool, _ = yaml.safe_load_all("\n".join(script(request_for(config, "p199"))))
+    pool, _ = plain_yaml.load_all("\n".join(script(request_for(config, "p199"))))
     assert pool["spec"]["weight"] == 1
 
 
@@ -105,7 +105,7 @@ def test_without_pools_of_gke_there_is_no_compute_class() -> None:
 
 
 def test_place_refers_to_the_class_where_the_ladder_names_its_pools(tmp_path: Path) -> None:
-    data = yaml.safe_load((HERE / "pools_gke.yaml").read_text())
+    data = plain_yaml.load((HERE / "pools_gke.yaml").read_text())
     data["policy"] = {"default": {"spot": "prefer", "ladder": ["t4-spot", "l4"]}}
     job = {
         "apiVersion": "batch/v1",
@@ -113,8 +113,8 @@ def test_place_refers_to_the_class_where_the_ladder_names_its_pools(tmp_path: Pa
         "metadata": {"name": "train"},
         "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "b"}]}}},
     }
-    [placed] = place_texts([("job.yaml", yaml.safe_dump(job))], configuration.from_mapping(data))
-    spec = yaml.safe_load(placed.text)["spec"]["template"]["spec"]
+    [placed] = place_texts([("job.yaml", plain_yaml.dump(job))], configuration.from_mapping(data))
+    spec = plain_yaml.load(placed.text)["spec"]["template"]["spec"]
     [term] = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert {"key": "cloud.google.com/compute-class", "operator": "In", "values": ["train"]} in term["matchExpressions"]
     assert "cloud.google.com/compute-class" in [one["key"] for one in spec["tolerations"]]

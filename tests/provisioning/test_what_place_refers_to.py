@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.provisioning.test_tools import HERE, request_for
 
 from spotwright import config as configuration
@@ -34,7 +34,7 @@ pools:
 def config_of(provider: str) -> Config:
     text = KARPENTER if provider == "karpenter" else (HERE / "pools_gke.yaml").read_text()
     policy = {"default": {"spot": "prefer", "ladder": LADDERS[provider]}}
-    return configuration.from_mapping({**yaml.safe_load(text), "policy": policy})
+    return configuration.from_mapping({**plain_yaml.load(text), "policy": policy})
 
 
 def the_same(golden: Path, text: str) -> bool:
@@ -48,7 +48,7 @@ def placed(config: Config) -> str:
 
 
 def pod(text: str) -> Any:
-    return yaml.safe_load(text)["spec"]["template"]["spec"]
+    return plain_yaml.load(text)["spec"]["template"]["spec"]
 
 
 def conditions(text: str) -> dict[str, list[str]]:
@@ -75,7 +75,7 @@ def test_the_compute_class_is_the_golden_one() -> None:
 
 def test_a_placed_job_asks_for_the_compute_class_and_tolerates_the_taint_of_its_pools() -> None:
     config = config_of("gke")
-    text, made = placed(config), yaml.safe_load("\n".join(compute_class_lines(config.pools)))
+    text, made = placed(config), plain_yaml.load("\n".join(compute_class_lines(config.pools)))
 
     assert conditions(text)["cloud.google.com/compute-class"] == [made["metadata"]["name"]]
     assert {pool for one in made["spec"]["priorities"] for pool in one["nodepools"]} == set(LADDERS["gke"])
@@ -87,7 +87,7 @@ def test_a_placed_job_asks_for_labels_that_the_nodepools_of_its_ladder_give_thei
     config = config_of("karpenter")
     wanted = conditions(placed(config))
     for name in LADDERS["karpenter"]:
-        made = next(yaml.safe_load_all("\n".join(script(request_for(config, name)))))
+        made = next(plain_yaml.load_all("\n".join(script(request_for(config, name)))))
         template = made["spec"]["template"]
         given = {key: [value] for key, value in template.get("metadata", {}).get("labels", {}).items()}
         given |= {one["key"]: one["values"] for one in template["spec"]["requirements"]}
@@ -104,7 +104,7 @@ def test_the_flavors_of_kueue_have_the_labels_that_a_queued_job_asks_for(provide
         .replace("  name: train\nspec", "  name: train\n  labels: {kueue.x-k8s.io/queue-name: q}\nspec")
     )
     wanted = conditions(place_text(queued, "job.yaml", config).text)
-    made = list(yaml.safe_load_all("\n".join(queue_lines(config.pools, QueueOptions()))))
+    made = list(plain_yaml.load_all("\n".join(queue_lines(config.pools, QueueOptions()))))
     flavors = {one["metadata"]["name"]: one["spec"]["nodeLabels"] for one in made if one["kind"] == "ResourceFlavor"}
     fitting = {
         name
@@ -115,7 +115,7 @@ def test_the_flavors_of_kueue_have_the_labels_that_a_queued_job_asks_for(provide
 
 
 def test_the_class_is_asked_for_also_where_no_other_pool_has_to_be_kept_out() -> None:
-    data = yaml.safe_load((HERE / "pools_gke.yaml").read_text())
+    data = plain_yaml.load((HERE / "pools_gke.yaml").read_text())
     del data["pools"]["old"]
     data["policy"] = {"default": {"spot": "prefer", "ladder": LADDERS["gke"]}}
     found = place_text((GOLDEN / "job.yaml").read_text(), "job.yaml", configuration.from_mapping(data))
@@ -125,7 +125,7 @@ def test_the_class_is_asked_for_also_where_no_other_pool_has_to_be_kept_out() ->
 
 
 def test_pools_of_gke_without_a_class_are_told_to_need_one() -> None:
-    data = yaml.safe_load((HERE / "pools_gke.yaml").read_text().replace("compute-class: train", "other: train"))
+    data = plain_yaml.load((HERE / "pools_gke.yaml").read_text().replace("compute-class: train", "other: train"))
     data["pools"] = {name: {**pool, "taints": []} for name, pool in data["pools"].items()}
     data["policy"] = {"default": {"spot": "prefer"}}
     found = place_text((GOLDEN / "job.yaml").read_text(), "job.yaml", configuration.from_mapping(data))

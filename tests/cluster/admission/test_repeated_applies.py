@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.cluster.admission_objects import a_config as pools
 from tests.cluster.admission_objects import a_job, a_jobset, admitted
 from tests.cluster.json_patches import apply_patch
@@ -54,7 +54,7 @@ def applied_twice(
 
 
 def the_file(case: str) -> dict[str, Any]:
-    data: dict[str, Any] = yaml.safe_load((GOLDEN / case / "in.yaml").read_text())
+    data: dict[str, Any] = plain_yaml.load((GOLDEN / case / "in.yaml").read_text())
     return data
 
 

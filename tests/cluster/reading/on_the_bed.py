@@ -11,8 +11,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-import yaml
 from testbed.building.images import PYTHON
+from tests import plain_yaml
 from tests.cluster.live.kube import Kube
 
 import spotwright as package
@@ -80,10 +80,10 @@ def let_read(kube: Kube, person: str, team: str, controller: str) -> None:
 
 def kubeconfig_of(kube: Kube, person: str, team: str, target: Path) -> Path:
     """A kubeconfig with a token of an account."""
-    document = yaml.safe_load(kube.kubeconfig.read_text())
+    document = plain_yaml.load(kube.kubeconfig.read_text())
     token = kube.run("create", "token", person, "-n", team).strip()
     document["users"] = [{"name": each["name"], "user": {"token": token}} for each in document["users"]]
-    target.write_text(yaml.safe_dump(document))
+    target.write_text(plain_yaml.dump(document))
     return target
 
 

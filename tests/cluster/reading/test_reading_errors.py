@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.cluster.reading.cutting_proxy import CuttingProxy
 from tests.cluster.reading.recorded import write_log
 from tests.cluster.reading.served import Served, serving, spotwright
@@ -74,10 +74,10 @@ def test_a_command_that_gets_tokens_is_asked_for_a_new_one(served: Served, tmp_p
         " 'status': {'token': token}}))\n"
     )
     path = served.kubeconfig("plugin")
-    document = yaml.safe_load(path.read_text())
+    document = plain_yaml.load(path.read_text())
     command = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(script)]}
     document["users"][0]["user"] = {"exec": command}
-    path.write_text(yaml.safe_dump(document))
+    path.write_text(plain_yaml.dump(document))
     assert spotwright("runs", *changed(served.options(), "--kubeconfig", str(path))).code == 0
 
 

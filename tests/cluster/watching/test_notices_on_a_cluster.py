@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from testbed.control.api import Api
 from testbed.faults import Faults
 from testbed.settings import Settings
+from tests import plain_yaml
 from tests.cluster.live.kube import Kube
 from tests.cluster.watching.test_watcher_on_a_cluster import IMAGE, start_watcher, states
 
@@ -52,7 +52,7 @@ def account(kube: Kube, tmp_path: Path) -> Path:
     folder = tmp_path / "account"
     folder.mkdir()
     (folder / "token").write_text(kube.run("create", "token", "node-agent", "-n", "default"), encoding="ascii")
-    cluster = yaml.safe_load(kube.kubeconfig.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
+    cluster = plain_yaml.load(kube.kubeconfig.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
     data = cluster.get("certificate-authority-data")
     authority = base64.b64decode(data) if data else Path(cluster["certificate-authority"]).read_bytes()
     (folder / "ca.crt").write_bytes(authority)

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.argo.workflows import FALL_BACK, LEAF, a_workflow, patch_of, place, template
 from tests.manifests.placing import at_path, refusal
 
@@ -113,7 +113,7 @@ def test_without_a_wait_there_is_no_backoff() -> None:
 def test_a_retry_strategy_of_the_users_stays_and_is_explained(own: str, messages: str) -> None:
     outcome = place(a_workflow(OWN % own))
 
-    assert template(outcome)["retryStrategy"] == yaml.safe_load(own)
+    assert template(outcome)["retryStrategy"] == plain_yaml.load(own)
     assert outcome.reports("your retryStrategy stays", messages, "--replace-retries")
     assert outcome.roles["nightly/train"].after_interruption.startswith(messages)
 

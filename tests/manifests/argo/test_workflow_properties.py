@@ -6,9 +6,9 @@ import copy
 import json
 from typing import Any
 
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import plain_yaml
 from tests.manifests.argo.workflows import place
 
 from spotwright.manifests.kinds.templated_yaml import parse_marked
@@ -68,7 +68,9 @@ def required(affinity: Any) -> list[Any]:
 @settings(max_examples=20, deadline=None)
 @given(workflow=workflows(), flow=st.booleans())
 def test_pods_keep_what_they_had_and_may_go_to_spot(workflow: Any, flow: bool) -> None:
-    text = yaml.safe_dump(json.loads(json.dumps(workflow)), sort_keys=False, default_flow_style=flow)  # without aliases
+    text = plain_yaml.dump(
+        json.loads(json.dumps(workflow)), sort_keys=False, default_flow_style=flow
+    )  # without aliases
     outcome = place(text)
 
     for before, after in zip(workflow["spec"]["templates"], outcome.value["spec"]["templates"], strict=True):
@@ -114,7 +116,7 @@ def test_a_strategic_patch_changes_neither_side_and_is_the_same_twice(base: Any,
 @given(own=pods, more=pods)
 def test_what_is_written_is_what_it_became(own: Any, more: Any) -> None:
     after = {**own, **{key: value for key, value in more.items() if key not in own}}
-    [document] = parse(yaml.safe_dump({"pod": own, "end": 1}), "x.yaml")
+    [document] = parse(plain_yaml.dump({"pod": own, "end": 1}), "x.yaml")
     editor = Editor(document)
     write(editor, ("pod",), own, after)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import Outcome, at_path
 from tests.manifests.placing import place as place_any
 
@@ -41,7 +41,7 @@ def template(outcome: Outcome, name: str = "train") -> Any:
 
 def patch_of(value: Any) -> Any:
     """The pod spec patch of a template as data."""
-    return yaml.safe_load(value["podSpecPatch"])
+    return plain_yaml.load(value["podSpecPatch"])
 
 
 def env_of(container: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import FILE, PREFER, a_config, at_path, place, refusal
 
 from spotwright.manifests.files.place_files import place_text
@@ -66,7 +66,7 @@ def test_a_path_of_its_pods_places_it_where_its_policy_says_and_other_objects_as
     )
     options = PlaceOptions(pod_paths=(("spec", "template", "spec"),))
     placed = place_text(text, FILE, a_config(PREFER), options=options)
-    stateful, daemons = yaml.safe_load_all(placed.text)
+    stateful, daemons = plain_yaml.load_all(placed.text)
 
     assert pod_of(stateful)["tolerations"][0]["key"] == pod_of(daemons)["tolerations"][0]["key"] == SPOT
 

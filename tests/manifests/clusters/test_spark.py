@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import PREFER, REQUIRE, Outcome, at_path, place, refusal
 
 SPOT = "kubernetes.azure.com/scalesetpriority"
@@ -131,7 +131,7 @@ def test_a_restart_policy_of_the_users_stays_unless_it_is_to_be_replaced(own: st
     text = an_application(spec=f"  restartPolicy: {own}\n")
     kept, replaced = place(text), place(text, replace_retries=True)
 
-    assert kept.value["spec"]["restartPolicy"] == yaml.safe_load(own)
+    assert kept.value["spec"]["restartPolicy"] == plain_yaml.load(own)
     assert kept.reports("warning", message)
     assert replaced.value["spec"]["restartPolicy"] == {"type": "OnFailure", "onFailureRetries": 10}
 

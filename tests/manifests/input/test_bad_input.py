@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import FILE, PREFER, a_config, place, refusal
 
 from spotwright import config
@@ -153,7 +153,7 @@ def test_thousands_of_items_take_a_time_that_grows_with_their_number() -> None:
 
 @pytest.mark.parametrize("indent", [None, 2])
 def test_json_that_keeps_to_ascii_is_read_as_it_is_meant(indent: int | None) -> None:
-    job = yaml.safe_load(JOB)
+    job = plain_yaml.load(JOB)
     job["metadata"]["annotations"] = {"a": "\U0001f680 and \\ud83d\\ude80, \\\U0001f680", "b": "\u00e4\u2028"}
     text = json.dumps(job, indent=indent)
     assert r"\ud83d\ude80" in text

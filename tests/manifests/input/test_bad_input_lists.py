@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import FILE, REQUIRE, a_config, refusal
 
 from spotwright.manifests.files.place_files import place_text, unplace_text
@@ -62,9 +62,9 @@ spec:
 WRITERS: dict[str, Callable[[Any], str]] = {
     "json in one line": json.dumps,
     "json": lambda value: json.dumps(value, indent=4) + "\n",
-    "yaml": lambda value: str(yaml.safe_dump(value, width=60)),
-    "flow": lambda value: str(yaml.safe_dump(value, width=60, default_flow_style=True)),
-    "flow in one line": lambda value: str(yaml.safe_dump(value, width=10**6, default_flow_style=True)),
+    "yaml": lambda value: str(plain_yaml.dump(value, width=60)),
+    "flow": lambda value: str(plain_yaml.dump(value, width=60, default_flow_style=True)),
+    "flow in one line": lambda value: str(plain_yaml.dump(value, width=10**6, default_flow_style=True)),
 }
 
 
@@ -75,24 +75,24 @@ def placed(text: str) -> str:
 
 @pytest.mark.parametrize("anew", WRITERS.values(), ids=WRITERS)
 def test_a_reformatted_list_becomes_equal_when_unplaced(anew: Callable[[Any], str]) -> None:
-    after = yaml.safe_load(placed(ITEMS))
-    assert after != yaml.safe_load(ITEMS)
+    after = plain_yaml.load(placed(ITEMS))
+    assert after != plain_yaml.load(ITEMS)
 
-    assert yaml.safe_load(unplace_text(anew(after), FILE).text) == yaml.safe_load(ITEMS)
+    assert plain_yaml.load(unplace_text(anew(after), FILE).text) == plain_yaml.load(ITEMS)
 
 
 @pytest.mark.parametrize("written", WRITERS.values(), ids=WRITERS)
 def test_a_list_in_any_style_is_placed_and_comes_out_to_the_same_bytes(written: Callable[[Any], str]) -> None:
-    text = written(yaml.safe_load(ITEMS))
+    text = written(plain_yaml.load(ITEMS))
     after = placed(text)
 
-    assert yaml.safe_load(after)["items"][0]["spec"]["template"]["spec"]["tolerations"][0]["value"] == "spot"
+    assert plain_yaml.load(after)["items"][0]["spec"]["template"]["spec"]["tolerations"][0]["value"] == "spot"
     assert unplace_text(after, FILE).text == text
 
 
 def test_json_stays_json_when_it_comes_out() -> None:
-    after = yaml.safe_load(placed(json.dumps(yaml.safe_load(ITEMS))))
-    assert json.loads(unplace_text(json.dumps(after), FILE).text) == yaml.safe_load(ITEMS)
+    after = plain_yaml.load(placed(json.dumps(plain_yaml.load(ITEMS))))
+    assert json.loads(unplace_text(json.dumps(after), FILE).text) == plain_yaml.load(ITEMS)
 
 
 def test_an_item_that_is_wrong_is_named_at_its_own_line() -> None:
@@ -152,8 +152,8 @@ def test_items_that_share_an_anchor_are_placed_where_nothing_of_it_is_changed() 
 
 
 def test_a_list_within_a_list_is_placed() -> None:
-    inner = yaml.safe_load(ITEMS)
-    text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [inner]})
+    inner = plain_yaml.load(ITEMS)
+    text = plain_yaml.dump({"apiVersion": "v1", "kind": "List", "items": [inner]})
     after = placed(text)
     assert after.count("spotwright.dev/placed") == 2
     assert unplace_text(after, FILE).text == text
@@ -188,16 +188,16 @@ def test_a_list_that_was_empty_is_empty_again_and_comments_stay(margin: str, rem
     shown = after[after.index("  tolerations:") : after.index("  containers:")]
     items = f"  tolerations:{remark}\n" + "".join(
         f"  {margin}{'- ' if index == 0 else '  '}{name}: {value}\n"
-        for index, (name, value) in enumerate(yaml.safe_load(after)["spec"]["tolerations"][0].items())
+        for index, (name, value) in enumerate(plain_yaml.load(after)["spec"]["tolerations"][0].items())
     )
     rest = shown[shown.index("affinity") - 2 :] if "affinity" in shown else ""
     back = unplace_text(after.replace(shown, items + rest), FILE).text
 
-    assert yaml.safe_load(back) == yaml.safe_load(EMPTY)
+    assert plain_yaml.load(back) == plain_yaml.load(EMPTY)
     assert "# mine" in back
     assert "# the only one" in back
 
 
 def test_line_breaks_that_only_yaml_knows_come_back() -> None:
-    anew = yaml.safe_dump(yaml.safe_load(placed(EMPTY)), width=40)
-    assert yaml.safe_load(unplace_text(anew, FILE).text) == yaml.safe_load(EMPTY)
+    anew = plain_yaml.dump(plain_yaml.load(placed(EMPTY)), width=40)
+    assert plain_yaml.load(unplace_text(anew, FILE).text) == plain_yaml.load(EMPTY)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
+from tests import plain_yaml
 from tests.manifests.placing import FILE, PREFER, a_config, place
 
 from spotwright import manifests
@@ -102,7 +102,7 @@ def spotwright(*arguments: str) -> Result:
 
 
 def items(text: str) -> list[Any]:
-    return list(yaml.safe_load(text)["items"])
+    return list(plain_yaml.load(text)["items"])
 
 
 def test_a_runtime_is_found_in_a_list_that_is_referred_to() -> None:
@@ -180,7 +180,7 @@ def test_files_of_one_command_know_each_other_and_come_back() -> None:
 def test_a_copy_is_added_once_however_often_the_file_is_placed() -> None:
     for _ in range(2):
         spotwright("place", "job.yaml", "--with", "runtime.yaml", "--in-place")
-        kinds = [document["kind"] for document in yaml.safe_load_all(Path("job.yaml").read_text())]
+        kinds = [document["kind"] for document in plain_yaml.load_all(Path("job.yaml").read_text())]
         assert kinds == ["TrainingRuntime", "TrainJob"]
 
     spotwright("unplace", "job.yaml", "--in-place")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.argo.workflows import LEAF, a_workflow
 from tests.manifests.placing import a_config, refusal
 
@@ -64,7 +64,7 @@ def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | 
 @pytest.mark.parametrize("case", CASES)
 def test_any_value_at_any_path_is_placed_or_refused_with_a_message(case: str) -> None:
     folder = GOLDEN / case
-    whole = yaml.safe_load((folder / "in.yaml").read_text())
+    whole = plain_yaml.load((folder / "in.yaml").read_text())
     beside = (folder / "with.yaml").read_text() if (folder / "with.yaml").exists() else ""
     trainer = case.rpartition("-")[2] if case.startswith("trainjob") else "2.3"
     settings = a_config("{default: {spot: prefer}}", f"{{trainer: '{trainer}'}}")
@@ -76,6 +76,6 @@ def test_any_value_at_any_path_is_placed_or_refused_with_a_message(case: str) ->
             place = place[step]
         place[path[-1]] = copy.deepcopy(ODD[number % len(ODD)])
         try:
-            place_text(yaml.safe_dump(changed, sort_keys=False), "work.yaml", settings, references)
+            place_text(plain_yaml.dump(changed, sort_keys=False), "work.yaml", settings, references)
         except InputError as error:
             assert str(error)  # noqa: PT017 (a placement is as good)

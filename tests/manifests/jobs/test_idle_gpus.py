@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.kfp.compiled import executor, one_task
 from tests.manifests.placing import FILE, assert_unplaces, at_path
 
@@ -34,7 +34,7 @@ policy: {{default: {{spot: {spot}, timeout: 1h}}}}
     )
     text_of = place_text(text, FILE, settings).text
     assert_unplaces(text, text_of)
-    return list(yaml.safe_load_all(text_of))
+    return list(plain_yaml.load_all(text_of))
 
 
 def job(limits: str = "{cpu: 1}") -> str:

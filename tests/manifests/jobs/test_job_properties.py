@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests import plain_yaml
 from tests.manifests.placing import FILE, a_config, assert_unplaces, at_path
 
 from spotwright.manifests.files.place_files import place_text
@@ -78,7 +79,7 @@ POLICIES = st.fixed_dictionaries(
 )
 
 
-class Plain(yaml.SafeDumper):
+class Plain(plain_yaml.Dumper):
     """Writes equal objects out: an edit inside an anchor that another place shares is refused, which is a fact of its own."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -112,7 +113,7 @@ def test_a_job_of_any_shape_keeps_what_the_user_wrote_and_comes_out_again(
     config = a_config(json.dumps({"default": policy}))
     after = place_text(text, FILE, config).text
 
-    assert kept(yaml.safe_load(text), yaml.safe_load(after))
+    assert kept(plain_yaml.load(text), plain_yaml.load(after))
     assert place_text(after, FILE, config).text == after
     assert_unplaces(text, after)
 
@@ -124,7 +125,7 @@ def test_with_replace_retries_interruptions_always_have_an_end(spec: Any, policy
     placement = place_text(
         written(spec, flow=False, newline="\n"), FILE, config, options=PlaceOptions(replace_retries=True)
     )
-    job = yaml.safe_load(placement.text)["spec"]
+    job = plain_yaml.load(placement.text)["spec"]
 
     first = next((rule for rule in at_path(job, "podFailurePolicy.rules") or [] if "onPodConditions" in rule), None)
     ignored = first is not None and first["action"] == "Ignore"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.jobs.test_jobs import a_job
 from tests.manifests.placing import FILE, Outcome, a_config, at_path, place
 
@@ -54,7 +54,7 @@ def test_a_config_map_in_front_of_the_job_brings_the_library() -> None:
 
     assert config_map["kind"] == "ConfigMap"
     assert base64.b64decode(config_map["binaryData"]["spotwright_checkpoint.pyz"]) == checkpoint_file()
-    assert len(yaml.safe_dump(config_map)) < 1 << 20  # the limit of a ConfigMap
+    assert len(plain_yaml.dump(config_map)) < 1 << 20  # the limit of a ConfigMap
     volumes = {volume["name"]: volume for volume in at_path(outcome.value, "spec.template.spec.volumes")}
     assert volumes["spotwright-library"] == {
         "name": "spotwright-library",
@@ -99,11 +99,11 @@ def test_an_object_of_another_kind_with_the_same_name_has_a_config_map_of_its_ow
 
 def test_a_config_map_that_somebody_changed_is_left_and_said() -> None:
     text = placed(a_job(), "embedded").text
-    documents = list(yaml.safe_load_all(text))
+    documents = list(plain_yaml.load_all(text))
     documents[0]["binaryData"]["more"] = "eA=="
-    left = unplace_text(yaml.safe_dump_all(documents), FILE)
+    left = unplace_text(plain_yaml.dump_all(documents), FILE)
 
-    assert [document["kind"] for document in yaml.safe_load_all(left.text)] == ["ConfigMap", "Job"]
+    assert [document["kind"] for document in plain_yaml.load_all(left.text)] == ["ConfigMap", "Job"]
     assert any("was changed since it was added" in str(finding) for finding in left.findings)
 
 

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import yaml
+from tests import plain_yaml
 from tests.pipelines.builders import component, ir, kubernetes, task
 
 from spotwright.config import Config
@@ -22,7 +22,7 @@ LABEL = "exec-train"
 def text_of(spec: dict[str, Any], platform: dict[str, Any] | None = None) -> str:
     """A pipeline as the SDK writes it: one document, and a second one for platform settings."""
     documents = [spec] if platform is None else [spec, {"platforms": platform}]
-    return yaml.safe_dump_all(yaml.safe_load(yaml.safe_dump(documents)))
+    return plain_yaml.dump_all(plain_yaml.load(plain_yaml.dump(documents)))
 
 
 def one_task(settings: dict[str, Any] | None = None, **more: Any) -> str:

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.kfp.compiled import LABEL, a_retry, executor, one_task, text_of
 from tests.manifests.placing import Outcome, a_config, place
 from tests.pipelines.builders import component, ir, kubernetes, task
@@ -185,6 +185,6 @@ def test_the_messages_of_kfp_kubernetes_know_what_is_written() -> None:
 
 def test_a_tool_that_reformats_the_file_keeps_the_expression_whole() -> None:
     placed = place(one_task(), AFTER_TWO, target=KFP_217)
-    again = yaml.safe_load(yaml.safe_dump(executor(placed.documents), width=40))
+    again = plain_yaml.load(plain_yaml.dump(executor(placed.documents), width=40))
 
     assert again == executor(placed.documents)

@@ -8,7 +8,7 @@ import re
 import tarfile
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.kfp.compiled import LABEL, one_task, text_of
 from tests.manifests.placing import Outcome, place, refusal
 from tests.pipelines.builders import component, ir, python_container, task
@@ -71,7 +71,7 @@ def test_a_run_of_the_placed_file_on_this_machine_sees_the_users_command() -> No
     pipeline_document, platform = placed(pipeline()).documents
     undo_placement("placed.yaml", pipeline_document, platform)
 
-    assert pipeline_document == yaml.safe_load(pipeline())
+    assert pipeline_document == plain_yaml.load(pipeline())
 
 
 def test_the_container_stays_below_the_limit_of_an_argument() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import plain_yaml
 from tests.manifests.placing import FILE, a_config, assert_unplaces, place
 
 from spotwright.manifests.files.place_files import place_text, unplace_text
@@ -65,7 +65,7 @@ def test_a_text_of_any_style_is_placed_and_comes_out_again(style: str, newline: 
     text = a_config_map(SCALARS[style], "  # the end\n\n# more\n").replace("\n", newline)
     outcome = place(text)
 
-    inner = yaml.safe_load(outcome.documents[0]["data"]["t"])
+    inner = plain_yaml.load(outcome.documents[0]["data"]["t"])
     assert inner["spec"]["template"]["spec"]["tolerations"][0]["value"] == "spot"
 
 
@@ -99,7 +99,7 @@ def test_several_documents_in_one_text_are_all_placed() -> None:
     both = a_block() + "\n    ---\n" + a_block("")[1:]
     outcome = place(a_config_map(both))
 
-    inner = list(yaml.safe_load_all(outcome.documents[0]["data"]["t"]))
+    inner = list(plain_yaml.load_all(outcome.documents[0]["data"]["t"]))
     assert [len(one["spec"]["template"]["spec"]["tolerations"]) for one in inner] == [1, 1]
 
 

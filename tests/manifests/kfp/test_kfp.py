@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.kfp.compiled import LABEL, executor, inner, one_task, text_of
 from tests.manifests.placing import FILE, PREFER, REQUIRE, a_config, at_path, place, refusal
 from tests.pipelines.builders import component, ir, kubernetes, python_container, task
@@ -264,7 +264,7 @@ def test_under_kueue_no_affinity_is_added() -> None:
 def test_a_pipeline_version_is_placed_in_its_own_fields() -> None:
     spec = {"pipelineName": "p", "pipelineSpec": ir({"train": task("train")})}
     version = {"apiVersion": "pipelines.kubeflow.org/v2beta1", "kind": "PipelineVersion", "metadata": {"name": "p-1"}}
-    text = yaml.safe_dump(yaml.safe_load(yaml.safe_dump({**version, "spec": spec})))
+    text = plain_yaml.dump(plain_yaml.load(plain_yaml.dump({**version, "spec": spec})))
     executors = "spec.platformSpec.platforms.kubernetes.deploymentSpec.executors"
 
     assert at_path(place(text).value, f"{executors}.{LABEL}.podMetadata.labels") == {"spotwright.dev/spot": "prefer"}
@@ -311,7 +311,7 @@ def test_a_json_file_is_refused_because_it_holds_one_document() -> None:
     ],
 )
 def test_a_pipeline_that_contradicts_itself_is_refused_with_its_line(change: Any, message: str) -> None:
-    spec = yaml.safe_load(one_task())
+    spec = plain_yaml.load(one_task())
     change(spec)
     messages = refusal(text_of(spec))
 

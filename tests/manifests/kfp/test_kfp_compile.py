@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.kfp.compiled import plan_of
 
 from spotwright import config
@@ -96,7 +96,9 @@ def test_the_real_sdk_takes_the_file_and_keeps_everything_in_it(folder: Path) ->
     again = folder / "again.yaml"
     subprocess.run([sys.executable, "-c", LOAD_AND_WRITE, str(folder / "digits.yaml"), str(again)], check=True)
 
-    assert list(yaml.safe_load_all(again.read_text())) == list(yaml.safe_load_all((folder / "digits.yaml").read_text()))
+    assert list(plain_yaml.load_all(again.read_text())) == list(
+        plain_yaml.load_all((folder / "digits.yaml").read_text())
+    )
 
 
 def test_what_the_sdk_reformatted_can_be_unplaced(folder: Path) -> None:
@@ -104,7 +106,7 @@ def test_what_the_sdk_reformatted_can_be_unplaced(folder: Path) -> None:
     subprocess.run([sys.executable, "-c", LOAD_AND_WRITE, str(folder / "digits.yaml"), str(again)], check=True)
     files = (again, folder / "digits.yaml")
 
-    first, second = (list(yaml.safe_load_all(unplace_text(file.read_text(), str(file)).text)) for file in files)
+    first, second = (list(plain_yaml.load_all(unplace_text(file.read_text(), str(file)).text)) for file in files)
     assert first == second
 
 
@@ -112,7 +114,7 @@ def test_the_settings_are_known_to_the_messages_of_kfp_kubernetes(folder: Path) 
     from google.protobuf import json_format
     from kfp.kubernetes import kubernetes_executor_config_pb2 as messages
 
-    _, platform = yaml.safe_load_all((folder / "digits.yaml").read_text())
+    _, platform = plain_yaml.load_all((folder / "digits.yaml").read_text())
     executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert len(executors) == 3
     for settings in executors.values():
@@ -161,7 +163,7 @@ def test_retries_of_the_pipeline_stay_and_are_named(folder: Path) -> None:
 
 def test_retries_of_the_pipeline_are_replaced_when_asked_for(folder: Path) -> None:
     done = spotwright(folder, "compile", "digits.py", "--pipeline", "digits", "--replace-retries")
-    spec, _ = yaml.safe_load_all(done.stdout)
+    spec, _ = plain_yaml.load_all(done.stdout)
 
     assert (
         spec["root"]["dag"]["tasks"]["train"]["retryPolicy"]["maxRetryCount"] == 6

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests import plain_yaml
 from tests.manifests.kfp.compiled import LABEL, a_retry, executor, inner, one_task, plan_of, task_of, text_of
 from tests.manifests.placing import FILE, PREFER, a_config, place
 from tests.pipelines.builders import ir, kubernetes, python_container, task
@@ -36,12 +36,12 @@ CONFIGS = [POLICY, PREFER, NEVER, "{default: {errors: {retries: 1}}}"]
 
 def placed_anew(text: str, policy: str = PREFER) -> list[Any]:
     """The documents of a placed file as a tool would hold them."""
-    return list(yaml.safe_load_all(place_text(text, FILE, a_config(policy)).text))
+    return list(plain_yaml.load_all(place_text(text, FILE, a_config(policy)).text))
 
 
 def unplaced(documents: list[Any]) -> tuple[list[Any], list[str]]:
-    done = unplace_text(yaml.safe_dump_all(documents), FILE)
-    return list(yaml.safe_load_all(done.text)), [str(finding) for finding in done.findings]
+    done = unplace_text(plain_yaml.dump_all(documents), FILE)
+    return list(plain_yaml.load_all(done.text)), [str(finding) for finding in done.findings]
 
 
 def test_a_changed_value_of_one_executor_is_left_and_named_and_the_rest_goes() -> None:
@@ -65,7 +65,7 @@ def test_what_somebody_added_beside_it_stays() -> None:
 def test_a_retry_that_was_replaced_and_changed_since_is_left() -> None:
     text = one_task(retryPolicy=a_retry(3))
     placed = place_text(text, FILE, a_config(PREFER), options=PlaceOptions(replace_retries=True)).text
-    documents = list(yaml.safe_load_all(placed))
+    documents = list(plain_yaml.load_all(placed))
     task_of(documents)["retryPolicy"]["maxRetryCount"] = 99
     left, _ = unplaced(documents)
 
@@ -133,7 +133,7 @@ def test_a_configuration_that_is_there_counts_more_than_that_of_the_file(tmp_pat
 def test_a_record_that_cannot_be_read_stops_a_run(tmp_path: Path, record: str, message: str) -> None:
     documents = placed_anew(one_task())
     documents[1]["platforms"]["spotwright"]["config"]["placed"] = record
-    (tmp_path / "p.yaml").write_text(yaml.safe_dump_all(documents))
+    (tmp_path / "p.yaml").write_text(plain_yaml.dump_all(documents))
     with pytest.raises(PipelineError, match=message):
         read_compiled(tmp_path / "p.yaml")
 
@@ -179,6 +179,6 @@ def test_any_pipeline_comes_out_again_and_is_placed_once(
         labels = {f"exec-{name}": given for name, given in zip("ab", platforms, strict=False)} if platforms else {}
         documents.append({"platforms": {"kubernetes": {"deploymentSpec": {"executors": labels}}}})
     plain = json.loads(json.dumps(documents))
-    text = yaml.safe_dump_all(plain, default_flow_style=True if flow else None)
+    text = plain_yaml.dump_all(plain, default_flow_style=True if flow else None)
 
     place(text, policy, replace_retries=replaced)  # which tries every way back

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import PREFER, REQUIRE, at_path, place, refusal
 
 JOB = """\
@@ -168,7 +168,7 @@ def test_another_version_is_named_and_left_alone() -> None:
 
 
 def placed_template(outcome: Any, key: str = "trial.yaml") -> Any:
-    return yaml.safe_load(outcome.documents[0]["data"][key])
+    return plain_yaml.load(outcome.documents[0]["data"][key])
 
 
 @pytest.mark.parametrize("style", ["|", "|-", "|+", ">+"])

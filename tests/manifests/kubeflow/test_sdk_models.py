@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests import plain_yaml
 
 kubernetes = pytest.importorskip("kubernetes.client", reason="the Kubernetes client is not installed")
 
@@ -48,7 +49,7 @@ def embedded(item: Any) -> Any:
     """What a text holds that is YAML itself: a template in a ConfigMap, a patch, a manifest."""
     if isinstance(item, str) and "\n" in item and ":" in item:
         try:
-            return list(yaml.safe_load_all(item))
+            return list(plain_yaml.load_all(item))
         except yaml.YAMLError:
             return None
     return item
@@ -80,7 +81,7 @@ def spelled(value: Any) -> Any:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
 def test_the_models_of_the_client_lose_nothing_of_what_is_placed(path: Path) -> None:
-    found = [part for document in yaml.safe_load_all(path.read_text()) for part in modelled(document)]
+    found = [part for document in plain_yaml.load_all(path.read_text()) for part in modelled(document)]
 
     assert found
     for model, value in found:

@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.kubeflow.test_trainjob import OURS, SPOT, TEAM, TOLERANT, a_runtime
 
 import spotwright
@@ -46,7 +46,7 @@ class Api:
         self.made.append(path[-1])
 
     def _give(self, text: str, path: tuple[str, ...], *, async_req: bool) -> Any:
-        found = yaml.safe_load(text) if text else None
+        found = plain_yaml.load(text) if text else None
         if found is None or found["metadata"]["name"] != path[-1]:
             raise ApiException(status=self.status, reason="no")
         return Mock(get=lambda _timeout: found) if async_req else found
@@ -84,7 +84,7 @@ def test_the_namespaces_own_runtime_comes_before_the_clusters() -> None:
 
 
 def test_a_runtime_can_be_given_as_its_manifest() -> None:
-    assert node(called(runtime=yaml.safe_load(TOLERANT), api=Api(cluster="")))["spec"]["tolerations"] == [TEAM, SPOT]
+    assert node(called(runtime=plain_yaml.load(TOLERANT), api=Api(cluster="")))["spec"]["tolerations"] == [TEAM, SPOT]
 
 
 def test_a_runtime_that_is_not_there_is_named() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import PREFER, SHARED, Outcome, at_path
 from tests.manifests.placing import place as place_any
 from tests.manifests.schemas import load, strange
@@ -249,7 +249,7 @@ def test_the_environment_is_set_on_the_trainer_alone() -> None:
     env = {item["name"]: item for item in outcome.value["spec"]["trainer"]["env"]}
     assert env["SPOTWRIGHT_TASK"]["value"] == "mine"
     assert env["SPOTWRIGHT_RUN"]["valueFrom"]["fieldRef"]["fieldPath"].endswith("jobset-name']")
-    assert "env" not in yaml.safe_dump(outcome.value["spec"]["runtimePatches"])
+    assert "env" not in plain_yaml.dump(outcome.value["spec"]["runtimePatches"])
 
 
 def test_checkpoints_are_mounted_where_the_training_runs() -> None:

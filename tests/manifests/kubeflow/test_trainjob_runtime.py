@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.manifests.placing import FILE, PREFER, SHARED, Outcome, a_config, assert_unplaces, at_path, place
 from tests.manifests.schemas import load, strange
 
@@ -70,7 +70,7 @@ def test_the_job_refers_to_a_copy_of_its_runtime_in_its_own_namespace() -> None:
 
 def test_the_copy_says_what_the_runtime_says_and_has_a_failure_policy() -> None:
     spec = only(placed())["spec"]
-    original = yaml.safe_load(RUNTIME)["spec"]
+    original = plain_yaml.load(RUNTIME)["spec"]
     job = at_path(spec, "template.spec.replicatedJobs.0.template.spec")
 
     assert spec["mlPolicy"] == original["mlPolicy"]
@@ -161,21 +161,21 @@ def test_a_copy_that_became_an_item_of_a_list_goes_too() -> None:
     documents = placed().documents
     for document in documents:
         document["metadata"]["uid"] = "4711"
-    text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": documents})
-    back = yaml.safe_load(unplace_text(text, FILE).text)
+    text = plain_yaml.dump({"apiVersion": "v1", "kind": "List", "items": documents})
+    back = plain_yaml.load(unplace_text(text, FILE).text)
 
     assert [item["kind"] for item in back["items"]] == ["TrainJob"]
-    assert back["items"][0]["spec"] == yaml.safe_load(JOB)["spec"]
+    assert back["items"][0]["spec"] == plain_yaml.load(JOB)["spec"]
 
 
 def test_a_copy_that_somebody_changed_stays_and_is_named() -> None:
     changed = placed().text.replace("maxRestarts: 10", "maxRestarts: 7")
     back = unplace_text(changed, FILE)
-    runtime, job = yaml.safe_load_all(back.text)
+    runtime, job = plain_yaml.load_all(back.text)
 
     assert runtime["spec"]["template"]["spec"]["failurePolicy"]["maxRestarts"] == 7
     assert "annotations" not in runtime["metadata"]
-    assert job == yaml.safe_load(JOB)
+    assert job == plain_yaml.load(JOB)
     assert any(
         "TrainingRuntime mnist-torch was changed since it was added, so it stays" in str(f) for f in back.findings
     )
@@ -223,7 +223,7 @@ def test_a_failure_policy_of_the_runtime_is_replaced_in_a_copy_when_that_is_aske
 
 
 def test_a_runtime_that_says_all_of_it_needs_no_copy() -> None:
-    settled = yaml.safe_dump({**only(placed()), "kind": "ClusterTrainingRuntime", "metadata": {"name": "torch"}})
+    settled = plain_yaml.dump({**only(placed()), "kind": "ClusterTrainingRuntime", "metadata": {"name": "torch"}})
     outcome = placed(runtime=settled, replace_retries=True)
 
     assert outcome.added == []
@@ -240,7 +240,7 @@ def test_a_runtime_of_another_file_of_the_command_is_placed_itself() -> None:
     references = References(parse(RUNTIME, "runtime.yaml"), frozenset({"runtime.yaml"}))
     result = place_text(JOB, FILE, settings(), references)
 
-    assert len(list(yaml.safe_load_all(result.text))) == 1
+    assert len(list(plain_yaml.load_all(result.text))) == 1
     assert "torch (runtime.yaml) decides" in result.roles[0].after_interruption
 
 
@@ -268,8 +268,8 @@ def test_trials_of_an_experiment_share_a_copy_in_its_namespace() -> None:
 
 
 def test_nothing_is_added_to_a_file_of_json_or_with_a_directive() -> None:
-    data = yaml.safe_load(JOB)
-    texts = [(yaml.safe_dump(data), "job.json"), (json.dumps(data, indent=2), FILE), (f"%YAML 1.2\n---\n{JOB}", FILE)]
+    data = plain_yaml.load(JOB)
+    texts = [(plain_yaml.dump(data), "job.json"), (json.dumps(data, indent=2), FILE), (f"%YAML 1.2\n---\n{JOB}", FILE)]
     for text, name in texts:
         result = place_text(text, name, settings(), References(parse(RUNTIME, "beside.yaml")))
         assert any("copy it as a TrainingRuntime" in str(finding) for finding in result.findings)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests import plain_yaml
 from tests.pipelines.builders import component, ir, kubernetes, restored, stored, task
 
 from spotwright.errors import PipelineError
@@ -23,7 +23,7 @@ SPEC = ir(
 
 
 def write(path: Path, *documents: Any) -> Path:
-    path.write_text(yaml.safe_dump_all(documents))
+    path.write_text(plain_yaml.dump_all(documents))
     return path
 
 
@@ -241,7 +241,7 @@ def test_a_value_of_the_wrong_kind_is_named_with_its_line_and_the_expected_kind(
 
 def test_a_repeated_key_is_refused_with_the_line_of_the_second(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
-    text = yaml.safe_dump(SPEC)
+    text = plain_yaml.dump(SPEC)
     path.write_text(text.replace("pipelineInfo:\n", "pipelineInfo:\n  name: first\n"))
     line = 2 + path.read_text().splitlines().index("  name: first")
     problem = f"p.yaml:{line}: not valid YAML: the key 'name' stands here and on line {line - 1}"
