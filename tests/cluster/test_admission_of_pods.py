@@ -68,7 +68,7 @@ def variables(pod: dict[str, Any]) -> dict[str, str]:
         (taken("spot-a", "spot-b"), "regular"),
         (PodFacts([PastAttempt(Cause.FAILED, ("spot-a",), "spot-a")]), "spot-a"),
         (PodFacts(without_capacity={"spot-a"}), "spot-b"),
-        (PodFacts(agree=lambda _: ("spot-b",)), "spot-b"),
+        (PodFacts(agree=lambda *_: ("spot-b",)), "spot-b"),
     ],
 )
 def test_a_pod_requires_the_pool_of_its_rung(facts: PodFacts, pool: str) -> None:
@@ -255,10 +255,10 @@ def test_tolerations_of_a_pool_that_came_later_are_added() -> None:
 
 def test_no_pod_of_a_gang_that_has_begun_is_refused_and_each_says_why_it_was_started_again() -> None:
     spent = [PastAttempt(Cause.FAILED, ("spot-a",), "spot-a")] * 3
-    pod, outcome = precise(a_pod(), PodFacts(spent, agree=lambda _: ("spot-b",), has_begun=True))
+    pod, outcome = precise(a_pod(), PodFacts(spent, agree=lambda *_: ("spot-b",), has_begun=True))
     assert outcome.verdict == "pod is admitted"
     assert pod["metadata"]["annotations"]["spotwright.dev/rung"] == "spot-b"
 
     interrupted = taken("spot-a")
-    pod, _ = precise(a_pod(), PodFacts(interrupted.history, agree=lambda _: ("spot-b",), has_begun=True))
+    pod, _ = precise(a_pod(), PodFacts(interrupted.history, agree=lambda *_: ("spot-b",), has_begun=True))
     assert pod["metadata"]["annotations"]["spotwright.dev/why"].startswith("interruption 1 of")

@@ -195,7 +195,7 @@ def test_every_pod_of_a_restart_is_told_why_the_set_was_started_again(cluster: C
                 asked = AdmissionRequest(f"review-{index}", "CREATE", "team-a", new)
                 found.append(await finder.find(asked))
                 assert found[-1].agree is not None
-                assert found[-1].agree(("gpu-spot",)) == ("gpu-spot",)
+                assert found[-1].agree([("gpu-spot",), ("gpu",)], ("gpu-spot",)) == ("gpu-spot",)
             return found
 
     first, second = asyncio.run(scenario())

@@ -82,7 +82,16 @@ def test_a_number_whose_pod_was_seen_is_never_given_out_again(ledgers: list[Ledg
 
 def test_a_gang_agrees_once(ledgers: list[Ledger]) -> None:
     first, second = ledgers
-    assert first.agreed("set/0") == ()
-    assert first.agree("set/0", ("spot-a", "spot-b")) == ("spot-a", "spot-b")
-    assert second.agree("set/0", ("regular",)) == second.agreed("set/0") == ("spot-a", "spot-b")
-    assert second.agree("set/1", ("regular",)) == ("regular",)
+    rungs = [("spot-a", "spot-b"), ("regular",)]
+    assert not first.has_begun("set/1")
+    assert first.agree("set/1", rungs, ("spot-a", "spot-b")) == ("spot-a", "spot-b")
+    assert second.agree("set/1", rungs, ("regular",)) == ("spot-a", "spot-b")
+    assert second.agree("set/11", rungs, ("regular",)) == ("regular",)
+    assert [second.has_begun(gang) for gang in ("set/1", "set/11", "set/2", "set")] == [True, True, False, False]
+
+
+def test_a_leader_on_on_demand_does_not_decide_for_workers_that_have_other_rungs(ledgers: list[Ledger]) -> None:
+    first, second = ledgers
+    assert first.agree("set/0", [("regular",)], ("regular",)) == ("regular",)
+    assert second.agree("set/0", [("spot",), ("regular",)], ("spot",)) == ("spot",)
+    assert first.agree("set/0", [("spot",), ("regular",)], ("regular",)) == ("spot",)

@@ -71,15 +71,15 @@ class PodFacts:
     """What was recorded of a pod's task.
 
     ``history`` are its attempts in order of creation. ``number`` was given to this attempt; None: one more than the history
-    has. ``agree`` is asked with the pools of the rung that was decided, and returns those on which the pods of the same gang
-    and restart have agreed; None: the pod is in no gang. ``has_begun``: another pod of that restart was admitted, so none is
-    refused. ``without_capacity`` are pools that are left out for now. ``token`` marks the pod. ``is_known``: false where
-    nothing could be read, so that neither a number nor a rung is certain.
+    has. ``agree`` is asked with the pools of each rung of the pod's ladder and those of the rung that was decided, and returns
+    the pools on which the pods of the same gang, restart and ladder have agreed; None: the pod is in no gang. ``has_begun``:
+    another pod of that restart was admitted, so none is refused. ``without_capacity`` are pools that are left out for now.
+    ``token`` marks the pod. ``is_known``: false where nothing could be read, so that neither a number nor a rung is certain.
     """
 
     history: Sequence[PastAttempt] = ()
     number: int | None = None
-    agree: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None
+    agree: Callable[[Sequence[tuple[str, ...]], tuple[str, ...]], tuple[str, ...]] | None = None
     has_begun: bool = False
     without_capacity: Collection[str] = ()
     token: str = ""
@@ -152,12 +152,12 @@ def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy,
 
 
 def _with_gang(decided: NextAttempt, ladder: Ladder, facts: PodFacts) -> NextAttempt:
-    """The decision with the rung that the pod's gang has agreed on; one of no rung of this pod counts as none."""
+    """The decision with the rung on which the pods of its gang with the same ladder have agreed."""
     if facts.agree is None or decided.refusal:
         return decided
-    agreed = facts.agree(ladder.rungs[decided.rung].pools)
-    indexes = [index for index, rung in enumerate(ladder.rungs) if rung.pools == agreed]
-    return replace(decided, rung=indexes[0]) if indexes else decided
+    rungs = [rung.pools for rung in ladder.rungs]
+    agreed = facts.agree(rungs, rungs[decided.rung])
+    return replace(decided, rung=rungs.index(agreed)) if agreed in rungs else decided
 
 
 def _precise(

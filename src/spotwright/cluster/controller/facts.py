@@ -12,7 +12,8 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import zip_longest
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from spotwright.cluster.admission.pods import PodFacts
@@ -27,6 +28,7 @@ from spotwright.cluster.workloads.tasks import task_name
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt
+from spotwright.scheduling.waiting import left_out, pauses_of
 
 __all__ = ["FactFinder"]
 
@@ -46,13 +48,12 @@ _WORST_FIRST = (
 
 
 class _Asked(NamedTuple):
-    """A pod under review. ``gang`` is the key of its gang and restart, empty without a gang; ``restart`` counts its restarts."""
+    """A pod under review. ``gang`` is the restart of its set, as SET/RESTART, and empty without a set."""
 
     token: str
     root: Mapping[str, Any]
     paths: Sequence[str]
     gang: str
-    restart: int
 
     @property
     def uid(self) -> str:
@@ -141,20 +142,18 @@ class FactFinder:
 
     def _facts(self, asked: _Asked, looked: _Looked, is_dry: bool, now: float) -> PodFacts:
         """The facts of what was looked at, with the number that is given out now; a dry run gets the one that would be next."""
-        agreed = self._ledger.agreed(asked.gang) if asked.gang else ()
         if is_dry:
             slot = next((slot for slot in looked.slots if slot.is_free), looked.slots[-1])
             number = max(slot.recorded, self._ledger.highest(asked.uid, slot.path)) + 1
         else:
             slot, number = self._ledger.number(asked.token, asked.uid, looked.slots)
-        if agreed:
-            before = _merged(looked.history, asked.restart)
-            return PodFacts(before, number, lambda _: agreed, has_begun=True, token=asked.token)
+        history = looked.history
         return PodFacts(
-            _merged(looked.history, asked.restart) if asked.gang else _before(looked.history.of(slot.path), number),
+            _merged(history, asked.gang, slot.path) if asked.gang else _before(history.of(slot.path), number),
             number=number,
-            agree=None if is_dry or not asked.gang else lambda pools: self._ledger.agree(asked.gang, pools),
-            without_capacity=self._left_out(now),
+            agree=None if is_dry or not asked.gang else partial(self._ledger.agree, asked.gang),
+            has_begun=bool(asked.gang) and self._ledger.has_begun(asked.gang),
+            without_capacity={*self._left_out(now), *_in_vain(history, asked.gang, slot.path, now)},
             token="" if is_dry else asked.token,
         )
 
@@ -162,7 +161,7 @@ class FactFinder:
         history = self._histories.of(asked.root)
         slots = [_slot(path, history.of(path)) for path in asked.paths]
         if asked.gang:
-            is_settled = bool(self._ledger.agreed(asked.gang)) or _is_gang_settled(history, asked.restart)
+            is_settled = self._ledger.has_begun(asked.gang) or _is_gang_settled(history, asked.gang)
             return _Looked(slots, history, is_settled)
         given_out = {slot.path: self._ledger.highest(asked.uid, slot.path) for slot in slots}
         return _Looked(slots, history, any(_is_settled(slot, history, given_out[slot.path]) for slot in slots))
@@ -198,8 +197,8 @@ def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _A
     paths = [f"{name.path}-{slot}" for slot in range(name.slots)] if name.slots > 1 else [name.path]
     restart = str((metadata(request.data).get("labels") or {}).get(_RESTART, ""))
     sets = [uid_of(owner) for owner in owners if owner.get("kind") == "JobSet"]
-    gang = f"{sets[0]}/{restart}" if sets and restart else ""
-    return _Asked(request.uid, owners[-1], paths, gang, int(restart) if restart.isdecimal() else 0)
+    gang = f"{sets[0]}/{restart}" if sets and restart.isdecimal() else ""
+    return _Asked(request.uid, owners[-1], paths, gang)
 
 
 def _slot(path: str, recorded: Sequence[RecordedAttempt]) -> Slot:
@@ -214,12 +213,14 @@ def _is_settled(slot: Slot, history: RunHistory, given_out: int) -> bool:
     return slot.is_free and len(recorded) >= given_out and all(attempt.is_settled for attempt in recorded)
 
 
-def _is_gang_settled(history: RunHistory, restart: int) -> bool:
+def _is_gang_settled(history: RunHistory, gang: str) -> bool:
     """Whether all members of the restarts before this one are in the journal with their causes."""
-    before = [attempts[:restart] for attempts in history.tasks.values()]
-    return all(attempt.is_settled for attempts in before for attempt in attempts) and (
-        restart == 0 or any(len(attempts) == restart for attempts in before)
-    )
+    before = history.restarts_before(gang)
+    if not all(attempt.is_settled for members in before for attempt in members.values()):
+        return False
+    of_set, _, restart = gang.partition("/")
+    last = f"{of_set}/{int(restart) - 1}"
+    return restart == "0" or any(attempt.gang == last for members in before for attempt in members.values())
 
 
 def _before(recorded: Sequence[RecordedAttempt], number: int) -> list[PastAttempt]:
@@ -227,17 +228,34 @@ def _before(recorded: Sequence[RecordedAttempt], number: int) -> list[PastAttemp
     return [*(attempt.past for attempt in recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
 
 
-def _merged(history: RunHistory, restart: int) -> list[PastAttempt]:
-    """The restarts of a gang before this one, each with the ending of the member that ended it."""
-    return [_worst(members) for members in zip_longest(*history.tasks.values())][:restart]
+def _in_vain(history: RunHistory, gang: str, path: str, now: float) -> Collection[str]:
+    """The pools that are left out for a task or its set alone, because it has waited for them in vain itself."""
+    own = [attempt for _, attempt in history.members(gang)] if gang else history.of(path)
+    return left_out(pauses_of(sorted((one.moved_at, one.pools) for one in own if one.moved_to is not None)), now)
 
 
-def _worst(members: Iterable[RecordedAttempt | None]) -> PastAttempt:
-    known = [member for member in members if member is not None]
+def _merged(history: RunHistory, gang: str, path: str) -> list[PastAttempt]:
+    """The restarts of a gang before this one, each with the ending of the member that ended it, as this task's past."""
+    return [_as_own(_worst(members.values()), members.get(path)) for members in history.restarts_before(gang)]
+
+
+def _as_own(worst: RecordedAttempt, own: RecordedAttempt | None) -> PastAttempt:
+    """The ending of the member that ended a restart, on the rung of this task's own attempt.
+
+    A member with other rungs, a leader on on-demand say, moves nobody: who waited in vain beside it stays on its own rung.
+    """
+    past = worst.past
+    if own is None or own.pools == worst.pools:
+        return past
+    return replace(past, pools=own.pools, pool=own.pool, then=own.pools if past.waited_in_vain else ())
+
+
+def _worst(members: Iterable[RecordedAttempt]) -> RecordedAttempt:
+    """The member whose ending counts for all."""
     order = {cause: place for place, cause in enumerate(_WORST_FIRST)}
 
     def place(member: RecordedAttempt) -> int:
         cause = Cause.UNSCHEDULABLE if member.moved_to is not None else member.cause
         return len(order) if cause is None else order.get(cause, len(order))
 
-    return min(known, key=place).past
+    return min(members, key=place)

@@ -7,7 +7,7 @@ are enough for the next attempt: adopted, taken back, bound, ended and decided; 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,14 +28,16 @@ _KEPT = 5_000  # runs whose histories stay in memory
 
 @dataclass(slots=True)
 class RecordedAttempt:
-    """One attempt as the journal has it. ``cause`` is None until it is decided."""
+    """One attempt as the journal has it. ``cause`` is None until it is decided; ``gang`` is the restart of a set, SET/RESTART."""
 
     key: str
     pools: tuple[str, ...]
+    gang: str = ""
     pool: str | None = None
     has_ended: bool = False
     cause: Cause | None = None
     moved_to: tuple[str, ...] | None = None  # it was taken back, and the next attempt waits for a node of these pools
+    moved_at: float = 0.0  # when that was decided, in Unix seconds
 
     @property
     def past(self) -> PastAttempt:
@@ -61,20 +63,45 @@ class RunHistory:
         """The attempts of a task; none if it is not in the journal."""
         return self.tasks.get(path, ())
 
+    def members(self, gang: str) -> Iterator[tuple[str, RecordedAttempt]]:
+        """The attempts of all restarts of the set that ``gang``, as SET/RESTART, belongs to, each with the path of its task."""
+        of_set = f"{gang.partition('/')[0]}/"
+        for path, attempts in self.tasks.items():
+            yield from ((path, attempt) for attempt in attempts if attempt.gang.startswith(of_set))
+
+    def restarts_before(self, gang: str) -> Sequence[Mapping[str, RecordedAttempt]]:
+        """The restarts of a set before this one, in order, each with its members by the path of their task.
+
+        A restart may have ended before all of its pods were made, and a Job may have replaced a pod within one: a task need not
+        have as many attempts as its set has restarts.
+        """
+        restarts: dict[tuple[int, ...], dict[str, RecordedAttempt]] = {}
+        for path, attempt in self.members(gang):
+            place = _place(attempt.gang)
+            if place[0] < _place(gang)[0]:
+                restarts.setdefault(place, {})[path] = attempt
+        return [restarts[place] for place in sorted(restarts)]
+
     def take(self, event: Event) -> None:
         """Add what an event says."""
         if isinstance(event, AttemptAdopted):
-            self.tasks.setdefault(event.task, []).append(RecordedAttempt(event.key, tuple(event.pools)))
+            adopted = RecordedAttempt(event.key, tuple(event.pools), event.gang)
+            self.tasks.setdefault(event.task, []).append(adopted)
         elif isinstance(event, (AttemptBound, AttemptEnded, AttemptDecided, AttemptTakenBack)):
             attempt = self.tasks[event.task][event.attempt - 1]
             if isinstance(event, AttemptBound):
                 attempt.pool, attempt.moved_to = event.pool, None
             elif isinstance(event, AttemptTakenBack):
-                attempt.moved_to = tuple(event.pools)
+                attempt.moved_to, attempt.moved_at = tuple(event.pools), event.at
             elif isinstance(event, AttemptEnded):
                 attempt.has_ended = True
             else:
                 attempt.has_ended, attempt.cause = True, event.cause
+
+
+def _place(gang: str) -> tuple[int, ...]:
+    """The place of a restart in the order of its set: its number, and that of a pod that was replaced within it."""
+    return tuple(int(number) for number in gang.split("/")[1:] if number.isdecimal()) or (0,)
 
 
 class _Reader:

@@ -108,19 +108,30 @@ class Ledger:
                 query = f"DELETE FROM numbers WHERE is_seen = 0 AND token IN ({_marks(tokens)})"  # noqa: S608
                 self._db.execute(query, tuple(tokens))
 
-    def agree(self, gang: str, pools: tuple[str, ...]) -> tuple[str, ...]:
-        """The pools on which a gang has agreed; these, if it is the first time that somebody asks."""
-        with self._transaction():
-            values = (gang, ",".join(pools), self._clock())
-            self._db.execute("INSERT OR IGNORE INTO gangs (gang, pools, at) VALUES (?, ?, ?)", values)
-            found: str = self._db.execute("SELECT pools FROM gangs WHERE gang = ?", (gang,)).fetchone()[0]
-        return tuple(found.split(","))
+    def agree(self, gang: str, rungs: Sequence[Sequence[str]], pools: tuple[str, ...]) -> tuple[str, ...]:
+        """The pools on which those of a gang that have these rungs have agreed; ``pools``, if nobody has asked before.
 
-    def agreed(self, gang: str) -> tuple[str, ...]:
-        """The pools on which a gang has agreed; empty if nobody has asked yet."""
+        A leader that has to stay on on-demand and its workers have different rungs, so neither decides for the other.
+        """
+        key = f"{gang} {';'.join(','.join(rung) for rung in rungs)}"
         with self._errors(), self._lock:
-            found = self._db.execute("SELECT pools FROM gangs WHERE gang = ?", (gang,)).fetchone()
-        return () if found is None else tuple(found[0].split(","))
+            found = self._pools_of(key)  # mostly another pod has asked, and then nothing is written
+        if found is None:
+            with self._transaction():
+                values = (key, ",".join(pools), self._clock())
+                self._db.execute("INSERT OR IGNORE INTO gangs (gang, pools, at) VALUES (?, ?, ?)", values)
+                found = self._pools_of(key)
+        return pools if found is None else tuple(found.split(","))
+
+    def has_begun(self, gang: str) -> bool:
+        """Whether a pod of a gang has asked for its rung."""
+        query = "SELECT 1 FROM gangs WHERE gang >= ? AND gang < ? LIMIT 1"  # its key begins with the gang and a space
+        with self._errors(), self._lock:
+            return self._db.execute(query, (f"{gang} ", f"{gang}!")).fetchone() is not None
+
+    def _pools_of(self, key: str) -> str | None:
+        found = self._db.execute("SELECT pools FROM gangs WHERE gang = ?", (key,)).fetchone()
+        return None if found is None else str(found[0])
 
     def _highest(self, root: str, path: str) -> int:
         query = "SELECT max(number) FROM numbers WHERE root = ? AND path = ?"

@@ -110,7 +110,8 @@ def _with_its_node(
     explained, now = _explained(pod, reader), time.time() if reader is None else reader.now or time.time()
     is_waiting, is_running = (explained["status"] == word for word in ("waiting", "running"))
     left_out = runs.look_at_pools() if is_waiting else []
-    move = move_of(kubernetes, pod, task, attempt, left_out, now) if is_waiting else None
+    state = None if reader is None else reader.state
+    move = move_of(kubernetes, pod, state, task, attempt, left_out, now) if is_waiting else None
     return {
         **explained,
         "move": move,

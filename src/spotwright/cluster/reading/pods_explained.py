@@ -15,7 +15,7 @@ from spotwright.cluster.moving.lost_nodes import NodeSeen, not_ready_since, why_
 from spotwright.cluster.reading.kubernetes import Kubernetes
 from spotwright.cluster.workloads.owners import controller_reference, metadata
 from spotwright.engine.decisions.waiting_in_vain import in_vain_at, next_pools, why_it_stays
-from spotwright.engine.state import AttemptState, TaskState
+from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.scheduling.waiting import Pause
 
 __all__ = ["lost_node", "move_of"]
@@ -26,6 +26,7 @@ _OWNERS = {"Job": "jobs", "JobSet": "jobsets", "TrainJob": "trainjobs", "Workflo
 def move_of(
     kubernetes: Kubernetes,
     pod: Mapping[str, Any],
+    state: RunState | None,
     task: TaskState | None,
     attempt: AttemptState | None,
     left_out: Sequence[Mapping[str, Any]],
@@ -36,11 +37,11 @@ def move_of(
     ``stays`` says why it is not; None for a pod that waits for nothing, or for something else.
     """
     due = None if task is None or attempt is None else in_vain_at(task, attempt)
-    if task is None or attempt is None or due is None:
+    if state is None or task is None or attempt is None or due is None:
         return None
     pauses = {str(one["pool"]): Pause(int(one["times"]), one["since"], one["until"]) for one in left_out}
-    stays = why_not_moved(pod, _owners(kubernetes, pod)) or why_it_stays(task, attempt, pauses, now)
-    to = [] if stays else list(next_pools(task, attempt, pauses, now))
+    stays = why_not_moved(pod, _owners(kubernetes, pod)) or why_it_stays(state, task, attempt, pauses, now)
+    to = [] if stays else list(next_pools(state, task, attempt, pauses, now))
     return {"at": None if stays else due, "to": to, "stays": stays}
 
 

@@ -5,7 +5,7 @@ The decision is journalled before the pod is taken back. Its end is charged to n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from spotwright.engine.events import Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
@@ -29,21 +29,25 @@ def in_vain_at(task: TaskState, attempt: AttemptState) -> float | None:
     return max(attempt.waits_since, attempt.rung_at) + task.plan.policy.pending_timeout
 
 
-def why_it_stays(task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float) -> str:
+def why_it_stays(
+    state: RunState, task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float
+) -> str:
     """Why an attempt that waits is not sent to another rung now; empty if it is, once it has waited for long enough."""
     policy, ladder = task.plan.policy, task.plan.ladder
     if policy.deadline is not None:
         return "a deadline decides about its rung"
     if len(ladder.rungs) < 2:
         return "its ladder has no other rung"
-    if _next_rung(task, attempt, pauses, now) is None:
+    if _next_rung(state, task, attempt, pauses, now) is None:
         return "the pools of every other rung that it may use are left out, because they had no node"
     return ""
 
 
-def next_pools(task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float) -> Sequence[str]:
+def next_pools(
+    state: RunState, task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float
+) -> Sequence[str]:
     """The pools for which the next attempt would wait; none if there is no other rung to try now."""
-    rung = _next_rung(task, attempt, pauses, now)
+    rung = _next_rung(state, task, attempt, pauses, now)
     return () if rung is None else task.plan.ladder.rungs[rung].pools
 
 
@@ -58,18 +62,21 @@ def take_back(
     """The decision to take an attempt back, if it waits in vain and there is a rung to try; of a set one is enough.
 
     ``pauses`` are the last pauses of pools, ``taken`` the moments at which an attempt last got a node of a pool: one that gave
-    a node to another attempt meanwhile is not without capacity.
+    a node to another attempt meanwhile is not without capacity. Nor is one that holds other members of the set: its nodes are
+    too few for the whole set, and free for others once the set has left.
     """
     due = in_vain_at(task, attempt)
-    if due is None or now < due or attempt.taken_back is not None or why_it_stays(task, attempt, pauses, now):
+    if due is None or now < due or attempt.taken_back is not None:
         return []
-    if attempt.gang and any(other.last.gang == attempt.gang and other.last.taken_back for other in _begun(state)):
+    peers = [other.last for other in _begun(state) if attempt.gang and other.last.gang == attempt.gang]
+    if any(peer.taken_back for peer in peers) or why_it_stays(state, task, attempt, pauses, now):
         return []
-    rung = _next_rung(task, attempt, pauses, now)
+    rung = _next_rung(state, task, attempt, pauses, now)
     if rung is None:
         return []
     since = max(attempt.waits_since or 0.0, attempt.rung_at)
-    empty = [pool for pool in attempt.pools if taken.get(pool, 0.0) < since]
+    too_small = {peer.pool for peer in peers if peer.is_live and peer.bound_at is not None}
+    empty = [pool for pool in attempt.pools if taken.get(pool, 0.0) < since and pool not in too_small]
     paused = {pool: pause_after(pauses.get(pool), now) for pool in empty}
     words = attempt.waits.partition(": ")[2]
     why = f"no node on {', '.join(attempt.pools)} for {format_duration(round(now - since))}"
@@ -97,11 +104,24 @@ def after_waiting(attempt: AttemptState) -> tuple[Ending, Decision] | None:
     return Ending(Cause.UNSCHEDULABLE, decided.why), following
 
 
-def _next_rung(task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float) -> int | None:
-    """The rung to try next. A pool that this task has waited for in vain is left out for it, whoever got a node there since."""
-    vain = [(each.taken_back.at, each.pools) for each in task.attempts if each.taken_back is not None]
-    without = left_out(pauses, now) | left_out(pauses_of(vain), now)
+def _next_rung(
+    state: RunState, task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float
+) -> int | None:
+    """The rung to try next.
+
+    A pool for which this task, or another one of its set, has waited in vain is left out for it, whoever got a node there since.
+    """
+    without = left_out(pauses, now) | left_out(pauses_of(sorted(_waited_in_vain(state, task, attempt))), now)
     return rung_after_waiting(attempt.rung, task.spent, task.plan.policy, task.plan.ladder, without)
+
+
+def _waited_in_vain(state: RunState, task: TaskState, attempt: AttemptState) -> Iterator[tuple[float, tuple[str, ...]]]:
+    """When an attempt of this task, or of a set that it belongs to, was taken back, and the pools for which it had waited."""
+    gang_set = attempt.gang.partition("/")[0]
+    for one in state.tasks.values() if gang_set else (task,):
+        for each in one.attempts:
+            if each.taken_back is not None and each.gang.partition("/")[0] == gang_set:
+                yield each.taken_back.at, tuple(each.pools)
 
 
 def _begun(state: RunState) -> list[TaskState]:
