@@ -55,13 +55,19 @@ class Controller:
 
 
 @contextmanager
-def controller(kube: Kube, bed: Settings, folder: Path, config: str, *options: str) -> Iterator[Controller]:
-    """A controller with this configuration for all labelled namespaces, while the block runs."""
+def controller(
+    kube: Kube, bed: Settings, folder: Path, config: str, *options: str, before: str = ""
+) -> Iterator[Controller]:
+    """A controller with this configuration for all labelled namespaces, while the block runs.
+
+    ``before`` is Python code that its process runs first: to shorten a time that nobody can set.
+    """
     home = f"controller-{uuid.uuid4().hex[:6]}"
     state, log_file = folder / "state", folder / "controller.log"
     kube.run("create", "namespace", home)
     kube.run("create", "configmap", "spotwright", "-n", home, f"--from-literal=spotwright.yaml={config}")
-    command = [sys.executable, "-m", "spotwright", "controller", "--state", str(state), "--home", home]
+    program = ["-c", f"{before}\nfrom spotwright.__main__ import main; main()"] if before else ["-m", "spotwright"]
+    command = [sys.executable, *program, "controller", "--state", str(state), "--home", home]
     command += ["--name", home, "--listen", f"{HOST}:{PORT}", "--webhook-url", f"https://{HOST}:{PORT}", *options]
     inside = ["ip", "netns", "exec", bed.namespace, *command, "--kubeconfig", str(bed.inside_kubeconfig)]
     with log_file.open("wb") as log:
