@@ -44,8 +44,7 @@ PAST_FORMS: tuple[PastForm, ...] = (
         "cloud.google.com/gke-preemptible",
         "true",
         "preemptible VMs live 24 hours at most; Spot VMs (gcloud container node-pools create --spot) have no such "
-        "limit, and the "
-        "label cloud.google.com/gke-spot=true",
+        "limit, and the label cloud.google.com/gke-spot=true",
     ),
     PastForm(
         "kubernetes.azure.com/scalesetpriority",

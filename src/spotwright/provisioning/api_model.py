@@ -74,8 +74,8 @@ def _notes(profile: Mapping[str, Any], name: str, priority: str, *, is_spot: boo
         yield "scaleSetPriority Low: low-priority VMs became Spot VMs (az aks nodepool add --priority Spot)"
     if is_spot:
         yield (
-            "AKS adds the taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule by itself, which aks-engine "
-            "did not"
+            "AKS adds the taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule by itself, which aks-engine did "
+            "not"
         )
     if str(profile.get("scaleSetEvictionPolicy", "")).lower() == "deallocate":
         yield "Deallocate keeps evicted machines, which count against the quota: remove eviction-policy"

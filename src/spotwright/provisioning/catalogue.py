@@ -56,8 +56,7 @@ def script(request: Request, tool: str | None = None) -> list[str]:
     if chosen.provider is not pool.provider:
         fitting = ", ".join(each for each, one in TOOLS.items() if one.provider is pool.provider)
         raise InputError(
-            f"pool {pool.name}: its provider is {pool.provider}, and {name} makes pools of {chosen.provider}: use "
-            f"--as {fitting}, or set "
-            "provider: in spotwright.yaml"
+            f"pool {pool.name}: its provider is {pool.provider}, and {name} makes pools of {chosen.provider}: use --as "
+            f"{fitting}, or set provider: in spotwright.yaml"
         )
     return list(chosen.write(request))

@@ -26,6 +26,6 @@ def notes_on(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if colon and cloud not in _CLOUDS and cloud not in told:
             told.add(cloud)
             yield (
-                f"providerID {cloud}://: a cloud that Spotwright does not know: write the labels and taints that "
-                "mark spot there"
+                f"providerID {cloud}://: a cloud that Spotwright does not know: write the labels and taints that mark "
+                "spot there"
             )

@@ -55,15 +55,13 @@ def name_at_provider(request: Request) -> str:
     wanted = pool.labels.get(label, pool.name)
     if name is None:
         raise InputError(
-            f"pool {pool.name}: {str(pool.provider).upper()} allows no pool of the name {wanted}: "
-            f"{naming_rule(pool)}; rename the pool "
-            f"in spotwright.yaml, or set labels: {{{label}: NAME}} there"
+            f"pool {pool.name}: {str(pool.provider).upper()} allows no pool of the name {wanted}: {naming_rule(pool)}; "
+            f"rename the pool in spotwright.yaml, or set labels: {{{label}: NAME}} there"
         )
     if name != wanted:
         request.warn(
             f"the pool is called {name} there, because a name has {naming_rule(pool)}. Rename it in spotwright.yaml, "
-            "or add "
-            f"labels: {{{label}: {name}}}: placement looks for {label}={wanted}, which no node will have"
+            f"or add labels: {{{label}: {name}}}: placement looks for {label}={wanted}, which no node will have"
         )
     return name
 

@@ -75,8 +75,8 @@ def _works(files: Sequence[Path], objects: Objects) -> list[PodWork | Finding]:
                 found += len(pods) or (isinstance(one, dict) and add_settings(one, objects, str(path)))
         if not found:
             raise InputError(
-                f"{path}: neither pods nor settings of a kubelet are in it: name manifests of work; compile "
-                "pipelines first"
+                f"{path}: neither pods nor settings of a kubelet are in it: name manifests of work; compile pipelines "
+                "first"
             )
     return works
 
@@ -89,8 +89,8 @@ def _print(ground: Ground, findings: Sequence[Finding], objects: Objects, *, is_
     nodes = sum(map(len, ground.members.values()))
     pools = sum(map(bool, ground.members.values()))
     click.echo(
-        f"nodes: {len(objects.nodes)}, {nodes} of them in {pools} of {len(ground.pools)} pools; "
-        f"DaemonSets: {len(ground.daemon_sets)}; pod templates: {len(ground.works)}; errors: {errors}"
+        f"nodes: {len(objects.nodes)}, {nodes} of them in {pools} of {len(ground.pools)} pools; DaemonSets: "
+        f"{len(ground.daemon_sets)}; pod templates: {len(ground.works)}; errors: {errors}"
     )
     if objects.no_daemon_sets:
         click.echo(
@@ -100,6 +100,6 @@ def _print(ground: Ground, findings: Sequence[Finding], objects: Objects, *, is_
         click.echo("the cluster has no DaemonSets: no device plugin, driver or log collector runs there")
     elif not ground.daemon_sets:
         click.echo(
-            "no DaemonSets were given, so device plugins, drivers and logs are not checked: "
-            "kubectl get nodes,daemonsets -A -o json"
+            "no DaemonSets were given, so device plugins, drivers and logs are not checked: kubectl get "
+            "nodes,daemonsets -A -o json"
         )

@@ -123,8 +123,7 @@ RULES = (
         severity=Severity.ERROR,
         title="A module of kfp 1",
         why="kfp 2 has no kfp.gcp, kfp.aws, kfp.azure and kfp.onprem: the file does not load. Preemptible nodes, "
-        "secrets and volumes are "
-        "set by spot.prefer and by kfp.kubernetes.",
+        "secrets and volumes are set by spot.prefer and by kfp.kubernetes.",
         fix="Write the line of today.",
         fails="import kfp.gcp as gcp\nfrom kfp import dsl\n",
         passes="from kfp import dsl, kubernetes\n",
@@ -147,9 +146,8 @@ RULES = (
         id="kfp1-task-setting",
         severity=Severity.ERROR,
         title="A setting of a task as kfp 1 had it",
-        why="Tolerations, affinity, volumes and secrets are functions of kfp.kubernetes now, which take the task; "
-        "the methods of kfp 1 do not "
-        "exist, and add_node_selector_constraint takes one argument, which is an accelerator.",
+        why="Tolerations, affinity, volumes and secrets are functions of kfp.kubernetes now, which take the task; the "
+        "methods of kfp 1 do not exist, and add_node_selector_constraint takes one argument, which is an accelerator.",
         fix="Write the line of today.",
         fails=_HEAD.replace("dsl, kubernetes", "dsl\nfrom kubernetes.client import V1Toleration")
         + '    spot = V1Toleration(key="sku", operator="Equal", value="gpu", effect="NoSchedule")\n    '
@@ -162,8 +160,8 @@ RULES = (
         id="kfp1-outdated",
         severity=Severity.WARNING,
         title="A name of kfp 1 that does not do what it did",
-        why="The name still loads. A GPU limit without a type has no effect in some versions, and kfp.v2 goes "
-        "with the next one.",
+        why="The name still loads. A GPU limit without a type has no effect in some versions, and kfp.v2 goes with the "
+        "next one.",
         fix="Write the line of today.",
         fails=_HEAD + "    task.set_gpu_limit(1)\n",
         passes=_HEAD + '    task.set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(1)\n',

@@ -139,8 +139,8 @@ RULES = (
         id="toleration-seconds-dropped",
         severity=Severity.WARNING,
         title="add_toleration_json with tolerationSeconds",
-        why="The SDK reads toleration_seconds from a dictionary and drops the Kubernetes name in silence, so the "
-        "pod stays for ever.",
+        why="The SDK reads toleration_seconds from a dictionary and drops the Kubernetes name in silence, so the pod "
+        "stays for ever.",
         fix="Use add_toleration(task, ..., toleration_seconds=N).",
         fails=_HEAD
         + '    kubernetes.add_toleration_json(task, {"key": "a", "operator": "Exists", "tolerationSeconds": 30})\n',

@@ -117,8 +117,8 @@ RULES = (
         id="training-sdk-argument",
         severity=Severity.ERROR,
         title="An argument at a wrong object of the training SDK",
-        why="The constructor refuses it (TypeError), or the field belongs into the pod: a replica spec has a "
-        "template, a pod spec has affinity.",
+        why="The constructor refuses it (TypeError), or the field belongs into the pod: a replica spec has a template, "
+        "a pod spec has affinity.",
         fix="Write it at the object that has it.",
         fails=_SOUND.replace("template=V1PodTemplateSpec(spec=spec)", "spec=spec"),
         passes=_SOUND,
@@ -128,8 +128,8 @@ RULES = (
         id="containers-no-list",
         severity=Severity.ERROR,
         title="One container where a list belongs",
-        why="The Kubernetes client takes it in silence and writes an object instead of a list; the API server "
-        "refuses the job.",
+        why="The Kubernetes client takes it in silence and writes an object instead of a list; the API server refuses "
+        "the job.",
         fix="Write a list.",
         fails=_SOUND.replace("[container]", "container"),
         passes=_SOUND,

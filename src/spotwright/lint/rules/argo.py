@@ -131,9 +131,8 @@ RULES = (
         id="argo-no-retries",
         severity=Severity.WARNING,
         title="A template of Argo on spot without a retryStrategy",
-        why="A drain or a delete fails the step and with it the workflow. (A node that goes without a word is "
-        "another matter: Argo makes that "
-        "pod again, uncounted.)",
+        why="A drain or a delete fails the step and with it the workflow. (A node that goes without a word is another "
+        "matter: Argo makes that pod again, uncounted.)",
         fix="Add retryStrategy with retryPolicy: Always and a limit.",
         fails=_workflow(template=""),
         passes=_workflow(),
@@ -144,8 +143,7 @@ RULES = (
         severity=Severity.WARNING,
         title="A retryStrategy of Argo that misses half of the interruptions",
         why='The same interruption is Failed (exit code 143, "imminent node shutdown") or Error ("pod deleted"), as it '
-        "happens. OnFailure, the "
-        "default, and OnError each retry one of them.",
+        "happens. OnFailure, the default, and OnError each retry one of them.",
         fix="Write retryPolicy: Always, with an expression if errors of the code are not to be retried.",
         fails=_workflow(template="retryStrategy: {limit: 5}\n"),
         passes=_workflow(),
@@ -157,9 +155,8 @@ RULES = (
         id="argo-tolerations-replaced",
         severity=Severity.ERROR,
         title="Tolerations of a template replace those of its workflow",
-        why="Argo does not merge them: a template that tolerates the GPU taint no longer tolerates the taint of "
-        "spot nodes, and stays Pending "
-        "there.",
+        why="Argo does not merge them: a template that tolerates the GPU taint no longer tolerates the taint of spot "
+        "nodes, and stays Pending there.",
         fix="Write all tolerations into the template.",
         fails=_workflow(
             template=_RETRY + "tolerations:\n- {key: sku, value: gpu}\n", spec=ON_SPOT.partition("affinity")[0]
@@ -197,8 +194,7 @@ RULES = (
         severity=Severity.WARNING,
         title="A field that Argo 4.0 dropped",
         why="The API server drops the field in silence, and the workflow runs without what it asked for. Set "
-        "target.argo in spotwright.yaml if "
-        "yours is older.",
+        "target.argo in spotwright.yaml if yours is older.",
         fix="Write the field of today.",
         fails=_workflow(template=_RETRY + "synchronization: {mutex: {name: one}}\n"),
         passes=_workflow(template=_RETRY + "synchronization: {mutexes: [{name: one}]}\n"),

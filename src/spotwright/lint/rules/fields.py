@@ -185,8 +185,7 @@ RULES = (
         severity=Severity.ERROR,
         title="A field at a level where the API server drops it",
         why="Unknown fields are dropped in silence, so the object is there and does not do what it says: a node "
-        "selector in the spec of a Job "
-        "selects nothing, a role without template has no pods.",
+        "selector in the spec of a Job selects nothing, a role without template has no pods.",
         fix="Move the field to the level that the message names.",
         fails=training_job("", role="restartPolicy: ExitCode\nnodeSelector: {gpu: 'true'}\n"),
         passes=training_job(
@@ -214,9 +213,8 @@ RULES = (
         id="trainer-other-release",
         severity=Severity.ERROR,
         title="A field of a TrainJob that this release of the Trainer drops",
-        why="Trainer 2.0, 2.1 and 2.2 have three fields for the same, under one apiVersion. The API server drops "
-        "those of another release in "
-        "silence, so the pods get no tolerations.",
+        why="Trainer 2.0, 2.1 and 2.2 have three fields for the same, under one apiVersion. The API server drops those "
+        "of another release in silence, so the pods get no tolerations.",
         fix="Write podSpecOverrides for 2.0, podTemplateOverrides for 2.1 and runtimePatches from 2.2 on.",
         fails=_TRAINJOB + _OLD,
         passes=_TRAINJOB + _NEW,

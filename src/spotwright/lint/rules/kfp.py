@@ -151,9 +151,8 @@ RULES = (
         id="kfp-no-retries",
         severity=Severity.WARNING,
         title="A task on spot without retries",
-        why="A drain or a delete of its pod fails the task and the run. (A node that goes without a word is "
-        "another matter: the backend makes "
-        "that pod again, uncounted.)",
+        why="A drain or a delete of its pod fails the task and the run. (A node that goes without a word is another "
+        "matter: the backend makes that pod again, uncounted.)",
         fix="task.set_retry(num_retries=5, backoff_duration='60s', backoff_max_duration='30d').",
         fails=kfp(task=""),
         passes=kfp(),
@@ -164,8 +163,7 @@ RULES = (
         severity=Severity.WARNING,
         title="Retries that end an hour after the first start",
         why="backoffMaxDuration is no limit of one wait: it counts from the first start of the task. After it no "
-        "attempt begins, and a running "
-        "one is killed. The SDK writes 3600s where nothing is said.",
+        "attempt begins, and a running one is killed. The SDK writes 3600s where nothing is said.",
         fix="set_retry(..., backoff_max_duration='30d'); before kfp 2.17 the SDK cuts it to an hour.",
         fails=kfp(_SHORT),
         passes=kfp(),
@@ -189,9 +187,9 @@ RULES = (
         id="kfp-retries-void",
         severity=Severity.WARNING,
         title="Retries that this KFP does not make",
-        why="The manifests of KFP 2.17 merge retryPolicy OnError into every template: errors of the code and "
-        "drained pods are then not retried, "
-        "whatever the pipeline says (seen on 2.17.0). On 2.16 they are. Backends before 2.5 read no retries at all.",
+        why="The manifests of KFP 2.17 merge retryPolicy OnError into every template: errors of the code and drained "
+        "pods are then not retried, whatever the pipeline says (seen on 2.17.0). On 2.16 they are. Backends before 2.5 "
+        "read no retries at all.",
         fix="Let the admin set COMPILED_PIPELINE_SPEC_PATCH as spotwright explain prints it, then write "
         "target.kfp_retries: always.",
         fails=kfp(),
@@ -205,9 +203,8 @@ RULES = (
         id="kfp-affinities-ored",
         severity=Severity.ERROR,
         title="Several required node affinities of one task",
-        why="Each call of add_node_affinity becomes a term of its own, and terms are alternatives: the pod also "
-        "goes to nodes that meet only one "
-        "of them.",
+        why="Each call of add_node_affinity becomes a term of its own, and terms are alternatives: the pod also goes "
+        "to nodes that meet only one of them.",
         fix="Give all conditions to one call: add_node_affinity(task, match_expressions=[..., ...]).",
         fails=kfp(platform=_TWO + _ALSO),
         passes=kfp(platform=_ONE + _ALSO),
@@ -236,8 +233,8 @@ RULES = (
         id="kfp-platform-alone",
         severity=Severity.ERROR,
         title="A platform document without kubernetes",
-        why="The API server of KFP recognizes the second document by platforms.kubernetes; without it, it takes "
-        "it for the pipeline itself.",
+        why="The API server of KFP recognizes the second document by platforms.kubernetes; without it, it takes it for "
+        "the pipeline itself.",
         fix="Keep platforms.kubernetes beside every other platform.",
         fails=kfp(platform="").partition("platforms:")[0] + "platforms:\n  other: {deploymentSpec: {}}\n",
         passes=kfp(),

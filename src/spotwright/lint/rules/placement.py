@@ -197,8 +197,7 @@ RULES = (
         severity=Severity.WARNING,
         title="Tolerates spot nodes without preferring them",
         why="A toleration admits pods to spot nodes; it does not lead them there. Where they run is up to the "
-        "scheduler, and "
-        "they usually stay on on-demand nodes, which have room.",
+        "scheduler, and they usually stay on on-demand nodes, which have room.",
         fix="Add node affinity for spot nodes, preferred or required; spotwright place writes both.",
         fails=job(TOLERATION),
         passes=job(ON_SPOT),
@@ -209,8 +208,7 @@ RULES = (
         severity=Severity.ERROR,
         title="Asks for spot nodes without tolerating their taint",
         why="AKS taints every spot node, and so do most people on GKE. Pods that select these nodes without a "
-        "toleration are "
-        "never admitted there.",
+        "toleration are never admitted there.",
         fix="Add the toleration beside the selector.",
         fails=job(PREFERS_SPOT),
         passes=job(ON_SPOT),
@@ -232,9 +230,8 @@ RULES = (
         id="preference-ignored",
         severity=Severity.WARNING,
         title="Prefers spot nodes, which the cluster autoscaler does not read",
-        why="The cluster autoscaler ignores preferred affinity when it chooses a pool to grow, so it may add "
-        "on-demand nodes while "
-        "spot nodes are to be had.",
+        why="The cluster autoscaler ignores preferred affinity when it chooses a pool to grow, so it may add on-demand "
+        "nodes while spot nodes are to be had.",
         fix="Use the priority expander, with spot pools first.",
         fails=job(ON_SPOT),
         passes=job(TOLERATION + _REQUIRED).replace(*_MEANT),
@@ -247,8 +244,8 @@ RULES = (
         id="affinity-terms-are-alternatives",
         severity=Severity.WARNING,
         title="Node selector terms of which one asks for spot and another does not",
-        why="Terms are alternatives: a node that meets one of them is enough. A condition that has to hold "
-        "belongs in every term.",
+        why="Terms are alternatives: a node that meets one of them is enough. A condition that has to hold belongs in "
+        "every term.",
         fix="Write the conditions into one term, as its matchExpressions.",
         fails=job(
             TOLERATION + _REQUIRED + "      - matchExpressions:\n        - {key: gpu, operator: In, values: [a100]}\n"
@@ -264,8 +261,8 @@ RULES = (
         id="placement-contradiction",
         severity=Severity.ERROR,
         title="Asks for spot nodes and for other nodes at once",
-        why="A node selector and each required term have to hold together. No node meets both conditions, so the "
-        "pods stay Pending.",
+        why="A node selector and each required term have to hold together. No node meets both conditions, so the pods "
+        "stay Pending.",
         fix="Remove one of the two conditions.",
         fails=job(
             "nodeSelector: {karpenter.sh/capacity-type: spot}\n"
@@ -286,9 +283,8 @@ RULES = (
         id="node-name-set",
         severity=Severity.WARNING,
         title="Names its node",
-        why="nodeName bypasses the scheduler: tolerations and affinity have no effect, and pods of a node that "
-        "was taken are never "
-        "placed on another one.",
+        why="nodeName bypasses the scheduler: tolerations and affinity have no effect, and pods of a node that was "
+        "taken are never placed on another one.",
         fix="Remove nodeName, and select nodes by their labels.",
         fails=job("nodeName: aks-spot-000001\n"),
         passes=job(ON_SPOT),
@@ -298,9 +294,8 @@ RULES = (
         id="tolerates-everything",
         severity=Severity.WARNING,
         title="Tolerates every taint",
-        why="A toleration without a key also admits pods to nodes that are being drained or deleted, to GPU nodes "
-        "and to the control "
-        "plane; it is meant for DaemonSets.",
+        why="A toleration without a key also admits pods to nodes that are being drained or deleted, to GPU nodes and "
+        "to the control plane; it is meant for DaemonSets.",
         fix="Name the taint of the spot nodes.",
         fails=job("tolerations:\n- {operator: Exists}\n"),
         passes=job(ON_SPOT),
@@ -321,9 +316,8 @@ RULES = (
         id="daemonset-selects-spot",
         severity=Severity.WARNING,
         title="A DaemonSet that runs on spot nodes only",
-        why="Device plugins, drivers and log collectors are needed on every node. A DaemonSet needs a toleration "
-        "of the spot taint, and no "
-        "selector.",
+        why="Device plugins, drivers and log collectors are needed on every node. A DaemonSet needs a toleration of "
+        "the spot taint, and no selector.",
         fix="Remove the node selector and keep the toleration.",
         fails=pod(TOLERATION + "nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n", kind="DaemonSet"),
         passes=pod(TOLERATION, kind="DaemonSet"),

@@ -215,8 +215,8 @@ RULES = (
         id="gpu-not-requested",
         severity=Severity.WARNING,
         title="Selects GPU nodes and asks for no GPU",
-        why="The most expensive nodes are started and their GPUs stay idle: without a request the device plugin "
-        "gives the container none.",
+        why="The most expensive nodes are started and their GPUs stay idle: without a request the device plugin gives "
+        "the container none.",
         fix="Add resources.limits with the number of GPUs (task.set_accelerator_type and set_accelerator_limit in "
         "KFP).",
         fails=job("nodeSelector: {cloud.google.com/gke-accelerator: nvidia-tesla-t4}\n"),
@@ -239,8 +239,7 @@ RULES = (
         severity=Severity.WARNING,
         title="Selects a form of spot capacity of the past",
         why="Preemptible VMs end after a day and cost the same as Spot VMs, which do not; Azure has retired "
-        "low-priority VMs. New pools "
-        "have other labels, so the selector finds no node there.",
+        "low-priority VMs. New pools have other labels, so the selector finds no node there.",
         fix="Make a pool of Spot VMs and select its label: cloud.google.com/gke-spot=true, "
         "kubernetes.azure.com/scalesetpriority=spot.",
         fails=job("nodeSelector: {cloud.google.com/gke-preemptible: 'true'}\n").replace(

@@ -227,8 +227,8 @@ RULES = (
         severity=Severity.WARNING,
         title="Work on spot without retries",
         why="An interruption fails the pod. With no retry left it fails the work too.",
-        fix="Ignore interrupted pods with a podFailurePolicy and a bound, or raise the limit; spotwright place "
-        "writes both.",
+        fix="Ignore interrupted pods with a podFailurePolicy and a bound, or raise the limit; spotwright place writes "
+        "both.",
         fails=job(ON_SPOT, spec="backoffLimit: 0\n"),
         passes=job(ON_SPOT, spec="backoffLimit: 0\n" + _BOUND + _IGNORE),
         checks=Checks(pods=_no_retries, objects=_no_retries_of_kind),
@@ -237,8 +237,8 @@ RULES = (
         id="unbounded-ignore",
         severity=Severity.WARNING,
         title="Interrupted pods are ignored without a bound",
-        why="Ignored pods do not count against backoffLimit, so a Job on a pool that is taken again and again "
-        "never ends, and is paid for.",
+        why="Ignored pods do not count against backoffLimit, so a Job on a pool that is taken again and again never "
+        "ends, and is paid for.",
         fix="Set activeDeadlineSeconds of the Job, or use the action Count.",
         fails=job(ON_SPOT, spec=_IGNORE),
         passes=job(ON_SPOT, spec=_BOUND + _IGNORE),
@@ -248,9 +248,8 @@ RULES = (
         id="sigterm-fails-job",
         severity=Severity.ERROR,
         title="A rule on exit codes fails the Job at an interruption",
-        why="The first rule that matches counts. An interrupted pod exits with 143 or 137, so a rule such as "
-        "NotIn [0] that stands before the "
-        "one on DisruptionTarget fails the Job at the first interruption.",
+        why="The first rule that matches counts. An interrupted pod exits with 143 or 137, so a rule such as NotIn [0] "
+        "that stands before the one on DisruptionTarget fails the Job at the first interruption.",
         fix="Put the rule on DisruptionTarget first.",
         fails=job(ON_SPOT, spec=_BOUND + "podFailurePolicy:\n  rules:\n" + _EXITS + _IGNORE.partition("rules:\n")[2]),
         passes=job(ON_SPOT, spec=_BOUND + _IGNORE + _EXITS),
@@ -260,9 +259,8 @@ RULES = (
         id="sigterm-exit-code",
         severity=Severity.WARNING,
         title="A shell ends SIGTERM with an exit code of its own",
-        why="Controllers tell an interruption by 143. With 0 the pod has succeeded and its work is not done; with "
-        "1 it has failed by an error of "
-        "the code, which the training operator's ExitCode never retries.",
+        why="Controllers tell an interruption by 143. With 0 the pod has succeeded and its work is not done; with 1 it "
+        "has failed by an error of the code, which the training operator's ExitCode never retries.",
         fix="Save, then exit with 143.",
         fails=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 1' TERM; train & wait\"]\n"),
         passes=job(ON_SPOT, container="command: [sh, -c, \"trap 'save; exit 143' TERM; train & wait\"]\n"),
@@ -272,8 +270,8 @@ RULES = (
         id="failure-policy-refused",
         severity=Severity.ERROR,
         title="A podFailurePolicy that the API server refuses",
-        why="The whole object is refused. JobSet and Trainer make restartPolicy OnFailure where it is missing, "
-        "and then refuse it too.",
+        why="The whole object is refused. JobSet and Trainer make restartPolicy OnFailure where it is missing, and "
+        "then refuse it too.",
         fix="Write restartPolicy: Never, podReplacementPolicy: Failed or none, and rules with one condition each.",
         fails=job(ON_SPOT, spec=_BOUND + _IGNORE).replace("restartPolicy: Never", "restartPolicy: OnFailure"),
         passes=job(ON_SPOT, spec=_BOUND + _IGNORE),
@@ -296,8 +294,8 @@ RULES = (
         severity=Severity.WARNING,
         title="A role of a training job on spot that is not restarted",
         why="The training operator makes a pod again whose object is gone, and leaves one that failed: after an "
-        "interruption with notice the "
-        "kubelet fails it, and Never, the default of TFJob, XGBoostJob and JAXJob, fails the job.",
+        "interruption with notice the kubelet fails it, and Never, the default of TFJob, XGBoostJob and JAXJob, fails "
+        "the job.",
         fix="Write restartPolicy: ExitCode into the role, and let the code exit with 143 on SIGTERM.",
         fails=training_job(ON_SPOT),
         passes=training_job(ON_SPOT, role="restartPolicy: ExitCode\n"),

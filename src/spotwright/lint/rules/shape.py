@@ -44,9 +44,8 @@ RULES = (
         id="no-object",
         severity=Severity.NOTE,
         title="A document that is no Kubernetes object",
-        why="Without apiVersion and kind nobody knows what it is: a fragment of a manifest, the values of a "
-        "chart, a patch. Nothing in it is "
-        "checked.",
+        why="Without apiVersion and kind nobody knows what it is: a fragment of a manifest, the values of a chart, a "
+        "patch. Nothing in it is checked.",
         fix="Write the whole object; render charts and patches first (helm template, kustomize build).",
         fails="Worker:\n  nodeSelector: {pool: spot}\n",
         passes=job(ON_SPOT),

@@ -104,9 +104,9 @@ RULES = (
         id="datastore-on-spot",
         severity=Severity.ERROR,
         title="A datastore on spot nodes",
-        why="An interruption takes the datastore from everybody who uses it, and its volume may be bound to a "
-        "zone in which no node is to "
-        "be had. MinIO and MySQL of Kubeflow are Deployments with a volume, so the kind alone does not tell.",
+        why="An interruption takes the datastore from everybody who uses it, and its volume may be bound to a zone in "
+        "which no node is to be had. MinIO and MySQL of Kubeflow are Deployments with a volume, so the kind alone does "
+        "not tell.",
         fix=_STAY,
         fails=pod(TOLERATION, image="minio/minio:latest"),
         passes=pod("", image="minio/minio:latest"),
@@ -147,9 +147,8 @@ RULES = (
         id="coordinator-on-spot",
         severity=Severity.WARNING,
         title="The role that all others need runs on spot nodes",
-        why="A chief, a parameter server, an MPI launcher, a Ray head or a Spark driver is small, and its loss "
-        "ends or restarts the whole "
-        "job. On on-demand it costs little.",
+        why="A chief, a parameter server, an MPI launcher, a Ray head or a Spark driver is small, and its loss ends or "
+        "restarts the whole job. On on-demand it costs little.",
         fix="Keep this role on on-demand, and only the workers on spot.",
         fails=_MASTER.format(lines="".join(f"          {line}\n" for line in ON_SPOT.splitlines())),
         passes=training_job(ON_SPOT, role="restartPolicy: ExitCode\n"),

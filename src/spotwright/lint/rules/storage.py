@@ -170,9 +170,9 @@ RULES = (
         id="zonal-volume-on-spot",
         severity=Severity.WARNING,
         title="Mounts a volume of one zone or one node on spot",
-        why="The next attempt can start only in the zone of its volume, and only after the volume is detached "
-        "from the node that was taken, "
-        "which takes minutes where the node went without a word. Spot capacity of one zone is often used up.",
+        why="The next attempt can start only in the zone of its volume, and only after the volume is detached from the "
+        "node that was taken, which takes minutes where the node went without a word. Spot capacity of one zone is "
+        "often used up.",
         fix="Use a volume that many nodes can mount (ReadWriteMany) or an object store.",
         fails=_CLAIM.format(mode="ReadWriteOnce") + job(ON_SPOT + _VOLUME, container=_MOUNT),
         passes=_CLAIM.format(mode="ReadWriteMany") + job(ON_SPOT + _VOLUME, container=_MOUNT),
@@ -203,9 +203,8 @@ RULES = (
         id="no-checkpoint",
         severity=Severity.WARNING,
         title="Long work on spot without a checkpoint",
-        why="An attempt that starts from the beginning costs all that was done, and work that is longer than the "
-        "time between two "
-        "interruptions never ends.",
+        why="An attempt that starts from the beginning costs all that was done, and work that is longer than the time "
+        "between two interruptions never ends.",
         fix="Save the state to a volume or an object store: docs/how-to/checkpoint.md.",
         fails=job(ON_SPOT + "activeDeadlineSeconds: 36000\n"),
         passes=job(_IN_CLAIM + "activeDeadlineSeconds: 36000\n", container=_ARGS + _CKPT),

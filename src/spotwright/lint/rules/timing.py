@@ -194,9 +194,8 @@ RULES = (
         id="grace-longer-than-notice",
         severity=Severity.WARNING,
         title="A grace period longer than the notice",
-        why="The node goes at the end of the notice, whatever the grace period says: a save that is planned for "
-        "the rest is cut off. GKE gives "
-        "pods 15 of the 30 seconds.",
+        why="The node goes at the end of the notice, whatever the grace period says: a save that is planned for the "
+        "rest is cut off. GKE gives pods 15 of the 30 seconds.",
         fix="Set the grace period to the notice less a few seconds, and save in that time.",
         fails=job(ON_SPOT + "terminationGracePeriodSeconds: 300\n"),
         passes=job(ON_SPOT + "terminationGracePeriodSeconds: 25\n"),
@@ -207,9 +206,8 @@ RULES = (
         id="prestop-takes-grace",
         severity=Severity.WARNING,
         title="A preStop hook that takes the whole grace period",
-        why="The grace period counts from the beginning of the hook. SIGTERM comes after the hook, and SIGKILL at "
-        "the end of the period, so the "
-        "code has no time to save.",
+        why="The grace period counts from the beginning of the hook. SIGTERM comes after the hook, and SIGKILL at the "
+        "end of the period, so the code has no time to save.",
         fix="Let the hook end as soon as the code has saved, or make it shorter than the grace period.",
         fails=job(ON_SPOT + "terminationGracePeriodSeconds: 25\n", container=_HOOK.format(seconds=30)),
         passes=job(ON_SPOT + "terminationGracePeriodSeconds: 25\n", container=_HOOK.format(seconds=5)),
@@ -219,9 +217,8 @@ RULES = (
         id="churn-not-shielded",
         severity=Severity.NOTE,
         title="The autoscaler may move work to save a node",
-        why="Scaling down and consolidation evict pods that could be packed more tightly, more often than spot "
-        "nodes are taken in some clusters. "
-        "Each time costs the work since the last checkpoint.",
+        why="Scaling down and consolidation evict pods that could be packed more tightly, more often than spot nodes "
+        "are taken in some clusters. Each time costs the work since the last checkpoint.",
         fix="Annotate the pods; spotwright place does it.",
         fails=job(ON_SPOT).replace(
             '    metadata:\n      annotations: {cluster-autoscaler.kubernetes.io/safe-to-evict: "false"}\n', ""
@@ -247,11 +244,10 @@ RULES = (
         id="disruption-budget-blocks",
         severity=Severity.WARNING,
         title="A PodDisruptionBudget that lets no pod go",
-        why="The drain at a notice uses evictions, which the budget refuses: the pods get no SIGTERM and end with "
-        "the node.",
+        why="The drain at a notice uses evictions, which the budget refuses: the pods get no SIGTERM and end with the "
+        "node.",
         fix="Allow one pod at least: maxUnavailable: 1.",
-        fails="apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata:\n  name: train\nspec:\n  "
-        "maxUnavailable: 0\n",
+        fails="apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata:\n  name: train\nspec:\n  maxUnavailable: 0\n",
         passes="apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata:\n  name: train\nspec:\n  "
         "maxUnavailable: 1\n",
         checks=Checks(objects=_blocked_drain),
@@ -260,9 +256,8 @@ RULES = (
         id="schedule-overlaps-retries",
         severity=Severity.WARNING,
         title="A schedule on spot that may overlap its own retries",
-        why="After interruptions a Job ends later than planned. With concurrencyPolicy Allow, the default, the "
-        "next one starts beside it and "
-        "both write the same results.",
+        why="After interruptions a Job ends later than planned. With concurrencyPolicy Allow, the default, the next "
+        "one starts beside it and both write the same results.",
         fix="Set concurrencyPolicy to Forbid or Replace.",
         fails=_CRON.format(policy="") + "".join(f"    {line}\n" for line in job(ON_SPOT).splitlines()[4:]),
         passes=_CRON.format(policy="  concurrencyPolicy: Forbid\n")

@@ -194,8 +194,8 @@ RULES = (
         id="mpi-worker-on-spot",
         severity=Severity.WARNING,
         title="Workers of an MPIJob on spot",
-        why="Both versions of the MPI operator fail the job when a worker is evicted; mpirun of the launcher ends "
-        "as well.",
+        why="Both versions of the MPI operator fail the job when a worker is evicted; mpirun of the launcher ends as "
+        "well.",
         fix="Use spot only with elastic Horovod or work that is started again as a whole, or use TrainJob with a "
         "runtime that restarts.",
         fails=training_job(ON_SPOT, kind="MPIJob", container="mpi"),
@@ -209,8 +209,7 @@ RULES = (
         severity=Severity.WARNING,
         title="Elastic training that meets at a pod on spot",
         why="With the backend c10d the first worker keeps the rendezvous. If its node is taken, all others start "
-        "again, not only the one that "
-        "was lost.",
+        "again, not only the one that was lost.",
         fix="Add a Master on on-demand and set rdzvHost to it, or use etcd.",
         fails=training_job(
             ON_SPOT,
@@ -245,8 +244,8 @@ RULES = (
         id="trial-parameter-unused",
         severity=Severity.WARNING,
         title="Parameters of the trial and of its template differ",
-        why="Katib refuses an experiment whose trialParameters are not all used in the trialSpec, or that uses "
-        "another one there.",
+        why="Katib refuses an experiment whose trialParameters are not all used in the trialSpec, or that uses another "
+        "one there.",
         fix="Write ${trialParameters.NAME} where the value belongs, or remove the parameter.",
         fails=_EXPERIMENT.format(name="rate", metadata=""),
         passes=_EXPERIMENT.format(name="lr", metadata=""),

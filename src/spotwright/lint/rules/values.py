@@ -131,8 +131,8 @@ RULES = (
         id="text-expected",
         severity=Severity.ERROR,
         title="A number or a truth value where Kubernetes takes texts only",
-        why="Values of labels, annotations, node selectors and environment variables are texts; the API server "
-        "refuses the object.",
+        why="Values of labels, annotations, node selectors and environment variables are texts; the API server refuses "
+        "the object.",
         fix="Write the value in quotes.",
         fails=job("nodeSelector: {pool: 1}\n"),
         passes=job('nodeSelector: {pool: "1"}\n'),
@@ -144,8 +144,7 @@ RULES = (
         severity=Severity.ERROR,
         title="Quotes or dashes of a word processor",
         why="YAML takes them for letters: the quotes become a part of the value, which then is no valid label and "
-        "matches no node, and a long "
-        "dash begins a key instead of an item.",
+        "matches no node, and a long dash begins a key instead of an item.",
         fix='Write " and -.',
         fails=job("nodeSelector: {pool: “true”}\n"),
         passes=job('nodeSelector: {pool: "true"}\n'),
@@ -169,9 +168,8 @@ RULES = (
         id="generate-name-dash",
         severity=Severity.NOTE,
         title="A generateName without a dash at its end",
-        why="Kubernetes appends five letters to it, and without a dash nobody sees where the name ends. Such an "
-        "object needs kubectl create, "
-        "because apply wants a name.",
+        why="Kubernetes appends five letters to it, and without a dash nobody sees where the name ends. Such an object "
+        "needs kubectl create, because apply wants a name.",
         fix="End it with a dash.",
         fails=job(ON_SPOT).replace("  name: train\n", "  generateName: train\n"),
         passes=job(ON_SPOT).replace("  name: train\n", "  generateName: train-\n"),

@@ -55,8 +55,8 @@ def _shutdown(spot: Sequence[Pool], shutdown: Shutdown) -> Iterator[Finding]:
             "kubelet-shutdown-off",
             Severity.WARNING,
             "kubelet",
-            f"{setting} is 0: when the provider ends the machine, pods are not told with SIGTERM unless "
-            "something drains the node",
+            f"{setting} is 0: when the provider ends the machine, pods are not told with SIGTERM unless something "
+            "drains the node",
             "run a handler that drains (spotwright node-agent tells code of the notice), or set shutdownGracePeriod",
         )
         return
@@ -120,7 +120,7 @@ def _grace(
             "grace-longer-than-kubelet",
             Severity.WARNING,
             where,
-            f"the grace period of {format_duration(grace)} is cut to {format_duration(share)}, what the kubelet "
-            f"gives pods of {of} when the node is shut down",
+            f"the grace period of {format_duration(grace)} is cut to {format_duration(share)}, what the kubelet gives "
+            f"pods of {of} when the node is shut down",
             f"grace_period: {format_duration(share)}, and save within it",
         )

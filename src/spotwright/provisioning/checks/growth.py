@@ -30,8 +30,7 @@ def check_growth(ground: Ground) -> Iterator[Finding]:
                     Severity.ERROR,
                     f"pool {pool.name}",
                     f"the label {key}={value} is put on a node after it has booted: the autoscaler does not know it "
-                    "while the pool has no "
-                    "node, and never makes one for work that selects it",
+                    "while the pool has no node, and never makes one for work that selects it",
                     "give the pool a label of its own when it is made, or set min_nodes: 1",
                 )
         hints = _hints(pool)
@@ -47,8 +46,8 @@ def check_growth(ground: Ground) -> Iterator[Finding]:
                     "selector-unknown-at-zero",
                     Severity.ERROR,
                     work.where,
-                    f"its node selector asks for {key}={value}, a label that nodes have only after they have booted"
-                    f"{': ' + ', '.join(pools) if pools else ''}: no pool grows from 0 for it",
+                    f"its node selector asks for {key}={value}, a label that nodes have only after they have "
+                    f"booted{': ' + ', '.join(pools) if pools else ''}: no pool grows from 0 for it",
                     "select a label that the pool is made with, such as those of spotwright pools list",
                 )
 
@@ -71,7 +70,7 @@ def _hints(pool: Pool) -> Finding | None:
         "hints-at-zero",
         Severity.NOTE,
         f"pool {pool.name}",
-        "an autoscaler knows its labels and taints at 0 nodes only by hints: node-template tags, or the rights to "
-        "read the group",
+        "an autoscaler knows its labels and taints at 0 nodes only by hints: node-template tags, or the rights to read "
+        "the group",
         f"spotwright pools command {pool.name} prints them",
     )

@@ -45,8 +45,8 @@ _LEFTOVERS = (
             "eviction-leftover",
             Severity.ERROR,
             "",
-            "a taint that an eviction left ({taint}): nothing lands there, and the cluster autoscaler takes it for a taint of "
-            "every new node of the pool, which then stays at 0",
+            "a taint that an eviction left ({taint}): nothing lands there, and the cluster autoscaler takes it for a "
+            "taint of every new node of the pool, which then stays at 0",
             "kubectl taint node NODE {taint}- where the machine lives; kubectl delete node NODE where it is gone",
         ),
     ),
@@ -56,8 +56,8 @@ _LEFTOVERS = (
             "machine-is-gone",
             Severity.WARNING,
             "",
-            "the taint {taint}: the machine is shut down or gone; with the eviction policy Deallocate it still counts against "
-            "the quota",
+            "the taint {taint}: the machine is shut down or gone; with the eviction policy Deallocate it still counts "
+            "against the quota",
             "kubectl delete node NODE; on AKS make the pool again with --eviction-policy Delete",
         ),
     ),
@@ -106,8 +106,8 @@ def check_zones(ground: Ground) -> Iterator[Finding]:
                 "zone-without-region",
                 Severity.NOTE,
                 f"pool {pool.name}",
-                f"nodes in zone {unknown[0]} are labelled {seen[0] if len(seen) == 1 else 'REGION'}-{unknown[0]}, and the "
-                "pool has no region: work that selects a zone cannot be compared with it",
+                f"nodes in zone {unknown[0]} are labelled {seen[0] if len(seen) == 1 else 'REGION'}-{unknown[0]}, and "
+                "the pool has no region: work that selects a zone cannot be compared with it",
                 f"set region: {seen[0] if len(seen) == 1 else 'of the cluster'} in spotwright.yaml",
             )
         elif pool.zones:
@@ -118,8 +118,8 @@ def check_zones(ground: Ground) -> Iterator[Finding]:
                     "zone-not-configured",
                     Severity.WARNING,
                     f"pool {pool.name}",
-                    f"{names(nodes)} {'is' if len(nodes) == 1 else 'are'} labelled {label}, and the zones of spotwright.yaml are "
-                    f"labelled {', '.join(sorted(expected))}",
+                    f"{names(nodes)} {'is' if len(nodes) == 1 else 'are'} labelled {label}, and the zones of "
+                    f"spotwright.yaml are labelled {', '.join(sorted(expected))}",
                     "correct zones: (and region:) in spotwright.yaml, or make the pool again with its zones",
                 )
 
@@ -168,9 +168,8 @@ def check_gpus(ground: Ground) -> Iterator[Finding]:
                 "gpu-not-allocatable",
                 Severity.ERROR,
                 f"pool {pool.name}",
-                f"{names([name_of(node) for node in none])}: a machine with GPUs offers none (status.allocatable): "
-                "the device plugin "
-                "or the driver does not run there, and work that asks for GPUs waits for ever",
+                f"{names([name_of(node) for node in none])}: a machine with GPUs offers none (status.allocatable): the "
+                "device plugin or the driver does not run there, and work that asks for GPUs waits for ever",
                 driver,
             )
         fewer = [

@@ -146,19 +146,16 @@ def shared_meanings(request: Request, machines: Sequence[Word], setting: str) ->
     pool = request.pool
     if pool.is_spot:
         yield (
-            "Spot: all nodes of the group are spot; the label eks.amazonaws.com/capacityType is SPOT, and there is "
-            "no taint but yours. "
-            "EKS chooses the machines by price and capacity, replaces a node on a rebalance recommendation and "
-            "drains it on the notice "
-            "of 2 minutes, as a best effort. Capacity type and machines cannot be changed later: make a new group "
-            "instead."
+            "Spot: all nodes of the group are spot; the label eks.amazonaws.com/capacityType is SPOT, and there is no "
+            "taint but yours. EKS chooses the machines by price and capacity, replaces a node on a rebalance "
+            "recommendation and drains it on the notice of 2 minutes, as a best effort. Capacity type and machines "
+            "cannot be changed later: make a new group instead."
         )
         if len(machines) == 1:
             yield (
                 "One machine type means one spot market for each zone. More of the same CPUs, memory and GPUs are "
-                "taken less often: "
-                f"create_flags: {{{setting}: [{pool.machine}, ...]}}. The cluster autoscaler takes the first for its "
-                "measure."
+                f"taken less often: create_flags: {{{setting}: [{pool.machine}, ...]}}. The cluster autoscaler takes "
+                "the first for its measure."
             )
         if not any(clouds.is_spot_taint(pool, taint) for taint in pool.taints):
             yield request.warn(
@@ -173,14 +170,13 @@ def shared_meanings(request: Request, machines: Sequence[Word], setting: str) ->
         yield "On-demand: the label eks.amazonaws.com/capacityType is ON_DEMAND."
     if gpus(pool):
         yield (
-            "GPUs: the machine brings them, the NVIDIA AMI its driver. The device plugin is yours to install, and "
-            "must tolerate the taints."
+            "GPUs: the machine brings them, the NVIDIA AMI its driver. The device plugin is yours to install, and must "
+            "tolerate the taints."
         )
         if not any(clouds.is_gpu_taint(taint) for taint in pool.taints):
             yield request.warn(
                 'EKS sets no GPU taint: add taints: ["nvidia.com/gpu=present:NoSchedule"] to the pool in '
-                "spotwright.yaml, or work without "
-                "GPUs may fill it"
+                "spotwright.yaml, or work without GPUs may fill it"
             )
 
 
@@ -194,9 +190,8 @@ def _tags(request: Request, group: Flags, region: Flags) -> Iterator[str]:
     tags += [(f"{_TEMPLATE}/resources/{name}", str(amount)) for name, amount in _devices(pool)]
     yield from section(
         "From zero: tell a cluster autoscaler what a node of the empty group would be.",
-        "It reads labels and taints of the group itself where its role may eks:DescribeNodegroup; then these tags "
-        "are not needed. "
-        "Without either, pods that select a label wait for ever while the group is empty.",
+        "It reads labels and taints of the group itself where its role may eks:DescribeNodegroup; then these tags are "
+        "not needed. Without either, pods that select a label wait for ever while the group is empty.",
     )
     query: Flags = {"query": ("nodegroup.resources.autoScalingGroups[0].name",), "output": ("text",)}
     lines = list(command(("aws", "eks", "describe-nodegroup"), {**group, **query}))
@@ -226,9 +221,7 @@ def preference(request: Request) -> Iterator[str]:
     yield from section(
         "Make spot: prefer true, once for the cluster.",
         "Start the cluster autoscaler with --expander=priority. It ignores preferred affinity when it chooses the "
-        "group to grow, and "
-        "takes the highest number in this ConfigMap whose group fits. A group that no pattern matches is never "
-        "grown: add those of the "
-        "cluster that spotwright.yaml does not have.",
+        "group to grow, and takes the highest number in this ConfigMap whose group fits. A group that no pattern "
+        "matches is never grown: add those of the cluster that spotwright.yaml does not have.",
     )
     yield from heredoc(("kubectl", "apply", "-f", "-"), objects)

@@ -68,8 +68,7 @@ def _refuse(request: Request) -> None:
         if request.currency != "USD":
             raise InputError(
                 f"pool {pool.name}: max_price is in {request.currency}, and Azure takes the maximum price in USD: "
-                "remove it, and add "
-                "it to the command"
+                "remove it, and add it to the command"
             )
         if (pool.max_price * 10**_DECIMALS).denominator != 1:
             raise InputError(
@@ -127,9 +126,8 @@ def _availability(pool: Pool) -> Iterator[str]:
     yield from section(
         "Does the region have the machine, and is quota left?",
         "The column Restrictions says None where your subscription may have the machine. NotAvailableForSubscription "
-        "of the type "
-        "Location: not in this region; of the type Zone: not in the zones beside it. Ask for access, or take another "
-        "region or size.",
+        "of the type Location: not in this region; of the type Zone: not in the zones beside it. Ask for access, or "
+        "take another region or size.",
         quota + needed,
     )
     yield from command(
@@ -161,13 +159,11 @@ def _meanings(request: Request, name: str, flags: dict[str, tuple[Word, ...]]) -
         yield "On-demand: no priority is named, so the nodes are regular ones, with neither spot label nor spot taint."
     yield (
         f"--node-count {pool.min_nodes} is min_nodes: without it az asks for 3 nodes, which may lie outside "
-        "--min-count and --max-count, "
-        "and then refuses. Nodes come when pods wait for them."
+        "--min-count and --max-count, and then refuses. Nodes come when pods wait for them."
     )
     yield (
-        "Labels and taints are given here and never to Node objects: AKS tells its autoscaler of them, so that a "
-        "pool of 0 nodes is "
-        "known to fit, and every new node has them. They can be changed with az aks nodepool update."
+        "Labels and taints are given here and never to Node objects: AKS tells its autoscaler of them, so that a pool "
+        "of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool update."
     )
     reserved = [key for key in clouds.own_labels(pool) if key.startswith(_RESERVED)]
     if reserved:
@@ -184,35 +180,30 @@ def _spot_meanings(request: Request, flags: dict[str, tuple[Word, ...]]) -> Iter
     pool = request.pool
     yield (
         "--priority Spot: AKS adds the label and the taint kubernetes.azure.com/scalesetpriority=spot:NoSchedule by "
-        "itself. It can never "
-        "be the cluster's default pool, has no SLA and one fault domain, and its upgrades drain nothing. Priority, "
-        "eviction policy and "
-        "maximum price cannot be changed later: make a new pool instead."
+        "itself. It can never be the cluster's default pool, has no SLA and one fault domain, and its upgrades drain "
+        "nothing. Priority, eviction policy and maximum price cannot be changed later: make a new pool instead."
     )
     if pool.max_price is None:
         yield (
             "--spot-max-price -1 is the eviction type 'capacity only': nodes go only where Azure needs the capacity, "
-            "and cost at most the "
-            "on-demand price."
+            "and cost at most the on-demand price."
         )
     else:
         yield (
-            f"--spot-max-price {_decimal(pool.max_price)} is the eviction type 'price or capacity': nodes also go, "
-            "and none comes, while an "
-            "hour costs more US dollars than that. Without max_price it is 'capacity only'."
+            f"--spot-max-price {_decimal(pool.max_price)} is the eviction type 'price or capacity': nodes also go, and "
+            "none comes, while an hour costs more US dollars than that. Without max_price it is 'capacity only'."
         )
     if "".join(map(str, flags.get("eviction-policy", ()))).lower() == "deallocate":
         yield request.warn(
-            "--eviction-policy Deallocate keeps evicted machines as stopped nodes: they count against the quota, "
-            "their disks are paid, "
-            "and the autoscaler takes them for nodes that come back, so that the pool may not grow. Delete is the "
-            "better choice"
+            "--eviction-policy Deallocate keeps evicted machines as stopped nodes: they count against the quota, their "
+            "disks are paid, and the autoscaler takes them for nodes that come back, so that the pool may not grow. "
+            "Delete is the better choice"
         )
     else:
         yield "--eviction-policy Delete: evicted machines are deleted, and use neither quota nor disks."
     yield (
-        "The notice is 30 seconds at best; AKS does not promise SIGTERM. Without the autoscaler the pool would "
-        "shrink to 0 for good."
+        "The notice is 30 seconds at best; AKS does not promise SIGTERM. Without the autoscaler the pool would shrink "
+        "to 0 for good."
     )
 
 
@@ -220,8 +211,7 @@ def _gpu_meanings(request: Request) -> Iterator[str]:
     pool = request.pool
     yield (
         "GPUs: the machine size brings them, and AKS the driver. It installs no device plugin: until NVIDIA's "
-        "DaemonSet runs there and "
-        "tolerates the pool's taints, no node has allocatable GPUs."
+        "DaemonSet runs there and tolerates the pool's taints, no node has allocatable GPUs."
     )
     if not any(clouds.is_gpu_taint(taint) for taint in pool.taints):
         yield request.warn(
@@ -237,8 +227,7 @@ def _preference(request: Request) -> Iterator[str]:
     yield from section(
         "Make spot: prefer true, once for the cluster.",
         "The autoscaler ignores preferred affinity when it chooses the pool to grow. With the expander 'priority' it "
-        "takes the highest "
-        "number in this ConfigMap whose pool fits, and the next one when that gets no node (after "
+        "takes the highest number in this ConfigMap whose pool fits, and the next one when that gets no node (after "
         "max-node-provision-time, 15 minutes).",
         "A scale set that no pattern matches is never grown: add the pools of the cluster that spotwright.yaml does "
         "not have.",

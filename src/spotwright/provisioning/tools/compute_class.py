@@ -65,8 +65,7 @@ def _meanings(name: str, members: Sequence[Pool]) -> Iterator[str]:
     ]
     yield (
         f"Pods belong to the class by the label {COMPUTE_CLASS}={name}. A ladder that names these pools makes place "
-        "require it: "
-        f"policy: {{default: {{spot: prefer, ladder: {flow([pool.name for pool in members])}}}}}."
+        f"require it: policy: {{default: {{spot: prefer, ladder: {flow([pool.name for pool in members])}}}}}."
     )
     if lacking:
         yield (

@@ -101,8 +101,7 @@ def _meanings(request: Request) -> Iterator[str]:
     pool = request.pool
     yield (
         "propagateASGTags writes labels and taints as node-template tags of the autoscaling group, so that a cluster "
-        "autoscaler knows "
-        "what a node of the empty group would be."
+        "autoscaler knows what a node of the empty group would be."
     )
     if gpus(pool):
         yield (

@@ -19,8 +19,6 @@ from spotwright.provisioning.script import Flags, Variable, Word, command, secti
 
 __all__ = ["accelerator", "gcloud_script", "taint_text"]
 
-"""Label, and key of the taint, of node pools that belong to a ComputeClass: the only one of Google's labels that people set."""
-
 _CLUSTER = Variable("CLUSTER", "the name of the cluster")
 _LOCATION = Variable("LOCATION", "the region or zone of the cluster")
 _REGION = Variable("REGION", "the region of the cluster")
@@ -159,16 +157,14 @@ def _meanings(request: Request) -> Iterator[str]:
             "cloud.google.com/gke-provisioning=standard."
         )
     yield (
-        f"--num-nodes counts for each zone, and gcloud's default is 3 for each; here it is what {pool.min_nodes} "
-        "nodes in all need. "
-        "--total-min-nodes and --total-max-nodes bound the whole pool, as min_nodes and max_nodes do; --min-nodes "
-        "and --max-nodes "
-        "would count for each zone. In a regional cluster without zones in spotwright.yaml the pool has three."
+        f"--num-nodes counts for each zone, and gcloud's default is 3 for each; here it is what {pool.min_nodes} nodes "
+        "in all need. --total-min-nodes and --total-max-nodes bound the whole pool, as min_nodes and max_nodes do; "
+        "--min-nodes and --max-nodes would count for each zone. In a regional cluster without zones in spotwright.yaml "
+        "the pool has three."
     )
     yield (
-        "--location-policy ANY takes the zone that has capacity; BALANCED spreads the nodes. GKE tells its "
-        "autoscaler of labels, taints "
-        "and GPUs of the pool, so that a pool of 0 nodes is known to fit."
+        "--location-policy ANY takes the zone that has capacity; BALANCED spreads the nodes. GKE tells its autoscaler "
+        "of labels, taints and GPUs of the pool, so that a pool of 0 nodes is known to fit."
     )
     reserved = [
         key for key in clouds.own_labels(pool) if not _is_ours(key) and key not in (_ACCELERATOR_LABEL, PREEMPTIBLE)
@@ -186,15 +182,13 @@ def _meanings(request: Request) -> Iterator[str]:
 def _spot_meanings(request: Request) -> Iterator[str]:
     pool = request.pool
     yield (
-        "--spot: Spot VMs, with the labels cloud.google.com/gke-spot=true and gke-provisioning=spot. They have no "
-        "SLA and no maximum age. "
-        "The notice is 30 seconds, of which pods have the first 15: a longer grace period is cut."
+        "--spot: Spot VMs, with the labels cloud.google.com/gke-spot=true and gke-provisioning=spot. They have no SLA "
+        "and no maximum age. The notice is 30 seconds, of which pods have the first 15: a longer grace period is cut."
     )
     if PREEMPTIBLE in pool.labels:
         yield request.warn(
             "preemptible VMs are a form of the past: --spot makes Spot VMs, which have no limit of 24 hours and not "
-            "the label "
-            f"{PREEMPTIBLE}: remove that label and lifetime from the pool"
+            f"the label {PREEMPTIBLE}: remove that label and lifetime from the pool"
         )
     if not any(clouds.is_spot_taint(pool, taint) for taint in pool.taints):
         yield request.warn(
@@ -212,8 +206,7 @@ def _preference(request: Request) -> Iterator[str]:
         return
     yield from section(
         "Make spot: prefer true, once for the cluster.",
-        "GKE's autoscaler has no priority expander, and ignores preferred affinity when it chooses the pool to grow. "
-        "A ComputeClass orders "
-        "the pools; it is printed with the labels and taints that they then need.",
+        "GKE's autoscaler has no priority expander, and ignores preferred affinity when it chooses the pool to grow. A "
+        "ComputeClass orders the pools; it is printed with the labels and taints that they then need.",
     )
     yield "spotwright pools command --as computeclass | kubectl apply -f -"

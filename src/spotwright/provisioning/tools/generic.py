@@ -28,8 +28,8 @@ def generic_script(request: Request) -> Iterator[str]:
     labels = clouds.own_labels(pool)
     if not labels and not pool.taints:
         raise InputError(
-            f"pool {pool.name}: nothing distinguishes its nodes: set provider:, or labels: and taints: of the nodes "
-            "in spotwright.yaml"
+            f"pool {pool.name}: nothing distinguishes its nodes: set provider:, or labels: and taints: of the nodes in "
+            "spotwright.yaml"
         )
     label_list = ",".join(f"{key}={value}" for key, value in labels.items())
     yield from introduction(request, "a cluster without a provider that Spotwright knows")
@@ -61,9 +61,8 @@ def generic_script(request: Request) -> Iterator[str]:
     if objects:
         yield from section(
             "Make spot: prefer true, once for the cluster.",
-            "Start the cluster autoscaler with --expander=priority, and correct the patterns to the names of its "
-            "node groups: a group that "
-            "no pattern matches is never grown.",
+            "Start the cluster autoscaler with --expander=priority, and correct the patterns to the names of its node "
+            "groups: a group that no pattern matches is never grown.",
         )
         yield from heredoc(("kubectl", "apply", "-f", "-"), objects)
 

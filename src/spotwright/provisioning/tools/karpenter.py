@@ -47,14 +47,13 @@ def karpenter_objects(request: Request) -> Iterator[str]:
         if "-" in key:
             raise InputError(
                 f"pool {pool.name}: create_flags: {key}: a flag of another tool; fields of a node class have no "
-                "dashes, such as "
-                "osDiskSizeGB or subnetSelectorTerms"
+                "dashes, such as osDiskSizeGB or subnetSelectorTerms"
             )
     unknown = clouds.unknown_zones(pool)
     if unknown:
         raise InputError(
-            f"pool {pool.name}: Karpenter takes the label of a zone, such as eastus-{unknown[0]}, and nothing says the region: "
-            "set region: of the pool in spotwright.yaml"
+            f"pool {pool.name}: Karpenter takes the label of a zone, such as eastus-{unknown[0]}, and nothing says the "
+            "region: set region: of the pool in spotwright.yaml"
         )
     name = name_at_provider(request)
     yield from comment(f"{pool.name}: {counted(pool)}, made by Karpenter.")
@@ -69,9 +68,8 @@ def _meanings(request: Request) -> Iterator[str]:
     pool = request.pool
     if pool.is_spot:
         yield (
-            "Karpenter hears of the notice only from a queue (settings.interruptionQueue on AWS); without it pods "
-            "die with the node. It "
-            "sets the label karpenter.sh/capacity-type and no taint but yours."
+            "Karpenter hears of the notice only from a queue (settings.interruptionQueue on AWS); without it pods die "
+            "with the node. It sets the label karpenter.sh/capacity-type and no taint but yours."
         )
         if not pool.taints:
             yield request.warn(
@@ -86,8 +84,7 @@ def _meanings(request: Request) -> Iterator[str]:
         yield request.warn(f"min_nodes {pool.min_nodes} is not given to Karpenter, which keeps no empty nodes")
     yield (
         "consolidationPolicy WhenEmpty: a node is removed when no work is left on it. WhenEmptyOrUnderutilized would "
-        "move running work to "
-        "save money, which interrupts it more often than spot does."
+        "move running work to save money, which interrupts it more often than spot does."
     )
 
 
