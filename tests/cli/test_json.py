@@ -164,7 +164,7 @@ def test_json_is_ascii_without_infinity_and_nan(project: Project) -> None:
 
 
 def test_an_error_is_no_json(project: Project) -> None:
-    done = project.spotwright("show", "nothing", "--json")
+    done = project.here("show", "nothing", "--json")
     assert (done.code, done.out) == (2, "")
 
 

@@ -42,11 +42,11 @@ def test_the_logs_of_dead_attempts_are_kept(project: Project) -> None:
     project.config(AT_WORK.format(notice="0s", grace="1s"))
     steps = {"one": step(prints, {"number": 1}), "two": step(prints, {"number": Of("one")})}
     assert project.run(project.pipeline(steps)).code == 0
-    assert project.spotwright("logs", "r", "one", "1").out == "attempt 1 of 1\n"
-    assert project.spotwright("logs", "r", "one").out == (
+    assert project.here("logs", "r", "one", "1").out == "attempt 1 of 1\n"
+    assert project.here("logs", "r", "one").out == (
         "==> one attempt 1 <==\nattempt 1 of 1\n==> one attempt 2 <==\nattempt 2 of 1\n"
     )
-    assert project.spotwright("logs", "r").out.count("==>") == 4
+    assert project.here("logs", "r").out.count("==>") == 4
 
 
 def test_follow_shows_what_is_written_while_it_is_written_and_ends_with_the_run(project: Project) -> None:
@@ -162,9 +162,9 @@ def test_a_task_in_a_loop_is_selected_by_its_name_its_path_or_its_loop(project: 
     one = "==> loop/tell-1 attempt 1 <==\nnumber 8\n"
     both = "==> loop/tell-0 attempt 1 <==\nnumber 7\n" + one
     for called, expected in (("tell", both), ("loop", both), ("tell-1", one), ("loop/tell-1", one)):
-        printed = project.spotwright("logs", "r", called).out
+        printed = project.here("logs", "r", called).out
         assert sorted(printed.splitlines()) == sorted(expected.splitlines()), called
-    refused = project.spotwright("logs", "r", "tell", "1")
+    refused = project.here("logs", "r", "tell", "1")
     assert refused.code == 2
     assert "tell is more than one task: loop/tell-0, loop/tell-1" in refused.err
 

@@ -34,7 +34,7 @@ def runs(project: Project) -> Project:
 
 
 def left(project: Project) -> list[str]:
-    return [run["run"] for run in project.spotwright("runs", "--json").json()]
+    return [run["run"] for run in project.here("runs", "--json").json()]
 
 
 def answered(project: Project, answer: str, *command: str) -> Done:

@@ -137,7 +137,7 @@ def test_a_disk_that_fills_up_while_the_run_begins_leaves_a_run_that_can_be_resu
     assert done.code == 0 or len(done.error_lines) == 1, done.err
     assert "Traceback" not in done.err
     filler.unlink()
-    runs = [run["run"] for run in project.spotwright("runs", "--state", state, "--json").json()]
+    runs = [run["run"] for run in project.here("runs", "--state", state, "--json").json()]
     assert runs == (["earlier"] if done.code == 2 else ["earlier", "r"])
     again = ("resume", "r") if done.code == 1 else ("run", str(small(project)), "--name", "r")
     assert done.code == 0 or project.spotwright(*again, "--state", state).code == 0
@@ -159,7 +159,7 @@ def test_a_disk_that_a_component_fills_stops_the_run_which_goes_on_when_there_is
     (disk / "filler").unlink()
     project.raise_file("room")
     assert project.spotwright("resume", "r", "--state", state).code == 0
-    shown = project.spotwright("show", "r", "--state", state, "--json").json()
+    shown = project.here("show", "r", "--state", state, "--json").json()
     assert shown["outputs"]["three.Output"]["value"] == 3
     assert {task["path"]: len(task["attempts"]) for task in shown["tasks"]}["one"] == 1
 

@@ -18,12 +18,12 @@ from tests.conformance.running import FinishedRun, run
 from tests.sampling import every
 
 
-@pytest.mark.parametrize("name", every(2, EXPECTED))
+@pytest.mark.parametrize("name", every(3, EXPECTED))
 def test_a_pipeline_gives_the_values_of_the_backend(name: str, compiled: Path, tmp_path: Path) -> None:
     assert_expected(name, "undisturbed", compiled, tmp_path)
 
 
-@pytest.mark.parametrize("name", every(6, EXPECTED))
+@pytest.mark.parametrize("name", every(8, EXPECTED))
 def test_a_pipeline_gives_the_same_values_on_interrupted_nodes(name: str, compiled: Path, tmp_path: Path) -> None:
     assert_expected(name, "interrupted every second", compiled, tmp_path)
 

@@ -98,7 +98,7 @@ def test_a_function_that_raises_has_failed_and_its_traceback_is_in_its_log(proje
     done = project.run(project.pipeline({"it": step(raises)}))
     assert done.code == 1
     assert (one(project)["cause"], one(project)["exit_code"]) == ("failed", 1)
-    log = project.spotwright("logs", "r", "it", "1").out
+    log = project.here("logs", "r", "it", "1").out
     assert "ValueError: it is broken" in log
     assert "Traceback" in log
     assert "Traceback" not in done.err
@@ -150,7 +150,7 @@ def test_half_an_artifact_after_sigterm_is_no_success_and_the_difference_to_kfp_
     assert project.causes("it") == ["interrupted", "succeeded"]
     assert one(project)["exit_code"] == 0
     assert "KFP would have taken this for a success" in str(one(project)["why"])
-    shown = " ".join(project.spotwright("show", "r").out.split())  # the lines of a sentence are wrapped
+    shown = " ".join(project.here("show", "r").out.split())  # the lines of a sentence are wrapped
     assert "KFP would have taken this for a success" in shown
 
 

@@ -65,7 +65,7 @@ def test_an_attempt_that_gets_nowhere_on_spot_is_moved_and_the_deadline_is_kept(
     assert (first["cause"], first["pool"], second["cause"], second["pool"]) == ("disrupted", "spot", "succeeded", "od")
     assert view["finished_at"] - view["started_at"] <= 4.0
     assert view["tasks"]["train"]["spent"] == {"interruptions": 0, "errors": 0, "moves": 0}
-    shown = project.spotwright("show", "r").out
+    shown = project.here("show", "r").out
     text = " ".join(shown.split())
     for sentence in (
         "train attempt 1 spot: 0.5s of work and",  # why it was launched there

@@ -119,6 +119,7 @@ def test_an_artifact_in_a_bucket_is_fetched_to_its_path_in_pods(project: Project
     assert not Path("/s3").exists()
 
 
+@pytest.mark.long
 def test_a_folder_is_fetched_with_everything_in_it(bucket: str, project: Project, tmp_path: Path) -> None:
     environ = {**os.environ, **project.extra}
     place = tmp_path / "x" / "folder"

@@ -108,8 +108,8 @@ def one_ended(project: Project, cause: str) -> str:
 def test_bytes_that_are_not_utf8_are_kept_and_shown(project: Project) -> None:
     assert project.run(project.pipeline({"it": step(prints_binary)})).code == 0
     assert b"\xff\xfe\x00 and \xc3\x28 no text\n" in (project.attempt("it") / "log.txt").read_bytes()
-    assert "and \ufffd( no text" in project.spotwright("logs", "r", "it", "1").out
-    assert "no text" in project.spotwright("logs", "r", "--json").json()[0]["text"]
+    assert "and \ufffd( no text" in project.here("logs", "r", "it", "1").out
+    assert "no text" in project.here("logs", "r", "--json").json()[0]["text"]
 
 
 def test_a_log_of_100_megabytes_is_kept_whole(project: Project) -> None:

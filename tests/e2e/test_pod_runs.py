@@ -70,7 +70,7 @@ def test_pods_run_as_processes_are_interrupted_and_go_on_after_a_crash_of_the_en
     assert (resumed.code, project.show()["status"]) == (0, "succeeded")
     assert project.causes("worker") == ["interrupted", "succeeded"]
     assert project.causes("report")[-1] == "succeeded"
-    assert project.spotwright("logs", "r", "worker", "2").out == "attempt 2 of the worker\n"
+    assert project.here("logs", "r", "worker", "2").out == "attempt 2 of the worker\n"
     plans = load_plans(StateFolder(project.state).find("r"))
     assert [stored.source for stored in plans] == [source]
     replay_decisions([stored.plan for stored in plans], project.events())

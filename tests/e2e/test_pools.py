@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.building import Of, step
 from tests.e2e.inside import alone, attempt, hold, note, raise_file, until, work_and_hold
 from tests.e2e.project import AT_WORK, Project, eventually
+from tests.sampling import every
 
 ONE_EACH = """
 pools:
@@ -87,7 +88,7 @@ def beside(count: int, function: Any, **settings: Any) -> dict[str, Any]:
     return {f"t{number}": step(function, {"number": number}, **settings) for number in range(count)}
 
 
-@pytest.mark.parametrize(("nodes", "cpu", "room"), [(1, 1, 1), (2, 1, 2), (1, 3, 3)])
+@pytest.mark.parametrize(("nodes", "cpu", "room"), every(2, [(2, 1, 2), (1, 1, 1), (1, 3, 3)]))
 def test_no_more_attempts_run_at_once_than_nodes_have_room_for(
     project: Project, nodes: int, cpu: int, room: int
 ) -> None:

@@ -11,6 +11,7 @@ from tests.e2e.containers.test_containers import container, log, pipeline
 from tests.e2e.project import Project
 from tests.local.wheels import wheel
 from tests.platforms.test_dockerfile import Podman
+from tests.sampling import every
 
 from spotwright.version import __version__
 
@@ -51,12 +52,15 @@ def saved(project: Project, task: str) -> bool:
 
 @pytest.mark.parametrize(
     "packages",
-    [
-        [],
-        ["littlepackage @ file://WHEEL"],
-        ["spotwright"],
-        [f"spotwright == {__version__}", "littlepackage @ file://WHEEL"],
-    ],
+    every(
+        3,
+        [
+            [],
+            ["littlepackage @ file://WHEEL"],
+            ["spotwright"],
+            [f"spotwright == {__version__}", "littlepackage @ file://WHEEL"],
+        ],
+    ),
 )
 def test_it_runs_as_a_component_with_and_without_packages_to_install(
     project: Project, tmp_path: Path, packages: list[str]

@@ -92,16 +92,16 @@ def test_the_code_gets_the_secret_and_records_the_reference(project: Project, re
     [used] = project.ledger("used")
     assert used["is_true"]
     assert project.show()["arguments"] == {"token": reference}
-    assert_hidden(project, done, project.spotwright("show", "r"), project.spotwright("show", "r", "--json"))
+    assert_hidden(project, done, project.here("show", "r"), project.here("show", "r", "--json"))
 
 
 def test_a_secret_is_masked_in_the_output_of_a_component(project: Project) -> None:
     done = run(secret(project), {"it": step(prints, {"token": Param("token")})})
     assert done.code == 0
-    logs = project.spotwright("logs", "r", "it", "1")
+    logs = project.here("logs", "r", "it", "1")
     assert "plain ***\n" in logs.out
     assert "to the error output ***\n" in logs.out
-    assert_hidden(project, done, logs, project.spotwright("logs", "r", "--json"))
+    assert_hidden(project, done, logs, project.here("logs", "r", "--json"))
 
 
 @pytest.mark.parametrize("component", [passes_on, keeps])
@@ -109,9 +109,9 @@ def test_a_returned_secret_is_stored_as_its_reference(project: Project, componen
     assert callable(component)
     done = run(secret(project), {"it": step(component, {"token": Param("token")})})
     assert done.code == 0
-    shown = project.spotwright("show", "r", "--json")
+    shown = project.here("show", "r", "--json")
     assert "@env:TOKEN" in json.dumps(shown.json()["outputs"])
-    assert_hidden(project, done, shown, project.spotwright("report", "r", "--json"))
+    assert_hidden(project, done, shown, project.here("report", "r", "--json"))
 
 
 def test_a_downstream_task_gets_the_secret_inside_a_longer_text(project: Project) -> None:
@@ -125,9 +125,9 @@ def test_a_downstream_task_gets_the_secret_inside_a_longer_text(project: Project
 def test_a_traceback_does_not_show_the_secret(project: Project) -> None:
     done = run(secret(project), {"it": step(fails_with, {"token": Param("token")})})
     assert done.code == 1
-    logs = project.spotwright("logs", "r", "it")
+    logs = project.here("logs", "r", "it")
     assert "ValueError: cannot log in with ***" in logs.out
-    assert_hidden(project, done, logs, project.spotwright("show", "r"), project.spotwright("report", "r"))
+    assert_hidden(project, done, logs, project.here("show", "r"), project.here("report", "r"))
 
 
 def test_a_secret_is_read_again_when_a_run_is_resumed(project: Project) -> None:

@@ -85,10 +85,10 @@ def test_the_build_is_shown_timed_and_logged_apart_from_the_task(project: Projec
     assert only["seconds"] <= only["ended_at"] - built["ended_at"]
     lines = [line for line in done.out.splitlines() if "Python environment" in line]
     assert ["being built, on no node: littlepackage" in lines[0], "is ready after" in lines[1]] == [True, True]
-    assert "Python environments\n  it  littlepackage" in project.spotwright("show", "r").out
-    log = project.spotwright("logs", "r", "it", "environment").out
+    assert "Python environments\n  it  littlepackage" in project.here("show", "r").out
+    log = project.here("logs", "r", "it", "environment").out
     assert "Successfully installed littlepackage-1.0" in log
-    whole = project.spotwright("logs", "r").out
+    whole = project.here("logs", "r").out
     assert whole == f"==> it environment <==\n{log}==> it attempt 1 <==\n1.0, attempt 1\n"
 
 
@@ -99,7 +99,7 @@ def test_a_later_run_builds_nothing_and_says_nothing_of_it(project: Project) -> 
     assert done.code == 0
     assert "environment" not in done.out
     assert environment_of(project, name="again") is None
-    refused = project.spotwright("logs", "again", "it", "environment")
+    refused = project.here("logs", "again", "it", "environment")
     assert (refused.code, refused.err) == (2, "spotwright: run again has built no Python environment for task it\n")
 
 
@@ -112,8 +112,8 @@ def test_tasks_with_the_same_packages_wait_for_one_build(project: Project) -> No
     assert done.out.count("is being built") == done.out.count("is ready after") == 1
     (log,) = (project.state / "runs" / "r" / "environments").iterdir()
     assert log.read_text().count("Successfully installed") == 1
-    assert project.spotwright("logs", "r").out.count("environment <==") == 1
-    assert [project.spotwright("logs", "r", name, "environment").out for name in steps] == [log.read_text()] * 3
+    assert project.here("logs", "r").out.count("environment <==") == 1
+    assert [project.here("logs", "r", name, "environment").out for name in steps] == [log.read_text()] * 3
 
 
 @pytest.mark.long
@@ -124,7 +124,7 @@ def test_an_interruption_of_the_node_neither_builds_again_nor_charges_for_the_bu
     assert project.causes("it") == ["interrupted", "succeeded"]
     assert project.kinds().count("prepare") == 1
     assert project.show()["tasks"]["it"]["spent"] == {"interruptions": 1, "errors": 0, "moves": 0}
-    costs = json.loads(project.spotwright("report", "r", "--json").out)
+    costs = json.loads(project.here("report", "r", "--json").out)
     built, nodes = environment_of(project), project.show()["nodes"]
     assert all(cost["started_at"] >= built["ended_at"] for cost in costs["attempts_by_start"])
     assert costs["whole"]["seconds"] <= sum(node["gone_at"] - built["ended_at"] for node in nodes)
@@ -139,7 +139,7 @@ def test_a_package_that_does_not_exist_fails_its_task_once_with_pips_last_lines(
     assert (task["status"], task["attempts"], project.show()["nodes"]) == ("failed", [], [])
     assert task["why"] == ("its Python environment cannot be built: no package index has no-such-package-here")
     assert any("No matching distribution found" in line for line in task["environment"]["last_lines"])
-    shown = project.spotwright("show", "r").out
+    shown = project.here("show", "r").out
     assert "it: its Python environment cannot be built: no package index has no-such-package-here" in shown
     assert "said  ERROR: No matching distribution found for no-such-package-here" in shown
     assert "log   spotwright logs r it environment" in shown
@@ -188,7 +188,7 @@ def test_a_run_whose_engine_ends_during_a_build_goes_on_with_a_resume(project: P
     task = project.show()["tasks"]["it"]
     assert (task["environment"]["status"], task["spent"]["errors"], len(task["attempts"])) == ("ready", 0, 1)
     assert project.kinds().count("prepare") == 2
-    assert project.spotwright("logs", "r", "it").out.endswith("==> it attempt 1 <==\n1.0, attempt 1\n")
+    assert project.here("logs", "r", "it").out.endswith("==> it attempt 1 <==\n1.0, attempt 1\n")
 
 
 @pytest.mark.long

@@ -148,7 +148,7 @@ def test_what_runs_attempts_cannot_even_be_imported_there(elsewhere: Project) ->
 
 @pytest.mark.parametrize("command", READING.values(), ids=READING)
 def test_a_run_reads_the_same_there(ended: Project, elsewhere: Project, command: tuple[str, ...]) -> None:
-    there, here = elsewhere.spotwright(*command), ended.spotwright(*command)
+    there, here = elsewhere.spotwright(*command), ended.here(*command)
     assert (there.code, there.err) == (0, "")
     assert there.out == here.out
 

@@ -68,9 +68,9 @@ def test_the_licence_comes_with_it(wheel: zipfile.Path) -> None:
 def installed(wheel_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an empty environment into which the wheel was installed from its folder, without a network."""
     folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = folder / "bin" / "python"
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps"]
     subprocess.run([*pip, "--find-links", str(wheel_file.parent), f"spotwright=={VERSION}"], check=True)
     return python
 

@@ -172,7 +172,7 @@ def test_a_command_that_does_not_exist_fails_undisturbed(project: Project) -> No
 def test_wrong_input_exits_with_2_and_one_message(words: tuple[str, ...], message: str, project: Project) -> None:
     pipeline_of(project.folder, by_hand).rename(project.folder / "step.yaml")
 
-    done = project.spotwright("rehearse", *words)
+    done = project.here("rehearse", *words)
 
     assert (done.code, len(done.error_lines)) == (2, 1)
     assert message in done.err

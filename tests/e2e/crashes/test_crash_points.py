@@ -85,9 +85,9 @@ def test_a_run_whose_engine_was_killed_while_packages_are_installed_has_the_same
 def test_a_run_that_had_not_begun_does_not_exist(project: Project, moment: str) -> None:
     started(project)
     assert project.run(project.folder / "tested.yaml", crash=(f"{moment}:created", 1)).code == -9
-    resumed = project.spotwright("resume", "r")
+    resumed = project.here("resume", "r")
     assert resumed.code == 2
     assert resumed.error_lines == [
         "spotwright: no run 'r' in .spotwright: there are none yet; --state names another folder"
     ]
-    assert project.spotwright("runs", "--json").json() == []
+    assert project.here("runs", "--json").json() == []

@@ -45,5 +45,5 @@ def test_a_run_whose_engine_was_killed_here_is_resumed_with_the_same_values(
     done = project.spotwright("resume", "r")
     assert done.code == 0, done
     assert_sound(project)
-    ran = FinishedRun(project.spotwright("show", "r", "--json").json())
+    ran = FinishedRun(project.here("show", "r", "--json").json())
     assert (ran.values, ran.tasks_with("skipped")) == (EXPECTED[name].values, EXPECTED[name].skipped)

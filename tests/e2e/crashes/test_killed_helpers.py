@@ -138,7 +138,7 @@ def test_the_log_of_an_attempt_continues_after_the_end_of_its_engine(project: Pr
     started.kill()
     project.raise_file("go on")
     eventually((project.attempt("first") / "exit.jsonl").exists)
-    assert project.spotwright("logs", "r", "first", "1").out == "written later\n"
+    assert project.here("logs", "r", "first", "1").out == "written later\n"
     assert project.spotwright("resume", "r").code == 0
 
 

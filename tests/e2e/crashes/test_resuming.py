@@ -152,6 +152,7 @@ def test_changed_code_of_a_succeeded_task_runs_again_with_downstream_tasks(proje
     assert output(project) == 13
 
 
+@pytest.mark.long
 def test_a_changed_constant_is_changed_code(project: Project) -> None:
     assert project.run(chain(project)).code == 0
     chain(project, one=step(adds_one, {"number": 5}))
@@ -346,4 +347,4 @@ def test_time_without_an_engine_is_not_charged(project: Project) -> None:
             (days,),
         )
     assert resume(project).code == 0
-    assert project.spotwright("report", "r", "--json").json()["whole"]["seconds"] < 3600
+    assert project.here("report", "r", "--json").json()["whole"]["seconds"] < 3600

@@ -15,6 +15,7 @@ from tests.e2e.building import Of, step
 from tests.e2e.crashes.soundness import assert_sound
 from tests.e2e.inside import alone, attempt, hold, note, raise_file
 from tests.e2e.project import QUICK, Project, RunningCommand, eventually
+from tests.sampling import every
 
 PATIENT = """
 from spotwright.cli import main
@@ -163,6 +164,7 @@ def test_ctrl_c_while_packages_are_installed_stops_the_installer_too(project: Pr
     assert project.processes() == {}
 
 
+@pytest.mark.long
 def test_a_run_survives_kill_9_while_packages_are_installed(project: Project) -> None:
     with silent_index() as index:
         project.extra |= {"PIP_INDEX_URL": index, "PIP_RETRIES": "0", "UV_DEFAULT_INDEX": index}
@@ -208,7 +210,7 @@ def test_a_run_that_has_ended_cannot_be_cancelled(project: Project) -> None:
     assert (done.code, done.error_lines) == (2, ["spotwright: run r has ended already: it succeeded"])
 
 
-@pytest.mark.parametrize("reached", ["both", "the command", "the compiler"])
+@pytest.mark.parametrize("reached", every(2, ["both", "the command", "the compiler"]))
 def test_ctrl_c_during_compilation_prints_nothing_and_starts_no_run(project: Project, reached: str) -> None:
     pipeline = project.write("slow.py", "import pathlib, time\npathlib.Path('compiling').touch()\ntime.sleep(60)\n")
     started = project.start("run", str(pipeline))
