@@ -15,7 +15,8 @@ from tests.cluster.watching.test_watcher_records import Cluster
 from spotwright.cluster.admission.pods import PodFacts
 from spotwright.cluster.admission.review import AdmissionRequest
 from spotwright.cluster.controller import facts as module
-from spotwright.engine.workload.events import AttemptTakenBack
+from spotwright.cluster.controller.histories import RunHistory
+from spotwright.engine.workload.events import AttemptAdopted, AttemptTakenBack
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.waiting import FIRST_PAUSE
 
@@ -79,10 +80,14 @@ def test_an_error_of_a_leader_on_on_demand_leaves_the_workers_on_spot(gang: Reco
     assert (past.cause, past.pools) == (Cause.FAILED, ("gpu",))
 
 
-def test_the_restarts_of_another_set_of_the_same_run_are_no_history(cluster: Cluster, gang: RecordedSet) -> None:
-    other = RecordedSet(cluster, "other-uid")
-    other.end("workers", 0)
-    assert list(facts(gang, "workers", 1).history) == []
+def test_the_restarts_of_another_set_of_the_same_run_are_no_history() -> None:
+    history = RunHistory()
+    for number, (task, gang) in enumerate([("one/node", "a/0"), ("two/node", "b/0"), ("two/node", "b/1")]):
+        attempt = len(history.of(task)) + 1
+        adopted = AttemptAdopted(0.0, task, attempt, key=str(number), template="node", pools=("spot",), gang=gang)
+        history.take(adopted)
+    assert [list(members) for members in history.restarts_before("b/2")] == [["two/node"]] * 2
+    assert list(history.restarts_before("b/0")) == []
 
 
 def test_a_worker_that_waited_in_vain_moves_the_workers_and_leaves_their_pool_out_for_its_set(
