@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from spotwright.cluster.admission.configurations import Configurations
 
 CLUSTER = """\
@@ -105,3 +107,43 @@ def test_pools_that_a_namespace_s_ladder_misses_are_a_problem_of_the_namespace()
 
 def test_without_any_config_map_there_is_no_configuration() -> None:
     assert Configurations("spotwright").of("team-a") is None
+
+
+BOMB = "{" + ", ".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9) if i else 'x'}]" for i in range(9)) + "}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version: 1\nsince: 2026-99-99\n",
+        f"version: 1\nnumber: {'9' * 5000}\n",
+        f"version: 1\ndeep: {'[' * 5000}{']' * 5000}\n",
+        BOMB,
+        "version: 1\nbroken: '\ud800'\n",
+        "version: 1\n? {a: b}\n: c\n",
+    ],
+    ids=["no_date", "digits", "deep", "bomb", "surrogate", "key"],
+)
+def test_whatever_a_team_writes_is_a_problem_of_its_own_namespace(text: str) -> None:
+    found = configurations(team_a=OWN)
+    found.apply("team-a", config_map(text))
+    assert [problem.namespace for problem in found.problems] == ["team-a"]
+    assert values(found, "team-a")["interruptions.max"] == 8  # the last good one stays
+
+
+def test_a_value_of_the_cluster_s_pools_that_yaml_takes_for_a_date_is_named() -> None:
+    found = configurations()
+    found.apply(
+        "spotwright", config_map(CLUSTER.replace("provider: aks}", "provider: aks, labels: {a: 2026-99-99}}", 1))
+    )
+    found.apply("team-a", config_map(OWN))
+    [problem] = found.problems
+    assert problem.namespace == "team-a"
+    assert "its pools cannot be used by other namespaces (month must be in 1..12): quote this value" in problem.message
+
+
+@pytest.mark.parametrize("own", ["{}", "{version: 1}", '  {"version": 1, "policy": {"default": {"spot": "never"}}}'])
+def test_a_text_in_braces_gets_the_cluster_s_pools_too(own: str) -> None:
+    config = configurations(team_a=own).of("team-a")
+    assert config is not None
+    assert list(config.pools) == ["spotpool", "agentpool"]

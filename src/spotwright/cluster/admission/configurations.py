@@ -15,7 +15,9 @@ from typing import Any
 import yaml
 
 from spotwright import config as configuration
+from spotwright import yaml_composer as composer
 from spotwright.config import FILE_NAME, Config
+from spotwright.config.document import MAX_UNFOLDED
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Layer
 
@@ -96,17 +98,36 @@ def _text_of(config_map: Mapping[str, Any] | None) -> str | None:
 def _with_pools(text: str, cluster: Config) -> str:
     """A configuration with the cluster's pools behind its own lines, which keep their numbers; unchanged if it names pools.
 
-    A text that is no mapping is returned as it is: reading it reports the problem.
+    Raises :class:`ConfigError` where the cluster's pools cannot be written into another text.
+    """
+    if not _lacks_pools(text):
+        return text
+    try:
+        pools = yaml.safe_load(cluster.text).get("pools")
+    except (yaml.YAMLError, ValueError) as error:  # a date or a number that is none: here they are texts
+        raise ConfigError(
+            f"{cluster.path}: its pools cannot be used by other namespaces ({error}): quote this value"
+        ) from None
+    if pools is None:
+        return text
+    written = json.dumps(pools, default=str)
+    if text.lstrip().startswith("{"):
+        return text.replace("{", f'{{"pools": {written}, ', 1)
+    return f"{text.rstrip()}\npools: {written}\n"
+
+
+def _lacks_pools(text: str) -> bool:
+    """Whether a text is a mapping without pools. Of a text that cannot be read that is not known; reading it reports the problem.
+
+    Any team writes such texts, so what is nested too deep or stands for too many values is refused before it is made.
     """
     try:
-        given, pools = yaml.safe_load(text), yaml.safe_load(cluster.text).get("pools")
-    except yaml.YAMLError:
-        return text
-    if not isinstance(given, dict) or "pools" in given or pools is None:
-        return text
-    if text.lstrip().startswith("{"):
-        return json.dumps({**given, "pools": pools}, default=str)
-    return f"{text.rstrip()}\npools: {json.dumps(pools, default=str)}\n"
+        documents = list(composer.compose(text, lenient=True, max_unfolded=MAX_UNFOLDED))
+    except (composer.ComposeError, yaml.YAMLError, UnicodeEncodeError):
+        return False
+    if len(documents) != 1 or not isinstance(documents[0].root, composer.MappingNode):
+        return False
+    return not any(key.value == "pools" for key, _ in documents[0].root.value)
 
 
 def _over(own: Config, cluster: Config) -> Config:
