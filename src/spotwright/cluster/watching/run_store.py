@@ -178,6 +178,10 @@ class RunStore:
         """The pools of the configuration for new runs of a namespace."""
         return self._config_of(namespace).pools
 
+    def runs_of(self, namespace: str) -> list[tuple[str, WorkloadRun]]:
+        """The runs of a namespace with the UIDs of their workloads."""
+        return [(uid, run) for uid, run in self.runs.items() if run.state.meta.arguments.get("namespace") == namespace]
+
     def is_over(self, uid: str) -> bool:
         """Whether the run of this workload has ended."""
         return uid in self._over
@@ -214,10 +218,12 @@ class RunStore:
         self._drop(run)
         self._over.add(run.uid)
 
-    def forget(self, run: WorkloadRun) -> None:
+    def forget(self, uid: str) -> None:
         """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""
-        self._drop(run)
-        self.unopened[run.uid] = run.folder
+        run = self.runs.get(uid)
+        if run is not None:
+            self._drop(run)
+            self.unopened[uid] = run.folder
 
     def open_again(self, folder: RunFolder, now: float) -> WorkloadRun:
         """Read a run anew from its journal. Raises :class:`StateError`."""

@@ -51,7 +51,7 @@ class Watcher:
     ) -> None:
         self._api, self._store, self._namespace = api, store, namespace
         self._on_recorded, self._decide, self._view = on_recorded, decide, ClusterView()
-        self._queue: asyncio.Queue[tuple[str, Change, asyncio.Task[None] | None]] = asyncio.Queue(maxsize=1000)
+        self._queue: asyncio.Queue[tuple[str, Change | Exception, asyncio.Task[None] | None]] = asyncio.Queue(1000)
         self._enabled: set[str] = {namespace} if namespace else set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._mirrors: dict[str, Mirror] = {}
@@ -112,8 +112,11 @@ class Watcher:
         self._tasks[kind] = asyncio.create_task(self._pump(kind), name=f"watch {kind}")
 
     async def _pump(self, kind: str) -> None:
-        async for change in self._mirrors[kind].changes():
-            await self._queue.put((kind, change, asyncio.current_task()))
+        try:
+            async for change in self._mirrors[kind].changes():
+                await self._queue.put((kind, change, asyncio.current_task()))
+        except Exception as error:  # noqa: BLE001  # the watcher ends by it: nobody else looks at this task
+            await self._queue.put((kind, error, None))
 
     def _is_enabled(self, data: Mapping[str, Any]) -> bool:
         return str(metadata(data).get("namespace", "")) in self._enabled
@@ -125,6 +128,8 @@ class Watcher:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._until_the_next_look()):  # wait_for loses a cancellation beside a change
                 kind, change, pump = await self._queue.get()
+            if isinstance(change, Exception):
+                raise change
             self._view.clock = time.monotonic()
             if change.kind is not ChangeKind.SYNCED:
                 self._apply(kind, change)
@@ -215,7 +220,7 @@ class Watcher:
         for kind in (*OWNERS, "Pod"):
             if kind in self._mirrors:
                 self._mirrors[kind].drop(namespace)
-        for uid, run in self._runs_of(namespace):
+        for uid, run in self._store.runs_of(namespace):
             with self._setting_aside(uid):
                 run.add(NoteAdded(self._api.now(), text=why))
                 run.commit()
@@ -226,16 +231,9 @@ class Watcher:
         for namespace in [name for name, at in self._closing.items() if time.monotonic() >= at]:
             del self._closing[namespace]
             self._view.drop_namespace(namespace)
-            for uid, _ in self._runs_of(namespace):
+            for uid, _ in self._store.runs_of(namespace):
                 self._record(uid, (), are_all=True)
             self._leave(namespace, "its namespace was deleted")
-
-    def _runs_of(self, namespace: str) -> list[tuple[str, WorkloadRun]]:
-        return [
-            (uid, run)
-            for uid, run in self._store.runs.items()
-            if run.state.meta.arguments.get("namespace") == namespace
-        ]
 
     # Looks
 
@@ -321,9 +319,7 @@ class Watcher:
         try:
             yield
         except StateError as error:
-            run = self._store.runs.get(uid)
-            if run is not None:
-                self._store.forget(run)
+            self._store.forget(uid)
             self._unwritten.add(uid)
             self._try_again_at = time.monotonic() + _RETRY
             if not self._store_problem:
@@ -334,6 +330,10 @@ class Watcher:
         except SpotwrightError as error:
             self._refused.add(uid)
             _LOG.warning("workload %s is not watched: %s", uid, error)
+        except Exception:  # noqa: BLE001  # a defect: one odd object must not end the records of all others, for ever
+            self._refused.add(uid)
+            self._store.forget(uid)
+            _LOG.exception("workload %s is not watched any more, because of a defect in Spotwright", uid)
 
     def _begin(self, pods: Sequence[SeenPod], now: float) -> WorkloadRun:
         owners = pods[0].owners
