@@ -185,3 +185,23 @@ def test_it_is_alive_before_it_is_ready(certificate: Path, is_ready: bool, statu
                 assert response.status == status
 
     asyncio.run(scenario())
+
+
+def test_a_defect_in_what_is_looked_up_is_said_and_denies_nothing(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(_cluster: Cluster, _request: AdmissionRequest) -> PodFacts:
+        raise ValueError("a label that nobody has thought of")
+
+    monkeypatch.setattr(Cluster, "find_facts", broken)
+
+    async def scenario() -> None:
+        async with serving(certificate) as (session, address):
+            answer = await mutate(session, address, a_pod())
+            assert (answer["allowed"], "patch" in answer) == (True, False)
+            assert answer["warnings"] == [
+                "spotwright: not placed: Spotwright has failed; see the log of its controller"
+            ]
+
+    asyncio.run(scenario())
+    assert "a label that nobody has thought of" in caplog.text

@@ -17,10 +17,13 @@ from spotwright.cluster.admission.objects import Outcome
 from spotwright.cluster.admission.warning_texts import as_warnings
 from spotwright.manifests.yamltext.data_document import patched
 
-__all__ = ["AdmissionRequest", "BadReview", "answer", "parse_review"]
+__all__ = ["DEFECT", "AdmissionRequest", "BadReview", "answer", "parse_review"]
 
 _LOG = logging.getLogger(__name__)
 _API_VERSION = "admission.k8s.io/v1"
+
+DEFECT = Outcome("defect", warnings=as_warnings(["not placed: Spotwright has failed; see the log of its controller"]))
+"""The outcome where our own code has failed: the object is created as it came."""
 
 
 class BadReview(ValueError):
@@ -91,9 +94,7 @@ def answer(request: AdmissionRequest, admit: Callable[[AdmissionRequest], Outcom
             return _review(request.uid, outcome.warnings, patch), outcome
         except Exception:  # noqa: BLE001 (fail open: no defect of ours may stop the work of others)
             _LOG.exception("admission of %s failed", request.data.get("kind"))
-            outcome = Outcome(
-                "defect", warnings=as_warnings(["not placed: Spotwright has failed; see the log of its controller"])
-            )
+            outcome = DEFECT
     return _review(request.uid, outcome.warnings, b""), outcome
 
 

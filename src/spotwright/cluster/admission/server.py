@@ -22,7 +22,7 @@ from spotwright.cluster.admission.admit import admit
 from spotwright.cluster.admission.configurations import Configurations
 from spotwright.cluster.admission.objects import Outcome, referenced_objects
 from spotwright.cluster.admission.pods import PodFacts, wants_facts
-from spotwright.cluster.admission.review import AdmissionRequest, BadReview, answer, parse_review
+from spotwright.cluster.admission.review import DEFECT, AdmissionRequest, BadReview, answer, parse_review
 from spotwright.cluster.admission.updates import Update
 from spotwright.cluster.admission.warning_texts import as_warnings
 
@@ -106,6 +106,9 @@ class Webhook:
         except TimeoutError:
             late = Outcome("too late", warnings=as_warnings(["not placed: Spotwright had no time; create it again"]))
             review, outcome = answer(asked, lambda _: late)
+        except Exception:  # noqa: BLE001  # a defect in what is looked up before the decision
+            _LOG.exception("review of %s %s/%s failed", asked.data.get("kind"), asked.namespace, _name(asked.data))
+            review, outcome = answer(asked, lambda _: DEFECT)
         self.verdicts[outcome.verdict] += 1
         if outcome.rival:
             self.on_rival(asked.namespace, outcome.rival)
