@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright.cluster.workloads.outcome import outcome_of
-from spotwright.cluster.workloads.owners import lineage
+from spotwright.cluster.workloads.owners import lineage, uid_of
 from spotwright.cluster.workloads.tasks import task_name
 
 NODE_NAME = "workflows.argoproj.io/node-name"
@@ -109,3 +109,13 @@ def test_a_job_of_volcano_is_not_taken_for_a_job_that_is_not_known_yet(version: 
 
     assert found.is_complete is complete
     assert not found.owners
+
+
+def test_owners_that_own_each_other_are_a_lineage_with_an_end() -> None:
+    """A user may write such references: the owner of the first is set after the second was made."""
+    first, second = job("first", uid="1"), job("second", uid="2")
+    for made, owner in ((first, second), (second, first)):
+        made["metadata"]["ownerReferences"] = pod("", owner)["metadata"]["ownerReferences"]
+    owners = {"1": first, "2": second}
+    found = lineage(pod("one", first), lambda _kind, _namespace, uid: owners.get(uid))
+    assert ([uid_of(each) for each in found.owners], found.is_complete) == (["1", "2"], True)

@@ -77,6 +77,10 @@ def _owners(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> list[Mapping[str,
     here = pod
     while (reference := controller_reference(here)) is not None and reference.get("kind") in _OWNERS:
         where = f"/apis/{reference.get('apiVersion')}/namespaces/{metadata(pod).get('namespace')}"
+        if any(
+            reference["name"] == metadata(each).get("name") and reference["kind"] == each["kind"] for each in owners
+        ):
+            break  # owners that own each other
         try:
             here = kubernetes.get(f"{where}/{_OWNERS[str(reference['kind'])]}/{reference['name']}")
         except ApiFailed:
