@@ -143,11 +143,13 @@ def _object(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> dic
 def _root(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str, Any]) -> tuple[str, str]:
     """The kind and name of the topmost owner that is a run; an owner that cannot be read is taken at its name."""
     name = str(found["metadata"]["name"])
+    passed: set[tuple[str, str]] = set()
     while True:
         owners = found["metadata"].get("ownerReferences") or ()
         above = next((each for each in owners if each.get("controller") and each.get("kind") in _RESOURCES), None)
-        if above is None:
+        if above is None or (kind, name) in passed:  # users may write owners that own each other
             return kind, name
+        passed.add((kind, name))
         kind, name = str(above["kind"]), str(above["name"])
         try:
             read = _object(kubernetes, namespace, kind, name)
@@ -180,6 +182,8 @@ def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> l
     try:
         items = kubernetes.get(f"/api/v1/namespaces/{namespace}/pods").get("items") or []
     except ApiFailed as error:
+        if error.status != 403:
+            raise
         raise InputError(f"you may not list pods in namespace {namespace}: name one, as pod/NAME") from error
     mine = [pod for pod in items if pod["metadata"]["uid"] in live]
     return sorted(mine, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))

@@ -161,7 +161,8 @@ class ReadingServer:
             return web.json_response(
                 {"made_at": run.made_at, "now": self._index.now(), "driven": True, "plans": 0, "events": []}
             )
-        ends = time.monotonic() + min(float(request.query.get("wait", 0)), _LONGEST_WAIT)
+        wait = float(request.query.get("wait", 0))
+        ends = time.monotonic() + (min(wait, _LONGEST_WAIT) if wait > 0 else 0.0)  # no number is not greater
         while True:
             found = await self._in_thread(self._index.rows, run, after, _EVENTS_AT_ONCE)
             if found.rows or not found.is_driven or time.monotonic() >= ends:
