@@ -50,7 +50,7 @@ def lineage(pod: Mapping[str, Any], find: FindOwner) -> Lineage:
     """The owners of a pod, as far as they can be found. Users may write owners that own each other: the circle is left out."""
     owners: list[Mapping[str, Any]] = []
     here: Mapping[str, Any] = pod
-    while (reference := controller_reference(here)) is not None and reference.get("uid") not in map(uid_of, owners):
+    while (reference := controller_reference(here)) is not None and reference.get("uid") not in [*map(uid_of, owners)]:
         group = str(reference.get("apiVersion", "")).rpartition("/")[0]
         if reference.get("kind") not in RUN_KINDS or (group, reference.get("kind")) in NAMESAKES:
             break
