@@ -15,16 +15,15 @@ from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.kinds import Duty
 from spotwright.lint.subjects.pods import Pods
-from spotwright.lint.subjects.reach import Reach, selects_spot, shuns_spot
+from spotwright.lint.subjects.reach import Reach, pairs_of, selects_pool, selects_spot, shuns_spot
 from spotwright.lint.subjects.shapes import mapping_of
 from spotwright.manifests.rules.expander import preference_advice
-from spotwright.model.pools import Pool
-from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term, Toleration
+from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration
 
 __all__ = ["RULES"]
 
-_AKS_KEY = "kubernetes.azure.com/scalesetpriority"
-_AKS_TAINT = Taint(_AKS_KEY, "spot")
+_AKS_TAINT = Taint("kubernetes.azure.com/scalesetpriority", "spot")
+_AKS_LABEL = Expression(_AKS_TAINT.key, "In", (_AKS_TAINT.value,))
 _REQUIRED = """\
 affinity:
   nodeAffinity:
@@ -63,8 +62,10 @@ def _not_tolerated(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """Pods that ask for AKS spot nodes, or for spot pools that the configuration taints, without tolerating the taint."""
     if pods.reach < Reach.PREFERRED or pods.is_partial:
         return
-    taints = [_AKS_TAINT] if _names(pods, _AKS_KEY) else []
-    taints += [taint for pool in settings.spot_pools if _is_meant(pods, pool) for taint in clouds.taints(pool)]
+    taints = [_AKS_TAINT] if _AKS_LABEL in pods.conditions else []
+    if pods.reach is Reach.REQUIRED:
+        meant = [pool for pool in settings.spot_pools if selects_pool(pods.constraints, pool)]
+        taints += [taint for pool in meant for taint in clouds.taints(pool)]
     for taint in dict.fromkeys(taints):
         if taint.key in settings.spot_taints and not pods.constraints.tolerates(taint):
             item = {
@@ -79,20 +80,6 @@ def _not_tolerated(pods: Pods, settings: Settings) -> Iterator[Problem]:
             path = pods.selector if pods.constraints.selector else pods.at("affinity")
             yield Problem(path, text, mends=(mend,) if pods.form != "K" else ())
             return
-
-
-def _names(pods: Pods, key: str) -> bool:
-    terms = (*pods.constraints.required, *(wish.term for wish in pods.constraints.preferred))
-    expressions = [Expression(name, "In", (value,)) for name, value in pods.constraints.selector.items()]
-    expressions += [expression for term in terms for expression in term.expressions]
-    return any(one.key == key and one.operator == "In" and one.values == ("spot",) for one in expressions)
-
-
-def _is_meant(pods: Pods, pool: Pool) -> bool:
-    """Whether the pods' selector and required affinity lead to a pool, and its spot label is what they ask for."""
-    wanted = Constraints(selector=pods.constraints.selector, required=pods.constraints.required)
-    is_met = any(not wanted.refusal(labels, ()) for labels in clouds.labels_by_zone(pool))
-    return is_met and pods.reach is Reach.REQUIRED
 
 
 def _no_fallback(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -129,7 +116,7 @@ def _alternatives(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 def _contradiction(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """A selector or a required term that asks for spot and shuns it at once."""
-    pairs = [Expression(key, "In", (value,)) for key, value in pods.constraints.selector.items()]
+    pairs = pairs_of(pods.constraints)
     terms = pods.constraints.required or (Term(),)
     if all(_is_contradiction([*pairs, *term.expressions], settings) for term in terms):
         path = pods.terms if pods.constraints.required else pods.selector

@@ -16,10 +16,11 @@ from spotwright.lint.rule import Checks, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.objects import KubeObject
 from spotwright.lint.subjects.pods import Pods
+from spotwright.lint.subjects.reach import selects_pool
 from spotwright.lint.subjects.shapes import items_of, mapping_at, mapping_of
 from spotwright.manifests.rules.placeholders import judgeable
 from spotwright.model.pools import Pool
-from spotwright.model.scheduling_terms import Constraints, Expression
+from spotwright.model.scheduling_terms import Constraints
 
 __all__ = ["RULES"]
 
@@ -45,8 +46,7 @@ def _no_pool(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if not settings.pools:
         return
     given = _comparable(pods, settings)
-    wanted = Constraints(selector=given.selector, required=given.required)
-    if any(_selects(wanted, pool) for pool in settings.pools.values()):
+    if any(selects_pool(given, pool) for pool in settings.pools.values()):
         return
     for key, value in given.selector.items():
         if not any(_has(pool, key, value) for pool in settings.pools.values()):
@@ -56,11 +56,6 @@ def _no_pool(pods: Pods, settings: Settings) -> Iterator[Problem]:
     yield Problem(path, f"{pods.label} selects nodes by labels that no pool has together")
 
 
-def _selects(wanted: Constraints, pool: Pool) -> bool:
-    """Whether nodes in one of the pool's zones meet the selector and the required affinity."""
-    return any(not wanted.refusal(labels, ()) for labels in clouds.labels_by_zone(pool))
-
-
 def _has(pool: Pool, key: str, value: str) -> bool:
     return any(labels.get(key) == value for labels in clouds.labels_by_zone(pool))
 
@@ -68,10 +63,9 @@ def _has(pool: Pool, key: str, value: str) -> bool:
 def _taint_kept_out(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """Pods whose selector leads to pools that all have a taint they do not tolerate."""
     given = _comparable(pods, settings)
-    wanted = Constraints(selector=given.selector, required=given.required)
     if not given.selector and not given.required:
         return
-    meant = [pool for pool in settings.pools.values() if _selects(wanted, pool)]
+    meant = [pool for pool in settings.pools.values() if selects_pool(given, pool)]
     requests = dict.fromkeys(_devices(pods), 1)
     keeping = []
     for pool in meant:
@@ -135,15 +129,12 @@ def _limits_missing(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 def _old_labels(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     new = "Spot VMs have the label cloud.google.com/gke-spot=true"
-    expressions = [Expression(key, "In", (value,)) for key, value in pods.constraints.selector.items()]
-    for term in (*pods.constraints.required, *(wish.term for wish in pods.constraints.preferred)):
-        expressions += term.expressions
-    keys = {one.key for one in expressions if one.operator in ("In", "Exists") and "false" not in one.values}
+    keys = {one.key for one in pods.conditions if one.operator in ("In", "Exists") and "false" not in one.values}
     other = bool(keys & {"cloud.google.com/gke-spot", "cloud.google.com/gke-provisioning"}) or len(keys) > 2
     if _GKE_PREEMPTIBLE in keys and not other:
         path = pods.selector if _GKE_PREEMPTIBLE in pods.constraints.selector else pods.at("affinity")
         yield Problem(path, f"{pods.label} selects preemptible VMs, which live a day at most; {new}")
-    for one in expressions:
+    for one in pods.conditions:
         if one.key == "kubernetes.azure.com/scalesetpriority" and "low" in (value.lower() for value in one.values):
             text = f"{pods.label} selects low-priority VMs, which Azure has retired"
             yield Problem(pods.selector if pods.constraints.selector else pods.at("affinity"), text)

@@ -17,11 +17,10 @@ from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.kinds import Duty, Retry
 from spotwright.lint.subjects.objects import KubeObject
 from spotwright.lint.subjects.pods import Pods
-from spotwright.lint.subjects.reach import admits
+from spotwright.lint.subjects.reach import admits, pairs_of
 from spotwright.lint.subjects.shapes import is_whole, items_of, mapping_at, mapping_of
 from spotwright.manifests.rules.pod_rules import longest_grace, shortest_notice
 from spotwright.model.pools import Provider
-from spotwright.model.scheduling_terms import Expression
 
 __all__ = ["RULES"]
 
@@ -46,9 +45,7 @@ def _notice(pods: Pods, settings: Settings) -> tuple[float, str] | None:
     notice = shortest_notice(landing or settings.spot_pools)
     if notice is not None:
         return notice, "the spot pools that admit it" if landing else "the spot pools"
-    named = {toleration.key for toleration in pods.constraints.tolerations} | set(pods.constraints.selector)
-    for term in (*pods.constraints.required, *(wish.term for wish in pods.constraints.preferred)):
-        named |= {expression.key for expression in term.expressions}
+    named = {one.key for one in pods.constraints.tolerations} | {one.key for one in pods.conditions}
     notices = ((clouds.default_notice_of_pods(one), _WHOSE[one]) for one in clouds.providers_of(named))
     return min(notices, default=None)
 
@@ -114,17 +111,14 @@ def _unshielded(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 
 def _names_karpenter(pods: Pods) -> bool:
-    keys = set(pods.constraints.selector)
-    for term in (*pods.constraints.required, *(wish.term for wish in pods.constraints.preferred)):
-        keys |= {expression.key for expression in term.expressions}
-    return any(key.startswith("karpenter.") for key in keys)
+    return any(one.key.startswith("karpenter.") for one in pods.conditions)
 
 
 def _one_zone(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Several pods that need each other, on spot nodes of one zone."""
     if not pods.asks_for_spot or pods.duty is not Duty.WORKER or not _is_gang(pods):
         return
-    expressions = [Expression(key, "In", (value,)) for key, value in pods.constraints.selector.items()]
+    expressions = pairs_of(pods.constraints)
     if len(pods.constraints.required) == 1:
         expressions += pods.constraints.required[0].expressions
     zones = [

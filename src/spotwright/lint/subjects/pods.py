@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.kinds import Duty, PodPlace, Retry, facts_of
 from spotwright.lint.subjects.objects import KubeObject
-from spotwright.lint.subjects.reach import Reach, reach_of
+from spotwright.lint.subjects.reach import Reach, pairs_of, reach_of
 from spotwright.lint.subjects.shapes import Shape, items_of, mapping_at, mapping_of, matching
 from spotwright.manifests.rules.context import QUEUE_LABEL, SPOT_LABEL
 from spotwright.manifests.rules.pod_spec import REQUIRED_TERMS, pod_constraints
 from spotwright.manifests.rules.schema import METADATA, POD, check_value
 from spotwright.manifests.yamltext.documents import Document, ManifestError, Path
-from spotwright.model.scheduling_terms import Constraints
+from spotwright.model.scheduling_terms import Constraints, Expression
 
 __all__ = ["Container", "Pods", "pods_of", "role_duty"]
 
@@ -81,6 +81,12 @@ class Pods:
     def is_work(self) -> bool:
         """Whether they do work that ends, and may be lost if somebody makes them again."""
         return self.duty in (Duty.WORKER, Duty.COORDINATOR)
+
+    @property
+    def conditions(self) -> list[Expression]:
+        """What they ask of nodes by labels: the pairs of the selector, then the required and the preferred conditions."""
+        terms = (*self.constraints.required, *(wish.term for wish in self.constraints.preferred))
+        return [*pairs_of(self.constraints), *(one for term in terms for one in term.expressions)]
 
     @property
     def is_partial(self) -> bool:

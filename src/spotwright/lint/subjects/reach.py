@@ -14,7 +14,7 @@ from spotwright.lint.settings import Settings
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
 
-__all__ = ["Reach", "admits", "reach_of", "selects_spot", "shuns_spot"]
+__all__ = ["Reach", "admits", "pairs_of", "reach_of", "selects_pool", "selects_spot", "shuns_spot"]
 
 
 class Reach(IntEnum):
@@ -29,7 +29,7 @@ class Reach(IntEnum):
 
 def reach_of(constraints: Constraints, settings: Settings) -> Reach:
     """How pods with these constraints come to spot nodes."""
-    if any(shuns_spot(Expression(key, "In", (value,))) for key, value in constraints.selector.items()):
+    if any(map(shuns_spot, pairs_of(constraints))):
         return Reach.NONE
     if constraints.required and all(_shuns(term) for term in constraints.required):
         return Reach.NONE
@@ -42,6 +42,17 @@ def reach_of(constraints: Constraints, settings: Settings) -> Reach:
     if any(admits(pool, constraints) for pool in settings.spot_pools):
         return Reach.OPEN
     return Reach.NONE
+
+
+def pairs_of(constraints: Constraints) -> list[Expression]:
+    """The pairs of the node selector, as conditions."""
+    return [Expression(key, "In", (value,)) for key, value in constraints.selector.items()]
+
+
+def selects_pool(constraints: Constraints, pool: Pool) -> bool:
+    """Whether nodes in one of the pool's zones meet the selector and the required affinity, whatever their taints."""
+    wanted = Constraints(selector=constraints.selector, required=constraints.required)
+    return any(not wanted.refusal(labels, ()) for labels in clouds.labels_by_zone(pool))
 
 
 def admits(pool: Pool, constraints: Constraints) -> bool:
