@@ -246,6 +246,7 @@ def test_the_public_names_are_these() -> None:
         "built_in_pools",
         "default_notice",
         "default_notice_of_pods",
+        "gpus_of",
         "is_accelerator",
         "is_gpu",
         "is_gpu_taint",

@@ -26,6 +26,7 @@ __all__ = [
     "built_in_pools",
     "default_notice",
     "default_notice_of_pods",
+    "gpus_of",
     "is_accelerator",
     "is_gpu",
     "is_gpu_taint",
@@ -227,6 +228,11 @@ def providers_of(keys: Collection[str]) -> tuple[Provider, ...]:
         for provider, facts in _FACTS.items()
         if not named.isdisjoint(facts.spot_labels.keys() | facts.spot_taint_keys)
     )
+
+
+def gpus_of(pool: Pool) -> Mapping[str, int]:
+    """Return the GPUs and parts of GPUs that a node of the pool offers, by resource."""
+    return {name: amount for name, amount in (pool.node or {}).items() if amount and is_gpu(name)}
 
 
 def _offers_gpu(pool: Pool) -> bool:

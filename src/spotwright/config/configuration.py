@@ -60,6 +60,12 @@ class Config:
         """The sentences for the user about where pools and policy come from."""
         return tuple(filter(None, (self.found_above, self.note)))
 
+    @property
+    def default_ladder(self) -> tuple[str, ...]:
+        """The ladder of ``policy.default``; empty without one."""
+        default = self.policy_default
+        return tuple((default.values.get("ladder") if default is not None else None) or ())
+
     def layers_for(self, *task_paths: str) -> tuple[tuple[Layer, ...], tuple[Layer, ...]]:
         """Return the layers of ``policy.default``, and those of ``policy.tasks`` that match a task's path, weakest first.
 

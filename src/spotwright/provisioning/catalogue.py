@@ -15,7 +15,7 @@ from spotwright.provisioning.tools.gcloud import gcloud_script
 from spotwright.provisioning.tools.generic import generic_script
 from spotwright.provisioning.tools.karpenter import karpenter_objects
 
-__all__ = ["DEFAULT_TOOLS", "TOOLS", "Tool", "script"]
+__all__ = ["TOOLS", "Tool", "script"]
 
 
 class Tool(NamedTuple):
@@ -33,16 +33,7 @@ TOOLS: Mapping[str, Tool] = {
     "karpenter": Tool(Provider.KARPENTER, karpenter_objects),
     "generic": Tool(Provider.GENERIC, generic_script),
 }
-"""The tools by the name for ``--as``."""
-
-DEFAULT_TOOLS: Mapping[Provider, str] = {
-    Provider.AKS: "az",
-    Provider.GKE: "gcloud",
-    Provider.EKS: "eksctl",
-    Provider.KARPENTER: "karpenter",
-    Provider.GENERIC: "generic",
-}
-"""The tool for each provider where none is named."""
+"""The tools by the name for ``--as``. The first of a provider is the one where none is named."""
 
 
 def script(request: Request, tool: str | None = None) -> list[str]:
@@ -51,12 +42,12 @@ def script(request: Request, tool: str | None = None) -> list[str]:
     Raises :class:`InputError` if the tool makes no pools of this provider, or if the provider cannot have such a pool.
     """
     pool = request.pool
-    name = tool or DEFAULT_TOOLS[pool.provider]
+    fitting = [name for name, one in TOOLS.items() if one.provider is pool.provider]
+    name = tool or fitting[0]
     chosen = TOOLS[name]
     if chosen.provider is not pool.provider:
-        fitting = ", ".join(each for each, one in TOOLS.items() if one.provider is pool.provider)
         raise InputError(
             f"pool {pool.name}: its provider is {pool.provider}, and {name} makes pools of {chosen.provider}: use --as "
-            f"{fitting}, or set provider: in spotwright.yaml"
+            f"{', '.join(fitting)}, or set provider: in spotwright.yaml"
         )
     return list(chosen.write(request))

@@ -98,8 +98,7 @@ def _words(value: Any) -> tuple[Word, ...]:
 
 def gpus(pool: Pool) -> int:
     """Whole GPUs of one node of the pool."""
-    whole = (amount for name, amount in (pool.node or {}).items() if clouds.is_gpu(name) and name.endswith("/gpu"))
-    return sum(whole)
+    return sum(amount for name, amount in clouds.gpus_of(pool).items() if name.endswith("/gpu"))
 
 
 def cpus(pool: Pool) -> int:

@@ -20,7 +20,7 @@ from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
 from spotwright.model.scheduling_terms import Constraints, Taint, Toleration
 
-__all__ = ["EVERYWHERE", "IDLE", "Ladder", "Rung", "Work", "build", "node_labels", "too_large"]
+__all__ = ["EVERYWHERE", "IDLE", "Ladder", "Rung", "Work", "build", "has_accelerators", "node_labels", "too_large"]
 
 IDLE = "its GPUs would stand idle: the task asks for none"
 """Reason for which work without GPUs is kept off GPU pools that would admit it."""
@@ -181,11 +181,12 @@ def _added_tolerations(pool: Pool, work: Work, policy: Policy, *, named: bool) -
 
 
 def _is_tolerated_for_policy(pool: Pool, taint: Taint, work: Work) -> bool:
-    return clouds.is_spot_taint(pool, taint) or (clouds.is_gpu_taint(taint) and _asks_for_gpu(work.requests))
+    return clouds.is_spot_taint(pool, taint) or (clouds.is_gpu_taint(taint) and has_accelerators(work.requests))
 
 
-def _asks_for_gpu(requests: Resources) -> bool:
-    return any(amount and clouds.is_accelerator(name) for name, amount in requests.items())
+def has_accelerators(resources: Resources) -> bool:
+    """Whether GPUs or TPUs are among the resources, of a request or of a node."""
+    return any(amount and clouds.is_accelerator(name) for name, amount in resources.items())
 
 
 def _without_idle_gpus(
@@ -204,7 +205,7 @@ def _without_idle_gpus(
 
 
 def _leaves_gpus_idle(pool: Pool, work: Work) -> bool:
-    return _asks_for_gpu(pool.node or {}) and not _asks_for_gpu(work.requests)
+    return has_accelerators(pool.node or {}) and not has_accelerators(work.requests)
 
 
 def _price_order(pool: Pool) -> tuple[bool, Fraction]:

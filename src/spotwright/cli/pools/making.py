@@ -85,14 +85,14 @@ def make_pool(
             )
         if tool == _KUEUE:
             return _kueue(configuration, name, namespaces, quotas)
-        click.echo("\n".join(compute_class_lines(configuration.pools, _ladder(configuration))))
+        click.echo("\n".join(compute_class_lines(configuration.pools, configuration.default_ladder)))
         return SUCCEEDED
     if pool is None:
         raise click.UsageError(f"name a pool: {', '.join(configuration.pools)}")
     if pool not in configuration.pools:
         raise InputError(f"no pool {pool!r}; the pools are {', '.join(configuration.pools)}")
     chosen = configuration.pools[pool]
-    request = Request(chosen, configuration.pools, configuration.currency, _ladder(configuration), cluster_name)
+    request = Request(chosen, configuration.pools, configuration.currency, configuration.default_ladder, cluster_name)
     lines = script(request, tool)
     click.echo("\n".join(lines))
     for warning in request.warnings:
@@ -106,18 +106,12 @@ def _kueue(configuration: Config, name: str, namespaces: tuple[str, ...], quotas
             raise InputError(f"{one!r}: expected a name of Kubernetes: small letters, digits and - inside")
     amounts = dict(_quota(text, configuration) for text in quotas)
     options = QueueOptions(name, tuple(dict.fromkeys(namespaces)), amounts, _release(configuration))
-    click.echo("\n".join(queue_lines(configuration.pools, options, _ladder(configuration))))
+    click.echo("\n".join(queue_lines(configuration.pools, options, configuration.default_ladder)))
     missing = unknown_quotas(configuration.pools, options)
     if missing:
         text = f"warning: these quotas are 0, which admits nothing: {', '.join(missing)}: set node: in the pool, or --quota"
         click.echo(text, err=True)
     return SUCCEEDED
-
-
-def _ladder(configuration: Config) -> tuple[str, ...]:
-    """The ladder of the default policy; empty without one."""
-    default = configuration.policy_default
-    return tuple((default.values.get("ladder") if default is not None else None) or ())
 
 
 def _quota(text: str, config: Config) -> tuple[tuple[str, str], int]:

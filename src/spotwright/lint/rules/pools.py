@@ -21,6 +21,7 @@ from spotwright.lint.subjects.shapes import items_of, mapping_at, mapping_of
 from spotwright.manifests.rules.placeholders import judgeable
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
+from spotwright.scheduling.ladder import has_accelerators
 
 __all__ = ["RULES"]
 
@@ -107,13 +108,11 @@ def _gpu_unused(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 
 def _is_of_plain_pool(key: str, value: str, settings: Settings) -> bool:
-    return any(clouds.labels(pool).get(key) == value and not _has_gpus(pool.node) for pool in settings.pools.values())
+    return any(clouds.labels(pool).get(key) == value and _is_plain(pool) for pool in settings.pools.values())
 
 
-def _has_gpus(node: object) -> bool:
-    return node is None or any(
-        clouds.is_accelerator(name) for name in mapping_of(node if isinstance(node, dict) else {})
-    )
+def _is_plain(pool: Pool) -> bool:
+    return pool.node is not None and not has_accelerators(pool.node)
 
 
 def _limits_missing(pods: Pods, _settings: Settings) -> Iterator[Problem]:

@@ -18,6 +18,7 @@ from spotwright import clouds
 from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term
+from spotwright.scheduling.ladder import has_accelerators
 
 __all__ = ["exclusion", "flavor_labels", "flavor_order", "flavor_taints", "may_assign"]
 
@@ -53,13 +54,16 @@ def flavor_order(pools: Mapping[str, Pool], ladder: Sequence[str] = ()) -> list[
     def rank(pool: Pool) -> tuple[bool, bool, bool, int, bool, Any]:
         named = pool.name in ladder
         place = ladder.index(pool.name) if named else 0
-        return (not named, not named and _has_gpus(pool), not pool.is_spot, place, pool.price is None, pool.price or 0)
+        return (
+            not named,
+            not named and has_accelerators(pool.node or {}),
+            not pool.is_spot,
+            place,
+            pool.price is None,
+            pool.price or 0,
+        )
 
     return sorted(pools.values(), key=rank)
-
-
-def _has_gpus(pool: Pool) -> bool:
-    return any(amount and clouds.is_accelerator(name) for name, amount in (pool.node or {}).items())
 
 
 def may_assign(pool: Pool, constraints: Constraints, required: Sequence[Condition] = ()) -> bool:

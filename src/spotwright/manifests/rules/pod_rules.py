@@ -224,7 +224,7 @@ def settle_queue(
         pool for name, pool in pools.items() if name not in report.pools
     ]  # also those that a named ladder leaves out
     conditions, left = exclusion(used, others, constraints, required)
-    order = [pool.name for pool in flavor_order(pools, _default_ladder(ctx)) if pool in used]
+    order = [pool.name for pool in flavor_order(pools, ctx.config.default_ladder) if pool in used]
     names = ", ".join(order)
     report.queue = f"{queue}: Kueue takes the first flavor that matches and has quota, of {names}"
     ctx.add_finding(
@@ -250,11 +250,6 @@ _BY_QUOTA = (
     "Kueue takes the next flavor where the quota of one is used, not after interruptions and not where spot nodes are missing "
     "(kubernetes-sigs/kueue#2560): fall_back_after and pending_timeout have no effect"
 )
-
-
-def _default_ladder(ctx: PlaceContext) -> Sequence[str]:
-    default = ctx.config.policy_default
-    return (default.values.get("ladder") if default is not None else None) or ()
 
 
 def _require(ctx: PlaceContext, role: Role, expression: dict[str, object]) -> None:

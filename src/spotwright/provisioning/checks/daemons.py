@@ -65,7 +65,7 @@ _SORTS = (
 def check_daemon_sets(ground: Ground) -> Iterator[Finding]:
     """DaemonSets whose pods a pool's taints keep away; a pool with GPUs whose device plugin is missing."""
     for pool in ground.pools.values():
-        has_gpus = any(clouds.is_gpu(name) and amount for name, amount in (pool.node or {}).items())
+        has_gpus = bool(clouds.gpus_of(pool))
         plugins = []
         for work in ground.daemon_sets:
             sort = _sort_of(work)

@@ -82,7 +82,7 @@ def _shutdown(spot: Sequence[Pool], shutdown: Shutdown) -> Iterator[Finding]:
 
 def _policies(config: Config) -> Iterator[tuple[str, Policy]]:
     """The policies of the configuration that set a grace period, or the pools for that of the default policy."""
-    default = () if config.policy_default is None else (config.policy_default,)
+    default, _ = config.layers_for()
     named = [("policy.default", default)]
     named += [(f"policy.tasks {key}", (*default, layer)) for key, layer in config.policy_tasks]
     for name, layers in named:

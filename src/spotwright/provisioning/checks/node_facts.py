@@ -156,7 +156,7 @@ def check_taints(ground: Ground) -> Iterator[Finding]:
 def check_gpus(ground: Ground) -> Iterator[Finding]:
     """Nodes with GPUs that offer none, or fewer than the configuration says."""
     for pool in ground.pools.values():
-        wanted = {name: amount for name, amount in (pool.node or {}).items() if clouds.is_gpu(name) and amount}
+        wanted = clouds.gpus_of(pool)
         none = [node for node in ground.members[pool.name] if _has_gpus(node, wanted) and not _offered(node)]
         if none:
             driver = (

@@ -76,9 +76,8 @@ def _hints(request: Request, label_list: str) -> Iterator[str]:
     )
     node = pool.node or {}
     amounts: dict[str, int | str] = {name: quantity(name, node.get(name, 0)) for name in ("cpu", "memory")}
-    device = next((name for name, amount in node.items() if clouds.is_gpu(name) and amount), "")
-    if device:
-        amounts.update({"gpu-type": device, "gpu-count": node[device]})
+    for device, count in list(clouds.gpus_of(pool).items())[:1]:
+        amounts |= {"gpu-type": device, "gpu-count": count}
     annotations = [f"{_ANNOTATION}/{name}={amount}" for name, amount in amounts.items() if amount]
     annotations += [f"{_ANNOTATION}/labels={label_list}"] if label_list else []
     if pool.taints:
