@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long style networks bench bench-cluster docs lock clean \
+.PHONY: help demo check test test-long style types rules networks bench bench-cluster docs lock clean \
 	cluster cluster-ci cluster-down cluster-record cluster-test
 
 help: ## show this list
@@ -28,21 +28,29 @@ test: style ## style, types, layers and the tests: six minutes
 	@echo "== pytest"
 	@$(PYTEST) $(ARGS)
 
-test-long: ## the rest of the tests: every crash point, world and example that `make test` samples
+test-long: ## the rest of the tests: every crash point, world and example that `make test` samples, and more of each property
 	@scripts/bootstrap dev
 	@echo "== pytest, long tests"
-	@$(PYTEST) -m "long and not many and not cluster" $(ARGS)
+	@$(PYTEST) --hypothesis-profile=long -m "(long or hypothesis) and not many and not cluster" $(ARGS)
 
+# mypy takes one core, so the rest runs beside it. The first collection in a clone compiles what five processes would else compile
+# each; what is wrong with it, the tests say.
 style:
 	@scripts/bootstrap dev
+	@$(MAKE) --no-print-directory --jobs=2 types rules
+
+types:
+	@echo "== mypy"
+	@$(BIN)/mypy
+
+rules:
 	@echo "== ruff check"
 	@$(BIN)/ruff check
 	@echo "== ruff format --check"
 	@$(BIN)/ruff format --check
-	@echo "== mypy"
-	@$(BIN)/mypy
 	@echo "== lint-imports"
 	@$(BIN)/lint-imports --no-logo
+	@test -d .hypothesis/constants || $(BIN)/python -m pytest --collect-only --quiet > /dev/null || true
 
 cluster: ## a real Kubernetes on this machine, for root on Linux; builds it the first time, which takes an hour
 	@scripts/bootstrap run

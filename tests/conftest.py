@@ -1,7 +1,7 @@
 """Settings of the whole suite: how hypothesis searches, which tests are slow, and what is made of skipped tests.
 
-Hypothesis tries the same examples every time, so that `make test` gives one answer for one state of the code.
-`pytest --hypothesis-profile=explore` tries more, and other examples each time.
+Hypothesis tries the same examples every time, so that `make test` gives one answer for one state of the code. `make test-long`
+tries more of them; `pytest --hypothesis-profile=explore` tries still more, and other examples each time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ SLOW = (
 QUICK = ("cli/test_start_up.py", "e2e/test_attempts.py")
 """What `make check` runs of them all the same: that runs work at all, and start fast."""
 
-settings.register_profile("steady", derandomize=True, deadline=None, database=None)
+settings.register_profile("steady", derandomize=True, deadline=None, database=None, max_examples=40)
+settings.register_profile("long", settings.get_profile("steady"), max_examples=200)
 settings.register_profile("explore", max_examples=2000, deadline=None)
 settings.load_profile("steady")
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.shared_folders import shared_folder
 
 from spotwright.pipelines.ir.compiled import Compiled
 from spotwright.pipelines.sdk.loader import load
@@ -84,9 +85,19 @@ training = spot.defaults(spot="prefer", interruptions=3)(training)
 @pytest.fixture(scope="session")
 def training_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pipeline that uses most of what is supported."""
-    path = tmp_path_factory.mktemp("training") / "training.py"
-    path.write_text(TRAINING)
-    return path
+    return shared_folder(tmp_path_factory, "training", _write_training) / "training.py"
+
+
+def _write_training(folder: Path) -> None:
+    """Write the pipeline, and the same one as the SDK writes it to YAML, and once more after the SDK has read that file."""
+    (folder / "training.py").write_text(TRAINING)
+    script = (
+        "import sys, warnings; warnings.simplefilter('ignore'); sys.path.insert(0, sys.argv[1])\n"
+        "import training; from kfp import compiler, components\n"
+        "compiler.Compiler().compile(training.training, sys.argv[2])\n"
+        "compiler.Compiler().compile(components.load_component_from_file(sys.argv[2]), sys.argv[2] + '.again.yaml')\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(folder), str(folder / "training.yaml")], check=True)
 
 
 @pytest.fixture(scope="session")
@@ -98,12 +109,4 @@ def training(training_file: Path) -> Compiled:
 @pytest.fixture(scope="session")
 def training_yaml(training_file: Path) -> Path:
     """The same pipeline as the SDK writes it to YAML, and once more after the SDK has read that file."""
-    path = training_file.with_suffix(".yaml")
-    script = (
-        "import sys, warnings; warnings.simplefilter('ignore'); sys.path.insert(0, sys.argv[1])\n"
-        "import training; from kfp import compiler, components\n"
-        "compiler.Compiler().compile(training.training, sys.argv[2])\n"
-        "compiler.Compiler().compile(components.load_component_from_file(sys.argv[2]), sys.argv[2] + '.again.yaml')\n"
-    )
-    subprocess.run([sys.executable, "-c", script, str(training_file.parent), str(path)], check=True)
-    return path
+    return training_file.with_suffix(".yaml")

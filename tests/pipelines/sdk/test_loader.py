@@ -79,7 +79,7 @@ WRONG = {  # name: (content, what the message says; {file} is the file)
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the compiler's process answers to each wrong file; one process for all, because importing kfp takes most of it."""
     folder = tmp_path_factory.mktemp("wrong")
