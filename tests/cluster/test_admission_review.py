@@ -82,6 +82,10 @@ def test_warnings_stay_within_the_limits_of_kubernetes(texts: list[str]) -> None
     assert sum(map(len, warnings)) <= MAX_ALL
 
 
+def test_a_blank_text_is_no_warning() -> None:
+    assert as_warnings([" ", "two words"]) == ["spotwright: two words"]
+
+
 def test_a_long_finding_is_told_in_several_warnings() -> None:
     words = " ".join(f"word{number}" for number in range(60))
     warnings = as_warnings([words])

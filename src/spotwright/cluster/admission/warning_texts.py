@@ -41,7 +41,9 @@ def as_warnings(texts: Sequence[str]) -> list[str]:
     room = MAX_ALL - MAX_EACH  # the last one may have to say how many are left out
     for index, text in enumerate(texts):
         lines = textwrap.wrap(text, MAX_EACH - len(_PREFIX) - 2, break_on_hyphens=False)
-        marked = [_PREFIX + line for line in (lines[0], *(f"… {line}" for line in lines[1:]))]
+        marked = [
+            _PREFIX + line for line in (*lines[:1], *(f"… {line}" for line in lines[1:]))
+        ]  # a blank text has none
         if sum(map(len, marked)) > room:
             return [*warnings, _PREFIX + _MORE.format(count=len(texts) - index)]
         room -= sum(map(len, marked))
