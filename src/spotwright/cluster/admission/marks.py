@@ -47,6 +47,7 @@ _TEMPLATES = (
     "spec.tasks.*.template",
     "spec.jobTemplate.spec.tasks.*.template",
 )
+_TEKTON = ("spec.podTemplate", "spec.taskRunTemplate.podTemplate", "spec.taskRunSpecs.*")
 _REPLICA_SPECS = ("pytorch", "tf", "mpi", "xgb", "paddle", "jax")
 
 
@@ -98,8 +99,9 @@ def own_policy(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def pods_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
-    """The pod templates of an object, ``None`` if its kind has none of its own."""
-    return list(_pod_templates(data)) or None
+    """What an object says of its pods: their templates, or Tekton's; ``None`` if its kind has none of its own."""
+    tekton = _TEKTON if str(data.get("apiVersion", "")).startswith("tekton.dev/") else ()
+    return [*_pod_templates(data), *(each for path in tekton for each in _matches(data, path.split(".")))] or None
 
 
 def policy_of_templates(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:

@@ -27,6 +27,7 @@ from spotwright.cluster.admission.marks import (
     pods_of,
 )
 from spotwright.cluster.admission.objects import Outcome, Verdict, place_as_new
+from spotwright.cluster.admission.owned_fields import without_unowned_fields
 from spotwright.cluster.admission.warning_texts import warnings_of
 from spotwright.config import Config
 from spotwright.errors import InputError
@@ -68,6 +69,8 @@ def restore_object(
     if rival not in ("", by):  # what another controller has placed, it restores
         return Outcome(Verdict.NOTHING_TO_DO, rival=rival)
     again = _placed_again(data, config, beside)
+    if again is not None and not _is_placed_as(again.data, without_defaults(old)):
+        again = _placed_from_scratch(data, old, config, beside) or again
     if again is not None and _is_placed_as(again.data, without_defaults(old)):
         spec = _with_defaults(data, again.data)
         return _restored(data, _filled(spec, old.get("spec")) if _is_same_file(data, update) else spec)
@@ -89,6 +92,19 @@ def _placed_again(
         return place_as_new(without_own_entries(data), config, beside)[1]
     except InputError:
         return None
+
+
+def _placed_from_scratch(
+    data: Mapping[str, Any], old: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]]
+) -> PlacedObject | None:
+    """The object with a placement as if nothing of its placement were there; None unless that gives the pods of before.
+
+    A server-side apply takes away some of it and leaves the rest, and what a task of a PipelineRun gets depends on what all tasks
+    have. Fields that nobody has set are the placement's, or defaults, which are in the old object too.
+    """
+    bare = without_unowned_fields(data)
+    again = None if bare is None else _placed_again(bare, config, beside)
+    return again if again is not None and _is_placed_as(again.data, without_defaults(old)) else None
 
 
 def _with_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> Any:

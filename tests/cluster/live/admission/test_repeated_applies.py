@@ -22,7 +22,8 @@ CONFIGURATION = {
     "pools": POOLS,
     "policy": {"default": {"spot": "prefer", "checkpoint": "pvc://saves", "grace_period": "20s"}},
 }
-WAYS = {"client": ["apply"], "server": ["apply", "--server-side", "--force-conflicts"]}
+WAYS = {"client": ["apply"], "server": ["apply", "--server-side"]}
+FORCED = ("Workflow",)
 """Argo's controller owns the whole spec of a Workflow after its first look, with and without Spotwright."""
 
 LABEL = {"spotwright.dev/spot": "prefer"}
@@ -34,6 +35,37 @@ def leader(bed: Settings, kube: Kube, tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("applies")
     with controller(kube, bed, folder, yaml.safe_dump(CONFIGURATION), "--log-limit", "0") as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def tekton(kube: Kube) -> Iterator[None]:
+    """The kind PipelineRun, without Tekton's controller and webhook, and as most of its releases declare it: without fields."""
+    names = {"kind": "PipelineRun", "plural": "pipelineruns", "singular": "pipelinerun", "listKind": "PipelineRunList"}
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    definition = "pipelineruns.tekton.dev"
+    kube.apply(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": definition},
+            "spec": {"group": "tekton.dev", "names": names, "scope": "Namespaced", "versions": [version]},
+        }
+    )
+    kube.run("wait", "--for=condition=Established", f"crd/{definition}", "--timeout=60s")
+    yield
+    kube.run("delete", "crd", definition, "--wait=false")
+
+
+def pipeline_run() -> Object:
+    """A PipelineRun whose user has a template for one of its tasks; another task asks for GPUs."""
+    own = {"pipelineTaskName": "prepare", "podTemplate": {"tolerations": [{"key": "team", "operator": "Exists"}]}}
+    gpu = {"limits": {"nvidia.com/gpu": 1}}
+    tasks = [
+        {"name": "prepare", "taskSpec": {"steps": [{"name": "load", "image": "none"}]}},
+        {"name": "train", "taskSpec": {"steps": [{"name": "fit", "image": "none", "computeResources": gpu}]}},
+    ]
+    return an_object("tekton.dev/v1", "PipelineRun", {"taskRunSpecs": [own], "pipelineSpec": {"tasks": tasks}})
 
 
 def objects(kube: Kube, namespace: str) -> dict[str, Object]:
@@ -64,6 +96,7 @@ def objects(kube: Kube, namespace: str) -> dict[str, Object]:
         ("Workflow", an_object(ARGO, "Workflow", {**workflow, "suspend": True})),
         ("WorkflowTemplate", an_object(ARGO, "WorkflowTemplate", workflow)),
         ("CronWorkflow", an_object(ARGO, "CronWorkflow", {**cron, "workflowSpec": workflow})),
+        ("PipelineRun", pipeline_run()),
         ("Pod", pod("work", namespace, spec)),
     ]
     for _, each in made:
@@ -76,6 +109,7 @@ def an_object(api_version: str, kind: str, spec: Object, name: str = "work") -> 
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
+@pytest.mark.usefixtures("tekton")
 @pytest.mark.parametrize("way", WAYS)
 def test_the_same_file_applied_twice_changes_nothing(kube: Kube, leader: Controller, namespace: str, way: str) -> None:
     leader.enable(namespace)
@@ -97,7 +131,8 @@ def test_the_same_file_applied_twice_changes_nothing(kube: Kube, leader: Control
 
 def applied(kube: Kube, way: str, made: Object) -> Object:
     """The object after an apply."""
-    kube.run(*WAYS[way], "-f", "-", text=json.dumps(made))
+    forced = ["--force-conflicts"] if way == "server" and made["kind"] in FORCED else []
+    kube.run(*WAYS[way], *forced, "-f", "-", text=json.dumps(made))
     found = kube.get(
         f"{made['kind']}.{group(made)}".rstrip("."), made["metadata"]["name"], made["metadata"]["namespace"]
     )
