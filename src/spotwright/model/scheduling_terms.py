@@ -23,6 +23,22 @@ class Taint(NamedTuple):
     def __str__(self) -> str:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
+    @property
+    def with_equals(self) -> str:
+        """The taint as tools write it that ask for the equals sign, also where the value is empty."""
+        return f"{self.key}={self.value}:{self.effect}"
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The taint in the fields of Kubernetes."""
+        return {"key": self.key, **({"value": self.value} if self.value else {}), "effect": self.effect}
+
+    @property
+    def toleration_fields(self) -> dict[str, str]:
+        """The toleration of this taint and no other, in the fields of Kubernetes."""
+        how = {"operator": "Equal", "value": self.value} if self.value else {"operator": "Exists"}
+        return {"key": self.key, **how, "effect": self.effect}
+
 
 class Toleration(NamedTuple):
     """A toleration of a pod: it admits the pod to tainted nodes. An empty key with ``Exists`` tolerates every taint."""

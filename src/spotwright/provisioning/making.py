@@ -16,7 +16,7 @@ from spotwright.errors import InputError
 from spotwright.model.pools import Pool
 from spotwright.provisioning.script import Flags, Word, comment
 
-__all__ = ["Request", "counted", "cpus", "gpus", "introduction", "name_at_provider", "with_create_flags"]
+__all__ = ["Request", "counted", "cpus", "gpus", "introduction", "name_at_provider", "own_fields", "with_create_flags"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,7 @@ def with_create_flags(
     """
     merged = {name: tuple(values) for name, values in flags.items()}
     for name, value in request.pool.create_flags.items():
-        where = f"pool {request.pool.name}: create_flags: {name}"
-        if name in said_by:
-            raise InputError(f"{where}: {said_by[name]} says it: set that, so that placement knows of it")
+        where = _where(request, name, said_by)
         if isinstance(value, Mapping) or (
             isinstance(value, Sequence) and any(isinstance(one, Mapping) for one in value)
         ):
@@ -88,6 +86,25 @@ def with_create_flags(
             words = _words(value)
             merged[name] = (separator.join(map(str, words)),) if separator and words else words
     return merged
+
+
+def own_fields(request: Request, said_by: Mapping[str, str], tool: str, example: str) -> dict[str, Any]:
+    """The fields of ``create_flags``, for a tool that reads an object. Raises :class:`InputError` for flags of other tools."""
+    fields: dict[str, Any] = {}
+    for name, value in request.pool.create_flags.items():
+        where = _where(request, name, said_by)
+        if "-" in name:
+            raise InputError(f"{where}: a flag of another tool; fields of {tool} have no dashes, such as {example}")
+        fields[name] = list(value) if isinstance(value, tuple) else value
+    return fields
+
+
+def _where(request: Request, name: str, said_by: Mapping[str, str]) -> str:
+    """A flag as messages name it. Raises :class:`InputError` where a field of the pool says its value."""
+    where = f"pool {request.pool.name}: create_flags: {name}"
+    if name in said_by:
+        raise InputError(f"{where}: {said_by[name]} says it: set that, so that placement knows of it")
+    return where
 
 
 def _words(value: Any) -> tuple[Word, ...]:

@@ -68,13 +68,7 @@ def _not_tolerated(pods: Pods, settings: Settings) -> Iterator[Problem]:
         taints += [taint for pool in meant for taint in clouds.taints(pool)]
     for taint in dict.fromkeys(taints):
         if taint.key in settings.spot_taints and not pods.constraints.tolerates(taint):
-            item = {
-                "key": taint.key,
-                "operator": "Equal" if taint.value else "Exists",
-                "value": taint.value,
-                "effect": taint.effect,
-            }
-            mend = Mend("extend", pods.at("tolerations"), [{key: value for key, value in item.items() if value}])
+            mend = Mend("extend", pods.at("tolerations"), [taint.toleration_fields])
             how = "stays Pending" if pods.reach is Reach.REQUIRED else "never gets there"
             text = f"{pods.label} asks for spot nodes without tolerating their taint {taint}, so it {how}"
             path = pods.selector if pods.constraints.selector else pods.at("affinity")

@@ -70,11 +70,7 @@ def _write_taints(ctx: PlaceContext, pool: Pool) -> None:
     given = ctx.get("spec", "nodeTaints") or []
     have = {(one.get("key"), one.get("value") or "", one.get("effect")) for one in given}
     missing = [one for one in flavor_taints(pool) if (one.key, one.value or "", one.effect) not in have]
-    items = [
-        {"key": one.key, **({"value": one.value} if one.value else {}), "effect": one.effect}
-        for one in missing[: _MOST - len(given)]
-    ]
-    ctx.editor.extend(ctx.at("spec", "nodeTaints"), items)
+    ctx.editor.extend(ctx.at("spec", "nodeTaints"), [one.fields for one in missing[: _MOST - len(given)]])
 
 
 def _warn_of_tolerations(ctx: PlaceContext, pool: Pool) -> None:

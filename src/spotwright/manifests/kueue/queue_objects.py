@@ -87,9 +87,7 @@ def _flavor(pool: Pool, options: QueueOptions) -> Iterator[str]:
         yield from (f"    {flow(key)}: {flow(value)}" for key, value in labels.items())
     if taints:
         yield "  nodeTaints:  # only pods that tolerate them get this flavor; place adds the tolerations"
-        for taint in taints:
-            value = {"value": taint.value} if taint.value else {}
-            yield f"  - {flow({'key': taint.key, **value, 'effect': taint.effect})}"
+        yield from (f"  - {flow(taint.fields)}" for taint in taints)
 
 
 def _cluster_queue(ordered: Sequence[Pool], options: QueueOptions) -> Iterator[str]:

@@ -34,6 +34,7 @@ from spotwright.manifests.rules.schema import POD, check
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.policy import BUILT_IN, Policy, Spot
 from spotwright.model.pools import Pool, Provider
+from spotwright.model.scheduling_terms import Taint
 from spotwright.scheduling.ladder import Ladder, Work
 
 __all__ = [
@@ -172,17 +173,10 @@ def no_pool_fits(name: str, policy: Policy, ladder: Ladder) -> str:
     return f"{name} fits no pool with {spot}: {reasons}{hint}"
 
 
-def tolerations_of(ladder: Ladder) -> list[dict[str, object]]:
+def tolerations_of(ladder: Ladder) -> list[dict[str, str]]:
     """The tolerations that a ladder needs, in the fields of Kubernetes."""
-    wanted = [toleration for rung in ladder.rungs for toleration in rung.tolerations]
-    items = []
-    for toleration in dict.fromkeys(wanted):
-        item: dict[str, object] = {"key": toleration.key, "operator": "Equal" if toleration.value else "Exists"}
-        if toleration.value:
-            item["value"] = toleration.value
-        item["effect"] = toleration.effect
-        items.append(item)
-    return items
+    wanted = dict.fromkeys(toleration for rung in ladder.rungs for toleration in rung.tolerations)
+    return [Taint(one.key, one.value, one.effect).toleration_fields for one in wanted]
 
 
 def _attract(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from spotwright import clouds
-from spotwright.errors import InputError
 from spotwright.manifests.yamltext.splice import flow
-from spotwright.provisioning.making import Request, counted, gpus, name_at_provider
+from spotwright.provisioning.making import Request, counted, gpus, name_at_provider, own_fields
 from spotwright.provisioning.script import comment, items
 from spotwright.provisioning.tools.aws import availability, preference, refuse_managed_group, shared_meanings
 
@@ -60,11 +59,7 @@ def eksctl_config(request: Request) -> Iterator[str]:
 def _group(request: Request, name: str) -> dict[str, Any]:
     pool = request.pool
     labels = clouds.own_labels(pool)
-    taints = [
-        {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
-        for taint in pool.taints
-    ]
-    group: dict[str, Any] = {
+    return {
         "name": name,
         "spot": pool.is_spot,
         "instanceTypes": [pool.machine],
@@ -74,19 +69,10 @@ def _group(request: Request, name: str) -> dict[str, Any]:
         "desiredCapacity": pool.min_nodes,
         **({"availabilityZones": list(pool.zones)} if pool.zones else {}),
         **({"labels": dict(labels)} if labels else {}),
-        **({"taints": taints} if taints else {}),
+        **({"taints": [taint.fields for taint in pool.taints]} if pool.taints else {}),
         "propagateASGTags": True,
+        **own_fields(request, _SAID_BY, "eksctl (see --as aws)", "volumeSize"),
     }
-    for key, value in pool.create_flags.items():
-        where = f"pool {pool.name}: create_flags: {key}"
-        if key in _SAID_BY:
-            raise InputError(f"{where}: {_SAID_BY[key]} says it: set that, so that placement knows of it")
-        if "-" in key:
-            raise InputError(
-                f"{where}: a flag of another tool (--as aws); fields of eksctl have no dashes, such as volumeSize"
-            )
-        group[key] = list(value) if isinstance(value, tuple) else value
-    return group
 
 
 def _field(start: str, key: str, value: Any) -> Iterator[str]:

@@ -17,7 +17,7 @@ from spotwright.model.pools import Pool, Provider
 from spotwright.provisioning.making import Request, gpus, introduction, name_at_provider, with_create_flags
 from spotwright.provisioning.script import Flags, Variable, Word, command, section
 
-__all__ = ["accelerator", "gcloud_script", "taint_text"]
+__all__ = ["accelerator", "gcloud_script"]
 
 _CLUSTER = Variable("CLUSTER", "the name of the cluster")
 _LOCATION = Variable("LOCATION", "the region or zone of the cluster")
@@ -82,16 +82,11 @@ def accelerator(pool: Pool) -> str:
     return kind
 
 
-def taint_text(key: str, value: str, effect: str) -> str:
-    """A taint as gcloud reads it: the equals sign is there also where the value is empty."""
-    return f"{key}={value}:{effect}"
-
-
 def _flags(request: Request) -> dict[str, tuple[Word, ...]]:
     pool = request.pool
     labels = {key: value for key, value in clouds.own_labels(pool).items() if _is_ours(key)}
     by_google = clouds.taints(Pool(pool.name, pool.capacity, pool.provider, node=pool.node))
-    taints = [taint_text(*taint) for taint in pool.taints if taint not in by_google]
+    taints = [taint.with_equals for taint in pool.taints if taint not in by_google]
     flags: dict[str, tuple[Word, ...]] = {
         "cluster": (request.cluster or _CLUSTER,),
         "location": (_LOCATION,),

@@ -6,7 +6,7 @@ kubernetes/autoscaler, ``cloudprovider/clusterapi/README.md`` (annotations with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spotwright import clouds
 from spotwright.errors import InputError
@@ -31,6 +31,7 @@ def generic_script(request: Request) -> Iterator[str]:
             f"pool {pool.name}: nothing distinguishes its nodes: set provider:, or labels: and taints: of the nodes in "
             "spotwright.yaml"
         )
+    taints = [taint.with_equals for taint in pool.taints]
     label_list = ",".join(f"{key}={value}" for key, value in labels.items())
     yield from introduction(request, "a cluster without a provider that Spotwright knows")
     yield from section(
@@ -38,23 +39,16 @@ def generic_script(request: Request) -> Iterator[str]:
         "Labels and taints that are set at the start are there before the first pod is.",
     )
     flags = [f"--node-labels={label_list}"] if labels else []
-    flags += (
-        [f"--register-with-taints={','.join(f'{t.key}={t.value}:{t.effect}' for t in pool.taints)}"]
-        if pool.taints
-        else []
-    )
+    flags += [f"--register-with-taints={','.join(taints)}"] if taints else []
     yield from comment(f"kubelet {' '.join(flags)}")
     yield from section("Nodes that are there already.")
     if labels:
         yield from command(
             ("kubectl", "label", "node", _NODE, *(f"{key}={value}" for key, value in labels.items())), {"overwrite": ()}
         )
-    if pool.taints:
-        yield from command(
-            ("kubectl", "taint", "node", _NODE, *(f"{t.key}={t.value}:{t.effect}" for t in pool.taints)),
-            {"overwrite": ()},
-        )
-    yield from _hints(request, label_list)
+    if taints:
+        yield from command(("kubectl", "taint", "node", _NODE, *taints), {"overwrite": ()})
+    yield from _hints(request, label_list, taints)
     objects = list(
         expander_objects({name: one for name, one in request.pools.items() if one.provider is Provider.GENERIC})
     )
@@ -67,7 +61,7 @@ def generic_script(request: Request) -> Iterator[str]:
         yield from heredoc(("kubectl", "apply", "-f", "-"), objects)
 
 
-def _hints(request: Request, label_list: str) -> Iterator[str]:
+def _hints(request: Request, label_list: str, taints: Sequence[str]) -> Iterator[str]:
     """Annotations of Cluster API with which the autoscaler knows a node of an empty group."""
     pool = request.pool
     yield from section(
@@ -80,7 +74,6 @@ def _hints(request: Request, label_list: str) -> Iterator[str]:
         amounts |= {"gpu-type": device, "gpu-count": count}
     annotations = [f"{_ANNOTATION}/{name}={amount}" for name, amount in amounts.items() if amount]
     annotations += [f"{_ANNOTATION}/labels={label_list}"] if label_list else []
-    if pool.taints:
-        annotations.append(f"{_ANNOTATION}/taints={','.join(f'{t.key}={t.value}:{t.effect}' for t in pool.taints)}")
+    annotations += [f"{_ANNOTATION}/taints={','.join(taints)}"] if taints else []
     deployment = Variable("MACHINE_DEPLOYMENT", "the MachineDeployment of the pool")
     yield from command(("kubectl", "annotate", "machinedeployment", deployment, *annotations), {"overwrite": ()})

@@ -22,7 +22,7 @@ from spotwright.manifests.kueue.flavors import flavor_order
 from spotwright.manifests.kueue.queue_objects import quantity
 from spotwright.manifests.yamltext.splice import flow
 from spotwright.model.pools import Pool, Provider
-from spotwright.provisioning.making import Request, counted, gpus, name_at_provider
+from spotwright.provisioning.making import Request, counted, gpus, name_at_provider, own_fields
 from spotwright.provisioning.script import comment, items
 
 __all__ = ["karpenter_objects"]
@@ -41,14 +41,7 @@ _SAID_BY = {
 def karpenter_objects(request: Request) -> Iterator[str]:
     """The NodePool and its node class as YAML. Raises :class:`InputError` for flags of other tools, unknown zones."""
     pool = request.pool
-    for key in pool.create_flags:
-        if key in _SAID_BY:
-            raise InputError(f"pool {pool.name}: create_flags: {key}: {_SAID_BY[key]} says it: set that")
-        if "-" in key:
-            raise InputError(
-                f"pool {pool.name}: create_flags: {key}: a flag of another tool; fields of a node class have no "
-                "dashes, such as osDiskSizeGB or subnetSelectorTerms"
-            )
+    own = own_fields(request, _SAID_BY, "a node class", "osDiskSizeGB or subnetSelectorTerms")
     unknown = clouds.unknown_zones(pool)
     if unknown:
         raise InputError(
@@ -61,7 +54,7 @@ def karpenter_objects(request: Request) -> Iterator[str]:
     yield from items((*request.warnings, *_meanings(request)))
     yield from _node_pool(request, name)
     yield "---"
-    yield from _azure_class(request, name) if is_azure(pool) else _aws_class(request, name)
+    yield from _azure_class(own, name) if is_azure(pool) else _aws_class(request, own, name)
 
 
 def _meanings(request: Request) -> Iterator[str]:
@@ -108,9 +101,7 @@ def _node_pool(request: Request, name: str) -> Iterator[str]:
         yield f"      - {flow(requirement)}"
     if pool.taints:
         yield "      taints:"
-        for taint in pool.taints:
-            value = {"value": taint.value} if taint.value else {}
-            yield f"      - {flow({'key': taint.key, **value, 'effect': taint.effect})}"
+        yield from (f"      - {flow(taint.fields)}" for taint in pool.taints)
     if pool.lifetime is not None:
         yield f"      expireAfter: {max(int(pool.lifetime), 1)}s  # lifetime"
     yield "  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 5m}"
@@ -153,7 +144,7 @@ def _limits(pool: Pool) -> Iterator[str]:
         )
 
 
-def _aws_class(request: Request, name: str) -> Iterator[str]:
+def _aws_class(request: Request, own: Mapping[str, Any], name: str) -> Iterator[str]:
     cluster = request.cluster or "CLUSTER"
     mark = "" if request.cluster else "  # SET THIS: the name of the cluster, or use --cluster-name"
     discovered = [{"tags": {"karpenter.sh/discovery": cluster}}]
@@ -164,29 +155,23 @@ def _aws_class(request: Request, name: str) -> Iterator[str]:
         "subnetSelectorTerms": discovered,
         "securityGroupSelectorTerms": discovered,
     }
-    if "instanceProfile" in request.pool.create_flags:
+    if "instanceProfile" in own:
         del spec["role"]
-    ours = {"role", "subnetSelectorTerms", "securityGroupSelectorTerms"} - set(request.pool.create_flags)
+    ours = {"role", "subnetSelectorTerms", "securityGroupSelectorTerms"} - own.keys()
     yield "apiVersion: karpenter.k8s.aws/v1"
     yield "kind: EC2NodeClass"
     yield f"metadata: {flow({'name': name})}"
     yield "spec:"
     if gpus(request.pool):
         yield "  # al2023 has an AMI with NVIDIA's driver for machines with GPUs; the device plugin is yours to install"
-    for key, value in _merged(spec, request.pool.create_flags).items():
+    for key, value in {**spec, **own}.items():
         yield f"  {key}: {flow(value)}{mark if key in ours else ''}"
 
 
-def _azure_class(request: Request, name: str) -> Iterator[str]:
-    spec = _merged({"imageFamily": "Ubuntu2204"}, request.pool.create_flags)
+def _azure_class(own: Mapping[str, Any], name: str) -> Iterator[str]:
     yield "apiVersion: karpenter.azure.com/v1beta1"
     yield "kind: AKSNodeClass"
     yield f"metadata: {flow({'name': name})}"
     yield "spec:"
-    for key, value in spec.items():
+    for key, value in {"imageFamily": "Ubuntu2204", **own}.items():
         yield f"  {key}: {flow(value)}"
-
-
-def _merged(spec: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    added = {key: list(value) if isinstance(value, tuple) else value for key, value in flags.items()}
-    return {**spec, **added}

@@ -105,7 +105,7 @@ def stock_warning(backend: Backend, tasks: int) -> str:
 def admin_notes(backend: Backend, pools: Iterable[Pool]) -> tuple[str, ...]:
     """Settings for an installation, ready to paste: which endings are retried, and where driver pods may run."""
     retries = _PATCH if backend.is_stock or backend.is_patched else {}
-    tolerations = [_toleration(taint) for taint in _spot_taints(pools)]
+    tolerations = [taint.toleration_fields for taint in _spot_taints(pools)]
     lines = ["for Kubeflow Pipelines, by its admin (backends since the end of 2025):"]
     if backend.is_stock:
         lines += [
@@ -134,8 +134,3 @@ def _spot_taints(pools: Iterable[Pool]) -> list[Taint]:
         taint for pool in pools if pool.is_spot for taint in clouds.taints(pool) if clouds.is_spot_taint(pool, taint)
     )
     return list(dict.fromkeys(taints))
-
-
-def _toleration(taint: Taint) -> dict[str, str]:
-    operator = {"operator": "Equal", "value": taint.value} if taint.value else {"operator": "Exists"}
-    return {"key": taint.key, **operator, "effect": taint.effect}
