@@ -25,6 +25,7 @@ from spotwright.notices.http_client import Answer, HttpClient
 TESTS = Path(__file__).parent
 
 SLOW = (
+    "checkpoint/test_objects.py",
     "cli",
     "conformance",
     "docs/test_how_to.py",
@@ -33,20 +34,30 @@ SLOW = (
     "docs/test_tutorial.py",
     "e2e",
     "examples",
+    "forecast/test_engine_agrees.py",
     "integrations",
     "kubeflow/test_command.py",
     "kubeflow/test_controllers_record.py",
     "kubeflow/test_failures.py",
     "kubeflow/test_leaving.py",
+    "local/test_attempt_processes.py",
+    "local/test_components.py",
+    "local/test_environment_variables.py",
     "local/test_environments.py",
+    "local/test_recovery.py",
+    "local/test_shim.py",
+    "local/test_shim_reuse.py",
     "manifests/kfp/test_kfp_compile.py",
     "manifests/test_record_file.py",
+    "pipelines/ir/test_documents.py",
     "pipelines/sdk",
     "platforms",
+    "project/test_wheel.py",
     "rehearsal",
     "runs",
 )
-"""Folders and files whose tests start the real command, the SDK's compiler or pip. `make check` leaves them out."""
+"""Folders and files whose tests start the real command, processes of tasks, the SDK's compiler, a server or pip, or take seconds
+together. `make check` leaves them out."""
 
 QUICK = ("cli/test_start_up.py", "e2e/test_attempts.py")
 """What `make check` runs of them all the same: that runs work at all, and start fast."""

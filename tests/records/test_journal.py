@@ -189,6 +189,7 @@ def test_an_engine_whose_run_was_taken_cannot_give_it_up(path: Path, journal: Jo
     assert holder_of(journal) == NOBODY
 
 
+@pytest.mark.slow
 def test_one_of_many_engines_gets_the_lease(path: Path, journal: Journal) -> None:
     """Eight processes try to take a lease whose holder is dead; the next holder is alive."""
     journal.close()

@@ -254,6 +254,7 @@ def test_an_archive_that_cannot_be_read_adds_nothing() -> None:
     assert starts(placed(pipeline("__KFP_EMBEDDED_ARCHIVE_B64 = 'eA=='\ndef train(): ...\n"))) == STARTS
 
 
+@pytest.mark.slow
 def test_many_components_with_the_library_are_warned_of() -> None:
     names = [f"train-{number}" for number in range(20)]
     spec = ir({name: task(name) for name in names}, {f"comp-{name}": component(name) for name in names})
