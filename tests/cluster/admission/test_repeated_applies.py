@@ -18,6 +18,7 @@ from tests.cluster.json_patches import apply_patch
 from tests.cluster.test_live_objects import GOLDEN, POLICY, TARGET, documents
 from tests.manifests.placing import a_config
 
+from spotwright import config as configuration
 from spotwright.cluster.admission.admit import admit
 from spotwright.cluster.admission.api_defaults import LAST_APPLIED
 from spotwright.cluster.admission.marks import ADMITTED_ANNOTATION
@@ -109,6 +110,18 @@ def test_a_pipeline_run_has_its_own_specs_of_tasks_and_tekton_s_defaults_after_a
 
     update["spec"]["taskRunSpecs"][0]["podTemplate"]["tolerations"] = []  # what its user changes stays changed
     assert admit(update, config, update=Update(live, "kubectl"), refusal_image="r").patch == ()
+
+
+def test_a_task_that_fits_no_pool_under_the_placement_of_all_tasks_is_placed_again_all_the_same() -> None:
+    """As on a real API server: the template of all tasks requires the pool without GPUs, and one task asks for GPUs."""
+    pools = "{s: {capacity: spot, labels: {p: s}, node: {nvidia.com/gpu: 1}}, d: {capacity: on-demand, labels: {p: d}}}"
+    config = configuration.parse(f"version: 1\npools: {pools}\npolicy: {{default: {{spot: prefer}}}}\n", "team-a")
+    file = the_file("pipelinerun")
+    file["metadata"]["managedFields"] = [{"operation": "Apply", "fieldsV1": {"f:spec": applied_fields(file["spec"])}}]
+    live = apply_patch(file, admit(file, config, refusal_image="r").patch)
+    update = by_whole_lists(live, file)
+    outcome = admit(update, config, update=Update(live, "kubectl"), refusal_image="r")
+    assert apply_patch(update, outcome.patch) == live != update
 
 
 def test_values_that_others_have_changed_since_are_those_of_the_file_again() -> None:

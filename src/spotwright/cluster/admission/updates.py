@@ -69,7 +69,7 @@ def restore_object(
     if rival not in ("", by):  # what another controller has placed, it restores
         return Outcome(Verdict.NOTHING_TO_DO, rival=rival)
     again = _placed_again(data, config, beside)
-    if again is not None and not _is_placed_as(again.data, without_defaults(old)):
+    if again is None or not _is_placed_as(again.data, without_defaults(old)):
         again = _placed_from_scratch(data, old, config, beside) or again
     if again is not None and _is_placed_as(again.data, without_defaults(old)):
         spec = _with_defaults(data, again.data)

@@ -23,7 +23,7 @@ CONFIGURATION = {
     "policy": {"default": {"spot": "prefer", "checkpoint": "pvc://saves", "grace_period": "20s"}},
 }
 WAYS = {"client": ["apply"], "server": ["apply", "--server-side"]}
-FORCED = ("Workflow",)
+NOT_FORCED = ("PipelineRun",)
 """Argo's controller owns the whole spec of a Workflow after its first look, with and without Spotwright."""
 
 LABEL = {"spotwright.dev/spot": "prefer"}
@@ -131,7 +131,7 @@ def test_the_same_file_applied_twice_changes_nothing(kube: Kube, leader: Control
 
 def applied(kube: Kube, way: str, made: Object) -> Object:
     """The object after an apply."""
-    forced = ["--force-conflicts"] if way == "server" and made["kind"] in FORCED else []
+    forced = ["--force-conflicts"] if way == "server" and made["kind"] not in NOT_FORCED else []
     kube.run(*WAYS[way], *forced, "-f", "-", text=json.dumps(made))
     found = kube.get(
         f"{made['kind']}.{group(made)}".rstrip("."), made["metadata"]["name"], made["metadata"]["namespace"]
