@@ -238,6 +238,7 @@ def test_gpus_their_parts_and_tpus_are_known_by_the_names_of_device_plugins(
 
 def test_the_public_names_are_these() -> None:
     assert set(clouds.__all__) == {
+        "CAPACITY_LABELS",
         "GPU_TAINT_KEYS",
         "ONLY_SPOT_LABELS",
         "POOL_LABELS",

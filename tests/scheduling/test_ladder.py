@@ -108,9 +108,10 @@ def test_a_toleration_of_the_task_is_not_added_again() -> None:
     assert made.rungs[0].tolerations == ()
 
 
-def test_the_taint_of_a_gpu_pool_is_tolerated_for_work_that_asks_for_gpus() -> None:
-    pool = a_pool("gpu", node=GPU, taints=(Taint("sku", "gpu"),))
-    assert order(ladder(pool, work=Work({"nvidia.com/gpu": 1}))) == ["gpu"]
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "gpu.intel.com/i915"])
+def test_the_taint_of_a_gpu_pool_is_tolerated_for_work_that_asks_for_gpus_or_parts_of_them(resource: str) -> None:
+    pool = a_pool("gpu", node={"cpu": 4000, resource: 1}, taints=(Taint("sku", "gpu"),))
+    assert order(ladder(pool, work=Work({resource: 1}))) == ["gpu"]
 
 
 def test_the_taint_of_a_gpu_pool_repels_other_work() -> None:

@@ -18,6 +18,7 @@ from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
+    "CAPACITY_LABELS",
     "GPU_TAINT_KEYS",
     "ONLY_SPOT_LABELS",
     "POOL_LABELS",
@@ -66,6 +67,11 @@ def _spot_labels() -> Mapping[str, tuple[str, ...]]:
 
 SPOT_LABELS: Mapping[str, tuple[str, ...]] = _spot_labels()
 """Labels that mean spot, of all providers and of the past: the values of each key, that of today first."""
+
+CAPACITY_LABELS: tuple[str, ...] = tuple(
+    next(iter(facts.spot_labels)) for facts in _FACTS.values() if facts.spot_labels
+)
+"""The key of each provider by which spot nodes are selected, the usual one where it has several."""
 
 ONLY_SPOT_LABELS: frozenset[str] = frozenset(
     SPOT_LABELS.keys() - {key for key, _ in _ON_DEMAND_LABELS} - UNMANAGED_SPOT_LABELS.keys()

@@ -35,13 +35,6 @@ Expression = dict[str, Any]
 _NO_LABEL = "spotwright.dev/any-node"
 """A label that no node has; every node meets a ``NotIn`` condition on it."""
 
-_CAPACITY_KEYS = (
-    "kubernetes.azure.com/scalesetpriority",
-    "cloud.google.com/gke-spot",
-    "eks.amazonaws.com/capacityType",
-    "karpenter.sh/capacity-type",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Attraction:
@@ -201,7 +194,7 @@ def _negative(selected: Sequence[Pool], others: Sequence[Pool]) -> Iterator[Expr
     """Labels of the other pools that no selected pool has: together they exclude the others."""
     own = [clouds.labels(pool) for pool in selected]
     left = list(others)
-    for key in _CAPACITY_KEYS:
+    for key in clouds.CAPACITY_LABELS:
         values = list(dict.fromkeys(v for pool in left if (v := clouds.labels(pool).get(key)) is not None))
         if values and not any(one.get(key) in values for one in own):
             left = [pool for pool in left if clouds.labels(pool).get(key) is None]
@@ -209,4 +202,4 @@ def _negative(selected: Sequence[Pool], others: Sequence[Pool]) -> Iterator[Expr
 
 
 def _preference(key: str) -> tuple[int, str]:
-    return (_CAPACITY_KEYS.index(key) if key in _CAPACITY_KEYS else len(_CAPACITY_KEYS), key)
+    return (clouds.CAPACITY_LABELS.index(key) if key in clouds.CAPACITY_LABELS else len(clouds.CAPACITY_LABELS), key)
