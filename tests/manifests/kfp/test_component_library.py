@@ -254,12 +254,29 @@ def test_an_archive_that_cannot_be_read_adds_nothing() -> None:
     assert starts(placed(pipeline("__KFP_EMBEDDED_ARCHIVE_B64 = 'eA=='\ndef train(): ...\n"))) == STARTS
 
 
-@pytest.mark.slow
-def test_many_components_with_the_library_are_warned_of() -> None:
-    names = [f"train-{number}" for number in range(20)]
-    spec = ir({name: task(name) for name in names}, {f"comp-{name}": component(name) for name in names})
+def with_library(count: int, *, in_a_loop: bool = False) -> str:
+    """A pipeline of so many tasks whose code imports the library."""
+    names = [f"train-{number}" for number in range(count)]
+    tasks = {name: task(name) for name in names}
+    components = {f"comp-{name}": component(name) for name in names}
+    if in_a_loop:
+        components["comp-loop"] = {
+            "dag": {"tasks": tasks},
+            "inputDefinitions": {"parameters": {"item": {"parameterType": "STRING"}}},
+        }
+        iterator = {"itemInput": "item", "items": {"raw": "[1, 2]"}}
+        tasks = {"loop": {**task("loop"), "parameterIterator": iterator}}
+    spec = ir(tasks, components)
     containers = {f"exec-{name}": {"container": python_container("train", SOURCE)} for name in names}
     spec["deploymentSpec"] = {"executors": containers}
+    return text_of(spec)
 
-    assert placed(text_of(spec)).reports("warning", "20 components hold the library", "1.5 MB")
-    assert not placed(text_of(spec), "0.1.0").reports("1.5 MB")
+
+@pytest.mark.parametrize(("count", "in_a_loop", "warns"), [(2, False, False), (3, False, True), (1, True, True)])
+def test_more_tasks_with_the_library_than_a_workflow_has_room_for_are_warned_of(
+    count: int, in_a_loop: bool, warns: bool
+) -> None:
+    text = with_library(count, in_a_loop=in_a_loop)
+    told = placed(text).reports("warning", f"commands hold the library: {count}", "Argo takes 1000 kB")
+    assert bool(told) == warns
+    assert not placed(text, "0.1.0").reports("Argo takes")

@@ -46,8 +46,13 @@ _MOST = 120_000
 """Characters of a container as JSON. The driver gets it as one argument, and Linux allows 131072 bytes (``MAX_ARG_STRLEN``)."""
 
 
-_MOST_TOGETHER = 800
-"""Kilobytes of the library in one pipeline: etcd refuses objects above 1.5 MiB, and the Workflow holds every component."""
+_COPIES = 8
+"""Copies of a task's command in the status of its Workflow: in inputs and outputs of the driver and of the nodes around the
+task's pod, each twice where every template has retries. Counted on KFP 2.17.0 with Argo 3.7.3."""
+
+_ROOM = 1000
+"""Kilobytes of a Workflow's status (Argo's ``MAX_WORKFLOW_SIZE``). KFP's manifests set no database for what is larger, and
+compressing does not help: the copies lie further apart than gzip looks back."""
 
 
 def add_library_to_components(
@@ -69,10 +74,14 @@ def add_library_to_components(
             f"({size:.0f} kB); target: {{package: ...}} in spotwright.yaml names another way"
         )
         ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)
-        if len(done) * size > _MOST_TOGETHER:
+        holders = [task for task, _ in policies if task.label in done]
+        in_loops = any(task.loops for task in holders)
+        if in_loops or len(holders) * _COPIES * size > _ROOM:
+            more = ", and each iteration of a loop again" if in_loops else ""
             text = (
-                f"{len(done)} components hold the library, {len(done) * size:.0f} kB together, and the Workflow that KFP makes "
-                f"of the pipeline cannot exceed 1.5 MB: set target: {{package: VERSION}} to install it with pip, or {WAYS}"
+                f"tasks whose commands hold the library: {len(holders)}; each puts {_COPIES * size:.0f} kB into the Workflow "
+                f"that KFP makes of the pipeline{more}, and Argo takes {_ROOM} kB: a run with more of them stops without an end "
+                f"(seen on KFP 2.17.0); set target: {{package: VERSION}} to install it with pip, or {WAYS}"
             )
             ctx.add_finding(Level.WARNING, (*paths.pipeline, "pipelineInfo"), text)
 
