@@ -16,10 +16,11 @@ from typing import Any
 
 import httpx2
 import msgspec
+from lightkube.core.exceptions import ConfigError as WrongConfiguration
 
 from spotwright.errors import SpotwrightError
 
-__all__ = ["Api", "ApiFailed", "StreamSilent", "wait_before"]
+__all__ = ["Api", "ApiFailed", "LoginFailed", "StreamSilent", "wait_before"]
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 30.0
 _OBEYED = 120.0  # seconds: a longer Retry-After is no answer to a request, but an outage
@@ -39,6 +40,15 @@ class ApiFailed(SpotwrightError):
     def may_pass(self) -> bool:
         """Whether the same request may succeed later."""
         return self.status == 0 or self.status in _AGAIN
+
+
+class LoginFailed(ApiFailed):
+    """What makes the login has failed: a command of the kubeconfig, or a file with a token. Nothing was asked."""
+
+    @property
+    def may_pass(self) -> bool:
+        """Not within seconds, and a command that asks a person would ask again and again."""
+        return False
 
 
 class StreamSilent(ApiFailed):
@@ -95,6 +105,8 @@ class Api:
         headers = {} if body is None else {"Content-Type": _content_type(method)}
         try:
             response = await self._client.request(method, path, params=params, content=content, headers=headers)
+        except WrongConfiguration as error:
+            raise LoginFailed(f"{path}: cannot log in: {error}") from error
         except httpx2.HTTPError as error:
             raise _unreachable(path, error) from error
         self._note_time(response)
@@ -130,6 +142,8 @@ class Api:
                 if response.status_code >= 400:
                     raise _refused(path, response.status_code, await response.aread(), response.headers)
                 yield response
+        except WrongConfiguration as error:
+            raise LoginFailed(f"{path}: cannot log in: {error}") from error
         except httpx2.ReadTimeout as error:
             raise StreamSilent(f"{path}: nothing came for {silence:g} s") from error
         except httpx2.HTTPError as error:

@@ -38,7 +38,13 @@ class Lookups:
         if self._clock() - read_at > _FRESH:
             found = await self._read(path)
             _keep(self._answers, path, (self._clock(), found))
+            self._drop_stale()
         return found
+
+    def _drop_stale(self) -> None:
+        """Drop answers that are not given again: ten thousand objects as they are would be hundreds of megabytes."""
+        while self._answers and self._clock() - next(iter(self._answers.values()))[0] > _FRESH:
+            self._answers.popitem(last=False)
 
     async def owners(self, pod: Mapping[str, Any]) -> Lineage:
         """The owners of a pod, as far as they can be read."""

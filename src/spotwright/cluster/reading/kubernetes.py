@@ -17,7 +17,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError as WrongConfiguration
 
 from spotwright.cluster.api.connection import connect, find_cluster
-from spotwright.cluster.api.requests import Api, ApiFailed
+from spotwright.cluster.api.requests import Api, ApiFailed, LoginFailed
 from spotwright.errors import InputError
 
 __all__ = ["Kubernetes"]
@@ -72,8 +72,8 @@ class Kubernetes:
         """Read an object or a list. Raises :class:`ApiFailed`, and :class:`InputError` for a login that is not accepted."""
         try:
             return self.call(self._api.get(path, params))
-        except WrongConfiguration as error:
-            raise InputError(f"context {self.context}: cannot log in: {error}") from error
+        except LoginFailed as error:
+            raise InputError(f"context {self.context}: {error}") from error
         except ApiFailed as error:
             if error.status == 401:
                 raise self.expired() from error

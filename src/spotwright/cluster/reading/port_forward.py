@@ -80,7 +80,9 @@ class PortForward:
                     for way in ways:
                         way.cancel()
                     await asyncio.gather(*ways, return_exceptions=True)
-            except* (httpx2.HTTPError, HTTPXWSException, OSError) as errors:
+            except* Exception as errors:  # of the login too: who waits for the connection would wait for ever
+                if opened.done() and not isinstance(_first(errors), (httpx2.HTTPError, HTTPXWSException, OSError)):
+                    raise
                 if not opened.done():
                     opened.set_exception(self._refused(_first(errors)))
 

@@ -29,6 +29,7 @@ _AUTHORITY_LASTS = timedelta(days=30)
 _SERVING_LASTS = timedelta(days=7)
 _BEFORE = timedelta(hours=1)  # clocks of API servers may be behind ours
 _NAME = "Spotwright webhook"
+_AGAIN = "remove it, and a new one is made"
 _SIGNS = x509.KeyUsage(
     key_cert_sign=True,
     crl_sign=True,
@@ -76,10 +77,9 @@ class Authority:
         """A new serving certificate for host names and addresses, and its key, as PEM texts."""
         moment = now or datetime.now(UTC)
         with self._locked():
-            authority = self._read()[0]
-            signer = serialization.load_pem_private_key(self._key.read_bytes(), None)
+            authority, signer = self._read()[0], self._read_key()
         if not isinstance(signer, ec.EllipticCurvePrivateKey):
-            raise StateError(f"{self._key}: is no key of ours; remove it, and a new one is made")
+            raise StateError(f"{self._key}: is no key of ours; {_AGAIN}")
         key = ec.generate_private_key(ec.SECP256R1())
         ends = min(moment + _SERVING_LASTS, authority.not_valid_after_utc)
         made = (
@@ -98,7 +98,13 @@ class Authority:
         try:
             return x509.load_pem_x509_certificates(self._certificates.read_bytes())
         except (OSError, ValueError) as error:
-            raise StateError(f"{self._certificates}: cannot be read; remove it, and a new one is made") from error
+            raise StateError(f"{self._certificates}: cannot be read; {_AGAIN}") from error
+
+    def _read_key(self) -> object:
+        try:
+            return serialization.load_pem_private_key(self._key.read_bytes(), None)
+        except ValueError as error:  # a power loss may leave an empty file
+            raise StateError(f"{self._key}: is no key; {_AGAIN}") from error
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -176,7 +182,10 @@ def _write(path: Path, data: bytes) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.touch(mode=0o600)
-        partial.write_bytes(data)
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # else a power loss may leave an empty file under the name
         partial.replace(path)
     except OSError as error:
         raise StateError(f"{path}: cannot be written ({error.strerror})") from error
