@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.building import document, step
 from tests.e2e.inside import alone
 from tests.e2e.project import Done, Project
+from tests.sampling import every
 
 from spotwright.local.supervisor import fetch
 from spotwright.local.supervisor.mounting.mounts import why_impossible
@@ -45,7 +46,7 @@ def imported(project: Project, address: str, **parameters: str) -> Done:
     return project.run(project.write("imports.yaml", json.dumps(pipeline)))
 
 
-@pytest.mark.parametrize("scheme", ["", "file://"])
+@pytest.mark.parametrize("scheme", every(2, ["", "file://"]))
 def test_a_file_of_this_machine_is_read_where_it_is(project: Project, scheme: str) -> None:
     path = project.write("data.csv", "a,b")
     done = imported(project, f"{scheme}{path}")
@@ -138,7 +139,7 @@ def test_an_artifact_that_cannot_be_fetched_is_named_in_the_log_and_the_code_run
     assert "No such file or directory: '/s3/bucket/data.csv'" in log
 
 
-@pytest.mark.parametrize("scheme", ["oci", "huggingface"])
+@pytest.mark.parametrize("scheme", every(2, ["oci", "huggingface"]))
 def test_an_artifact_that_only_a_cluster_can_fetch_is_named_in_the_log(project: Project, scheme: str) -> None:
     uri = f"{scheme}://team/model"
     assert imported(project, uri).code == 1

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.building import Of, Param, Step, step
 from tests.e2e.inside import PLAYGROUND, attempt, hold, note, raise_file, until
 from tests.e2e.project import Done, Project, eventually
+from tests.sampling import every
 
 SECRET = "s3cr3t-Ärger'\"\\-of-the-house"
 FORMS = [SECRET, json.dumps(SECRET)[1:-1], json.dumps(SECRET, ensure_ascii=False)[1:-1], repr(SECRET)[1:-1]]
@@ -85,7 +86,7 @@ def run(project: Project, steps: Mapping[str, Step], *arguments: str) -> Done:
     return project.run(project.pipeline(steps, {"token": "str"}), *given)
 
 
-@pytest.mark.parametrize("reference", ["@env:TOKEN", "@file:token"])
+@pytest.mark.parametrize("reference", every(2, ["@env:TOKEN", "@file:token"]))
 def test_the_code_gets_the_secret_and_records_the_reference(project: Project, reference: str) -> None:
     done = run(secret(project), {"it": step(uses, {"token": Param("token")})}, "--arg", f"token={reference}")
     assert done.code == 0
@@ -104,7 +105,7 @@ def test_a_secret_is_masked_in_the_output_of_a_component(project: Project) -> No
     assert_hidden(project, done, logs, project.here("logs", "r", "--json"))
 
 
-@pytest.mark.parametrize("component", [passes_on, keeps])
+@pytest.mark.parametrize("component", every(2, [passes_on, keeps]))
 def test_a_returned_secret_is_stored_as_its_reference(project: Project, component: object) -> None:
     assert callable(component)
     done = run(secret(project), {"it": step(component, {"token": Param("token")})})
@@ -146,7 +147,7 @@ def test_a_secret_is_read_again_when_a_run_is_resumed(project: Project) -> None:
     assert_hidden(project, killed, done)
 
 
-@pytest.mark.parametrize("command", ["resume", "cancel"])
+@pytest.mark.parametrize("command", every(2, ["resume", "cancel"]))
 def test_a_result_from_the_time_without_an_engine_brings_no_secret_into_the_journal(
     project: Project, command: str
 ) -> None:

@@ -14,6 +14,7 @@ from kfp import dsl
 from tests.e2e.building import Param, step
 from tests.e2e.inside import attempt, hold, raise_file
 from tests.e2e.project import PATIENCE, Project, eventually
+from tests.sampling import every
 
 import spotwright as spot
 from spotwright.errors import ConfigError, InputError, PipelineError, StateError, UnknownRun
@@ -150,7 +151,7 @@ def test_a_run_whose_configuration_was_a_mapping_is_resumed_with_it(here: Projec
     assert [each["pool"] for each in spot.open_run("r").tasks["it"]["attempts"]] == ["own", "own"]
 
 
-@pytest.mark.parametrize(("cache", "cached"), [(True, True), (False, False), ("on", True), ("off", False)])
+@pytest.mark.parametrize(("cache", "cached"), every(3, [(True, True), (False, False), ("on", True), ("off", False)]))
 def test_the_cache_is_switched_with_a_boolean_or_a_text(here: Project, cache: bool | str, cached: bool) -> None:
     spot.run(file(here), cache="on", name="first", progress=False)
     again = spot.run(file(here), cache=cache, name="second", progress=False)
