@@ -233,3 +233,26 @@ def test_hundreds_of_attempts_are_followed_at_once(tmp_path: Path) -> None:
         assert keeper.open_logs == 0
 
     keeping(test, state)
+
+
+def test_a_stream_that_ends_at_once_is_opened_again_when_its_pod_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container ends a second or so before its pod says so; until then every stream of its log ends at once."""
+    monkeypatch.setattr(follower, "_SHORT", 60.0)
+    state = StateFolder.open(tmp_path / "state")
+
+    async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
+        endpoint, keeper = Endpoint(server), start()
+        running = pod(server, RUNNING)
+        keeper.follow(seen(state, running))
+        await until_kept(log_of(state, running), WHOLE)
+        async with httpx2.AsyncClient(base_url=server.url) as other:
+            for _ in range(30):  # as long as thirty answers take
+                await other.get(PODS)
+        assert len(endpoint.asked) == 1
+        keeper.follow(seen(state, pod(server, ENDED)))
+        assert await until_complete(log_of(state, running)) == WHOLE
+        assert len(endpoint.asked) == 2
+
+    keeping(test, state)

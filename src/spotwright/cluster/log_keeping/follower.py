@@ -30,6 +30,7 @@ _LOG = logging.getLogger(__name__)
 _SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is opened anew: perhaps it is dead
 _LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; what its node had sent by then is read
 _DISK = 5.0  # seconds until a log that could not be written is tried again
+_SHORT = 0.5  # seconds: a stream that ends sooner is not opened again at once
 _TRIES = 20  # of an ended container whose log is refused
 
 
@@ -88,6 +89,7 @@ class Follower:
                 await self._changed.wait()
                 refused = 0
             else:
+                began = time.monotonic()
                 answer = await self._read(target)
                 passing = passing + 1 if answer is Answer.CUT else 0
                 refused = refused + 1 if answer is Answer.REFUSED else 0
@@ -95,6 +97,10 @@ class Follower:
                     break
                 if passing or refused:
                     await asyncio.sleep(wait_before(min(passing + refused, 6), self._retry_after))
+                elif answer is Answer.AGAIN and time.monotonic() - began < _SHORT:
+                    with contextlib.suppress(TimeoutError):  # mostly the container has ended, and its pod says so soon
+                        async with asyncio.timeout(_SHORT):
+                            await self._changed.wait()
         await self._write_surely(self._say_why_it_ends)
         await self._write_surely(self._file.finish)
 
