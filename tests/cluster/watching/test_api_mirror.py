@@ -173,3 +173,25 @@ def test_the_servers_wish_is_obeyed_and_a_day_is_not() -> None:
     assert wait_before(1, 7.0) == 7.0
     assert wait_before(1, 86_400.0) == 120.0
     assert wait_before(9, None) <= 30.0
+
+
+def test_a_server_that_calls_each_list_too_old_is_not_asked_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spotwright.cluster.api.mirror.wait_before", lambda *_: 60.0)
+
+    async def scenario() -> int:
+        async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
+            server.objects["/api/v1/pods"], server.oldest = {}, 10**9
+            mirror = Mirror(Api(client), Resource("/api/v1", "pods"))
+
+            async def follow() -> None:
+                async for _ in mirror.changes():
+                    pass
+
+            task = asyncio.create_task(follow())
+            for _ in range(40):  # as long as forty answers take
+                await client.get("/api/v1/other")
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return sum("/api/v1/pods?limit" in line for line in server.asked)
+
+    assert asyncio.run(scenario()) == 2

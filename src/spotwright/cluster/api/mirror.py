@@ -97,15 +97,18 @@ class Mirror:
 
     async def changes(self) -> AsyncIterator[Change]:
         """All changes, for ever. Errors that may pass are waited out; the others are tried again every 30 seconds."""
-        failures = 0
+        failures = gone = 0
         while True:
+            began = time.monotonic()
             try:
                 async for change in self._list_and_watch():
                     failures, self.problem = 0, ""
                     yield change
             except _Gone:
-                self._version = ""  # a new list follows at once
-                continue
+                self._version = ""  # a new list follows at once, but not without end where each one is too old already
+                gone = gone + 1 if time.monotonic() - began < _SILENCE else 0
+                if gone > 1:
+                    await asyncio.sleep(wait_before(gone - 1, None))
             except ApiFailed as error:
                 failures += 1
                 self.problem = str(error)
