@@ -126,7 +126,9 @@ class ClusterView:
         """A Node object was deleted."""
         name = str(metadata(node).get("name", ""))
         self._nodes.pop(name, None)
-        _remember(self._gone_nodes, name, node)
+        for forgotten in _remember(self._gone_nodes, name, node):
+            for kept in (self._events, self._notices, self._on_node):  # spot nodes have new names again and again
+                kept.pop(forgotten, None)
 
     def put_node_event(self, event: Mapping[str, Any]) -> None:
         """An Event about a node."""
@@ -249,7 +251,7 @@ def _ready(node: Mapping[str, Any] | None) -> str:
     return next((str(each.get("status")) for each in conditions if each.get("type") == "Ready"), "")
 
 
-def _remember(kept: OrderedDict[Any, Mapping[str, Any]], key: Any, value: Mapping[str, Any]) -> None:
+def _remember(kept: OrderedDict[Any, Mapping[str, Any]], key: Any, value: Mapping[str, Any]) -> list[Any]:
+    """Keep an object with the latest others. Returns the keys of those that are forgotten for it."""
     kept[key] = value
-    while len(kept) > _KEPT:
-        kept.popitem(last=False)
+    return [kept.popitem(last=False)[0] for _ in range(len(kept) - _KEPT)]
