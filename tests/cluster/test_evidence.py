@@ -95,8 +95,9 @@ def test_the_mark_on_a_pod_says_more_than_what_its_jobset_did_next() -> None:
     assert judged(a_pod(conditions=(marked,)), a_node(), *owners, node_gone=True).cause is Cause.INTERRUPTED
 
 
-def test_a_stopped_workflow_was_cancelled() -> None:
-    workflow = an_owner("Workflow", shutdown="Terminate")
+@pytest.mark.parametrize("stopped", [{"shutdown": "Terminate"}, {"activeDeadlineSeconds": 0}])
+def test_a_stopped_workflow_was_cancelled(stopped: Object) -> None:
+    workflow = an_owner("Workflow", **stopped)
 
     assert judged(a_pod(a_container(143), deleted=25), a_node(), workflow).cause is Cause.CANCELLED
 

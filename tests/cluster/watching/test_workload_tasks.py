@@ -95,6 +95,10 @@ def test_the_run_of_a_pod_is_its_topmost_owner_and_an_owner_that_is_missing_is_w
         ({"kind": "Job", "status": {"conditions": [{"type": "Failed", "status": "True", "reason": "X"}]}}, "failed"),
         ({"kind": "Job", "status": {"conditions": [{"type": "Suspended", "status": "True"}]}}, None),
         ({"kind": "Workflow", "status": {"phase": "Running"}}, None),
+        ({"kind": "Workflow", "spec": {"activeDeadlineSeconds": 0}, "status": {"phase": "Failed"}}, "cancelled"),
+        ({"kind": "Workflow", "spec": {"shutdown": "Terminate"}, "status": {"phase": "Failed"}}, "cancelled"),
+        ({"kind": "Workflow", "spec": {"activeDeadlineSeconds": 9}, "status": {"phase": "Failed"}}, "failed"),
+        ({"kind": "Workflow", "spec": {"activeDeadlineSeconds": 0}, "status": {"phase": "Succeeded"}}, "succeeded"),
     ],
 )
 def test_the_end_of_a_workload_is_its_controllers_word(data: dict[str, Any], status: str | None) -> None:

@@ -82,9 +82,8 @@ def _workflow(owner: Mapping[str, Any], pod: Mapping[str, Any]) -> OwnersWord:
     node_id = text(mapping(mapping(pod.get("metadata")).get("annotations")).get(_NODE_ID))
     step = mapping(mapping(mapping(owner.get("status")).get("nodes")).get(node_id))
     message = text(step.get("message"))
-    is_cancelled = bool(
-        mapping(owner.get("spec")).get("shutdown") or mapping(owner.get("metadata")).get("deletionTimestamp")
-    )
-    return OwnersWord(
-        timed_out=_DEADLINE in message, cancelled=is_cancelled, message=message, step=text(step.get("phase"))
-    )
+    spec, meta = (mapping(owner.get(name)) for name in ("spec", "metadata"))
+    is_ended_by_kfp = spec.get("activeDeadlineSeconds") == 0  # so KFP ends a run that its user cancels
+    is_cancelled = bool(spec.get("shutdown") or meta.get("deletionTimestamp")) or is_ended_by_kfp
+    is_late = _DEADLINE in message and not is_ended_by_kfp
+    return OwnersWord(timed_out=is_late, cancelled=is_cancelled, message=message, step=text(step.get("phase")))

@@ -349,6 +349,8 @@ class Recorder:
         if outcome is not None and outcome.status is RunStatus.FAILED and self._state.cancelling:
             self._run.add(RunFinished(self._now, status=RunStatus.CANCELLED, why="its namespace was deleted"))
         elif outcome is not None:
+            if outcome.status is RunStatus.CANCELLED:
+                self._cancel()
             self._run.add(RunFinished(self._now, status=outcome.status, why=outcome.why))
         elif root is None:
             self._finish_without_word()

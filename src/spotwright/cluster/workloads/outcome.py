@@ -26,12 +26,19 @@ def outcome_of(root: Mapping[str, Any]) -> Outcome | None:
     status = root.get("status") or {}
     if "phase" in status and root.get("kind") in ("Workflow", "Pod"):
         ended = _PHASES.get(status["phase"])
+        if ended is RunStatus.FAILED and _was_stopped(root.get("spec") or {}):
+            return Outcome(RunStatus.CANCELLED, "somebody ended its Workflow")
         return None if ended is None else Outcome(ended, _words(status) if ended is RunStatus.FAILED else "")
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in (*_GOOD, *_BAD):
             is_good = condition["type"] in _GOOD
             return Outcome(*(RunStatus.SUCCEEDED, "") if is_good else (RunStatus.FAILED, _words(condition)))
     return None
+
+
+def _was_stopped(spec: Mapping[str, Any]) -> bool:
+    """Whether a user ended a Workflow: through Argo, or through KFP, which sets its deadline to 0 (seen on 2.16.1 and 2.17.0)."""
+    return bool(spec.get("shutdown")) or spec.get("activeDeadlineSeconds") == 0
 
 
 def _words(source: Mapping[str, Any]) -> str:
