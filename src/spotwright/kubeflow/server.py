@@ -65,7 +65,9 @@ class KfpServer:
     def _connect(self) -> None:
         with _quiet():
             self._client = _client(self.login)
-        self.host = str(self._client.runs.run_service_get_run.__self__.api_client.configuration.host).rstrip("/")
+        api = self._client.runs.run_service_get_run.__self__.api_client
+        api.rest_client.request = _with_timeout(api.rest_client.request)
+        self.host = str(api.configuration.host).rstrip("/")
         self.namespace = self.login.namespace or str(self._client.get_user_namespace() or "")
         self.has_workflows = True  # until v1beta1 is found to be missing
         self.ahead = 0.0  # seconds that the server's clock is ahead of ours
@@ -283,6 +285,15 @@ def _client(login: Login) -> Any:
         )
     except (OSError, ValueError) as error:
         raise InputError(f"{login.host or 'Kubeflow Pipelines'}: cannot log in: {error}") from error
+
+
+def _with_timeout(request: Callable[..., T]) -> Callable[..., T]:
+    """A request of the SDK that does not wait for ever: most of its methods give no timeout."""
+
+    def limited(*arguments: Any, _request_timeout: Any = None, **options: Any) -> T:
+        return request(*arguments, _request_timeout=_request_timeout or _TIMEOUT, **options)
+
+    return limited
 
 
 @contextlib.contextmanager
