@@ -155,6 +155,7 @@ def test_a_certificate_of_a_new_authority_is_served_once_api_servers_trust_it(
     async def test(server: SmallApiServer) -> None:
         maps = server.objects["/api/v1/namespaces/spotwright/configmaps"]
         assert (await review(caplog, server, a_job()))["spec"]["template"]["spec"]["tolerations"]
+        await until(lambda: [line for line in caplog.messages if "is registered as" in line])
         files.write(new, second)
         await until(lambda: [line for line in caplog.messages if "a new certificate is served" in line])
         told = [line for line in caplog.messages if "is registered as" in line or "a new certificate is served" in line]
