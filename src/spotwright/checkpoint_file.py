@@ -8,7 +8,9 @@ the lines keep their numbers, so that a traceback means the same. The same versi
 from __future__ import annotations
 
 import ast
+import base64
 import functools
+import hashlib
 import io
 import re
 import tokenize
@@ -16,11 +18,13 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "FILE_NAME",
     "PYTHON",
     "checkpoint_file",
+    "config_map",
     "imported_names",
     "imports_spotwright",
     "names_not_in_file",
@@ -102,6 +106,22 @@ def checkpoint_file() -> bytes:
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             archive.writestr(entry, text, compresslevel=9)
     return content.getvalue()
+
+
+def config_map(digest: str = "", namespace: str | None = None) -> dict[str, Any]:
+    """A ConfigMap with the file. Its name ends with the first ten characters of ``digest``, by default that of the file.
+
+    So each version of the library has a ConfigMap of its own, and one that pods mount never changes.
+    """
+    content = checkpoint_file()
+    name = f"spotwright-checkpoint-{(digest or hashlib.sha256(content).hexdigest())[:10]}"
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name} if namespace is None else {"name": name, "namespace": namespace},
+        "immutable": True,
+        "binaryData": {FILE_NAME: base64.b64encode(content).decode()},
+    }
 
 
 def _modules() -> Iterator[tuple[str, str]]:

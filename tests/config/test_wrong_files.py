@@ -90,7 +90,7 @@ TOP = {
     ),
     "a package that nobody can bring": (
         "version: 1\ntarget: {package: latest}\n",
-        "2: target.package: expected embedded, image, a version such as 0.1.0, a URL or a path in the image, found 'latest'",
+        "2: target.package: expected embedded, configmap, image, a version (0.1.0), a URL or a path in the image, found 'latest'",
     ),
     "no pool at all": ("version: 1\npools: {}\n", "2: pools: expected at least one pool, found none"),
     "pools that are a list": (

@@ -240,8 +240,13 @@ def test_sweep_ends_a_daemon_of_the_run(tmp_path: Path) -> None:
         env={**process_identity.marks("run", tmp_path), "PATH": os.environ["PATH"]},
         check=True,
     )
+    daemon = int(pid.read_text())
+    # A process that begins another program shows no environment for a moment: the shell's copy begins setsid, and that sleep.
+    until(
+        lambda: Path(f"/proc/{daemon}/cmdline").read_bytes() == b"sleep\x00600\x00" and process_identity.environ(daemon)
+    )
     assert sweep(tmp_path) == 1
-    assert not alive(int(pid.read_text()))
+    assert not alive(daemon)
 
 
 def test_the_monitor_of_a_container_is_ended_if_its_client_was_killed_at_the_start(tmp_path: Path) -> None:

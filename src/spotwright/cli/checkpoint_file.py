@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
-from spotwright.checkpoint_file import FILE_NAME
+from spotwright.checkpoint_file import FILE_NAME, config_map
 from spotwright.checkpoint_file import checkpoint_file as file_content
 from spotwright.cli import SUCCEEDED
 from spotwright.cli.output_files import replace_file
@@ -24,11 +25,20 @@ __all__ = ["checkpoint_file"]
     metavar="FILE",
     help="The file to write.",
 )
-def checkpoint_file(output: Path) -> int:
+@click.option(
+    "--config-map",
+    "as_config_map",
+    is_flag=True,
+    help="Print a ConfigMap with the file instead, for kubectl: target: {package: configmap} mounts it.",
+)
+def checkpoint_file(output: Path, *, as_config_map: bool) -> int:
     """Write the checkpoint library as one FILE that Python imports from: put its path into PYTHONPATH.
 
     For images without Spotwright and without a network. It needs Python 3.11 or later and the standard library.
     """
+    if as_config_map:
+        click.echo(json.dumps(config_map()))
+        return SUCCEEDED
     content = file_content()
     replace_file(output, content)
     click.echo(f"{output}: {len(content) / 1000:.0f} kB; PYTHONPATH={output.absolute()} makes it importable", err=True)

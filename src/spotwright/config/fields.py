@@ -185,14 +185,15 @@ TARGET = (
     ),
     Field(
         "package",
-        "embedded, image, a version such as 0.1.0, a URL or a path in the image",
+        "embedded, configmap, image, a version (0.1.0), a URL or a path in the image",
         readers.package,
         None,
         "embedded in KFP components, image elsewhere",
         "How pods get `spotwright.checkpoint`. `embedded`: as one file, in the command of KFP components that import it and in a "
-        "ConfigMap for other pods. `image`: the images have it. A version or a URL: pip installs it at the start of KFP "
-        "components. A path (a wheel, the file of `spotwright checkpoint-file`, a folder with the package): it goes into "
-        "PYTHONPATH.",
+        "ConfigMap for other pods. `configmap`: all pods mount a ConfigMap that you make once in their namespace with "
+        "`spotwright checkpoint-file --config-map`. `image`: the images have it. A version or a URL: pip installs it at the "
+        "start of KFP components. A path (a wheel, the file of `spotwright checkpoint-file`, a folder with the package): it goes "
+        "into PYTHONPATH.",
     ),
 )
 """The keys of ``target``, which ``place`` and ``explain`` read. No cluster is asked: a key that is not set has its default."""

@@ -15,7 +15,13 @@ def test_events_and_notices_of_nodes_that_went_long_ago_are_forgotten(monkeypatc
     for number in range(10):
         name = f"n{number}"
         seen.put_node(node(name, **SPOT))
-        seen.put_node_event({"metadata": {"uid": name}, "involvedObject": {"name": name}, "reason": "NodeNotReady"})
+        seen.put_node_event(
+            {
+                "metadata": {"uid": name, "namespace": "default"},
+                "involvedObject": {"name": name},
+                "reason": "NodeNotReady",
+            }
+        )
         seen.notice(name)
         seen.delete_node(node(name, **SPOT))
     assert [bool(seen.events_of(f"n{number}")) for number in range(10)] == [False] * 7 + [True] * 3

@@ -54,6 +54,19 @@ def test_an_attempt_that_fails_after_the_notice_of_its_agent_was_interrupted(clu
     assert (task.last.cause, task.spent.interruptions, task.spent.errors) == (Cause.INTERRUPTED, 1, 0)
 
 
+def test_an_event_of_a_teams_namespace_announces_nothing(cluster: Cluster) -> None:
+    train = job()
+    running = pod("one", train, node="n1", phase="Running")
+    cluster.look(train, running)
+    event = told("event-7", 30)
+    cluster.view.put_node_event({**event, "metadata": {**event["metadata"], "namespace": "team-a"}})
+    cluster.look(train, running)
+    cluster.look(train, pod("one", train, node="n1", phase="Failed", exit_code=143, ended=33))
+    task = cluster.state().tasks["train"]
+    assert not [event for event in cluster.events() if isinstance(event, NoticeGiven)]
+    assert (task.spent.interruptions, task.spent.errors) == (0, 1)
+
+
 def withdrawn(ident: str, *, made: float = 8) -> dict[str, Any]:
     """An Event of the node agent of n1: this notice was withdrawn."""
     notice = Notice(BEGIN + 30.0, "interruption", "azure", certain=True, reason="Azure takes this machine", id=ident)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests import plain_yaml
 from tests.manifests.jobs.test_jobs import a_job
 from tests.manifests.placing import FILE, Outcome, a_config, at_path, place
 
 from spotwright.checkpoint_file import checkpoint_file
+from spotwright.cli import cli
 from spotwright.manifests.files.place_files import place_text, unplace_text
 from spotwright.manifests.rules.context import PlaceOptions
 
@@ -71,6 +74,17 @@ def test_the_config_map_is_in_the_namespace_of_the_job() -> None:
     [config_map] = placed(a_job(metadata="{name: train, namespace: team}"), "embedded").added
 
     assert config_map["metadata"]["namespace"] == "team"
+
+
+def test_all_pods_mount_the_config_map_of_their_namespace_where_it_has_one() -> None:
+    done = CliRunner().invoke(cli, ["checkpoint-file", "--config-map"], standalone_mode=False)
+    shared = json.loads(done.output)
+    outcome = placed(a_job(), "configmap")
+
+    assert base64.b64decode(shared["binaryData"]["spotwright_checkpoint.pyz"]) == checkpoint_file()
+    assert (outcome.added, library_names(outcome)) == ([], [shared["metadata"]["name"]])
+    assert variables(outcome)["PYTHONPATH"] == FILE_IN_POD
+    assert outcome.reports("note", shared["metadata"]["name"], "make it there once")
 
 
 def library_names(outcome: Outcome) -> list[str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import io
 import re
+import subprocess
+import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 from tests import plain_yaml
@@ -13,9 +16,12 @@ from tests.manifests.kfp.compiled import LABEL, one_task, text_of
 from tests.manifests.placing import Outcome, place, refusal
 from tests.pipelines.builders import component, ir, python_container, task
 
+import spotwright
+from spotwright.checkpoint_file import FILE_NAME, checkpoint_file, config_map
 from spotwright.manifests.yamltext.documents import ManifestError
 from spotwright.pipelines.ir.placed_pipelines import undo_placement
 
+SOURCES = Path(spotwright.__file__).parents[1]
 INSTALLS = (
     "PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet --no-warn-script-location --index-url http://i/simple "
     "--trusted-host i 'kfp==2.17.0' '--no-deps' && \"$0\" \"$@\"\n"
@@ -112,6 +118,42 @@ def test_a_path_in_the_image_goes_into_the_python_path() -> None:
     script = starts(placed(pipeline(), "/opt/spotwright_checkpoint.pyz"))
 
     assert script == "export PYTHONPATH=/opt/spotwright_checkpoint.pyz${PYTHONPATH:+:$PYTHONPATH}\n" + STARTS
+
+
+def test_a_configmap_of_the_namespace_is_mounted_and_named_once() -> None:
+    outcome = placed(pipeline(), "configmap")
+    settings = outcome.documents[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"][LABEL]
+    name = config_map()["metadata"]["name"]
+
+    assert settings["configMapAsVolume"] == [
+        {
+            "mountPath": "/spotwright/library",
+            "configMapName": name,
+            "configMapNameParameter": {"runtimeValue": {"constant": name}},
+        }
+    ]
+    assert outcome.reports("note", f"mount the ConfigMap {name}", "spotwright checkpoint-file --config-map | kubectl")
+
+
+def test_a_component_with_a_mounted_library_finds_it_and_an_images_own_comes_first(tmp_path: Path) -> None:
+    script = starts(placed(pipeline(), "configmap")).removesuffix(STARTS)
+    mounted = tmp_path / "library"
+    mounted.mkdir()
+    (mounted / FILE_NAME).write_bytes(checkpoint_file())
+    script = script.replace("/spotwright/library", str(mounted)).replace("python3", f"{sys.executable} -S")
+    for own, seen in ((tmp_path / "nothing", mounted / FILE_NAME), (SOURCES, SOURCES)):
+        shown = f"{script}{sys.executable} -S -c 'import spotwright.checkpoint as it; print(it.__file__)'\n"
+        command = ["sh", "-ec", shown]
+        found = subprocess.run(command, env={"PYTHONPATH": str(own)}, capture_output=True, text=True, check=True)
+        assert found.stdout.startswith(str(seen))
+
+
+def test_a_run_of_a_file_with_a_mounted_library_sees_the_users_settings() -> None:
+    pipeline_document, platform = placed(pipeline(), "configmap").documents
+    undo_placement("placed.yaml", pipeline_document, platform)
+
+    assert pipeline_document == plain_yaml.load(pipeline())
+    assert "configMapAsVolume" not in str(platform)
 
 
 def test_nothing_is_added_where_the_image_has_the_library() -> None:
@@ -279,4 +321,5 @@ def test_more_tasks_with_the_library_than_a_workflow_has_room_for_are_warned_of(
     text = with_library(count, in_a_loop=in_a_loop)
     told = placed(text).reports("warning", f"commands hold the library: {count}", "Argo takes 1000 kB")
     assert bool(told) == warns
+    assert not placed(text, "configmap").reports("warning", "Argo takes")
     assert not placed(text, "0.1.0").reports("Argo takes")

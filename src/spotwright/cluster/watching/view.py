@@ -14,7 +14,7 @@ from spotwright.cluster.evidence.waiting import is_held_up
 from spotwright.cluster.workloads.attempts import seconds
 from spotwright.cluster.workloads.owners import Lineage, lineage, metadata, uid_of
 from spotwright.notices.kubernetes_node import KubernetesSource
-from spotwright.notices.node_event import ToldNotice, notice_in, withdrawal_in
+from spotwright.notices.node_event import NAMESPACE, ToldNotice, notice_in, withdrawal_in
 from spotwright.notices.notice import Notice
 
 __all__ = ["ClusterView", "SeenPod"]
@@ -131,7 +131,13 @@ class ClusterView:
                 kept.pop(forgotten, None)
 
     def put_node_event(self, event: Mapping[str, Any]) -> None:
-        """An Event about a node."""
+        """An Event about a node.
+
+        Only those of the namespace ``default`` count, where the kubelet, the cloud's controller and the node agent write them:
+        a team that may create Events in its own namespace must not announce the end of a node.
+        """
+        if metadata(event).get("namespace") != NAMESPACE:
+            return
         name = str((event.get("involvedObject") or {}).get("name", ""))
         events = self._events.setdefault(name, [])
         others = [each for each in events if uid_of(each) != uid_of(event)]

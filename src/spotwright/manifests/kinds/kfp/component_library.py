@@ -2,9 +2,9 @@
 
 The SDK compiles a Python component to a command that ends with a shell script, which starts the executor, and the component's
 source. Lines in front of that script run in the same Python, also in a virtual environment that an earlier part of the command
-made (``use_venv``). There the library is written to a temporary file that ``PYTHONPATH`` names, or installed by pip with the
-index options of the component's own packages. An image that has Spotwright keeps its own. A component that would not find what
-it imports is refused. Source of the shape:
+made (``use_venv``). There the library is written to a temporary file that ``PYTHONPATH`` names, or found in a ConfigMap that is
+mounted, or installed by pip with the index options of the component's own packages. An image that has Spotwright keeps its own. A
+component that would not find what it imports is refused. Source of the shape:
 ``_get_command_and_args_for_lightweight_component`` in ``kfp/dsl/component_factory.py``, SDK 2.0 to 2.17.
 """
 
@@ -18,12 +18,15 @@ import json
 import re
 import shlex
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from spotwright.checkpoint_file import FILE_NAME, checkpoint_file, imports_spotwright
+from spotwright.checkpoint_file import FILE_NAME, checkpoint_file, config_map, imports_spotwright
+from spotwright.manifests.kinds.kfp.executor_pods import named_constant
 from spotwright.manifests.kinds.kfp.missing_library import FUNCTION, ImportingComponent, missing_library
 from spotwright.manifests.kinds.kfp.pipeline_tasks import CompiledTask, PipelinePaths, mapping_at
 from spotwright.manifests.rules.checkpoint_library import (
+    LIBRARY_MOUNT,
+    MAKE_CONFIG_MAP,
     NO_PLACE,
     WAYS,
     Delivery,
@@ -67,23 +70,40 @@ def add_library_to_components(
     for task, _ in policies:
         if task.label not in done and _add_library(ctx, paths, task, how, value):
             done[task.label] = task.path
-    if done and how in (None, Delivery.EMBEDDED):
-        size = len(base64.b64encode(checkpoint_file())) / 1000
+    if done and how is Delivery.CONFIG_MAP:
         text = (
-            f"{', '.join(done.values())}: the code imports spotwright.checkpoint, so its command holds the library "
-            f"({size:.0f} kB); target: {{package: ...}} in spotwright.yaml names another way"
+            f"{', '.join(done.values())}: the code imports spotwright.checkpoint, and its pods mount the ConfigMap "
+            f"{_shared_name()}: make it once in the namespace of the runs: {MAKE_CONFIG_MAP}"
         )
         ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)
-        holders = [task for task, _ in policies if task.label in done]
-        in_loops = any(task.loops for task in holders)
-        if in_loops or len(holders) * _COPIES * size > _ROOM:
-            more = ", and each iteration of a loop again" if in_loops else ""
-            text = (
-                f"tasks whose commands hold the library: {len(holders)}; each puts {_COPIES * size:.0f} kB into the Workflow "
-                f"that KFP makes of the pipeline{more}, and Argo takes {_ROOM} kB: a run with more of them stops without an end "
-                f"(seen on KFP 2.17.0); set target: {{package: VERSION}} to install it with pip, or {WAYS}"
-            )
-            ctx.add_finding(Level.WARNING, (*paths.pipeline, "pipelineInfo"), text)
+    elif done and how in (None, Delivery.EMBEDDED):
+        _tell_size(ctx, paths, policies, done)
+
+
+def _tell_size(
+    ctx: PlaceContext,
+    paths: PipelinePaths,
+    policies: Sequence[tuple[CompiledTask, Policy]],
+    done: Mapping[str, str],
+) -> None:
+    """Say that the library is in the commands of these executors, and warn where a run of them has no room for that."""
+    size = len(base64.b64encode(checkpoint_file())) / 1000
+    text = (
+        f"{', '.join(done.values())}: the code imports spotwright.checkpoint, so its command holds the library "
+        f"({size:.0f} kB); target: {{package: ...}} in spotwright.yaml names another way"
+    )
+    ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)
+    holders = [task for task, _ in policies if task.label in done]
+    in_loops = any(task.loops for task in holders)
+    if in_loops or len(holders) * _COPIES * size > _ROOM:
+        more = ", and each iteration of a loop again" if in_loops else ""
+        text = (
+            f"tasks whose commands hold the library: {len(holders)}; each puts {_COPIES * size:.0f} kB into the Workflow "
+            f"that KFP makes of the pipeline{more}, and Argo takes {_ROOM} kB: a run with more of them stops without an end "
+            f"(seen on KFP 2.17.0); set target: {{package: configmap}} and make the ConfigMap once in the namespace of the runs "
+            f"({MAKE_CONFIG_MAP}), or {WAYS}"
+        )
+        ctx.add_finding(Level.WARNING, (*paths.pipeline, "pipelineInfo"), text)
 
 
 def _warn_of_places(ctx: PlaceContext, paths: PipelinePaths, policies: Sequence[tuple[CompiledTask, Policy]]) -> None:
@@ -127,6 +147,8 @@ def _add_library(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, ho
         text = f"{task.path}: its command imports spotwright.checkpoint, and its image must have it: {WAYS}"
         ctx.add_finding(Level.WARNING, container, text)
         return False
+    if how is Delivery.CONFIG_MAP:
+        _mount(ctx, paths, task)
     lines = _lines(how, value, command[:start])
     ctx.editor.replace((*container, "command", start), lines + command[start])
     size = len(json.dumps(mapping_at(ctx, container)))
@@ -134,9 +156,21 @@ def _add_library(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, ho
         raise ctx.problem(
             (*container, "command"),
             f"{task.path}: with the checkpoint library its container has {size} characters, and KFP's driver takes {_MOST}: set "
-            f"target: {{package: VERSION}} to install it with pip, or {WAYS}",
+            f"target: {{package: configmap}} to mount it, {{package: VERSION}} to install it with pip, or {WAYS}",
         )
     return True
+
+
+def _mount(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask) -> None:
+    """Mount the ConfigMap of the namespace, once; the name as the SDK writes it, for older backends and for newer ones."""
+    at = (*paths.settings(task.label), "configMapAsVolume")
+    if all(entry.get("mountPath") != LIBRARY_MOUNT for entry in ctx.editor.get(at) or () if isinstance(entry, dict)):
+        name = named_constant("configMapName", _shared_name(), "configMapNameParameter")
+        ctx.editor.extend(at, [{"mountPath": LIBRARY_MOUNT, **name}])
+
+
+def _shared_name() -> str:
+    return str(config_map()["metadata"]["name"])
 
 
 def _archived_sources(source: str) -> Iterator[str]:
@@ -162,6 +196,8 @@ def _lines(how: Delivery | None, value: str, before: Sequence[str]) -> str:
         options = dict.fromkeys(option for part in before for option in _INDEX_OPTION.findall(part))
         pip = "PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet --no-warn-script-location --no-deps"
         return " ".join([pip, *options, shlex.quote(value)]) + "\n"
+    if how is Delivery.CONFIG_MAP:
+        return _MOUNTED
     return _EMBEDDED.format(name=FILE_NAME, content=base64.b64encode(checkpoint_file()).decode())
 
 
@@ -170,5 +206,11 @@ if ! python3 -c 'import spotwright.checkpoint' 2>/dev/null; then
 spotwright_library=$(mktemp -d)/{name}
 python3 -c 'import base64, sys; open(sys.argv[1], "wb").write(base64.b64decode(sys.argv[2]))' "$spotwright_library" {content}
 export PYTHONPATH="$spotwright_library${{PYTHONPATH:+:$PYTHONPATH}}"
+fi
+"""
+
+_MOUNTED = f"""\
+if ! python3 -c 'import spotwright.checkpoint' 2>/dev/null; then
+export PYTHONPATH="{LIBRARY_MOUNT}/{FILE_NAME}${{PYTHONPATH:+:$PYTHONPATH}}"
 fi
 """

@@ -30,7 +30,7 @@ from spotwright.manifests.yamltext.documents import Path
 from spotwright.pipelines.ir.kfp_settings import read_constraints, read_resources
 from spotwright.scheduling.ladder import Work
 
-__all__ = ["place_executor", "read_work", "runtime_field"]
+__all__ = ["named_constant", "place_executor", "read_work", "runtime_field"]
 
 _BY_FIELD = {
     "SPOTWRIGHT_RUN": "metadata.labels['pipeline/runid']",
@@ -139,7 +139,7 @@ def _write_placement(
     _attract(ctx, paths, task, placed, work, later)
     add_pod_metadata(ctx, (*settings, "podMetadata"), placed, used)
     names = {str(name) for name in _names(ctx, (*settings, "imagePullSecret"), "secretName", "secretNameParameter")}
-    secrets = [_constant("secretName", name) for name in placed.policy.image_pull_secrets if name not in names]
+    secrets = [named_constant("secretName", name) for name in placed.policy.image_pull_secrets if name not in names]
     ctx.editor.extend((*settings, "imagePullSecret"), secrets)
 
 
@@ -213,11 +213,11 @@ def _folder(ctx: PlaceContext, settings: Path, checkpoint: str) -> str:
     for mount in ctx.editor.get(at) or ():
         if claim in _named(mount, "constant", "pvcNameParameter"):
             return f"{str(mount.get('mountPath')).rstrip('/')}/{below}".rstrip("/")
-    ctx.editor.extend(at, [{"mountPath": CHECKPOINT_PATH, **_constant("constant", claim, "pvcNameParameter")}])
+    ctx.editor.extend(at, [{"mountPath": CHECKPOINT_PATH, **named_constant("constant", claim, "pvcNameParameter")}])
     return f"{CHECKPOINT_PATH}/{below}".rstrip("/")
 
 
-def _constant(name: str, value: str, parameter: str = "secretNameParameter") -> dict[str, Any]:
+def named_constant(name: str, value: str, parameter: str = "secretNameParameter") -> dict[str, Any]:
     """A name as the SDK writes it: as a text for older backends, and as a run-time value for newer ones."""
     return {name: value, parameter: {"runtimeValue": {"constant": value}}}
 

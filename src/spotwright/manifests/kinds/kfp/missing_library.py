@@ -56,10 +56,10 @@ def missing_library(component: ImportingComponent, how: Delivery | None) -> str:
     ways = f"add spotwright to its packages_to_install, or {WAYS}"
     if not component.has_known_shape:
         return f"{component.path}: its code imports spotwright, and its command has a shape to which nothing can be added: {ways}"
-    lacking = names_not_in_file(names) if how in (None, Delivery.EMBEDDED) else []
+    lacking = names_not_in_file(names) if how in (None, Delivery.EMBEDDED, Delivery.CONFIG_MAP) else []
     if lacking:
         return (
-            f"{component.path}: its code imports {', '.join(lacking)}, and the checkpoint library, which its command would hold, "
+            f"{component.path}: its code imports {', '.join(lacking)}, and the checkpoint library as one file "
             f"does not have that: {ways}"
         )
     return ""
