@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from tests.kubeflow.pipelines import POOLS
 from tests.kubeflow.test_recorder import Recorded, of_workflow
 
 from spotwright import config
+from spotwright.checkpoint_file import config_map
 from spotwright.cluster.api.requests import ApiFailed
+from spotwright.kubeflow.hold_ups import SILENT
 from spotwright.kubeflow.pods_seen import PodsSeen
 from spotwright.model.attempts import Cause
 from spotwright.views.run_json import run_view
 
+EVENTS = "/api/v1/namespaces/team-a/events"
 PODS = "/api/v1/namespaces/team-a/pods"
 SPOT = {"kubernetes.azure.com/scalesetpriority": "spot", "kubernetes.azure.com/agentpool": "spot"}
 DELETED = Try("Error", "pod deleted", "n1", 1, 5)
@@ -210,3 +214,48 @@ def test_pods_are_read_also_where_nodes_may_not_be(cluster: Cluster, pods: PodsS
     assert "forbidden" in pods.trouble
     assert [len(query) for query in cluster.queries] == [1, 0, 1]
     assert (pods.host(TRAINING), pods.pool("n1")) == ("n1", "")
+
+
+def stuck(host: str = "n1") -> dict[str, Any]:
+    """A pod that has a node since ``BEGIN``, and no container yet."""
+    since = datetime.fromtimestamp(BEGIN, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
+    pod = a_pod(TRAINING, host, "Pending", conditions=[bound], containerStatuses=[])
+    return {**pod, "metadata": {**pod["metadata"], "namespace": "team-a"}}
+
+
+def mount_failed(at: str = "2026-09-21T14:20:00Z") -> dict[str, Any]:
+    """What the kubelet of Kubernetes 1.35.4 says of a pod whose ConfigMap is not there."""
+    name = config_map()["metadata"]["name"]
+    message = f'MountVolume.SetUp failed for volume "{name}" : configmap "{name}" not found'
+    return {"type": "Warning", "reason": "FailedMount", "message": message, "lastTimestamp": at}
+
+
+def test_a_pod_whose_config_map_is_missing_says_so_after_a_minute_with_the_fix(cluster: Cluster) -> None:
+    cluster.has_pods(stuck())
+    cluster.objects[EVENTS] = {"items": [mount_failed()]}
+    seen = PodsSeen(cluster.read, "run-1", {})
+    seen.look("team-a")
+    assert list(seen.held_up(BEGIN + SILENT - 1, SILENT)) == []
+    (told,) = seen.held_up(BEGIN + SILENT, SILENT)
+    assert told.startswith("train has not started on n1: FailedMount: MountVolume.SetUp failed")
+    assert told.endswith("; make it: spotwright checkpoint-file --config-map | kubectl -n team-a apply -f -")
+    assert list(seen.held_up(BEGIN + SILENT, SILENT)) == []  # its events are not read at every look
+
+
+def test_what_was_in_the_way_before_is_not_told(cluster: Cluster) -> None:
+    cluster.has_pods(stuck())
+    pulling = {"type": "Normal", "reason": "Pulling", "message": "", "lastTimestamp": "2026-09-21T14:20:01Z"}
+    cluster.objects[EVENTS] = {"items": [pulling, mount_failed()]}
+    seen = PodsSeen(cluster.read, "run-1", {})
+    seen.look("team-a")
+    assert list(seen.held_up(BEGIN + SILENT, SILENT)) == []
+
+
+def test_events_that_may_not_be_read_are_named(cluster: Cluster) -> None:
+    cluster.has_pods(stuck())
+    cluster.refused.add(EVENTS)
+    seen = PodsSeen(cluster.read, "run-1", {})
+    seen.look("team-a")
+    (told,) = seen.held_up(BEGIN + SILENT, SILENT)
+    assert "its events may say why, and they cannot be read" in told

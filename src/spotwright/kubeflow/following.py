@@ -18,7 +18,7 @@ from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError
 from spotwright.kubeflow.failures import LoginRefused, NoSuchThing, ServerAway
-from spotwright.kubeflow.hold_ups import hold_up
+from spotwright.kubeflow.hold_ups import SILENT, hold_up
 from spotwright.kubeflow.kfp_run import KfpRun
 from spotwright.kubeflow.nodes import Node, nodes_of_details, nodes_of_workflow
 from spotwright.kubeflow.pods_seen import PodsSeen, Read
@@ -144,6 +144,9 @@ class Follower:
         told = hold_up(nodes, now - self.state.started_at, now + self._server.ahead, has_pods=has_pods)
         if told:
             self.note(told)
+        if self._recorder.pods is not None:
+            for text in self._recorder.pods.held_up(now + self._server.ahead, SILENT):
+                self.note(text)
 
     def watch_pods(self, read: Read) -> None:
         """Look at the pods and machines of the run as well, through a Kubernetes API that may be that of KFP's cluster."""

@@ -8,7 +8,7 @@ kubeconfig may be that of another one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 from spotwright import clouds
 from spotwright.cluster.api.requests import ApiFailed
 from spotwright.cluster.evidence import LastSeen, signals_of
+from spotwright.cluster.evidence.waiting import bound_at, events_of_pod, has_not_started, why_not_started
+from spotwright.cluster.workloads.tasks import workflow_task
 from spotwright.errors import SpotwrightError
 from spotwright.model.attempts import Signals
 from spotwright.model.pools import Pool
@@ -49,6 +51,7 @@ class PodsSeen:
         self._nodes: dict[str, Mapping[str, Any]] = {}
         self._gone: set[str] = set()  # nodes that were there before
         self._no_nodes = ""  # why nodes may not be read
+        self._events_again_at: dict[str, float] = {}  # by the pod's uid
         self.trouble = ""
 
     @property
@@ -98,6 +101,25 @@ class PodsSeen:
                 raise
             if name in self._nodes:
                 self._gone.add(name)
+
+    def held_up(self, now: float, after: float) -> Iterator[str]:
+        """Sentences about pods that have not started on their nodes ``after`` seconds; ``now`` is a moment of the nodes' clock.
+
+        A volume that cannot be mounted is told in events alone. Each pod's are read every ``pause`` seconds.
+        """
+        for name, pod in self._pods.items():
+            since = bound_at(pod.last)
+            if pod.is_gone or not has_not_started(pod.last) or since is None or now - since < after:
+                continue
+            if time.monotonic() < self._events_again_at.get(_uid(pod.last), 0.0):
+                continue
+            self._events_again_at[_uid(pod.last)] = time.monotonic() + self._pause
+            try:
+                why = why_not_started(pod.last, self._read(*events_of_pod(pod.last)).get("items") or ())
+            except (ApiFailed, SpotwrightError) as error:
+                why = f"its events may say why, and they cannot be read: {error}"
+            if why:
+                yield f"{workflow_task(name, is_kfp=True).path} has not started on {_host(pod.last)}: {why}"
 
     def signals(self, node_name: str) -> Signals | None:
         """The signals of the pod of a node of Argo's that has ended badly; ``None`` where its pod was never seen."""

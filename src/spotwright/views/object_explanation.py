@@ -71,4 +71,6 @@ def _where(pod: Mapping[str, Any]) -> str:
     pool = (
         "" if pod["pool"] is None else f" in pool {pod['pool']}" + (f" ({pod['capacity']})" if pod["capacity"] else "")
     )
+    if pod["not_started"]:
+        return f"has not started on node {pod['node']}{pool}: {pod['not_started']}"
     return f"{'ran' if pod['status'] == 'ended' else 'runs'} on node {pod['node']}{pool}"

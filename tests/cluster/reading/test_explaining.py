@@ -182,3 +182,21 @@ def test_an_object_that_cannot_be_explained_is_named(served: Served, words: str,
     told = spotwright("explain", words, "-n", "team-a", *served.options("admin"))
     assert (told.code, told.out) == (2, "")
     assert message in told.err
+
+
+def test_a_pod_whose_volume_cannot_be_mounted_is_explained_by_its_events(
+    certificates: Path, tmp_path: Path, waiting: dict[str, Any]
+) -> None:
+    waiting["spec"]["nodeName"] = "n2"
+    why = 'FailedMount: MountVolume.SetUp failed for volume "data" : secret "data" not found'
+    reason, _, message = why.partition(": ")
+    event = {"type": "Warning", "reason": reason, "message": message, "lastTimestamp": "2027-01-15T08:02:00Z"}
+    with serving(certificates, tmp_path / "state") as served:
+        served.kubernetes.objects = {
+            "/api/v1/namespaces/team-a/pods/two": waiting,
+            "/apis/batch/v1/namespaces/team-a/jobs/train": TRAIN,
+            "/api/v1/namespaces/team-a/events": {"items": [event]},
+        }
+        told = spotwright("explain", "pod/two", "-n", "team-a", *served.options("admin"))
+    assert "has not started on node n2" in told.out
+    assert why in " ".join(told.out.split())

@@ -6,12 +6,13 @@ the kind of reason is apart from the words: who records it writes only when the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from spotwright.checkpoint_file import config_map
 from spotwright.cluster.evidence.fields import mapping, mappings, seconds, text
 
-__all__ = ["PodWaits", "is_held_up", "waits_for"]
+__all__ = ["PodWaits", "bound_at", "events_of_pod", "has_not_started", "is_held_up", "waits_for", "why_not_started"]
 
 _SAME = {"ErrImagePull": "ImagePullBackOff"}  # the kubelet writes both in turn for one reason
 _VOLUMES = "persistentvolumeclaim"  # in the scheduler's words where no node would help: a claim is unbound, deleted or not there
@@ -61,3 +62,53 @@ def _containers(status: Mapping[str, Any]) -> Iterator[PodWaits]:
         if text(waiting.get("reason")) not in _USUAL:
             reason = text(waiting.get("reason"))
             yield PodWaits(_SAME.get(reason, reason), text(waiting.get("message")))
+
+
+def has_not_started(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has its node, and no container of it has begun there."""
+    has_node = bool(mapping(pod.get("spec")).get("nodeName"))
+    return has_node and mapping(pod.get("status")).get("phase") == "Pending"
+
+
+def bound_at(pod: Mapping[str, Any]) -> float | None:
+    """The moment (Unix seconds) at which a pod got its node; None for one without."""
+    for condition in mappings(mapping(pod.get("status")).get("conditions")):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            return seconds(condition.get("lastTransitionTime"))
+    return None
+
+
+def events_of_pod(pod: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
+    """The path and the query at which the API server has the events about a pod."""
+    meta = mapping(pod.get("metadata"))
+    query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.uid={text(meta.get('uid'))}"}
+    return f"/api/v1/namespaces/{text(meta.get('namespace'))}/events", query
+
+
+def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
+    """What holds up a pod on its node, in a sentence; empty if nothing does.
+
+    A volume that cannot be mounted stands in no status: the kubelet says so in events alone, and tries again. What it said before
+    newer events is over.
+    """
+    if not has_not_started(pod):
+        return ""
+    held = waits_for(pod)
+    if held.kind:
+        return str(held)
+    newest = max(events, key=_said_at, default=None)
+    if newest is None or newest.get("type") != "Warning":
+        return ""
+    says = f"{text(newest.get('reason'))}: {text(newest.get('message'))}"
+    name = text(mapping(config_map()["metadata"]).get("name"))
+    if f'configmap "{name}" not found' not in says:
+        return says
+    namespace = text(mapping(pod.get("metadata")).get("namespace"))
+    return f"{says}; make it: spotwright checkpoint-file --config-map | kubectl -n {namespace} apply -f -"
+
+
+def _said_at(event: Mapping[str, Any]) -> float:
+    """When an event was told last. One that its writer counts in a series has no ``lastTimestamp``."""
+    series = mapping(event.get("series"))
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((at for each in times if (at := seconds(each)) is not None), 0.0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from spotwright.cluster.api.requests import ApiFailed
 from spotwright.cluster.reading.kubernetes import Kubernetes
-from spotwright.cluster.reading.pods_explained import lost_node, move_of
+from spotwright.cluster.reading.pods_explained import lost_node, move_of, not_started
 from spotwright.cluster.reading.remote_runs import RemoteRuns
 from spotwright.engine.state import AttemptState, TaskState
 from spotwright.engine.status import RunStatus
@@ -44,7 +44,8 @@ def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespac
     A run has the name that ``runs --cluster`` lists, or the id that Kubeflow Pipelines gave it.
 
     Each of ``pods`` has its ``name``, ``task`` and ``attempt`` (null where no run has it), ``status`` (waiting, running,
-    ended), ``node``, ``pool``, ``capacity``, ``scheduler`` (what kube-scheduler says of a pod that waits), ``rung``
+    ended), ``node``, ``pool``, ``capacity``, ``scheduler`` (what kube-scheduler says of a pod that waits),
+    ``not_started`` (what holds up a pod on its node, such as a volume that cannot be mounted), ``rung``
     (``number`` from 1, ``of``, ``pools``), ``move`` (null, or what becomes of a pod without a node: ``at`` it is taken
     back, ``to`` the pools of the next one, ``stays``: why not), ``lost_node`` (null, or ``node``, ``since``, ``gone``,
     ``commands``), ``budgets`` (``interruptions`` and ``errors``, each ``spent`` and ``max``), ``history`` (a sentence for
@@ -115,6 +116,7 @@ def _with_its_node(
     return {
         **explained,
         "move": move,
+        "not_started": not_started(kubernetes, pod),
         "lost_node": lost_node(kubernetes, pod, attempt, now) if is_running else None,
     }
 

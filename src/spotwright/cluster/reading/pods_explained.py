@@ -10,6 +10,7 @@ from typing import Any
 
 from spotwright.clouds.lost_machines import commands_to_free
 from spotwright.cluster.api.requests import ApiFailed
+from spotwright.cluster.evidence.waiting import events_of_pod, has_not_started, why_not_started
 from spotwright.cluster.moving.free_moves import why_not_moved
 from spotwright.cluster.moving.lost_nodes import NodeSeen, not_ready_since, why_gone
 from spotwright.cluster.reading.kubernetes import Kubernetes
@@ -18,7 +19,7 @@ from spotwright.engine.decisions.waiting_in_vain import in_vain_at, next_pools, 
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.scheduling.waiting import Pause
 
-__all__ = ["lost_node", "move_of"]
+__all__ = ["lost_node", "move_of", "not_started"]
 
 _OWNERS = {"Job": "jobs", "JobSet": "jobsets", "TrainJob": "trainjobs", "Workflow": "workflows"}
 
@@ -69,6 +70,17 @@ def lost_node(
         return None
     gone = why_gone(NodeSeen(name, node), now)
     return {"node": name, "since": since, "gone": gone, "commands": [] if gone else list(commands_to_free(name))}
+
+
+def not_started(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> str:
+    """What holds up a pod that has its node; empty for one that has begun, or that nothing holds up."""
+    if not has_not_started(pod):
+        return ""
+    try:
+        events = kubernetes.get(*events_of_pod(pod)).get("items") or ()
+    except ApiFailed as error:
+        return why_not_started(pod, ()) or f"its events may say why, and they cannot be read: {error}"
+    return why_not_started(pod, events)
 
 
 def _owners(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
