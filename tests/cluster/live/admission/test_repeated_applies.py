@@ -16,15 +16,17 @@ from tests.cluster.live.test_workloads import training_runtime
 
 pytestmark = pytest.mark.cluster
 
+GPUS = {"provider": "aks", "capacity": "spot", "node": {"cpu": 2, "memory": "4Gi", "nvidia.com/gpu": 1}}
 CONFIGURATION = {
     "version": 1,
     "target": {"kubernetes": "1.35", "trainer": "2.1", "argo": "3.7"},
-    "pools": POOLS,
+    "pools": {**POOLS, "gpus": GPUS},
     "policy": {"default": {"spot": "prefer", "checkpoint": "pvc://saves", "grace_period": "20s"}},
 }
 WAYS = {"client": ["apply"], "server": ["apply", "--server-side"]}
 NOT_FORCED = ("PipelineRun",)
-"""Argo's controller owns the whole spec of a Workflow after its first look, with and without Spotwright."""
+"""Kinds that are applied without --force-conflicts. A Workflow needs it: Argo's controller owns its whole spec after its first
+look, with and without Spotwright."""
 
 LABEL = {"spotwright.dev/spot": "prefer"}
 ARGO = "argoproj.io/v1alpha1"
