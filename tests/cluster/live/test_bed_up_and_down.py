@@ -45,6 +45,8 @@ def test_a_second_cluster_has_the_nodes_of_its_cloud_and_leaves_nothing_behind(
         taints = [
             f"{taint['key']}={taint['value']}:{taint['effect']}"
             for taint in found[f"n{number}"]["spec"].get("taints", [])
+            if "value"
+            in taint  # Kubernetes' own not-ready, which has none, may stay a moment longer than the condition
         ]
         assert known.labels.items() <= found[f"n{number}"]["metadata"]["labels"].items()
         assert tuple(taints) == known.taints
