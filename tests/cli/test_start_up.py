@@ -59,11 +59,6 @@ def test_help_imports_nothing_heavy(command: list[str]) -> None:
     assert imported(HELP.format(command=command)) & HEAVY == set()
 
 
-@pytest.mark.parametrize("command", [["run", "--help"], ["resume", "--help"], ["show", "--help"]])
-def test_the_help_of_a_command_does_without_the_sdk(command: list[str]) -> None:
-    assert imported(HELP.format(command=command)) & {"kfp", "google", "rich", "numpy"} == set()
-
-
 def test_a_run_imports_nothing_that_only_other_runs_need(tmp_path: Path) -> None:
     pipeline, state = tmp_path / "plain.yaml", tmp_path / "state"
     pipeline.write_text(document({"one": step(one)}))
