@@ -6,10 +6,10 @@ from random import Random
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.deadlines.reference import simulate_one
 
 from spotwright.deadlines.jobs import Job, nearest_deadline
 from spotwright.deadlines.policies import FORMULAS, named
-from spotwright.simulation.jobs.reference import simulate_one
 
 POLICIES = (*FORMULAS, "learned")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.market.builders import hours, market
+from tests.market.lifetimes import Bathtub, drawn_lives
 
 from spotwright.deadlines.hazards import SHIPPED
 from spotwright.errors import InputError
-from spotwright.market.lifetimes import Bathtub, drawn_lives
 from spotwright.market.recordings import hazards_of, looks, part, pools_of, windows_of
 from spotwright.market.spells import MarketModel, ceiling, drawn, individual_losses
 from spotwright.market.windows import Windows

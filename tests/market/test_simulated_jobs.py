@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.deadlines.reference import simulate_one
 from tests.market.builders import hours, job, market, random_market
 
 from spotwright.deadlines.jobs import Job
@@ -11,7 +12,6 @@ from spotwright.deadlines.policies import FORMULAS, named
 from spotwright.errors import InputError
 from spotwright.market.windows import Windows
 from spotwright.simulation.jobs.batch import simulate
-from spotwright.simulation.jobs.reference import simulate_one
 
 POLICIES = (*FORMULAS, "learned")
 JOBS = {

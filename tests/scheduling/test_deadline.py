@@ -185,11 +185,9 @@ OUTLOOKS = st.builds(
     interruptions=st.integers(0, 5),
     max_interruptions=st.integers(0, 5),
     patience=st.floats(1, 600),
-    advice=st.none(),
     saves=st.booleans(),
     drain=st.floats(0, 60),
     rungs=st.just(()),
-    by_attempt=st.booleans(),
 )
 LADDERS = st.sampled_from([LADDER, ONE_SPOT, SPOT_ONLY, TWO_ON_DEMAND, a_ladder(a_policy(spot="never"))])
 ROOMS = st.sampled_from([everywhere, nowhere, only("spot-b"), only("on-demand")])

@@ -99,7 +99,6 @@ def _engine(state: RunState, event: ev.EngineStarted) -> None:
     """An engine takes the run. The time without an engine does not count as waiting for a node."""
     gap = max(0.0, event.at - state.last_at) if state.epoch else 0.0
     state.epoch, state.caching, state.prepares, state.detached = event.epoch, event.caching, event.environments, False
-    state.decisions = event.decisions
     ask_again(state)
     deadline.run_taken_up(state)
     state.begun_at += gap

@@ -221,7 +221,6 @@ class RunState(_State):
     finished_at: float | None = None
     last_at: float = 0.0
     epoch: int = 0
-    decisions: int = 0  # the version of the decision functions of the current engine; 0: today's
     caching: bool = False  # the current engine may look up earlier results
     prepares: bool = False  # the body of the current engine prepares Python environments
     environments: set[Hashable] = field(default_factory=set)  # those that are ready under the current engine, by key
@@ -266,11 +265,6 @@ class RunState(_State):
     def unfolded(self) -> bool:
         """Whether the tasks of the pipeline are known."""
         return self.root is not None
-
-    @property
-    def moves_running(self) -> bool:
-        """Whether deadlines move running attempts and pools are learned: version 1 of the decision functions did neither."""
-        return self.decisions != 1
 
     @property
     def time_scale(self) -> float:

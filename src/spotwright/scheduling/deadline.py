@@ -20,25 +20,17 @@ from typing import NamedTuple
 from spotwright.model.quantities import format_duration
 from spotwright.scheduling.ladder import Ladder
 
-__all__ = ["Advice", "Choice", "Outlook", "RungAdvice", "choose", "choose_while_pending"]
+__all__ = ["Choice", "Outlook", "RungAdvice", "choose", "choose_while_pending"]
 
 
 _SHORT = 1.0  # seconds: a decision at the last moment comes a moment after it
 
 
-class Advice(NamedTuple):
-    """What the cheapest plan says: whether to launch on spot where there is room, and from when on no wait for spot pays.
+class RungAdvice(NamedTuple):
+    """What the cheapest plan says about one spot rung: whether a launch pays, and from when on no wait for a node there pays.
 
     ``numbers`` are the figures that it used, in words. It decides only what is safe anyway.
     """
-
-    launches: bool
-    leaves_at: float
-    numbers: str
-
-
-class RungAdvice(NamedTuple):
-    """What the cheapest plan says about one spot rung: whether a launch pays, and from when on no wait for a node there pays."""
 
     rung: int
     launches: bool
@@ -53,8 +45,7 @@ class Outlook(NamedTuple):
     0 to 1, that is done and saved, ``overhead`` the time that an on-demand attempt needs before it continues the work.
     ``patience`` is how long an attempt waits on one rung where the deadline itself does not end the wait. ``saves`` tells whether
     the work is saved, ``drain`` how long an attempt takes to end when it is told to. ``rungs`` is the advice for each spot rung,
-    the best one first. ``by_attempt`` is false under version 1 of the decision functions, which knew only ``advice`` and let a
-    running attempt be.
+    the best one first.
     """
 
     now: float
@@ -65,17 +56,15 @@ class Outlook(NamedTuple):
     interruptions: int
     max_interruptions: int
     patience: float = 600.0
-    advice: Advice | None = None
     saves: bool = True
     drain: float = 0.0
     rungs: tuple[RungAdvice, ...] = ()
-    by_attempt: bool = False
 
     @property
     def spot_ends(self) -> float | None:
         """The last moment at which an attempt may begin on spot, or wait for it; ``None`` without a stated ``work``."""
         last = self.last_moment
-        if last is None or self.work is None or not self.by_attempt:
+        if last is None or self.work is None:
             return last
         return last - self.drain - (0.0 if self.saves else self.work + self.overhead)
 
@@ -113,8 +102,6 @@ def choose(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], st
         return _on_demand(outlook, stay if stay in ladder.on_demand else ladder.on_demand[0], _reason(outlook, spot))
     if stay is None and outlook.rungs and ladder.on_demand:
         return _by_rung(outlook, ladder, has_room)
-    if stay is None and outlook.advice is not None and ladder.on_demand:
-        return _advised(outlook, outlook.advice, ladder, has_room, spot)
     if stay is None:
         return _on_spot(outlook, ladder, has_room, spot)
     why = "the same rung: there is slack before the deadline"
@@ -140,28 +127,12 @@ def choose_while_pending(outlook: Outlook, ladder: Ladder, has_room: Callable[[s
         return None
     if outlook.rungs and ladder.on_demand and rung not in ladder.on_demand:
         return _by_rung(outlook, ladder, has_room, after=rung)
-    if outlook.advice is not None and ladder.on_demand and rung not in ladder.on_demand:
-        return _advised(outlook, outlook.advice, ladder, has_room, spot)
     turn = spot if below is None else [*spot[spot.index(below) :], *spot[: spot.index(below)]]
     return _on_spot(outlook, ladder, has_room, turn)
 
 
 def _spot(ladder: Ladder) -> list[int]:
     return [index for index, rung in enumerate(ladder.rungs) if rung.spot is not False]
-
-
-def _advised(
-    outlook: Outlook, advice: Advice, ladder: Ladder, has_room: Callable[[str], bool], spot: list[int]
-) -> Choice:
-    """The choice of the cheapest plan, among those that are safe."""
-    with_room = next((index for index in spot if any(has_room(pool) for pool in ladder.rungs[index].pools)), None)
-    until = min(advice.leaves_at, _end_of_wait(outlook, ladder, spot))
-    if with_room is not None and advice.launches:
-        patience_ends = min(_end_of_wait(outlook, ladder, spot), outlook.now + outlook.patience)
-        return Choice(with_room, f"spot: {advice.numbers}", max(until, patience_ends))
-    if with_room is None and until > outlook.now:
-        return Choice(spot[0], f"waits for spot: {advice.numbers}", until)
-    return _on_demand(outlook, ladder.on_demand[0], f"on-demand: {advice.numbers}")
 
 
 def _by_rung(outlook: Outlook, ladder: Ladder, has_room: Callable[[str], bool], after: int | None = None) -> Choice:
@@ -218,8 +189,6 @@ def _reason(outlook: Outlook, spot: list[int]) -> str:
     if outlook.only_on_demand and outlook.now - outlook.last_moment > _SHORT:
         late = outlook.now - outlook.last_moment
         return f"on-demand: it ends {late:.4g}s after its deadline at the earliest; a deadline later by that can be met"
-    if outlook.only_on_demand and not outlook.by_attempt:
-        return "on-demand: later it could not finish in time any more"
     if outlook.only_on_demand:
         return f"on-demand: {_too_little(outlook)}"
     return "on-demand: the earlier attempt ran there"

@@ -48,8 +48,6 @@ def halted_to_move(attempt: AttemptState, event: AttemptHalted) -> None:
 def spot_bound(state: RunState, task: TaskState, event: AttemptBound) -> None:
     """An attempt has a node: if that is spot under a deadline, a decision says how long it may stay."""
     task.last.until = None
-    if not state.moves_running:
-        return
     sightings = state.sightings.get(event.pool)
     if sightings is not None:
         node = state.nodes.get(event.node)
@@ -65,7 +63,7 @@ def run_taken_up(state: RunState) -> None:
     for sightings in state.sightings.values():
         sightings.leave(state.last_at * state.time_scale)
     for path in state.under_way:
-        if state.moves_running and _is_watched(state, state.tasks[path]):
+        if _is_watched(state, state.tasks[path]):
             state.todo[path] = None
 
 
@@ -81,7 +79,7 @@ def market_known(state: RunState, event: MarketKnown) -> None:
 
 def room_seen(state: RunState, event: SnapshotTaken) -> None:
     """The world said which pools have room. A pool that is full of the run's own nodes tells nothing."""
-    if not state.moves_running or not event.room:
+    if not event.room:
         return
     from spotwright.deadlines.sightings import Sightings
 

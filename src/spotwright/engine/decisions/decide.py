@@ -247,8 +247,7 @@ def _climb(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     choice = next_choice(state, task, planned, snapshot, now)
     if choice is not None:
         pools = planned.ladder.rungs[choice.rung].pools
-        told = choice.why and (state.moves_running or planned.policy.checkpoint is not None)
-        why = f"{why}; {choice.why}" if told else why
+        why = f"{why}; {choice.why}" if choice.why else why
         return AttemptMoved(now, task.path, attempt.number, rung=choice.rung, pools=pools, until=choice.until, why=why)
     why = "; ".join([*attempt.tried, why])
     following = budgets.after_attempt(Cause.UNSCHEDULABLE, task.spent, attempt.position, planned.policy, planned.ladder)

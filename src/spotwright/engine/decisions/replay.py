@@ -2,8 +2,8 @@
 
 Facts are folded unchanged. For decisions, ``decide`` is called again with the snapshot before them, at their own moment, and the
 answers are compared. Only the journal and the plans of the run are needed. A journal names the version of the decision functions
-that wrote it: an earlier version's decisions are taken again by its own rules, which stay in the code. A journal that names none
-can be folded, not replayed: one of format 1, or of a rehearsal that states facts at its start.
+that wrote it. One of another version, or one that names none, can be folded and not replayed: a rehearsal states facts at its
+start that no engine decided.
 """
 
 from __future__ import annotations
@@ -24,12 +24,7 @@ __all__ = ["DECISIONS_VERSION", "ReplayDiverged", "replay_decisions"]
 
 DECISIONS_VERSION = 2
 """The version of the decision functions. It grows when they decide differently on events that journals already contain.
-
-Version 2 decides tasks without checkpoints by the cheapest plan too, learns from what it sees of the pools, and moves running
-attempts (:attr:`~spotwright.engine.state.RunState.moves_running`).
 """
-
-_REPLAYED = (1, DECISIONS_VERSION)
 
 
 class ReplayDiverged(StateError):
@@ -39,7 +34,7 @@ class ReplayDiverged(StateError):
 def replay_decisions(plans: Sequence[Plan], events: Sequence[Event]) -> RunState:
     """Fold a whole journal and take every decision in it again. Returns the state at its end.
 
-    Raises :class:`ReplayDiverged` at the first decision that differs, and :class:`StateError` for a journal of other versions of
+    Raises :class:`ReplayDiverged` at the first decision that differs, and :class:`StateError` for a journal of another version of
     the decision functions.
     """
     state, snapshot, index = RunState(plans), Snapshot(), 0
@@ -53,7 +48,7 @@ def replay_decisions(plans: Sequence[Plan], events: Sequence[Event]) -> RunState
                 fold(state, each)
             taken, snapshot, index = [], Snapshot(), index + len(decided)
             continue
-        if isinstance(event, EngineStarted) and event.decisions not in _REPLAYED:
+        if isinstance(event, EngineStarted) and event.decisions != DECISIONS_VERSION:
             raise StateError(_other_version(event))
         index += 1
         if isinstance(event, SnapshotTaken):  # the engine folds it with the decisions that used it
@@ -79,5 +74,5 @@ def _other_version(event: EngineStarted) -> str:
         return "this journal does not name the version of its decision functions: it can be read, not replayed"
     return (
         f"this journal was decided by version {event.decisions} of the decision functions (spotwright {event.version}), and "
-        f"this one knows the versions up to {DECISIONS_VERSION}: replay it with that version of spotwright"
+        f"this one has version {DECISIONS_VERSION}: replay it with that version of spotwright"
     )

@@ -106,14 +106,10 @@ def _kept_rung(task: TaskState) -> int | None:
 def _outlook(
     state: RunState, task: TaskState, planned: PlannedTask, interruptions: int, now: float, lost: str | None = None
 ) -> deadline.Outlook:
+    from spotwright.engine.decisions.deadline_advice import advise  # here, because few runs have a deadline
+
     outlook = outlook_without_advice(state, task, planned, interruptions, now)
-    if state.moves_running:
-        from spotwright.engine.decisions.deadline_advice import advise  # here, because few runs have a deadline
-
-        return outlook._replace(rungs=advise(state, planned, outlook, lost))
-    from spotwright.engine.decisions import earlier_advice  # here: for journals of earlier versions alone
-
-    return outlook._replace(advice=earlier_advice.advise(state, task, planned, outlook))
+    return outlook._replace(rungs=advise(state, planned, outlook, lost))
 
 
 def outlook_without_advice(
@@ -124,7 +120,7 @@ def outlook_without_advice(
     if policy.deadline is None:
         raise ValueError(f"task {task.path} has no deadline")
     overhead = max(state.expected_boot(name) for rung in planned.ladder.rungs for name in rung.pools)
-    launches = planned.steps_after * overhead if state.moves_running else 0.0
+    launches = planned.steps_after * overhead
     return deadline.Outlook(
         now=now,
         deadline=policy.deadline.moment(state.started_at) - planned.downstream - launches,
@@ -136,7 +132,6 @@ def outlook_without_advice(
         patience=policy.pending_timeout / state.time_scale,
         saves=_saves(task, planned),
         drain=policy.grace_period / state.time_scale + _REACTION,
-        by_attempt=state.moves_running,
     )
 
 

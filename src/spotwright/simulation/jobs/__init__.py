@@ -1,5 +1,5 @@
 """Simulates single jobs with a deadline over many windows of a market at once: costs, ends, lateness, and the cheapest possible.
 
-The decisions are those of :mod:`spotwright.deadlines`; :mod:`spotwright.simulation.jobs.reference` takes them one by one in plain
-Python, :mod:`spotwright.simulation.jobs.batch` looks them up for thousands of windows at a time. Both give the same answer.
+The decisions are those of :mod:`spotwright.deadlines`; :mod:`spotwright.simulation.jobs.batch` looks them up for thousands of
+windows at a time.
 """
