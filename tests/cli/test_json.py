@@ -16,7 +16,7 @@ HEAD = {
     "has_prices", "orchestrator",
 }  # fmt: skip
 RUN = HEAD | {"engines", "driven", "arguments", "notes", "tasks", "left_behind", "nodes", "outputs", "left_out"}
-SUMMARY = HEAD | {"tasks", "attempts", "interruptions", "errors", "cached", "cost", "pinned"}
+SUMMARY = HEAD | {"tasks", "attempts", "interruptions", "errors", "cached", "cost"}
 TASK = {
     "path", "written", "display_name", "environment", "is_pipeline", "status", "why", "waits_for", "cached_from", "spent",
     "budgets", "outputs", "attempts",

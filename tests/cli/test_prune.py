@@ -1,4 +1,4 @@
-"""``prune``, ``pin`` and ``unpin`` as users type them, after real runs."""
+"""``prune`` as users type it, after real runs."""
 
 from __future__ import annotations
 
@@ -97,35 +97,34 @@ def test_in_a_terminal_it_asks(runs: Project) -> None:
 
 
 @pytest.mark.long
-def test_a_pinned_run_stays_with_the_run_whose_results_it_uses_and_the_list_of_runs_shows_the_pin(
-    runs: Project,
-) -> None:
-    assert runs.spotwright("pin", "sec").out == "run second is pinned\n"
-    listed = runs.spotwright("runs").out.splitlines()
-    assert listed[0].endswith("Pinned")
-    assert [line.endswith("pinned") for line in listed[1:3]] == [False, True]
-    assert [run["pinned"] for run in runs.spotwright("runs", "--json").json()] == [False, True]
-    done = runs.spotwright("prune", "--older-than", "0s", "--yes")
+def test_a_run_that_is_named_stays_with_the_run_whose_results_it_uses(runs: Project) -> None:
+    done = runs.spotwright("prune", "--older-than", "0s", "--keep", "sec", "--yes")
     assert "kept: run first (run second uses its results)" in done.out
-    assert "kept: run second (pinned)" in done.out
+    assert "kept: run second (named by --keep)" in done.out
     assert left(runs) == ["first", "second"]
-    assert runs.spotwright("unpin", "second").out == "run second is not pinned\n"
-    assert "Pinned" not in runs.spotwright("runs").out
-    runs.spotwright("prune", "--older-than", "0s", "--yes")
-    assert left(runs) == []
+    runs.spotwright("prune", "--older-than", "0s", "--keep", "first", "--yes")
+    assert left(runs) == ["first"]
+
+
+@pytest.mark.long
+def test_several_runs_can_be_named_and_last_is_the_newest(runs: Project) -> None:
+    other = runs.pipeline({"it": step(adds_one, {"number": 7})}, name="other")
+    for name in ("third", "fourth"):
+        assert runs.run(other, "--cache", "off", name=name).code == 0
+    runs.spotwright("prune", "--older-than", "0s", "--keep", "last", "--keep", "first", "--yes")
+    assert left(runs) == ["first", "fourth"]
 
 
 def test_the_newest_runs_stay(runs: Project) -> None:
     other = runs.pipeline({"it": step(adds_one, {"number": 7})}, name="other")
     assert runs.run(other, name="third").code == 0
-    runs.spotwright("prune", "--keep", "1", "--yes")
+    runs.spotwright("prune", "--keep-last", "1", "--yes")
     assert left(runs) == ["third"]
 
 
 @pytest.mark.long
 def test_the_json_form_has_every_item(runs: Project) -> None:
-    runs.spotwright("pin", "second")
-    told = runs.spotwright("prune", "--dry-run", "--older-than", "0s", "--json").json()
+    told = runs.spotwright("prune", "--dry-run", "--older-than", "0s", "--keep", "second", "--json").json()
     assert told["deleted"] is False
     assert list(told["sorts"]) == [
         "runs", "rehearsals", "checkpoints", "cached results", "environments", "leftovers",
@@ -135,11 +134,10 @@ def test_the_json_form_has_every_item(runs: Project) -> None:
     second = next(item for item in told["items"] if item["name"] == "second")
     assert {**second, "age": 0, "bytes": 0} == {
         "sort": "runs", "name": "second", "path": ".spotwright/runs/second", "status": "succeeded", "age": 0, "bytes": 0,
-        "delete": False, "why": "pinned",
+        "delete": False, "why": "named by --keep",
     }  # fmt: skip
-    refused = runs.spotwright("prune", "--keep", "0", "--json")
+    refused = runs.spotwright("prune", "--keep-last", "0", "--json")
     assert "nothing" not in refused.out
-    runs.spotwright("unpin", "second")
     done = runs.spotwright("prune", "--older-than", "0s", "--yes", "--json").json()
     assert done["deleted"] is True
     assert left(runs) == []
@@ -162,7 +160,7 @@ def test_a_run_that_an_engine_drives_stays_and_can_be_pruned_when_it_has_ended(p
 
 @pytest.mark.long
 def test_a_cached_result_outlives_its_run_while_it_needs_no_file_and_is_young(runs: Project) -> None:
-    assert runs.spotwright("prune", "--keep", "0", "--yes").code == 0
+    assert runs.spotwright("prune", "--keep-last", "0", "--yes").code == 0
     assert left(runs) == []
     pipeline = runs.folder / "tested.yaml"
     assert runs.run(pipeline, name="again").code == 0
@@ -181,10 +179,14 @@ def test_what_cannot_be_deleted_is_named_and_the_exit_code_is_1(runs: Project) -
     assert left(runs) == ["first", "second"]
 
 
-def test_a_run_that_does_not_exist_cannot_be_pinned(project: Project) -> None:
-    done = project.here("pin", "nothing")
-    assert done.code == 2
-    assert "no run 'nothing'" in done.err
+def test_a_name_that_no_run_has_is_an_error_before_anything_is_deleted(runs: Project) -> None:
+    done = runs.here("prune", "--older-than", "0s", "--keep", "second", "--keep", "nothing", "--yes")
+    assert (done.code, done.out, done.error_lines) == (
+        2,
+        "",
+        ["spotwright: no run 'nothing' in .spotwright: the newest are first, second; --state names another folder"],
+    )
+    assert left(runs) == ["first", "second"]
 
 
 @pytest.mark.long

@@ -76,48 +76,47 @@ def test_the_newest_runs_stay_and_all_others_go_whatever_their_age(state: StateF
         os.utime(run.plan(1), (number, number))  # when it was made
     newest = {run.name for run in runs[-3:]}
     used = {"cache-1"} if "cache-2" in newest else set()
-    assert prune(state, PruneOptions(keep=3)) == newest | used
+    assert prune(state, PruneOptions(keep_last=3)) == newest | used
 
 
 def test_with_both_options_runs_go_that_are_neither_young_nor_among_the_newest(state: StateFolder) -> None:
     last = last_event(state)
-    assert deleted(take_stock(state, PruneOptions(older_than=DAY, keep=3), last)) == set()
-    assert len(deleted(take_stock(state, PruneOptions(older_than=DAY, keep=9), last + 2 * DAY))) <= 1
+    assert deleted(take_stock(state, PruneOptions(older_than=DAY, keep_last=3), last)) == set()
+    assert len(deleted(take_stock(state, PruneOptions(older_than=DAY, keep_last=9), last + 2 * DAY))) <= 1
 
 
-def test_no_run_is_kept_for_its_number_with_keep_0(state: StateFolder) -> None:
-    assert prune(state, PruneOptions(keep=0)) == set()
+def test_no_run_is_kept_for_its_number_with_keep_last_0(state: StateFolder) -> None:
+    assert prune(state, PruneOptions(keep_last=0)) == set()
 
 
 def test_a_negative_number_of_runs_is_refused() -> None:
-    with pytest.raises(InputError, match="--keep -1: expected a number from 0"):
-        PruneOptions(keep=-1)
+    with pytest.raises(InputError, match="--keep-last -1: expected a number from 0"):
+        PruneOptions(keep_last=-1)
 
 
 # What is kept
 
 
-def test_a_pinned_run_stays_with_its_checkpoints(state: StateFolder) -> None:
+def all_but(*names: str) -> PruneOptions:
+    """Everything goes but these runs and what they need."""
+    return PruneOptions(older_than=0.0, keep=frozenset(names))
+
+
+def test_a_run_that_is_named_stays_with_its_checkpoints(state: StateFolder) -> None:
     run = state.find("interrupted")
     run.checkpoint("train").mkdir(parents=True)
     (run.checkpoint("train") / "model").touch()
-    run.pin()
-    run.pin()
-    items = take_stock(state, ALL)
-    assert of(items, Sort.RUN)["interrupted"] == of(items, Sort.CHECKPOINT)["interrupted"] == "pinned"
-    assert prune(state) == {"interrupted"}
+    items = take_stock(state, all_but("interrupted"))
+    assert of(items, Sort.RUN)["interrupted"] == of(items, Sort.CHECKPOINT)["interrupted"] == "named by --keep"
+    assert prune(state, all_but("interrupted")) == {"interrupted"}
     assert run.checkpoint("train").is_dir()
-    run.unpin()
-    run.unpin()
     assert prune(state) == set()
 
 
-def test_a_run_that_is_pinned_after_the_list_was_made_stays(state: StateFolder) -> None:
-    items = take_stock(state, ALL)
-    state.find("failed").pin()
-    outcomes = {item.name: why for item, why in delete(state, items)}
-    assert outcomes["failed"] == "run failed is pinned by now"
-    assert [run.name for run in state.runs()] == ["failed"]
+def test_the_age_of_other_runs_counts_where_some_are_named(state: StateFolder) -> None:
+    options, last = PruneOptions(keep=frozenset({"failed"})), last_event(state)
+    assert deleted(take_stock(state, options, last + 29 * DAY)) == set()
+    assert deleted(take_stock(state, options, last + 30 * DAY)) == RUNS - {"failed"}
 
 
 def test_a_run_that_an_engine_drives_stays(state: StateFolder) -> None:
@@ -168,10 +167,8 @@ def test_a_run_whose_attempts_outlived_their_engine_stays_until_they_end(
 
 
 def test_a_run_stays_while_a_run_that_is_kept_uses_its_cached_results(state: StateFolder) -> None:
-    state.find("cache-2").pin()
-    assert of(take_stock(state, ALL), Sort.RUN)["cache-1"] == "run cache-2 uses its results"
-    assert prune(state) == {"cache-1", "cache-2"}
-    state.find("cache-2").unpin()
+    assert of(take_stock(state, all_but("cache-2")), Sort.RUN)["cache-1"] == "run cache-2 uses its results"
+    assert prune(state, all_but("cache-2")) == {"cache-1", "cache-2"}
     assert prune(state) == set()
 
 
@@ -195,20 +192,20 @@ def test_a_cached_result_goes_with_the_run_that_holds_its_files(state: StateFold
     last = last_event(state)
     a_result(state, "own", "failed", state.find("failed").journal)
     a_result(state, "other", "interrupted", state.find("interrupted").journal)
-    state.find("interrupted").pin()
-    items = take_stock(state, PruneOptions(keep=0), last)
+    options = PruneOptions(keep=frozenset({"interrupted"}), keep_last=0)
+    items = take_stock(state, options, last)
     assert of(items, Sort.RESULT) == {"own": "", "other": "used in the last 30d"}
-    assert prune(state, PruneOptions(keep=0)) == {"interrupted"}
+    assert prune(state, options) == {"interrupted"}
     assert [path.stem for path in state.cache.iterdir()] == ["other"]
 
 
 def test_a_run_stays_while_the_cached_result_of_another_run_uses_its_files(state: StateFolder) -> None:
-    state.find("fallback").pin()
+    options = PruneOptions(keep=frozenset({"fallback"}), keep_last=0)
     a_result(state, "result", "fallback", state.find("failed").journal)
-    items = take_stock(state, PruneOptions(keep=0))
+    items = take_stock(state, options)
     assert of(items, Sort.RUN)["failed"] == "a cached result of run fallback uses its files"
     assert of(items, Sort.RESULT)["result"]
-    assert prune(state, PruneOptions(keep=0)) == {"failed", "fallback"}
+    assert prune(state, options) == {"failed", "fallback"}
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"files": ["/nothing/there"]}', '{"files": [1]}'])

@@ -34,8 +34,6 @@ _COMMANDS = {
     "report": ("spotwright.cli.money.report", "Report what runs cost, what was wasted and what spot saved."),
     "cancel": ("spotwright.cli.inspect", "Cancel a run."),
     "prune": ("spotwright.cli.prune", "Delete runs and caches that nobody needs."),
-    "pin": ("spotwright.cli.prune", "Protect a run against prune."),
-    "unpin": ("spotwright.cli.prune", "Let prune delete a run again."),
     "place": ("spotwright.cli.place", "Place manifests on the pools, as the policy says."),
     "unplace": ("spotwright.cli.place", "Remove from manifests what place has added."),
     "krm-function": ("spotwright.cli.krm_function", "Place the items of a ResourceList, for kustomize."),

@@ -49,7 +49,7 @@ def _summaries(place: Place) -> tuple[list[dict[str, Any]], list[str], list[dict
     for folder in StateFolder.existing(place.state).runs():
         try:
             reader = RunReader(folder, is_alive)
-            summaries.append(summary(reader.state, folder.name, reader.now, pinned=folder.is_pinned))
+            summaries.append(summary(reader.state, folder.name, reader.now))
         except SpotwrightError as error:
             problems.append(f"run {folder.name} is left out: {error}")
     return summaries, problems, []

@@ -1,4 +1,4 @@
-"""``prune``, ``pin`` and ``unpin``: free space, and protect runs."""
+"""``prune``: free space."""
 
 from __future__ import annotations
 
@@ -18,30 +18,48 @@ from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import require_platform
 from spotwright.views.prune_report import deleted_text, prune_json, prune_text
 
-__all__ = ["pin", "prune", "unpin"]
+__all__ = ["prune"]
 
 
 @click.command()
 @click.option(
     "--older-than", type=Duration(), metavar="DURATION", help="What was not used for this long.  [default: 30d]"
 )
-@click.option("--keep", type=int, metavar="N", help="Keep the N newest runs; without --older-than all older ones go.")
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="RUN",
+    help="Keep this run: its name, the beginning of it, or last. May be repeated.",
+)
+@click.option(
+    "--keep-last", type=int, metavar="N", help="Keep the N newest runs; without --older-than all older ones go."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("--yes", is_flag=True, help="Delete without asking, for scripts.")
 @state_option
 @json_option
-def prune(older_than: float | None, keep: int | None, *, dry_run: bool, yes: bool, state: Path, as_json: bool) -> int:
+def prune(
+    older_than: float | None,
+    keep: tuple[str, ...],
+    keep_last: int | None,
+    *,
+    dry_run: bool,
+    yes: bool,
+    state: Path,
+    as_json: bool,
+) -> int:
     """Delete runs, rehearsals, checkpoints, cached results and Python environments that nobody needs.
 
-    Says what each takes and what it would delete, then asks. Pinned runs stay, and so do runs that are under way and runs whose
-    results are used by what stays. Checkpoints go a day after their run has succeeded, everything else after 30 days without
-    use. Volumes are never deleted. The Python environments are those of all your projects.
+    Says what each takes and what it would delete, then asks. Runs named by --keep stay, and so do runs that are under way and
+    runs whose results are used by what stays. Checkpoints go a day after their run has succeeded, everything else after 30 days
+    without use. Volumes are never deleted. The Python environments are those of all your projects.
     """
     require_platform()
     from spotwright.runs import pruning
 
     folder, now = StateFolder.existing(state), time.time()
-    items = pruning.take_stock(folder, pruning.PruneOptions(older_than, keep), now)
+    named = frozenset(folder.find(name).name for name in keep)
+    items = pruning.take_stock(folder, pruning.PruneOptions(older_than, named, keep_last), now)
     candidates = [item for item in items if not item.kept]
     if not as_json:
         click.echo(prune_text(items, now))
@@ -71,25 +89,3 @@ def _confirmed(*, as_json: bool) -> bool:
             "prune deletes only with --yes where nobody can be asked; --dry-run shows what it would delete"
         )
     return click.confirm("\nDelete this?")
-
-
-@click.command()
-@click.argument("name", metavar="RUN")
-@state_option
-def pin(name: str, state: Path) -> int:
-    """Protect RUN against prune, until it is unpinned."""
-    folder = StateFolder.existing(state).find(name)
-    folder.pin()
-    click.echo(f"run {folder.name} is pinned")
-    return SUCCEEDED
-
-
-@click.command()
-@click.argument("name", metavar="RUN")
-@state_option
-def unpin(name: str, state: Path) -> int:
-    """Let prune delete RUN again."""
-    folder = StateFolder.existing(state).find(name)
-    folder.unpin()
-    click.echo(f"run {folder.name} is not pinned")
-    return SUCCEEDED

@@ -11,7 +11,6 @@
       volumes/NAME/                 the folder for pvc://NAME on one machine
       runs/RUN/
         journal.db                  the events
-        pinned                      there if the run is protected against prune
         plan-1.json                 the pipeline or pods and the configuration; plan-2.json after a resume with changed code
         tasks/TASK/attempt-N/       one attempt: log.txt, out/, work/, exit.jsonl, progress, notice.json
         environments/NAME.log       the output of pip while the packages of tasks were installed
@@ -60,29 +59,6 @@ class RunFolder:
     def kfp(self) -> Path:
         """The file about the run of Kubeflow Pipelines, where that executes the run."""
         return self.path / "kfp.json"
-
-    @property
-    def is_pinned(self) -> bool:
-        """Whether ``spotwright pin`` protects the run against ``spotwright prune``."""
-        return self._pin.exists()
-
-    def pin(self) -> None:
-        """Protect the run; pinning it twice is pinning it once. Raises :class:`StateError` if the pin cannot be written."""
-        try:
-            self._pin.touch()
-        except OSError as error:
-            raise StateError(f"{self._pin}: cannot be written ({error.strerror})") from error
-
-    def unpin(self) -> None:
-        """Remove the protection, if there is one. Raises :class:`StateError` if the pin cannot be removed."""
-        try:
-            self._pin.unlink(missing_ok=True)
-        except OSError as error:
-            raise StateError(f"{self._pin}: cannot be removed ({error.strerror})") from error
-
-    @property
-    def _pin(self) -> Path:
-        return self.path / "pinned"
 
     @property
     def checkpoints(self) -> Path:

@@ -1,8 +1,9 @@
 """Choose and delete the items of ``spotwright prune``: runs, rehearsals, checkpoints, cached results, Python environments.
 
-Items that were not used for a while are deleted. Pinned runs and everything in progress stay, and so do runs whose results are
-still used: by a run that stays (from the cache, or as files among its inputs or outputs), or by a cached result of another run.
-A cached result is valid only while its files exist, so it is deleted together with the run that holds them.
+Items that were not used for a while are deleted. Runs that the user names and everything in progress stay, and so do runs whose
+results are still used: by a run that stays (from the cache, or as files among its inputs or outputs), or by a cached result of
+another run. So a run that stays can be resumed. A cached result is valid only while its files exist, so it is deleted together
+with the run that holds them.
 
 Volumes (``pvc://NAME``) are the user's data and are never deleted.
 """
@@ -41,18 +42,22 @@ _JUST_USED = 600.0  # an engine that looked up an environment may start its inte
 
 @dataclass(frozen=True, slots=True)
 class PruneOptions:
-    """``older_than``: seconds without use; ``keep``: how many of the newest runs stay. ``None``: not given.
+    """What the user wants deleted and kept.
 
-    With ``keep`` alone the age of runs does not count, and other items have their default ages.
+    - ``older_than``: seconds without use from which items are deleted; ``None``: not given, so each sort has its own;
+    - ``keep``: the names of runs that stay, with their checkpoints;
+    - ``keep_last``: how many of the newest runs stay; ``None``: not given. Given without ``older_than``, all other runs are
+      deleted whatever their age, and other items at their default ages.
     """
 
     older_than: float | None = None
-    keep: int | None = None
+    keep: frozenset[str] = frozenset()
+    keep_last: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse negative numbers."""
-        if self.keep is not None and self.keep < 0:
-            raise InputError(f"--keep {self.keep}: expected a number from 0")
+        if self.keep_last is not None and self.keep_last < 0:
+            raise InputError(f"--keep-last {self.keep_last}: expected a number from 0")
 
     @property
     def age(self) -> float:
@@ -62,7 +67,7 @@ class PruneOptions:
     @property
     def run_age(self) -> float:
         """The age from which runs are deleted, in seconds."""
-        return 0.0 if self.keep is not None and self.older_than is None else self.age
+        return 0.0 if self.keep_last is not None and self.older_than is None else self.age
 
     @property
     def checkpoint_age(self) -> float:
@@ -145,7 +150,7 @@ def _runs(stock: _Stock) -> list[_Run]:
     if stock.trash.refusal(stock.state.path / "runs"):
         return []
     folders = stock.state.runs()
-    newest = {folder.name for folder in folders[max(0, len(folders) - (stock.options.keep or 0)) :]}
+    newest = {folder.name for folder in folders[max(0, len(folders) - (stock.options.keep_last or 0)) :]}
     return [_run(stock, folder, is_newest=folder.name in newest) for folder in folders]
 
 
@@ -161,14 +166,14 @@ def _run(stock: _Stock, folder: RunFolder, *, is_newest: bool) -> _Run:
         return _Run(replace(item, kept=f"cannot be read: {error}"), folder)
     state = reader.state
     item = replace(item, used_at=state.last_at, detail=state.status.value)
-    if folder.is_pinned:
-        kept = "pinned"
+    if folder.name in stock.options.keep:
+        kept = "named by --keep"
     elif reader.is_driven:
         kept = "an engine drives it"
     elif stock.is_in_use(folder.path):
         kept = "its attempts still run"
     elif is_newest:
-        kept = f"one of the {stock.options.keep} newest"
+        kept = f"one of the {stock.options.keep_last} newest"
     else:
         kept = stock.recent(state.last_at, stock.options.run_age)
     return _Run(replace(item, kept=kept), folder, state.status is RunStatus.SUCCEEDED, _used_by(stock, state))
@@ -218,7 +223,7 @@ def _checkpoints(stock: _Stock, run: _Run) -> Iterator[Item]:
         return
     use = disk_use(folder)
     item = Item(Sort.CHECKPOINT, run.folder.name, folder, use.changed_at, use.size, run.item.kept)
-    is_protected = run.folder.is_pinned or stock.is_in_use(run.folder.path)
+    is_protected = run.folder.name in stock.options.keep or stock.is_in_use(run.folder.path)
     if run.item.kept and run.has_succeeded and not is_protected:
         item = replace(item, kept=stock.recent(max(use.changed_at, run.item.used_at), stock.options.checkpoint_age))
     elif run.item.kept and not run.has_succeeded:
@@ -278,7 +283,7 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 def delete(state: StateFolder, items: Iterable[Item]) -> Iterator[tuple[Item, str]]:
     """Delete the items without a reason to stay. Yields each with the reason if it could not be deleted, else an empty string.
 
-    Changes since the items were listed count: a run that was pinned or resumed meanwhile stays.
+    Changes since the items were listed count: a run that was resumed meanwhile stays.
     """
     own, environments = Trash(state.path), Trash(bodies.environments_folder())
     for item in items:
@@ -316,8 +321,6 @@ def _delete(item: Item, trash: Trash) -> None:
 
 def _hold(folder: RunFolder) -> Journal:
     """Take the lease of a run, so that no engine takes it up. Raises :class:`StateError` while another process holds it."""
-    if folder.is_pinned:
-        raise StateError(f"run {folder.name} is pinned by now")
     journal = Journal.open(folder.journal)
     try:
         journal.take(bodies.this_process(), bodies.is_alive)

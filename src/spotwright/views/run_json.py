@@ -74,12 +74,11 @@ def run_view(state: RunState, name: str, now: float | None = None) -> dict[str, 
     }
 
 
-def summary(state: RunState, name: str, now: float | None = None, *, pinned: bool = False) -> dict[str, Any]:
+def summary(state: RunState, name: str, now: float | None = None) -> dict[str, Any]:
     """A run in one line: the head of :func:`run_view`, its ``cost``, and counts.
 
     ``tasks`` holds how many there are in all and by status; ``attempts``, ``interruptions``, ``errors`` and ``cached`` are
     counts.
-    ``pinned`` says whether the run is protected against ``prune``.
     """
     costs = account(state, now)
     statuses = [task.status.value for task in state.tasks.values() if task.plan.spec.dag is None]
@@ -92,7 +91,6 @@ def summary(state: RunState, name: str, now: float | None = None, *, pinned: boo
         "errors": sum(cause is not None and cause.is_error for cause in causes),
         "cached": len(costs.cached),
         "cost": amount_json(costs.whole),
-        "pinned": pinned,
     }
 
 

@@ -86,18 +86,16 @@ def runs_text(summaries: Sequence[Mapping[str, Any]]) -> str:
         "Attempts",
         "Interruptions",
         cost_heading(item["prices"] for item in summaries),
-        "Pinned",
     ]
     rows = [
         [
             item["run"], item["status"], _moment(item["started_at"]), span(item["seconds"]),
             f"{item['tasks'].get('succeeded', 0)}/{item['tasks']['all']}", str(item["attempts"]),
             str(item["interruptions"]), cost_of(item["cost"], _most(summaries, item), item["currency"]),
-            "pinned" if item["pinned"] else "",
         ]
         for item in summaries
     ]  # fmt: skip
-    lines = table(Rows(headers, rows, "lllrrrrrl"))
+    lines = table(Rows(headers, rows, "lllrrrrr"))
     if any(item["cost"]["money"] is None for item in summaries):
         lines += ["", "nh: node-hours, where a pool has no price"]
     return "\n".join(lines)

@@ -109,14 +109,13 @@ class RunIndex:
         stamp = journal_stamp(run.folder.journal)
         kept = self._lines.get(run.folder.name)
         if kept is not None and kept[0] == stamp:
-            made = kept[1]
-        else:
-            reader = RunReader(run.folder, self._is_alive)
-            made = summary(reader.state, run.folder.name, self.now() if reader.is_driven else None)
-            if stamp is not None and not reader.is_driven:
-                with self._lock:
-                    self._lines[run.folder.name] = (stamp, made)
-        return {**made, "pinned": run.folder.is_pinned}
+            return kept[1]
+        reader = RunReader(run.folder, self._is_alive)
+        made = summary(reader.state, run.folder.name, self.now() if reader.is_driven else None)
+        if stamp is not None and not reader.is_driven:
+            with self._lock:
+                self._lines[run.folder.name] = (stamp, made)
+        return made
 
     def rows(self, run: IndexedRun, after: int, at_most: int) -> Rows:
         """At most so many stored events after a sequence number. Raises :class:`StateError`."""
