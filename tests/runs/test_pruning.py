@@ -172,6 +172,13 @@ def test_a_run_stays_while_a_run_that_is_kept_uses_its_cached_results(state: Sta
     assert prune(state) == set()
 
 
+def test_a_run_that_a_link_leads_to_keeps_the_run_whose_results_it_uses(state: StateFolder, tmp_path: Path) -> None:
+    shutil.move(state.find("cache-2").path, tmp_path / "disk")
+    (state.path / "runs" / "cache-2").symlink_to(tmp_path / "disk")
+    assert of(take_stock(state, ALL), Sort.RUN)["cache-1"] == "run cache-2 uses its results"
+    assert prune(state) == {"cache-1", "cache-2"}
+
+
 def test_a_damaged_run_stays_and_says_why(state: StateFolder) -> None:
     state.find("moved").journal.write_text("no database")
     assert of(take_stock(state, ALL), Sort.RUN)["moved"].startswith("cannot be read: ")

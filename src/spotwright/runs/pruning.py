@@ -159,24 +159,29 @@ def _run(stock: _Stock, folder: RunFolder, *, is_newest: bool) -> _Run:
     item = Item(Sort.RUN, folder.name, folder.path, use.changed_at, use.size - own)
     refusal = stock.trash.refusal(folder.path)
     if refusal:
-        return _Run(replace(item, size=0, kept=refusal), folder)
+        item = replace(item, size=0, kept=refusal)
     try:
         reader = RunReader(folder, bodies.is_alive)
     except SpotwrightError as error:
-        return _Run(replace(item, kept=f"cannot be read: {error}"), folder)
+        return _Run(replace(item, kept=refusal or f"cannot be read: {error}"), folder)
     state = reader.state
-    item = replace(item, used_at=state.last_at, detail=state.status.value)
-    if folder.name in stock.options.keep:
-        kept = "named by --keep"
-    elif reader.is_driven:
-        kept = "an engine drives it"
-    elif stock.is_in_use(folder.path):
-        kept = "its attempts still run"
-    elif is_newest:
-        kept = f"one of the {stock.options.keep_last} newest"
-    else:
-        kept = stock.recent(state.last_at, stock.options.run_age)
-    return _Run(replace(item, kept=kept), folder, state.status is RunStatus.SUCCEEDED, _used_by(stock, state))
+    if not refusal:
+        kept = _why_kept(stock, reader, is_newest=is_newest)
+        item = replace(item, used_at=state.last_at, kept=kept, detail=state.status.value)
+    return _Run(item, folder, state.status is RunStatus.SUCCEEDED, _used_by(stock, state))
+
+
+def _why_kept(stock: _Stock, reader: RunReader, *, is_newest: bool) -> str:
+    """The reason to keep a run for its own sake; empty where there is none."""
+    if reader.folder.name in stock.options.keep:
+        return "named by --keep"
+    if reader.is_driven:
+        return "an engine drives it"
+    if stock.is_in_use(reader.folder.path):
+        return "its attempts still run"
+    if is_newest:
+        return f"one of the {stock.options.keep_last} newest"
+    return stock.recent(reader.state.last_at, stock.options.run_age)
 
 
 def _used_by(stock: _Stock, state: RunState) -> frozenset[str]:
