@@ -10,17 +10,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.e2e.project import QUICK
 
+from spotwright import config
+from spotwright.engine.events import EngineStarted, Event, RunCreated, RunReset, TaskCached, TasksUnfolded
+from spotwright.engine.run_meta import RunMeta
 from spotwright.errors import InputError
+from spotwright.pipelines.ir.compiled import Compiled
 from spotwright.records.inventory import Item, Sort
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import StateFolder
+from spotwright.records.stored_plan import StoredPlan
 from spotwright.runs import bodies
 from spotwright.runs.pruning import PruneOptions, delete, take_stock
+from spotwright.runs.runner import begin_records
 
 RECORDED = Path(__file__).parents[1] / "records" / "journals" / "format_1" / "state"
 RUNS = {path.name for path in (RECORDED / "runs").iterdir()}
@@ -177,6 +185,51 @@ def test_a_run_that_a_link_leads_to_keeps_the_run_whose_results_it_uses(state: S
     (state.path / "runs" / "cache-2").symlink_to(tmp_path / "disk")
     assert of(take_stock(state, ALL), Sort.RUN)["cache-1"] == "run cache-2 uses its results"
     assert prune(state) == {"cache-1", "cache-2"}
+
+
+LOOP = {
+    "pipelineInfo": {"name": "looping"},
+    "schemaVersion": "2.1.0",
+    "components": {
+        "comp-it": {"executorLabel": "exec-it", "inputDefinitions": {"parameters": {"item": {"parameterType": "STRING"}}}},
+        "comp-loop": {
+            "dag": {"tasks": {"it": {
+                "taskInfo": {"name": "it"}, "componentRef": {"name": "comp-it"},
+                "inputs": {"parameters": {"item": {"componentInputParameter": "item"}}},
+            }}},
+            "inputDefinitions": {"parameters": {"item": {"parameterType": "STRING"}}},
+        },
+    },
+    "deploymentSpec": {"executors": {"exec-it": {"container": {"image": "python:3.11", "command": ["true"]}}}},
+    "root": {"dag": {"tasks": {"loop": {
+        "taskInfo": {"name": "loop"}, "componentRef": {"name": "comp-loop"}, "iteratorPolicy": {"parallelismLimit": 1},
+        "parameterIterator": {"itemInput": "item", "items": {"raw": '["a", "b"]'}},
+    }}}},
+}  # fmt: skip
+
+
+def a_run(state: StateFolder, name: str, *events: Event, arguments: Mapping[str, Any] | None = None) -> None:
+    """A run of one loop, of whose iterations one at a time is open, with these events."""
+    created = RunCreated(0.0, meta=RunMeta(run=name, arguments=arguments or {}))
+    begin_records(
+        state.create(name),
+        StoredPlan(Compiled(LOOP), config.parse(f"version: 1\n{QUICK}", "spotwright.yaml"), None, {}),
+        created,
+    )
+    with contextlib.closing(Journal.open(state.run(name).journal)) as journal:
+        journal.append([EngineStarted(0.0, epoch=1, pid=1), *events])
+
+
+def test_a_run_keeps_the_runs_whose_results_its_loop_takes_over_in_iterations_that_are_not_open_yet(
+    state: StateFolder,
+) -> None:
+    cached = [
+        TaskCached(1.0, f"loop/it-{number}", run=run, of_task="good", parameters={}, artifacts={})
+        for number, run in enumerate(("failed", "cache-1"))
+    ]
+    unfolded = [TasksUnfolded(1.0), TasksUnfolded(1.0, "loop", items=["a", "b"])]
+    a_run(state, "looping", *unfolded, *cached, RunReset(2.0, again=("loop/it-0",)))
+    assert prune(state, all_but("looping")) == {"looping", "cache-1"}
 
 
 def test_a_damaged_run_stays_and_says_why(state: StateFolder) -> None:

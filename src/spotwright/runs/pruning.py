@@ -186,8 +186,10 @@ def _why_kept(stock: _Stock, reader: RunReader, *, is_newest: bool) -> str:
 
 def _used_by(stock: _Stock, state: RunState) -> frozenset[str]:
     """The runs whose results a run has: from the cache, or as files among its arguments and artifacts."""
-    cached = frozenset(task.cached_from[0] for task in state.tasks.values() if task.cached_from is not None)
-    return cached | stock.runs_named_in(state.meta.arguments, [task.artifacts for task in state.tasks.values()])
+    # retired: after a resume, iterations of a loop that are not open yet take over what they had
+    tasks = [*state.tasks.values(), *state.retired.values()]
+    cached = frozenset(task.cached_from[0] for task in tasks if task.cached_from is not None)
+    return cached | stock.runs_named_in(state.meta.arguments, [task.artifacts for task in tasks])
 
 
 def _keep_used(runs: Sequence[_Run], results: Iterable[_Result]) -> list[_Run]:
