@@ -232,6 +232,20 @@ def test_a_run_keeps_the_runs_whose_results_its_loop_takes_over_in_iterations_th
     assert prune(state, all_but("looping")) == {"looping", "cache-1"}
 
 
+@pytest.mark.parametrize("text", ["{}", "file://{}", "--from={}"])
+def test_a_run_keeps_the_runs_whose_files_its_arguments_name_also_through_a_link_to_the_folder(
+    state: StateFolder, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "runs").symlink_to(state.path.parent)
+    direct, linked = (folder / "state" / "runs" for folder in (tmp_path, tmp_path / "runs"))
+    given = {
+        "data": {"uri": text.format(linked / "failed" / "plan-1.json")},
+        "more": [text.format(direct / "moved" / "x")],
+    }
+    a_run(state, "last-one", arguments=given)
+    assert prune(state, all_but("last-one")) == {"last-one", "failed", "moved"}
+
+
 def test_a_damaged_run_stays_and_says_why(state: StateFolder) -> None:
     state.find("moved").journal.write_text("no database")
     assert of(take_stock(state, ALL), Sort.RUN)["moved"].startswith("cannot be read: ")

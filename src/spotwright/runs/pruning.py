@@ -38,6 +38,7 @@ DEFAULT_AGE = 30 * 86400.0
 _CHECKPOINT_AGE = 86400.0  # no resume needs the checkpoints of a run that has succeeded
 _BEGINNING = 3600.0  # a folder without a journal may be a run that begins; after an hour, its process was killed
 _JUST_USED = 600.0  # an engine that looked up an environment may start its interpreter soon
+_RUN_FILE = re.compile(r"/runs(?=/([\w.-]+))")  # the name is looked ahead at, because it may be "runs" itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +119,22 @@ class _Stock:
         return sorted(folder.iterdir()) if folder.is_dir() and not self.trash.refusal(folder) else []
 
     def runs_named_in(self, *values: Any) -> frozenset[str]:
-        """The runs of this state folder whose files are named anywhere in these JSON values."""
+        """The runs of this state folder whose files are named anywhere in these JSON values.
+
+        A user may name the state folder through links, such as a home folder's, that the path of this process does not have.
+        """
         folder = (self.state.path / "runs").absolute()
-        roots = "|".join(re.escape(json.dumps(str(each))[1:-1]) for each in {folder, folder.resolve()})
-        return frozenset(re.findall(rf'(?:{roots})/([^/"]+)', json.dumps(values, default=str)))
+        roots = (str(folder), str(folder.resolve()))
+        is_root: dict[str, bool] = {}
+        names = set()
+        for text in {text for text in _texts(values) if "/runs/" in text}:
+            for found in _RUN_FILE.finditer(text):
+                path = text[text.index("/") : found.end()]
+                if path not in is_root:
+                    is_root[path] = path.endswith(roots) or _is_same_folder(path, folder)
+                if is_root[path]:
+                    names.add(found[1])
+        return frozenset(names)
 
 
 def take_stock(state: StateFolder, options: PruneOptions, now: float | None = None) -> list[Item]:
@@ -273,6 +286,28 @@ def _linked(stock: _Stock) -> Iterator[Item]:
         refusal = stock.trash.refusal(stock.state.path / name)
         if refusal:
             yield Item(sort, name, stock.state.path / name, stock.now, 0, refusal)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value; other objects in it, such as references to secrets, count as their text."""
+    waiting = [value]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, str):
+            yield here
+        elif isinstance(here, Mapping):
+            waiting += [*here.keys(), *here.values()]
+        elif isinstance(here, list | tuple):
+            waiting += here
+        else:
+            yield str(here)
+
+
+def _is_same_folder(path: str, folder: Path) -> bool:
+    try:
+        return folder.samefile(path)
+    except (OSError, ValueError):  # no folder, or no path at all
+        return False
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
