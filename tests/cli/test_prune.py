@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.e2e.building import Param, step
 from tests.e2e.inside import hold, raise_file
 from tests.e2e.project import Done, Project, eventually
+
+from spotwright.records.journal import Journal
+from spotwright.records.state_folder import StateFolder
+from spotwright.runs import bodies
 
 
 def adds_one(number: int) -> int:
@@ -37,17 +43,30 @@ def left(project: Project) -> list[str]:
     return [run["run"] for run in project.here("runs", "--json").json()]
 
 
-def answered(project: Project, answer: str, *command: str) -> Done:
-    """A command in a terminal, with one answer to its question."""
+@contextlib.contextmanager
+def asking(project: Project, *command: str) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], object]]]:
+    """A command in a terminal that has asked its question, and how to answer it; at the end of the block it ends."""
     terminal, own = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "spotwright", *command],
         cwd=project.folder, env=project.env, stdin=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         os.close(own)
-        os.write(terminal, f"{answer}\n".encode())
-        out, err = process.communicate(timeout=600)
+        assert process.stdout is not None
+        asked = ""
+        while not asked.endswith("[y/N]: "):
+            character = process.stdout.read(1)
+            assert character, asked
+            asked += character
+        yield process, lambda answer: os.write(terminal, f"{answer}\n".encode())
     os.close(terminal)
+
+
+def answered(project: Project, answer: str, *command: str) -> Done:
+    """A command in a terminal, with one answer to its question."""
+    with asking(project, *command) as (process, give):
+        give(answer)
+        out, err = process.communicate(timeout=600)
     return Done(process.returncode, out, err)
 
 
@@ -90,7 +109,7 @@ def test_without_a_terminal_it_deletes_only_with_yes(runs: Project) -> None:
 def test_in_a_terminal_it_asks(runs: Project) -> None:
     command = ("prune", "--older-than", "0s")
     no = answered(runs, "n", *command)
-    assert (no.code, no.out.splitlines()[-1]) == (0, "Delete this? [y/N]: nothing was deleted")
+    assert (no.code, no.out) == (0, "nothing was deleted\n")
     assert left(runs) == ["first", "second"]
     yes = answered(runs, "y", *command)
     assert (yes.code, left(runs)) == (0, [])
@@ -156,6 +175,19 @@ def test_a_run_that_an_engine_drives_stays_and_can_be_pruned_when_it_has_ended(p
     assert project.spotwright("cancel", "r").code == 0
     assert project.spotwright("prune", "--older-than", "0s", "--yes").code == 0
     assert left(project) == []
+
+
+def test_a_run_that_is_resumed_while_prune_asks_stays_with_the_run_whose_results_it_uses(runs: Project) -> None:
+    with asking(runs, "prune", "--older-than", "0s") as (process, answer):
+        journal = Journal.open(StateFolder(runs.state).run("second").journal)
+        journal.take(bodies.this_process(), bodies.is_alive)
+        answer("y")
+        assert process.stdout is not None
+        out = process.stdout.read()
+        journal.close()
+    assert process.returncode == 0
+    assert "kept: run first (run second uses its results)\nkept: run second (an engine drives it)\n" in out
+    assert left(runs) == ["first", "second"]
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ from spotwright.errors import InputError
 from spotwright.records.inventory import Item
 from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import require_platform
-from spotwright.views.prune_report import deleted_text, prune_json, prune_text
+from spotwright.views.prune_report import deleted_text, kept_lines, prune_json, prune_text
 
 __all__ = ["prune"]
 
@@ -59,16 +59,24 @@ def prune(
 
     folder, now = StateFolder.existing(state), time.time()
     named = frozenset(folder.find(name).name for name in keep)
-    items = pruning.take_stock(folder, pruning.PruneOptions(older_than, named, keep_last), now)
+    options = pruning.PruneOptions(older_than, named, keep_last)
+    items = pruning.take_stock(folder, options, now)
     candidates = [item for item in items if not item.kept]
     if not as_json:
         click.echo(prune_text(items, now))
     if dry_run or not candidates:
         click.echo(json.dumps(prune_json(items, now)) if as_json else _nothing_deleted(candidates))
         return SUCCEEDED
-    if not yes and not _confirmed(as_json=as_json):
-        click.echo("nothing was deleted")
-        return SUCCEEDED
+    if not yes:
+        if not _confirmed(as_json=as_json):
+            click.echo("nothing was deleted")
+            return SUCCEEDED
+        # the question may stand for hours: a run that was begun or resumed meanwhile keeps what it uses
+        shown = {item.path for item in candidates}
+        now_there = [item for item in pruning.take_stock(folder, options) if item.path in shown]
+        candidates = [item for item in now_there if not item.kept]
+        for line in kept_lines(now_there):
+            click.echo(line)
     outcomes = list(pruning.delete(folder, candidates))
     failed = {str(item.path): why for item, why in outcomes if why}
     for why in failed.values():

@@ -9,7 +9,7 @@ from spotwright.records.inventory import Item, Sort
 from spotwright.views.phrasing import age_text, plural
 from spotwright.views.table import Rows, table
 
-__all__ = ["deleted_text", "prune_json", "prune_text"]
+__all__ = ["deleted_text", "kept_lines", "prune_json", "prune_text"]
 
 _MEGABYTE = 10**6
 _MOST_LINES = 20  # of one list; the JSON form has all
@@ -17,8 +17,18 @@ _MOST_LINES = 20  # of one list; the JSON form has all
 
 def prune_text(items: Sequence[Item], now: float) -> str:
     """A table of all sorts, then every run and rehearsal that would be deleted, and what is kept for another reason than age."""
-    parts = [table(_sorts(items, now)), _listed(items, now), _kept(items)]
+    parts = [table(_sorts(items, now)), _listed(items, now), kept_lines(items)]
     return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def kept_lines(items: Sequence[Item]) -> list[str]:
+    """What is kept for another reason than age, an item a line. Checkpoints are left out: they are kept for their run."""
+    kept = [
+        f"kept: {_SINGULAR[item.sort]} {item.name} ({item.kept})"
+        for item in items
+        if item.kept and not item.kept.startswith("used in the last") and item.sort is not Sort.CHECKPOINT
+    ]
+    return [*kept[:_MOST_LINES], *_more(len(kept))]
 
 
 def deleted_text(deleted: Sequence[Item]) -> str:
@@ -104,15 +114,6 @@ def _listed(items: Sequence[Item], now: float) -> list[str]:
     ]
     lines = table(Rows(["To delete", "Status", "Unused for", "MB"], rows, "lllr")) if rows else []
     return [*lines, *_more(len(gone))]
-
-
-def _kept(items: Sequence[Item]) -> list[str]:
-    kept = [
-        f"kept: {_SINGULAR[item.sort]} {item.name} ({item.kept})"
-        for item in items
-        if item.kept and not item.kept.startswith("used in the last") and item.sort is not Sort.CHECKPOINT
-    ]
-    return [*kept[:_MOST_LINES], *_more(len(kept))]
 
 
 def _more(count: int) -> Iterator[str]:
