@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from spotwright.manifests.enforcement.facts import Enforcer, Fact
-from spotwright.manifests.enforcement.mechanisms import KINDS
+from spotwright.manifests.enforcement.mechanisms import KINDS, Mechanism
 from spotwright.manifests.enforcement.resolution import CONTROLLER_TEXT
 from spotwright.manifests.enforcement.table import TABLE
-from spotwright.manifests.enforcement.titles import TITLES
 
-__all__ = ["FOLDER", "PAGES", "section"]
+__all__ = ["FOLDER", "PAGES", "TITLES", "section"]
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "kinds"
@@ -45,6 +44,44 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
     "volcanojob": ("Job of Volcano",),
 }
 """The pages with tables, and the kinds whose ways to retry they list."""
+
+TITLES: Mapping[Mechanism, str] = {
+    Mechanism.PODS_ONLY: "only the pods are placed",
+    Mechanism.NODES_ONLY: "",
+    Mechanism.POD: "",
+    Mechanism.JOB_IGNORES: "interruptions are ignored until a deadline",
+    Mechanism.JOB_SEPARATES: "rules keep errors apart",
+    Mechanism.JOB_COUNTS: "interruptions and errors are counted together",
+    Mechanism.JOB_FAILS: "its own rule fails the Job",
+    Mechanism.SET_RESTARTS: "the set restarts",
+    Mechanism.SET_SEPARATES: "a set of one pod",
+    Mechanism.SET_UNCOUNTED: "its own rule does not count restarts",
+    Mechanism.SET_FAILS: "its own rule fails the set",
+    Mechanism.SET_ALONE: "its own fields replace the pod alone",
+    Mechanism.RUNTIME_DECIDES: "the runtime's own failure policy",
+    Mechanism.RUNTIME_PLACED: "its runtime is placed in the same command",
+    Mechanism.EXIT_CODE: "`restartPolicy: ExitCode`",
+    Mechanism.ANY_ERROR: "its own `OnFailure` or `Always`",
+    Mechanism.IN_PLACE: "its own `OnFailure` or `Always`",
+    Mechanism.NEVER: "its own `Never`",
+    Mechanism.ELASTIC: "elastic",
+    Mechanism.MPI_EVICTED: "`kubeflow.org/v1`",
+    Mechanism.MPI_LAUNCHER: "`kubeflow.org/v2beta1`",
+    Mechanism.ARGO: "",
+    Mechanism.ARGO_OWN: "its own `retryStrategy`",
+    Mechanism.ARGO_INLINE: "an inline template that Argo loses with retries",
+    Mechanism.ARGO_TEMPLATES: "a `workflowTemplateRef` to an object of the same command",
+    Mechanism.KFP: "`target.kfp` up to 2.16, or `target.kfp_retries: always`",
+    Mechanism.KFP_STOCK: "2.17 as it is installed, or no `target.kfp`",
+    Mechanism.DEPLOYMENT: "",
+    Mechanism.RAY_CLUSTER: "",
+    Mechanism.RAY_JOB: "",
+    Mechanism.SPARK: "",
+    Mechanism.TEKTON: "",
+    Mechanism.VOLCANO: "",
+    Mechanism.VOLCANO_ENDS: "its own policy ends the Job",
+}
+"""The heading of each mechanism on the pages of the kinds; empty where it is the only one or the usual one."""
 
 _LINKS: Mapping[str, str] = {
     "clustertrainingruntime": "As in a [JobSet](jobset.md#who-enforces-the-policy).",

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from scripts.make_enforcement_tables import TITLES
 from tests.manifests.kfp.compiled import one_task
 from tests.manifests.placing import FILE, SHARED, a_config, at_path, place
 
 from spotwright.manifests.enforcement.facts import ROWS, Enforcer, Fact
 from spotwright.manifests.enforcement.mechanisms import KINDS, Mechanism
 from spotwright.manifests.enforcement.table import TABLE
-from spotwright.manifests.enforcement.titles import TITLES
 from spotwright.manifests.files.place_files import PlacedFile, place_text
 from spotwright.manifests.kinds import SERVED
 from spotwright.manifests.rules.context import PlaceOptions
@@ -118,6 +118,9 @@ def test_every_kind_that_is_placed_has_its_ways_to_retry() -> None:
     nested = {"Experiment"}  # its trials are objects of other kinds
     assert set(SERVED) - nested <= set(KINDS)
     assert {mechanism for ways in KINDS.values() for mechanism in ways} | {Mechanism.PODS_ONLY} == set(Mechanism)
+
+
+def test_every_way_to_retry_has_its_heading_for_the_pages_of_the_kinds() -> None:
     assert set(TITLES) == set(Mechanism)
 
 
