@@ -101,8 +101,8 @@ def test_the_outputs_point_lies_after_one_file_and_before_the_next() -> None:
     assert [trigger for trigger, _ in drawn] == [AtOperation(OUTPUTS, 1)] * 2
 
 
-def test_a_step_whose_files_cannot_be_observed_is_interrupted_by_time() -> None:
-    points = draw_points(1, "t", FileActivity(observed=False), 3)
+def test_a_step_that_cannot_be_traced_is_interrupted_by_time() -> None:
+    points = draw_points(1, "t", FileActivity(tracing_failure="no"), 3)
     triggers = [each.trigger for point in points for each in point.injections]
 
     assert triggers
@@ -151,13 +151,13 @@ def test_kills_in_a_long_save_come_after_consecutive_commits() -> None:
     assert any(following - number == 3 for number, following in pairwise(synced)), synced
 
 
-def test_a_save_through_a_memory_map_has_more_points_in_the_middle() -> None:
-    traced, mapped = (
-        injections(draw_points(1, "t", FileActivity(mapped=paths), 1), InjectionKind.MIDDLE)
-        for paths in ((), ("state.bin",))
+@pytest.mark.parametrize("hidden", [FileActivity(mapped=("state.bin",)), FileActivity(tracing_failure="no")])
+def test_a_step_whose_saves_nothing_shows_has_more_points_in_the_middle(hidden: FileActivity) -> None:
+    traced, more = (
+        injections(draw_points(1, "t", activity, 1), InjectionKind.MIDDLE) for activity in (FileActivity(), hidden)
     )
 
-    assert (len(traced), len(mapped)) == (2, 6)
+    assert (len(traced), len(more)) == (2, 6)
 
 
 def test_one_notice_comes_so_late_that_the_step_can_finish_in_it() -> None:

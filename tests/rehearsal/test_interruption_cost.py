@@ -11,6 +11,7 @@ import pytest
 from spotwright.engine.status import RunStatus
 from spotwright.local.supervisor.syscalls import FileCall
 from spotwright.records.state_folder import RunFolder
+from spotwright.rehearsal.rehearsal_report import outcome_text
 from spotwright.rehearsal.step_rehearsal import LIMIT_FACTOR, LIMIT_SECONDS
 from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.trials.fault_injector import InjectionResult
@@ -99,6 +100,34 @@ def test_without_progress_and_saves_redone_work_is_measured_by_time() -> None:
     assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.6, 0.6))
 
 
+def untraced(*attempts: TrialAttempt, saves: tuple[int, ...] = ()) -> TrialRun:
+    """The same trial, whose last attempt could not be traced."""
+    one = trial(*attempts, saves=saves)
+    return replace(one, traces={"t": (*one.traces["t"][:1], AttemptTrace(failure="ptrace is refused"))})
+
+
+def test_an_attempt_that_was_not_traced_is_not_taken_for_one_that_made_no_saves() -> None:
+    long = replace(SAVES_REGULARLY, seconds=10.0)
+
+    assert measured(untraced(interrupted(5.5), succeeded(9.0), saves=(5, 0)), long).measured_by is MeasuredBy.TIME
+
+
+@pytest.mark.parametrize(("seconds", "source"), [(0.9, MeasuredBy.NOTHING), (1.0, MeasuredBy.TIME)])
+def test_without_trace_and_progress_only_the_time_of_a_step_of_a_second_measures(
+    seconds: float, source: MeasuredBy
+) -> None:
+    cost = measured(untraced(interrupted(0.6), succeeded(0.7)), Baseline(seconds))
+
+    assert cost.measured_by is source
+    assert cost.extra_seconds == pytest.approx(1.3 - seconds)
+
+
+def test_without_trace_progress_measures_as_ever() -> None:
+    cost = measured(untraced(interrupted(9.0, first=0.0, last=0.6), succeeded(9.0, first=0.5)), Baseline(0.5, 0.0, 1.0))
+
+    assert cost.measured_by is MeasuredBy.PROGRESS
+
+
 def test_costs_by_the_most_reliable_source_count() -> None:
     by_progress, by_time = (
         InterruptionCost(1, 0.0, 1.0, 0.0, MeasuredBy.PROGRESS),
@@ -114,11 +143,28 @@ INTERRUPTED = replace(
 )
 
 
+def test_a_point_that_waited_for_an_attempt_that_was_not_traced_does_not_say_that_the_step_finished_before() -> None:
+    trial = replace(NOT_INTERRUPTED, traces={"t": (AttemptTrace(failure="ptrace is refused"),)})
+
+    assert outcome_text(PointOutcome(POINT, trial)).endswith(
+        "not interrupted, because it was not traced: ptrace is refused"
+    )
+    assert outcome_text(PointOutcome(POINT, NOT_INTERRUPTED)).endswith("the step finished before the interruption")
+
+
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
     [
         ([{"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.TIME)}], Verdict.RESUMES),
         ([{"cost": InterruptionCost(1, 1.0, 1.0, 1.0, MeasuredBy.TIME)}], Verdict.STARTS_OVER),
+        ([{"cost": InterruptionCost(1, 0.1, 0.0, 0.0, MeasuredBy.NOTHING)}], Verdict.SAFE),
+        (
+            [
+                {"cost": InterruptionCost(1, 0.1, 0.0, 0.0, MeasuredBy.NOTHING)},
+                {"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.PROGRESS)},
+            ],
+            Verdict.RESUMES,
+        ),
         ([{}], Verdict.STARTS_OVER),
         (
             [

@@ -35,3 +35,11 @@ def test_a_lock_that_the_undisturbed_step_removes_is_the_cause_where_an_attempt_
     outcome = PointOutcome(POINT, trial, problem="attempt 2 failed", never_finishes=never_finishes)
 
     assert probable_cause(outcome, summarize_activity([MADE, REMOVED])) == cause
+
+
+def test_no_cause_is_named_where_an_attempt_was_not_traced() -> None:
+    untraced = AttemptTrace(failure="ptrace is refused")
+    trial = replace(INTERRUPTED, traces={"t": (untraced, untraced)})
+    outcome = PointOutcome(POINT, trial, problem="attempt 2 failed", never_finishes=True)
+
+    assert probable_cause(outcome, summarize_activity([MADE, REMOVED])) == ""

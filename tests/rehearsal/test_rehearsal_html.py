@@ -16,7 +16,15 @@ from spotwright.rehearsal.rehearsal_api import RehearsalReport
 
 
 def point(name: str, **fields: Any) -> Mapping[str, Any]:
-    return {"name": name, "problem": None, "run": "r", "interrupted": True, "lost_seconds": 0.25, **fields}
+    return {
+        "name": name,
+        "problem": None,
+        "run": "r",
+        "interrupted": True,
+        "not_traced": None,
+        "lost_seconds": 0.25,
+        **fields,
+    }
 
 
 def report(verdict: str = "not safe", **fields: Any) -> RehearsalReport:
@@ -24,6 +32,7 @@ def report(verdict: str = "not safe", **fields: Any) -> RehearsalReport:
         "task": "train<script>",
         "verdict": verdict,
         "fails_undisturbed": None,
+        "not_traced": None,
         "probable_cause": "state.json is written in place",
         "cost_per_interruption": 0.5,
         "done_again": 0.1,
@@ -63,6 +72,19 @@ def test_texts_of_the_step_are_escaped() -> None:
 
     assert "<script" not in html
     assert "<b>" not in html
+
+
+def test_a_step_that_was_not_traced_is_shown_with_the_reason_and_without_what_only_a_trace_knows() -> None:
+    unknown = dict.fromkeys(("lost_files", "connections", "mapped_saves"))
+    points = [point("save 1, no notice", interrupted=False, not_traced="it ended before the tracer could attach")]
+    html = report(
+        "safe", not_traced="ptrace is refused: Operation not permitted", points=points, **unknown
+    )._repr_html_()
+
+    assert "not traced: ptrace is refused: Operation not permitted" in html
+    assert "not traced: it ended before the tracer could attach" in html
+    assert "the step finished before" not in html
+    assert "written where nothing outlives" not in html
 
 
 def test_a_step_that_fails_undisturbed_has_its_reason_and_no_table() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -16,12 +17,12 @@ from pathlib import Path
 
 import pytest
 from tests.rehearsal.conftest import Rehearse
-from tests.rehearsal.sample_steps import by_hand, starts_over, torn_slowly
+from tests.rehearsal.sample_steps import by_hand, by_hand_and_reports, starts_over_and_reports
 from tests.sampling import every
 
 from spotwright.local.supervisor import process_identity
 from spotwright.local.supervisor.syscalls import FileCall
-from spotwright.rehearsal.rehearsal_report import as_text
+from spotwright.rehearsal.rehearsal_report import as_json, as_junit, as_text
 from spotwright.rehearsal.tracing import syscall_tracer
 from spotwright.rehearsal.tracing.attempt_trace import FileOperation, OnSigterm
 from spotwright.rehearsal.tracing.syscall_tracer import SyscallTracer
@@ -221,23 +222,74 @@ def test_a_held_process_without_a_tracer_runs_without_a_filter(tmp_path: Path) -
     assert (tmp_path / "a").read_text() == "x"
 
 
-@pytest.mark.long
+def test_a_process_in_which_no_filter_was_installed_is_not_taken_for_one_that_changes_no_file(tmp_path: Path) -> None:
+    code = "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\nopen('a', 'w').write('x')"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+    tracer = SyscallTracer(os.getpid(), {tmp_path: "here"}, lambda _: False)
+    tracer.start()
+    tracer.join(120)
+
+    assert process.wait(120) == 0
+    assert tracer.trace().failure == "no seccomp filter could be installed"
+
+
+def test_a_process_that_ends_from_another_thread_is_traced_as_any_other(tmp_path: Path) -> None:
+    code = "import os, threading\nopen('a', 'w').close()\nthreading.Thread(target=os._exit, args=(0,)).start()"
+    program = TracedProgram(tmp_path, code)
+    program.tracer.join(120)
+
+    assert program.process.wait(120) == 0
+    assert program.tracer.trace().failure == ""
+    assert [each.path for each in program.tracer.operations if each.area] == ["a"]
+
+
+def refuse(*_: object) -> int:
+    """As ptrace(2) answers where a security profile or the kernel forbids it."""
+    ctypes.set_errno(errno.EPERM)
+    return -1
+
+
+def test_on_a_machine_whose_system_calls_are_not_known_a_process_runs_untraced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syscall_tracer, "is_supported_machine", lambda: False)
+    program = TracedProgram(tmp_path, "open('a', 'w').write('x')")
+    program.tracer.join(120)
+
+    assert program.process.wait(120) == 0
+    assert (tmp_path / "a").read_text() == "x"
+    trace = program.tracer.trace()
+    assert trace.failure == f"the system calls of this machine ({platform.machine()}) are not known"
+    assert trace.operations == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "verdict"),
-    every(2, [(by_hand, Verdict.RESUMES), (starts_over, Verdict.STARTS_OVER), (torn_slowly, Verdict.UNSAFE)]),
+    every(
+        3,
+        [
+            (by_hand, Verdict.SAFE),
+            (by_hand_and_reports, Verdict.RESUMES),
+            (starts_over_and_reports, Verdict.STARTS_OVER),
+        ],
+    ),
 )
-def test_without_permission_to_trace_saves_are_observed_by_inotify(
+def test_without_permission_to_trace_a_report_says_so_and_claims_nothing_that_only_a_trace_shows(
     step: Callable[..., object], verdict: Verdict, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> int:
-        ctypes.set_errno(errno.EPERM)
-        return -1
-
     monkeypatch.setattr(syscall_tracer, "_ptrace", refuse)
 
     rehearsal = rehearse(step)
 
-    assert rehearsal.steps[0].activity.observed
-    assert not rehearsal.steps[0].activity.traced
-    assert rehearsal.steps[0].verdict is verdict, as_text(rehearsal)
+    text, [data] = as_text(rehearsal), as_json(rehearsal)["steps"]
+    why = "ptrace is refused: Operation not permitted"
+    assert text.startswith(f"step: {verdict}, as far as it was tried\n"), text
+    assert f"; not traced: {why}\n" in text
+    assert "whether its node may go inside a save or between outputs is not known" in text
+    assert ("whether it resumes is not known" in text) == (verdict is Verdict.SAFE)
+    assert "it saved nothing" not in text
+    only_by_trace = ("saves", "longest_save", "lost_files", "connections", "mapped_saves", "ignores_sigterm")
+    assert (data["not_traced"], [data[name] for name in only_by_trace]) == (why, [None] * len(only_by_trace))
+    assert {point["kind"] for point in data["points"]} == {"start", "middle", "end", "several"}
+    assert f"not traced: {why}" in as_junit(rehearsal, must_resume=False)

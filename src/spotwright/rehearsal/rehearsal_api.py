@@ -21,6 +21,7 @@ _WORST_FIRST = (
     "not safe",
     "never finishes",
     "safe but starts over",
+    "safe",
     "safe and resumes only with a notice",
     "safe and resumes",
 )

@@ -20,6 +20,7 @@ _COLOURS = {
     "safe and resumes": _SAFE,
     "safe and resumes only with a notice": _CAREFUL,
     "safe but starts over": _CAREFUL,
+    "safe": _CAREFUL,
     "survived": _SAFE,
     "broken": _UNSAFE,
     "not interrupted": _NONE,
@@ -47,6 +48,7 @@ def _step(step: Mapping[str, Any]) -> Iterator[str]:
 
 def _figures(step: Mapping[str, Any]) -> Iterator[str]:
     yield step["fails_undisturbed"] or ""
+    yield f"not traced: {step['not_traced']}" if step["not_traced"] else ""
     yield f"probable cause: {step['probable_cause']}" if step["probable_cause"] else ""
     if step["cost_per_interruption"] is not None:
         yield f"one interruption costs {_duration(step['cost_per_interruption'])} on average"
@@ -67,7 +69,8 @@ def _point(point: Mapping[str, Any]) -> Sequence[str]:
     if point["run"] is None:
         return name, _word("not tried"), ""
     if not point["interrupted"]:
-        return name, _word("not interrupted"), "the step finished before"
+        why = f"not traced: {escape(point['not_traced'])}" if point["not_traced"] else "the step finished before"
+        return name, _word("not interrupted"), why
     lost = point["lost_seconds"]
     return (
         name,

@@ -18,6 +18,8 @@ from spotwright.rehearsal.verdicts.verdict import PointOutcome, StepReport, Verd
 __all__ = ["as_json", "as_junit", "as_text", "failures", "outcome_text", "passes"]
 
 _MAX_NOISE_SHOWN = 5
+_BY_TIME_ALONE = "without a trace it was interrupted by time alone"
+_FINISHED_BEFORE = "the step finished before the interruption"
 
 
 def as_text(rehearsal: Rehearsal, *, points: bool = True) -> str:
@@ -31,7 +33,8 @@ def outcome_text(outcome: PointOutcome) -> str:
 
 
 def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iterator[str]:
-    yield f"{step.task}: {step.verdict}"
+    failure = step.activity.tracing_failure
+    yield f"{step.task}: {step.verdict}{', as far as it was tried' if failure and step.verdict.is_safe else ''}"
     if step.undisturbed_failure:
         yield f"  {step.undisturbed_failure}"
         yield from (f"  {line}" for line in _failed_logs(rehearsal, step))
@@ -71,10 +74,8 @@ def _failed_logs(rehearsal: Rehearsal, step: StepReport) -> Iterator[str]:
 
 def _saves(step: StepReport) -> str:
     activity, longest = step.activity, step.activity.longest_save
-    if not activity.observed:
-        return "its files could not be observed"
-    if not activity.traced:
-        return f"{len(activity.saves)} saves, observed by inotify, which misses small ones: tracing is not allowed here"
+    if activity.tracing_failure:
+        return f"not traced: {activity.tracing_failure}"
     if longest is None:
         return "it saved nothing"
     count = len(activity.saves)
@@ -92,6 +93,10 @@ def _lost_files(step: StepReport) -> Iterator[str]:
 
 def _not_covered(step: StepReport) -> Iterator[str]:
     """What a rehearsal does not see of this step, so that its verdict does not cover it."""
+    if step.activity.tracing_failure:
+        yield f"{_BY_TIME_ALONE}: whether its node may go inside a save or between outputs is not known"
+    if step.verdict is Verdict.SAFE:
+        yield "whether it resumes is not known: so short a step must report its progress, or be given more work"
     if step.connections:
         hidden = len(step.connections) - _MAX_NOISE_SHOWN
         more = f" and {hidden} more" if hidden > 0 else ""
@@ -119,7 +124,8 @@ def _description(outcome: PointOutcome) -> str:
     if outcome.trial is None:
         return "not tried"
     if not outcome.is_interrupted and not outcome.problem:
-        return "the step finished before the interruption"
+        failure = outcome.trial.tracing_failure
+        return f"not interrupted, because it was not traced: {failure}" if failure else _FINISHED_BEFORE
     injected = outcome.trial.injected
     injections = ", ".join(map(_injection, injected)) if len(injected) < 3 else f"{len(injected)} interruptions"
     if outcome.problem:
@@ -190,7 +196,8 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     """``name``, ``seed``, ``safe``, ``state`` (the state folder with the runs of all trials) and ``steps``. Times are seconds.
 
     A step: ``task``; ``verdict``; ``fails_undisturbed``, why it fails without any interruption; ``undisturbed_seconds`` of each
-    undisturbed execution; ``saves``, their number; the ``longest_save``; the ``notice`` of points with notice; ``lost_files``,
+    undisturbed execution; ``not_traced``, why its files could not be observed (then null stands for what only a trace shows);
+    ``saves``, their number; the ``longest_save``; the ``notice`` of points with notice; ``lost_files``,
     those that the step wrote where nothing outlives an attempt; ``connections``, the addresses to which it connected, where
     nothing is compared; ``mapped_saves``, those that it changes through memory maps, which cannot be traced; ``ignores_sigterm``,
     whether it ignores or blocks SIGTERM, and ran until it was killed; ``not_compared``, the differences between undisturbed
@@ -200,9 +207,9 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     ``not_tried``, the points that the time budget left out, or that came after one that never finished; and ``points``.
 
     A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``several``); ``interrupted``, false
-    if the step finished before; ``problem``, what the interruption broke, with its ``probable_cause`` and
-    all ``differences``; ``run``, its run in the
-    state folder; ``lost_seconds``; ``interruptions``, each with its ``attempt``, the ``age`` of the attempt when it came,
+    if the step finished before; ``not_traced``, why an attempt of it was not observed; ``problem``, what the interruption
+    broke, with its ``probable_cause`` and all ``differences``; ``run``, its run in the state folder; ``lost_seconds``;
+    ``interruptions``, each with its ``attempt``, the ``age`` of the attempt when it came,
     whether it had a ``notice``, whether the node went ``in_save`` after the notice, and ``where``; ``attempts``, each with
     ``number``, ``cause``, ``why`` and ``seconds``.
     """
@@ -216,18 +223,20 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
 
 
 def _step_json(step: StepReport) -> dict[str, Any]:
+    failure = step.activity.tracing_failure
     return {
         "task": step.task,
         "verdict": step.verdict.value,
         "fails_undisturbed": step.undisturbed_failure or None,
         "undisturbed_seconds": list(step.undisturbed_seconds),
-        "saves": len(step.activity.saves),
+        "not_traced": failure or None,
+        "saves": len(step.activity.saves) if not failure else None,
         "longest_save": step.activity.longest_save,
         "notice": step.notice,
-        "lost_files": list(step.stray_files),
-        "connections": list(step.connections),
-        "mapped_saves": list(step.activity.mapped),
-        "ignores_sigterm": bool(NO_ANSWER & step.answers_to_sigterm),
+        "lost_files": list(step.stray_files) if not failure else None,
+        "connections": list(step.connections) if not failure else None,
+        "mapped_saves": list(step.activity.mapped) if not failure else None,
+        "ignores_sigterm": _ignores_sigterm(step),
         "not_compared": [str(each) for each in step.noise],
         "interruptions": step.interruptions,
         "cost_per_interruption": step.cost_per_interruption,
@@ -239,12 +248,20 @@ def _step_json(step: StepReport) -> dict[str, Any]:
     }
 
 
+def _ignores_sigterm(step: StepReport) -> bool | None:
+    """Whether the step ignores or blocks SIGTERM; ``None`` where only a trace would show it."""
+    if NO_ANSWER & step.answers_to_sigterm:
+        return True
+    return None if step.activity.tracing_failure else False
+
+
 def _point_json(outcome: PointOutcome, step: StepReport) -> dict[str, Any]:
     trial = outcome.trial
     return {
         "name": outcome.point.name,
         "kind": outcome.point.kind.value,
         "interrupted": outcome.is_interrupted,
+        "not_traced": (trial.tracing_failure or None) if trial is not None else None,
         "problem": outcome.problem or None,
         "probable_cause": probable_cause(outcome, step.activity) or None,
         "differences": [str(each) for each in outcome.differences],
@@ -284,6 +301,8 @@ def _suite(root: ET.Element, step: StepReport, *, must_resume: bool) -> None:
     if not passes(step, must_resume=must_resume):
         cause = f": {step.undisturbed_failure}" if step.undisturbed_failure else ""
         ET.SubElement(case, "failure", message=f"{step.verdict}{cause}")
+    if step.activity.tracing_failure:
+        ET.SubElement(case, "system-out").text = f"not traced: {step.activity.tracing_failure}"
     for attribute, tag in (("failures", "failure"), ("skipped", "skipped")):
         suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
     suite.set("tests", str(len(suite.findall("testcase"))))

@@ -384,13 +384,13 @@ def _seconds(durations: Sequence[float]) -> str:
 
 def _trace_of(trial: TrialRun, task: str) -> AttemptTrace:
     """The trace of a task's first attempt."""
-    return next(iter(trial.traces.get(task, ())), AttemptTrace(failure="it was not traced"))
+    return next(iter(trial.traces.get(task, ())), AttemptTrace(failure="no attempt of it was traced"))
 
 
 def _activity(trace: AttemptTrace) -> FileActivity:
-    if not trace.operations and trace.failure:
-        return FileActivity(observed=False)
-    activity = summarize_activity(trace.operations, traced=not trace.failure)
+    if trace.failure:
+        return FileActivity(tracing_failure=trace.failure)
+    activity = summarize_activity(trace.operations)
     return replace(activity, mapped=tuple(path for area, path in trace.mapped if area == SAVES))
 
 

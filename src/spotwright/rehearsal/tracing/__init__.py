@@ -1,1 +1,1 @@
-"""Observe an attempt's file operations: by system-call tracing, or by inotify where tracing is not allowed."""
+"""Observe an attempt's file operations: by tracing its system calls."""

@@ -15,6 +15,7 @@ import ctypes
 import errno
 import mmap
 import os
+import platform
 import signal
 import socket
 import struct
@@ -34,7 +35,6 @@ from spotwright.rehearsal.tracing.attempt_trace import (
     read_blocked,
     read_on_sigterm,
 )
-from spotwright.rehearsal.tracing.file_watch import watch_folders
 
 __all__ = ["SyscallTracer"]
 
@@ -77,7 +77,7 @@ class SyscallTracer(threading.Thread):
 
     ``folders`` are the watched folders with the name of the area that each one is. ``must_hold`` is asked after every operation,
     in the tracer's thread; if it answers yes, the attempt stands still until :meth:`release`. ``failure`` says why the attempt
-    could not be traced; then :mod:`.file_watch` observes it. ``on_begin`` is called, in the
+    could not be traced: then it runs untraced, and nothing is known of its files. ``on_begin`` is called, in the
     tracer's thread, right before the attempt's code begins. Files below ``ignored`` are not stray files. :meth:`trace` has
     the observations.
     """
@@ -101,7 +101,7 @@ class SyscallTracer(threading.Thread):
         areas = {os.path.realpath(folder): area for folder, area in folders.items()}
         self._areas = dict(sorted(areas.items(), key=lambda item: -len(item[0])))  # the innermost folder wins
         self._main = 0
-        self._is_frozen = self._is_finished = False
+        self._is_frozen = self._is_finished = self._has_filter = False
         self._pending: dict[int, _PendingCall] = {}
         self._released = threading.Event()
         self._info = ctypes.create_string_buffer(88)
@@ -149,24 +149,19 @@ class SyscallTracer(threading.Thread):
         """Attach, then handle stops until no traced process is left."""
         main = self._main_process()
         if main is None:
-            self.failure = "it ended before it could be traced"
+            self.failure = "it ended before the tracer could attach"
             self._on_begin()  # from now on the limit of its time counts
             return
         if not is_supported_machine():
-            self.failure = "the system calls of this machine are not known"
+            self.failure = f"the system calls of this machine ({platform.machine()}) are not known"
         elif _ptrace(_SEIZE, main, None, _OPTIONS) < 0:
-            self.failure = f"it cannot be traced: {os.strerror(ctypes.get_errno())}"
+            self.failure = f"ptrace is refused: {os.strerror(ctypes.get_errno())}"
         self._main = main
-        if self.failure:
-            watch_folders(main, self._areas, self._record, self._begin)
-        else:
-            self._begin()
-            self._handle_stops()
-
-    def _begin(self) -> None:
         self._began = time.monotonic()
         self._on_begin()
-        os.kill(self._main, signal.SIGCONT)
+        os.kill(main, signal.SIGCONT)
+        if not self.failure:
+            self._handle_stops()
 
     def _main_process(self) -> int | None:
         """The attempt's main process, once it has stopped itself; None if it ends before or takes longer than the timeout."""
@@ -189,15 +184,15 @@ class SyscallTracer(threading.Thread):
                 self._handle_stop(tid, os.WSTOPSIG(status), status >> 16)
                 continue
             self._pending.pop(tid, None)
-            exit_call_seen = any(operation.call is FileCall.EXIT for operation in self.operations)
-            if tid == self._main and os.WIFEXITED(status) and not exit_call_seen:
-                self.failure = "its system calls could not be traced: no filter could be installed"
+            if tid == self._main and os.WIFEXITED(status) and not self._has_filter:  # it would have stopped at its exit
+                self.failure = "no seccomp filter could be installed"
 
     def _handle_stop(self, tid: int, number: int, event: int) -> None:
         if number == _SYSCALL_STOP:
             self._syscall_returned(tid)
             self._resume(_CONT, tid)
         elif event == _EVENT_SECCOMP:
+            self._has_filter = True
             self._resume(_SYSCALL if self._syscall_entered(tid) else _CONT, tid)
         elif event == _EVENT_STOP and number in _STOP_SIGNALS:
             self._resume(_LISTEN, tid)

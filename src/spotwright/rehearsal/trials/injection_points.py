@@ -42,7 +42,7 @@ _LONGEST_PAUSE = 0.02  # seconds between two operations of one save
 _MAX_POINTS_IN_SAVE = 5
 _MAX_COMPLETING = 4
 _COMPLETING = (FileCall.SYNC, FileCall.RENAME, FileCall.REMOVE)  # after these a part of a save is complete
-_POINTS_IN_MAPPED_SAVES = 4
+_POINTS_IN_HIDDEN_SAVES = 4
 
 
 class InjectionKind(StrEnum):
@@ -124,9 +124,8 @@ class FileActivity:
 
     saves: tuple[Save, ...] = ()
     outputs: tuple[tuple[int, FileOperation], ...] = ()
-    observed: bool = True  # False: the files could not be observed at all
     mapped: tuple[str, ...] = ()  # saves that are changed through memory maps, without system calls
-    traced: bool = True  # False: observed by inotify only, where a small save may be over before its event arrives
+    tracing_failure: str = ""  # why the step could not be traced; then nothing is known of its files
 
     @property
     def longest_save(self) -> float | None:
@@ -134,7 +133,7 @@ class FileActivity:
         return max((save.seconds for save in self.saves), default=None)
 
 
-def summarize_activity(operations: Sequence[FileOperation], *, traced: bool = True) -> FileActivity:
+def summarize_activity(operations: Sequence[FileOperation]) -> FileActivity:
     """Group the operations of an undisturbed attempt into saves and outputs.
 
     A save ends when a file of the same name (digits ignored) is opened again, or when nothing happens for a while. After such a
@@ -157,7 +156,7 @@ def summarize_activity(operations: Sequence[FileOperation], *, traced: bool = Tr
         saves.append(Save(len(on_saves) - len(current), tuple(current)))
     on_outputs = enumerate(operation for operation in operations if operation.area == OUTPUTS)
     outputs = tuple((number, each) for number, each in on_outputs if each.call is not FileCall.MAKE_FOLDER)
-    return FileActivity(tuple(saves), outputs, traced=traced)
+    return FileActivity(tuple(saves), outputs)
 
 
 def rewritten_areas(operations: Sequence[FileOperation]) -> tuple[str, ...]:
@@ -209,10 +208,10 @@ def _at_start(rng: random.Random, _activity: FileActivity) -> Iterator[Injection
 
 
 def _in_middle(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
-    """Once with and without a notice; more often where memory maps hide the moments at which the step saves."""
+    """Once with and without a notice; more often where nothing shows the moments at which the step saves."""
     for notice in (False, True):
         yield Injection(InjectionKind.MIDDLE, AtShare(rng.uniform(0.35, 0.75)), notice)
-    for _ in range(_POINTS_IN_MAPPED_SAVES if activity.mapped else 0):
+    for _ in range(_POINTS_IN_HIDDEN_SAVES if activity.mapped or activity.tracing_failure else 0):
         yield Injection(InjectionKind.MIDDLE, AtShare(rng.uniform(0.1, 0.9)))
 
 
@@ -229,7 +228,7 @@ def _in_saves(rng: random.Random, activity: FileActivity) -> Iterator[Injection]
     for index, save in drawn:
         trigger = AtOperation(SAVES, save.first + index)
         yield Injection(InjectionKind.SAVE, trigger, description=_after(save.operations[index]))
-    if activity.observed:
+    if not activity.tracing_failure:
         share = AtShare(rng.uniform(0.2, 0.7))
         yield Injection(
             InjectionKind.SAVE, share, notice=True, in_save=True, description="in the save after the notice"
@@ -267,12 +266,12 @@ def _at_end(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
     """After the last output and before the process has ended; and with a notice in which the step can finish its work."""
     yield Injection(InjectionKind.END, AtShare(rng.uniform(0.5, 0.7), of_notice=True), notice=True)
     for notice in (False, True):
-        if not activity.observed:
+        if activity.tracing_failure:
             yield Injection(InjectionKind.END, AtShare(rng.uniform(0.9, 0.97), by_time=True), notice)
-        elif activity.outputs and (rng.random() < 0.5 or not activity.traced):
+        elif activity.outputs and rng.random() < 0.5:
             trigger = AtOperation(OUTPUTS, activity.outputs[-1][0])
             yield Injection(InjectionKind.END, trigger, notice, description="after its last output")
-        elif activity.traced:
+        else:
             yield Injection(InjectionKind.END, AtOperation("", 0), notice, description="just before it ends")
 
 

@@ -3,7 +3,8 @@
 Time is what is paid for, but on a busy machine it says little about redone work: a first execution, for instance, reads
 everything from a cold disk. So redone work is measured by the most reliable source that the step offers. First, the *progress*
 that it reports. Second, its *saves*: a resumed attempt makes only the remaining ones, and the undisturbed execution shows when
-each comes. *Time* is the last resort.
+each comes. *Time* is the last resort: it says nothing of a short step, and then what was redone stays unknown where the step
+could not be traced.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ class MeasuredBy(StrEnum):
     PROGRESS = "its own progress"
     SAVES = "its saves"
     TIME = "time"
+    NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptionCost:
     """The cost of a trial's interruptions: seconds beyond the undisturbed time, and interrupted and redone work.
 
-    Work is measured in seconds of the undisturbed step.
+    Work is measured in seconds of the undisturbed step; both are 0 where nothing measured it.
     """
 
     interruptions: int
@@ -90,9 +92,12 @@ def cost_of(trial: TrialRun, baseline: Baseline) -> InterruptionCost | None:
     if parts:
         work, redone = sum(part[0] for part in parts), sum(part[1] for part in parts)
         return InterruptionCost(len(interrupted), extra, work, redone, MeasuredBy.PROGRESS)
-    if baseline.save_times and len(trial.attempts) == len(trial.operations) == 2:
+    is_traced = not trial.tracing_failure
+    if baseline.save_times and is_traced and len(trial.attempts) == len(trial.operations) == 2:
         work, redone = _work_by_saves(trial, baseline)
         return InterruptionCost(1, extra, work, redone, MeasuredBy.SAVES)
+    if not is_traced and baseline.seconds < _MEASURABLE:
+        return InterruptionCost(len(interrupted), extra, 0.0, 0.0, MeasuredBy.NOTHING)
     work = sum(attempt.seconds for attempt in interrupted)
     has_nothing = _has_saved_nothing(trial) and (baseline.seconds < _MEASURABLE or not _has_connected(trial))
     redone = max(work, extra) if has_nothing else extra

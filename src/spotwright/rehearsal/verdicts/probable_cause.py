@@ -77,6 +77,8 @@ def probable_cause(outcome: PointOutcome, activity: FileActivity) -> str:
             f"{activity.mapped[0]} is changed in place through a memory map: write a new file beside it, and rename it when it "
             "is complete"
         )
+    if trial.tracing_failure:
+        return ""
     interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
     found = (_lock_left(outcome, before, activity) or _torn(before, activity) for before in interrupted)
     return next(filter(None, found), _MISSING_STATE if outcome.differences and any(interrupted) else "")
@@ -206,11 +208,11 @@ def _why_it_starts_over(step: StepReport) -> str:
 
 
 def _has_saved_before(outcome: PointOutcome) -> bool:
-    """Whether an attempt that was interrupted in the middle had saved anything."""
+    """Whether an attempt that was interrupted in the middle had saved anything, or could not be traced."""
     trial = outcome.trial
-    return (
-        trial is not None and outcome.point.kind is InjectionKind.MIDDLE and any(map(_on_saves, trial.operations[:1]))
-    )
+    if trial is None or outcome.point.kind is not InjectionKind.MIDDLE:
+        return False
+    return bool(trial.tracing_failure) or any(map(_on_saves, trial.operations[:1]))
 
 
 def _folders_of_saves(step: StepReport) -> Iterator[str]:

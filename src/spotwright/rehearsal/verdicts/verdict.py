@@ -3,7 +3,8 @@
 *Not safe*: an interruption changed an output, or the step failed after one. *Never finishes*: left alone after an interruption,
 the step takes many times its undisturbed time. Every other step is safe; whether it *resumes* or *starts over* depends on how
 much of the interrupted work was redone, see :mod:`.interruption_cost`. A step that keeps work only if it gets a notice *resumes
-only with a notice*: some interruptions come without one.
+only with a notice*: some interruptions come without one. Of a step whose redone work nothing could measure, no more is said than
+that it is *safe*.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Verdict(StrEnum):
     RESUMES = "safe and resumes"
     RESUMES_WITH_NOTICE = "safe and resumes only with a notice"
     STARTS_OVER = "safe but starts over"
+    SAFE = "safe"  # nothing could measure whether it resumes
     UNSAFE = "not safe"
     NEVER_FINISHES = "never finishes"
     FAILS = "fails without any interruption"
@@ -38,7 +40,7 @@ class Verdict(StrEnum):
     @property
     def is_safe(self) -> bool:
         """Whether interruptions change nothing except the time that the step takes."""
-        return self in (Verdict.RESUMES, Verdict.RESUMES_WITH_NOTICE, Verdict.STARTS_OVER)
+        return self in (Verdict.RESUMES, Verdict.RESUMES_WITH_NOTICE, Verdict.STARTS_OVER, Verdict.SAFE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,9 @@ class StepReport:
 
     @property
     def measured_by(self) -> MeasuredBy | None:
-        """The source of :attr:`redone_share`."""
-        return next((cost.measured_by for cost in most_reliable(self._costs())), None)
+        """The source of :attr:`redone_share`; ``None`` if nothing measured it."""
+        sources = (cost.measured_by for cost in most_reliable(self._costs()))
+        return next((source for source in sources if source is not MeasuredBy.NOTHING), None)
 
     def _costs(self) -> list[InterruptionCost]:
         return [outcome.cost for outcome in self.outcomes if outcome.cost is not None]
@@ -129,6 +132,9 @@ def verdict_of(outcomes: Sequence[PointOutcome]) -> Verdict:
         return Verdict.FAILS
     if any(outcome.never_finishes for outcome in outcomes):
         return Verdict.NEVER_FINISHES
+    costs = [outcome.cost for outcome in outcomes if outcome.cost is not None]
+    if costs and all(cost.measured_by is MeasuredBy.NOTHING for cost in costs):
+        return Verdict.SAFE
     if _keeps_enough(outcome for outcome in outcomes if not _has_notice(outcome)):
         return Verdict.RESUMES
     return Verdict.RESUMES_WITH_NOTICE if _resumes_after_notice(outcomes) else Verdict.STARTS_OVER
