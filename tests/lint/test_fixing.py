@@ -48,10 +48,11 @@ def test_only_the_value_that_was_wrong_changes() -> None:
 
 def test_mending_twice_is_mending_once() -> None:
     once = fixed(GRACE)
-    more = once.replace("  name: train\n", "  generateName: train\n")
+    more = once.replace("      restartPolicy: Never\n", "")
 
     assert fixed(once) == once
-    assert "generateName: train-" in fixed(more)
+    assert "restartPolicy" not in more
+    assert "restartPolicy: Never" in fixed(more)
     assert "terminationGracePeriodSeconds: 25" in fixed(more)
 
 

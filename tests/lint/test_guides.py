@@ -58,7 +58,6 @@ YAML = {
         TRAINING % "template: {spec: {containers: [{name: my-process, image: a}]}}",
         "operator-container-name",
     ),
-    "a generated name without a dash": (TRAINING % "replicas: 1", "generate-name-dash"),
     "a trial without a template": (TRIAL, "field-at-wrong-level"),
     "a trial that may not restart": (
         TRIAL.replace("        containers: [{name: train, image: a}]\n        nodeSelector: {a: b}\n", "").replace(
@@ -80,7 +79,7 @@ YAML = {
     ),
     "a toleration as a preference": (JOB % SPOT_TAINT, "toleration-without-affinity"),
     "quotes of a word processor": (JOB % "nodeSelector: {gpu: \u201ctrue\u201d}", "typographic-quotes"),
-    "a truth value as a label": (JOB % "nodeSelector: {gpu: true}", "text-expected"),
+    "a truth value as a label": (JOB % "nodeSelector: {gpu: true}", "wrong-shape"),
     "a dash of a word processor": (JOB % "imagePullSecrets:\n        \u2014 name: acr", "typographic-quotes"),
     "a selector of GPUs without a GPU": (JOB % 'nodeSelector: {gpu: "true"}', "gpu-not-requested"),
     "the API model of aks-engine": (

@@ -12,7 +12,7 @@ from spotwright.errors import InputError
 from spotwright.lint.allowances import Allowances, Extent
 from spotwright.lint.registry import ALL_IDS, RULES
 from spotwright.lint.rule import Finding, Mend, Problem, Rename, Rule
-from spotwright.lint.rules.shape import WRONG_SHAPE
+from spotwright.lint.rules.fields import WRONG_SHAPE
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.objects import KubeObject, objects_in
 from spotwright.lint.subjects.pipelines import Pipeline, pipeline_of, pipeline_pods

@@ -16,12 +16,10 @@ from spotwright.lint.rules import (
     placement,
     pools,
     retries,
-    shape,
     stateful,
     storage,
     timing,
     training,
-    values,
 )
 
 __all__ = ["ALL_IDS", "GROUPS", "RULES", "refuse_unknown"]
@@ -36,10 +34,9 @@ GROUPS: Mapping[str, tuple[Rule, ...]] = {
     "Training jobs and experiments": training.RULES,
     "Argo workflows": argo.RULES,
     "Compiled pipelines": kfp.RULES,
-    "Fields that are dropped": fields.RULES,
+    "Fields that are dropped, and what could not be checked": fields.RULES,
     "Pipelines in Python": (*kfp1.RULES, *pipeline_calls.RULES, *plain_python.RULES),
     "The training SDK": training_sdk.RULES,
-    "Values": (*values.RULES, *shape.RULES),
 }
 """The rules by the headings of the reference page."""
 

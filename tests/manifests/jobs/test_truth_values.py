@@ -24,4 +24,4 @@ def test_place_refuses_a_truth_value_in_a_selector_and_says_what_to_write() -> N
 
 
 def test_lint_names_the_truth_value_and_not_a_pool_that_is_missing() -> None:
-    assert {one.rule for one in found_in(JOB, POOLS)} == {"text-expected"}
+    assert {one.rule for one in found_in(JOB, POOLS)} == {"wrong-shape"}

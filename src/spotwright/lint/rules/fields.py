@@ -1,26 +1,31 @@
-"""Rules on fields that the API server drops in silence: at a wrong level, or of another release of the operator.
+"""Rules on fields that the API server drops in silence, and on what lint could not check.
 
-The levels come from the table of kinds: a field of a pod belongs into the pod spec, and into no object around it. Sources: the
-Kubernetes API reference; the custom resource definitions that :mod:`spotwright.lint.subjects.kinds` names; kubeflow/trainer
+Fields of a pod at a wrong level, or of another release of the operator, place nothing. The levels come from the table of kinds: a
+field of a pod belongs into the pod spec, and into no object around it. A value that cannot be read is a finding too, because
+nothing that depends on it was checked; all else that a schema tells is left to the validators of schemas. Sources: the Kubernetes
+API reference; the custom resource definitions that :mod:`spotwright.lint.subjects.kinds` names; kubeflow/trainer
 v2.0 to v2.3, ``pkg/apis/trainer/v1alpha1/trainjob_types.go``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spotwright.lint.examples import ON_SPOT, job, training_job
-from spotwright.lint.rule import Checks, Problem, Rule, Severity
+from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.kinds import PodPlace, facts_of
 from spotwright.lint.subjects.objects import KubeObject
 from spotwright.lint.subjects.pods import Pods
 from spotwright.lint.subjects.shapes import items_of, mapping_of, matching
+from spotwright.manifests.kinds import SERVED
+from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
 from spotwright.manifests.rules.misplaced_fields import JOB_FIELDS, POD_FIELDS
+from spotwright.manifests.rules.pod_spec import truth_values
 from spotwright.manifests.yamltext.documents import Path, show
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "WRONG_SHAPE"]
 
 _RUN_POLICY = frozenset(
     {
@@ -41,6 +46,8 @@ _OWN: Mapping[tuple[str, str], frozenset[str]] = {
 
 _SKIPPED = frozenset({"machinelearning.seldon.io", "sparkoperator.k8s.io", "argoproj.io", "tekton.dev"})
 _ARGO_NONE = frozenset({"nodeName", "restartPolicy", "terminationGracePeriodSeconds", "topologySpreadConstraints"})
+_CURLY = "\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b\xab\xbb"
+_DASHES = ("\u2014", "\u2013", "\u2212")
 _RELEASES = {(2, 0): "podSpecOverrides", (2, 1): "podTemplateOverrides", (2, 2): "runtimePatches"}
 
 
@@ -166,6 +173,63 @@ def _other_release(subject: KubeObject, settings: Settings) -> Iterator[Problem]
         )
 
 
+def _typography(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """Quotes and dashes of a word processor, which YAML takes for letters."""
+    if subject.outer is not None or not any(sign in subject.document.text for sign in (*_CURLY, *_DASHES)):
+        return
+    yield from _typography_in(subject.value, subject.base)
+
+
+def _typography_in(value: Any, path: Path) -> Iterator[Problem]:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            if key.lstrip().startswith(_DASHES):
+                text = f"{key.strip()} begins with a dash of a word processor, so it is a key and no item of a list"
+                yield Problem((*path, key), text, "Write - (a hyphen) and a space.")
+            yield from _typography_in(child, (*path, key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _typography_in(child, (*path, index))
+    elif isinstance(value, str) and len(value) > 1 and value[0] in _CURLY and value[-1] in _CURLY:
+        inner = value.strip(_CURLY)
+        text = f"{value} has the quotes of a word processor, which are part of the value"
+        yield Problem(
+            path, text, f'Write "{inner}".', (Mend("replace", path, inner),) if isinstance(path[-1], str) else ()
+        )
+
+
+def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    if subject.value.keys() >= {"version", "pools"}:  # our own spotwright.yaml, which is read as the settings
+        return
+    whole = subject.document.get((), None)
+    if not isinstance(whole, dict):
+        words = "a list" if isinstance(whole, list) else "a text"
+        yield Problem(subject.base, f"this is {words} and no Kubernetes object, so nothing in it was checked")
+    elif not subject.kind and not subject.api_version and subject.outer is None:
+        keys = ", ".join(list(subject.value)[:3])
+        yield Problem(
+            subject.base, f"this has no kind, so it is no Kubernetes object and nothing in it was checked ({keys})"
+        )
+
+
+def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """What the object says of itself in a form that nobody can read: its version, its policy."""
+    if subject.kind in SERVED and not subject.api_version:
+        text = f"{subject.label} has no apiVersion, so nothing in it was checked"
+        yield Problem(subject.at("kind"), text, f"Write apiVersion: {SERVED[subject.kind]}.")
+    labels, annotations = subject.mapping("metadata", "labels"), subject.mapping("metadata", "annotations")
+    try:
+        own_layer(labels, annotations, subject.label)
+    except ValueError as error:
+        place = ("annotations", POLICY_ANNOTATION) if POLICY_ANNOTATION in annotations else ("labels", SPOT_LABEL)
+        yield Problem(subject.at("metadata", *place), str(error))
+
+
+def _truth_values(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    for key, text in truth_values(mapping_of(pods.value.get("nodeSelector"))):
+        yield Problem((*pods.selector, key), text)
+
+
 _TRAINJOB = (
     "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata:\n  name: train\nspec:\n"
     "  runtimeRef: {name: torch-distributed}\n"
@@ -177,6 +241,19 @@ _NEW = (
     "          replicatedJobs:\n          - name: node\n            template:\n              spec:\n              "
     "  template:\n"
     f"                  spec:\n                    tolerations: {_TOLERATIONS}\n"
+)
+
+WRONG_SHAPE = Rule(
+    id="wrong-shape",
+    severity=Severity.ERROR,
+    title="A field that is missing, or has a value that cannot be read",
+    why="A list, a mapping or a truth value where another one belongs, an object without apiVersion, a label or an annotation of "
+    "Spotwright that is no policy: the API server refuses the object, or place does, and what depends on it was not checked.",
+    fix="Write the field as the message says.",
+    fails=job(ON_SPOT.replace("- {key: kubernetes.azure.com", "  {key: kubernetes.azure.com")),
+    passes=job(ON_SPOT),
+    checks=Checks(objects=_unreadable, pods=_truth_values),
+    source="Kubernetes API reference, PodSpec",
 )
 
 RULES = (
@@ -220,6 +297,30 @@ RULES = (
         passes=_TRAINJOB + _NEW,
         checks=Checks(objects=_other_release),
         config="version: 1\ntarget: {trainer: '2.2'}\n",
+    ),
+    Rule(
+        id="typographic-quotes",
+        severity=Severity.ERROR,
+        title="Quotes or dashes of a word processor",
+        why="YAML takes them for letters: the quotes become a part of the value, which then is no valid label and "
+        "matches no node, and a long dash begins a key instead of an item.",
+        fix='Write " and -.',
+        fails=job("nodeSelector: {pool: “true”}\n"),
+        passes=job('nodeSelector: {pool: "true"}\n'),
+        checks=Checks(objects=_typography),
+        mends=True,
+    ),
+    WRONG_SHAPE,
+    Rule(
+        id="no-object",
+        severity=Severity.NOTE,
+        title="A document that is no Kubernetes object",
+        why="Without apiVersion and kind nobody knows what it is: a fragment of a manifest, the values of a chart, a "
+        "patch. Nothing in it is checked.",
+        fix="Write the whole object; render charts and patches first (helm template, kustomize build).",
+        fails="Worker:\n  nodeSelector: {pool: spot}\n",
+        passes=job(ON_SPOT),
+        checks=Checks(objects=_no_object),
     ),
 )
 """The rules of this module."""

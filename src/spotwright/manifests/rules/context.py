@@ -23,9 +23,19 @@ from spotwright.manifests.rules.ladder_cache import LadderCache, resolve_layers
 from spotwright.manifests.yamltext.documents import Document, ManifestError, Path
 from spotwright.manifests.yamltext.edits import Editor
 from spotwright.model.policy import Layer, Policy, Spot
-from spotwright.model.policy_values import PolicyValueError, parse_policy
+from spotwright.model.policy_values import parse_policy
 
-__all__ = ["RETRIES_STAY", "Finding", "Group", "Level", "PlaceContext", "PlaceOptions", "RoleReport", "name_of"]
+__all__ = [
+    "RETRIES_STAY",
+    "Finding",
+    "Group",
+    "Level",
+    "PlaceContext",
+    "PlaceOptions",
+    "RoleReport",
+    "name_of",
+    "own_layer",
+]
 
 SPOT_LABEL = "spotwright.dev/spot"
 POLICY_ANNOTATION = "spotwright.dev/policy"
@@ -273,17 +283,16 @@ class PlaceContext:
         outer = self.outer._own_policy() if self.outer is not None else []  # noqa: SLF001 (its own class)
         labels = self.get("metadata", "labels", default=None) or {}
         annotations = self.get("metadata", "annotations", default=None) or {}
-        if POLICY_ANNOTATION not in annotations and SPOT_LABEL not in labels:
-            return outer
         source = f"{self.editor.document.file}:{self.editor.document.line(self.at('metadata'))}"
         try:
-            if POLICY_ANNOTATION in annotations:
-                layer = parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)
-                self._compare(labels.get(SPOT_LABEL), layer)
-                return [*outer, layer]
-            return [*outer, parse_policy({"spot": labels[SPOT_LABEL]}, source)]
-        except (PolicyValueError, TypeError, ValueError) as error:  # a policy that is no text is a TypeError
-            raise self.problem(self.at("metadata"), f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
+            layer = own_layer(labels, annotations, source)
+        except ValueError as error:
+            raise self.problem(self.at("metadata"), str(error)) from error
+        if layer is None:
+            return outer
+        if POLICY_ANNOTATION in annotations:
+            self._compare(labels.get(SPOT_LABEL), layer)
+        return [*outer, layer]
 
     def _compare(self, label: str | None, layer: Layer) -> None:
         """Report a label that says something else than the annotation beside it, which alone counts."""
@@ -292,6 +301,21 @@ class PlaceContext:
             text = f"the label {SPOT_LABEL}: {label} does not count: the annotation {POLICY_ANNOTATION} says "
             text += f"spot: {said}" if said is not None else "nothing about spot, and it alone counts"
             self.add_finding(Level.WARNING, self.at("metadata"), text)
+
+
+def own_layer(labels: Mapping[str, Any], annotations: Mapping[str, Any], source: str) -> Layer | None:
+    """The policy that an object's annotation sets, or its label; ``None`` if it has neither. The annotation alone counts.
+
+    ``source`` names the object in messages. Raises :class:`ValueError` for a policy that cannot be read.
+    """
+    if POLICY_ANNOTATION not in annotations and SPOT_LABEL not in labels:
+        return None
+    try:
+        if POLICY_ANNOTATION in annotations:
+            return parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)
+        return parse_policy({"spot": labels[SPOT_LABEL]}, source)
+    except (TypeError, ValueError) as error:  # a policy that is no text is a TypeError
+        raise ValueError(f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
 
 
 def name_of(metadata: Any) -> str:

@@ -29,7 +29,13 @@ from spotwright.manifests.rules.context import (
 )
 from spotwright.manifests.rules.environment import AttemptIdentity, add_environment
 from spotwright.manifests.rules.expander import preference_advice
-from spotwright.manifests.rules.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
+from spotwright.manifests.rules.pod_spec import (
+    PREFERRED_TERMS,
+    REQUIRED_TERMS,
+    read_constraints,
+    read_requests,
+    truth_values,
+)
 from spotwright.manifests.rules.schema import POD, check
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.policy import BUILT_IN, Policy, Spot
@@ -131,12 +137,8 @@ def place_pod(ctx: PlaceContext, role: Role) -> Placed:
 
 def _refuse_truth_values(ctx: PlaceContext, selector: Path) -> None:
     """Raise :class:`ManifestError` for a truth value in a node selector, which the API server refuses."""
-    for key, value in (ctx.editor.get(selector) or {}).items():
-        if isinstance(value, bool):
-            word = str(value).lower()
-            raise ctx.problem(
-                (*selector, key), f'{word} is a truth value, and labels are texts: write "{word}" in quotes'
-            )
+    for key, text in truth_values(ctx.editor.get(selector) or {}):
+        raise ctx.problem((*selector, key), text)
 
 
 def _write_placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spotwright import clouds
@@ -22,6 +22,7 @@ __all__ = [
     "pod_requests",
     "read_constraints",
     "read_requests",
+    "truth_values",
 ]
 
 REQUIRED_TERMS = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
@@ -107,6 +108,14 @@ def pod_constraints(spec: Mapping[str, Any]) -> Constraints:
         required=tuple(_term(term) for term in required),
         preferred=tuple(Preference(_weight(p.get("weight")), _term(p.get("preference") or {})) for p in preferred),
     )
+
+
+def truth_values(selector: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The keys of a node selector whose values are truth values, which the API server refuses, and what to write."""
+    for key, value in selector.items():
+        if isinstance(value, bool):
+            word = _text(value)
+            yield key, f'{word} is a truth value, and labels are texts: write "{word}" in quotes'
 
 
 def _text(value: Any) -> str:
