@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,12 +169,42 @@ def test_wrong_input_is_refused_with_one_message(pipeline: Path, arguments: list
 def test_the_picture_is_written_to_the_file_that_is_named(pipeline: Path, name: str) -> None:
     path = pipeline.with_name(name)
     plan(pipeline, "--deadline", "8h", "--picture", path)
-    assert path.read_bytes()[:4] == (b"<svg" if name.endswith("svg") else b"\x89PNG")
+    assert path.read_bytes()[:5] == (b"<?xml" if name.endswith("svg") else b"\x89PNG\r")
 
 
 def test_a_picture_of_another_kind_is_refused_before_anything_is_computed(pipeline: Path) -> None:
     result = invoke(pipeline, "--picture", "plan.pdf")
     assert "plan.pdf: expected a file that ends in .svg or .png" in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["plan.svg", "plan.png"])
+def test_without_matplotlib_the_message_says_what_to_install(
+    pipeline: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = invoke(pipeline, "--picture", pipeline.with_name(name))
+    assert isinstance(result.exception, InputError)
+    assert str(result.exception) == "--picture needs matplotlib: pip install 'spotwright[plot]'"
+    assert not result.stdout
+
+
+@pytest.mark.slow
+def test_a_picture_needs_no_home_folder_and_leaves_no_other_file(pipeline: Path, tmp_path: Path) -> None:
+    temporary, path = tmp_path / "temporary", tmp_path / "plan.png"
+    temporary.mkdir()
+    home = {
+        "HOME": str(pipeline / "no-folder"),
+        "TMPDIR": str(temporary),
+    }  # below a file, so that not even root can make it
+    others = {
+        name: value for name, value in os.environ.items() if name not in {"MPLCONFIGDIR", *home} and "XDG" not in name
+    }
+    command = [sys.executable, "-m", "spotwright", "plan", str(pipeline), "--markets", "20", "--picture", str(path)]
+    before = set(tmp_path.iterdir())
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=others | home, cwd=tmp_path)
+    assert done.stderr == f"picture: {path}\n"
+    assert set(tmp_path.iterdir()) == before | {path}
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.fixture

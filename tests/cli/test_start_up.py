@@ -67,6 +67,19 @@ def test_a_run_imports_nothing_that_only_other_runs_need(tmp_path: Path) -> None
     assert modules & FOR_OTHER_RUNS == set()
 
 
+@pytest.mark.slow
+def test_a_plan_imports_matplotlib_only_for_a_picture(tmp_path: Path) -> None:
+    pipeline = tmp_path / "plain.yaml"
+    pipeline.write_text(document({"one": step(one)}))
+    plan = ["plan", str(pipeline), "--markets", "20"]
+    without = all_imported(HELP.format(command=plan))
+    assert "spotwright.forecast.report" in without
+    assert {name for name in without if name.startswith("matplotlib")} == set()
+    drawn = all_imported(HELP.format(command=[*plan, "--picture", str(tmp_path / "plan.svg")]))
+    assert "matplotlib" in drawn
+    assert "matplotlib.pyplot" not in drawn
+
+
 def test_the_modules_that_only_other_runs_need_exist() -> None:
     ours = [name for name in FOR_OTHER_RUNS if name.startswith("spotwright.")]
     assert [name for name in ours if importlib.util.find_spec(name) is None] == []

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ _FILES = (".yaml", ".yml", ".json")
     "--picture",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw cost against end of every policy: .svg or .png.",
+    help="Draw cost against end of every policy: .svg or .png. Needs the extra: pip install 'spotwright[plot]'.",
 )
 @click.option(
     "--markets",
@@ -134,8 +135,6 @@ def plan(
     """
     if seed < 0:
         raise InputError(f"--seed {seed}: expected a whole number from 0")
-    if picture is not None and picture.suffix not in {".svg", ".png"}:
-        raise InputError(f"--picture {picture}: expected a file that ends in .svg or .png")
     if pipeline_file is None:
         from spotwright.cli.money.compare_policies import JobOptions, compare_policies
 
@@ -146,6 +145,8 @@ def plan(
         job = JobOptions(policies, work, changeover, deadline, prices, part, markets, seed, config)
         return compare_policies(traces, job, as_json=as_json)
     _only_without(("policies", "work", "changeover", "prices", "fit"))
+    if picture is not None:
+        _check_picture(picture)
     with importing():
         from spotwright.forecast.making import Question
         from spotwright.runs.planning import plan_run
@@ -179,19 +180,19 @@ def _forecast(planned: PlannedRun, durations: Durations, question: Question) -> 
     return forecast._replace(notes=(*planned.notes, *forecast.notes))
 
 
+def _check_picture(path: Path) -> None:
+    """Refuse a picture that cannot be drawn before anything is computed. Raises :class:`InputError`."""
+    if path.suffix not in {".svg", ".png"}:
+        raise InputError(f"--picture {path}: expected a file that ends in .svg or .png")
+    if find_spec("matplotlib") is None:
+        raise InputError("--picture needs matplotlib: pip install 'spotwright[plot]'")
+
+
 def _draw(forecast: Forecast, path: Path) -> None:
     from spotwright.cli.output_files import replace_file
-    from spotwright.forecast.picture.chart import chart
+    from spotwright.forecast.picture import draw
 
-    drawn = chart(forecast)
-    if path.suffix == ".svg":
-        from spotwright.forecast.picture.svg import svg
-
-        replace_file(path, svg(drawn))
-    else:
-        from spotwright.forecast.picture.png import png
-
-        replace_file(path, png(drawn))
+    replace_file(path, draw(forecast, "svg" if path.suffix == ".svg" else "png"))
     click.echo(f"picture: {path}", err=True)
 
 

@@ -1,1 +1,0 @@
-"""Draws a forecast: one list of shapes, written as SVG by us or as PNG by Pillow."""
