@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spotwright.model.policy import FIELDS, Deadline, Layer, Spot, resolve
-from spotwright.model.policy_values import PolicyValueError, check, parse_policy, policy_mapping
+from spotwright.model.policy_values import PolicyValueError, check, parse_policy, policy_mapping, resolve_layers
 
 GOOD: dict[str, Any] = {
     "spot": "prefer",
@@ -150,3 +150,11 @@ def test_without_layers_only_values_of_one_source_can_contradict() -> None:
     weak, strong = Layer("a", {"fall_back_after": 3}), Layer("b", {"spot": Spot.NEVER})
     assert check(resolve([weak, strong])) == []
     assert check(resolve([Layer("a", {"fall_back_after": 3, "spot": Spot.NEVER})])) != []
+
+
+def test_resolved_layers_are_checked_with_the_spot_that_they_imply() -> None:
+    policy, problems = resolve_layers([Layer("here", {"fall_back_after": 3, "interruptions.max": 2})])
+
+    assert policy.spot is Spot.PREFER
+    assert len(problems) == 1
+    assert "on-demand would never be reached" in problems[0]

@@ -15,8 +15,8 @@ from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
 from spotwright.graph.executors import RunsNowhere
 from spotwright.graph.tasks import Dag, TaskGraph, TaskSpec, inherit_retry
-from spotwright.model.policy import Layer, Policy, Spot, imply_spot, resolve
-from spotwright.model.policy_values import check
+from spotwright.model.policy import Layer, Policy, Spot
+from spotwright.model.policy_values import resolve_layers
 from spotwright.model.pools import DEFAULT_CPU
 from spotwright.scheduling.ladder import Ladder, Work, build
 
@@ -269,8 +269,7 @@ class Plan:
         return layers
 
     def _resolved(self, path: str, spec: TaskSpec, layers: list[Layer]) -> Policy:
-        policy = imply_spot(resolve(layers, spec.retry))
-        problems = check(policy, layers)
+        policy, problems = resolve_layers(layers, spec.retry)
         if problems:
             raise ConfigError(f"policy of task {path}: {problems[0]}")
         for name in policy.ladder or ():

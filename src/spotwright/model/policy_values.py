@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from spotwright.model.policy import BUILT_IN, FIELDS, Deadline, Layer, Policy, Spot
+from spotwright.model.policy import BUILT_IN, FIELDS, Deadline, Layer, Policy, Spot, imply_spot, resolve
 from spotwright.model.quantities import parse_duration
 
-__all__ = ["PolicyValueError", "check", "parse_policy", "policy_mapping"]
+__all__ = ["PolicyValueError", "check", "parse_policy", "policy_mapping", "resolve_layers"]
 
 _GROUPS = frozenset(name.partition(".")[0] for name in FIELDS if "." in name)
 _BEST_EFFORT = "best-effort"
@@ -175,6 +175,15 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "checkpoint": _checkpoint,
     "image_pull_secrets": _names,
 }
+
+
+def resolve_layers(layers: Sequence[Layer], kfp: Layer | None = None) -> tuple[Policy, list[str]]:
+    """Resolve layers, with the ``spot`` that they imply, and :func:`check` the result: the policy, and its contradictions.
+
+    The arguments are those of :func:`~spotwright.model.policy.resolve`.
+    """
+    policy = imply_spot(resolve(layers, kfp))
+    return policy, check(policy, layers)
 
 
 def check(policy: Policy, layers: Sequence[Layer] = ()) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,10 @@ from tests.manifests.placing import FILE, PREFER, a_config, place
 
 from spotwright import manifests
 from spotwright.cli import cli
-from spotwright.manifests.files.place_files import place_text, place_texts
+from spotwright.manifests.files.place_files import place_text
 from spotwright.manifests.files.references import References, may_be_referred_to
 from spotwright.manifests.kinds import SERVED
-from spotwright.manifests.rules import ladder_cache
 from spotwright.manifests.yamltext.documents import parse
-from spotwright.model.policy import Policy
-from spotwright.model.pools import Pool
-from spotwright.scheduling.ladder import Ladder, Work, build
 
 TARGET = "{kubernetes: '1.33', trainer: '2.3'}"
 JOB = """\
@@ -198,25 +193,6 @@ def test_an_object_in_another_namespace_is_not_the_one_that_is_meant() -> None:
 
     assert [document.file if document else None for document in found] == ["a.yaml", "b.yaml", None, "a.yaml"]
     assert references.find("ConfigMap", "other") is None
-
-
-def test_files_that_are_placed_together_share_their_ladders(monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[Work] = []
-
-    def build_and_count(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
-        built.append(work)
-        return build(work, policy, pools)
-
-    monkeypatch.setattr(ladder_cache, "build", build_and_count)
-    pod = (
-        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {}}}\nspec:\n  containers:\n  - name: main\n    image: busybox\n"
-    )
-    texts = [(f"{name}.yaml", pod.format(name)) for name in "abc"]
-
-    together = place_texts(texts, a_config(PREFER))
-
-    assert len(built) == 1
-    assert [placed.text for placed in together] == [place_text(text, f, a_config(PREFER)).text for f, text in texts]
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,13 @@ from spotwright.manifests.files.references import References
 from spotwright.manifests.rules.affinity import attraction, rung_conditions
 from spotwright.manifests.rules.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
 from spotwright.manifests.rules.environment import NOTICE_PORT
-from spotwright.manifests.rules.ladder_cache import LadderCache
 from spotwright.manifests.rules.pod_rules import longest_grace, shortest_notice, tolerations_of
 from spotwright.manifests.rules.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
 from spotwright.manifests.yamltext.data_document import data_document, json_pointer
 from spotwright.manifests.yamltext.edits import Editor, clone, value_at
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool
-from spotwright.scheduling.ladder import Ladder, Rung, Work
+from spotwright.scheduling.ladder import Ladder, Rung, Work, build
 from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_attempt
 
 __all__ = [
@@ -143,12 +142,11 @@ def task_of(data: Mapping[str, Any]) -> str:
 
 def _policy_and_ladder(data: Mapping[str, Any], config: Config) -> tuple[Policy, Ladder]:
     """The policy that the pod's task has in the configuration and in the pod, and its ladder. Raises :class:`InputError`."""
-    ladders = LadderCache(config.pools)
     editor = Editor(data_document(data, f"Pod {name_of(data.get('metadata'))}"))
-    ctx = PlaceContext(editor, config, ladders, References().find, PlaceOptions(may_add=False, has_webhook=True))
+    ctx = PlaceContext(editor, config, References().find, PlaceOptions(may_add=False, has_webhook=True))
     policy = ctx.policy(task_of(data))
     work = Work(read_requests(ctx, ("spec",)), read_constraints(ctx, ("spec",)))
-    return policy, ladders.ladder(work, policy)
+    return policy, build(work, policy, config.pools)
 
 
 def _with_gang(decided: NextAttempt, ladder: Ladder, facts: PodFacts) -> NextAttempt:

@@ -15,7 +15,6 @@ from spotwright.manifests.files.object_rules import ObjectRules
 from spotwright.manifests.files.references import References
 from spotwright.manifests.kinds import PlaceObject, find_kind
 from spotwright.manifests.rules.context import Finding, PlaceOptions, RoleReport, name_of
-from spotwright.manifests.rules.ladder_cache import LadderCache
 from spotwright.manifests.yamltext.data_document import data_document, json_patch
 from spotwright.manifests.yamltext.edits import Editor
 
@@ -57,9 +56,7 @@ def place_object(
         editor.add(("metadata", "annotations", name), text)
     marked = editor.changes
     references = References([data_document(other, _name(other)) for other in beside])
-    rules = ObjectRules(
-        config, LadderCache(config.pools), references, options or PlaceOptions(may_add=False, has_webhook=True)
-    )
+    rules = ObjectRules(config, references, options or PlaceOptions(may_add=False, has_webhook=True))
     placed = PlacedObject([], data)
     rules.apply(rules_of_kind, editor, placed.findings, placed.roles)
     if editor.changes == marked:

@@ -10,7 +10,6 @@ from spotwright.manifests.files.unenforced import settle
 from spotwright.manifests.kinds import PlaceObject
 from spotwright.manifests.kinds.unknown import warn_of_version
 from spotwright.manifests.rules.context import AddDocument, Finding, PlaceContext, PlaceOptions, RoleReport
-from spotwright.manifests.rules.ladder_cache import LadderCache
 from spotwright.manifests.rules.schema import METADATA, check
 from spotwright.manifests.yamltext.edits import Editor
 
@@ -25,7 +24,6 @@ class ObjectRules:
     """
 
     config: Config
-    ladders: LadderCache
     references: References
     options: PlaceOptions
     add: AddDocument | None = None
@@ -36,7 +34,6 @@ class ObjectRules:
         ctx = PlaceContext(
             editor,
             self.config,
-            self.ladders,
             self.references.find,
             self.options,
             findings=findings,

@@ -30,7 +30,6 @@ from spotwright.manifests.kinds.kfp.document_pair import AT as PAIR_AT
 from spotwright.manifests.kinds.kfp.document_pair import KIND, PipelinePair, objects_of
 from spotwright.manifests.kinds.unknown import find_pod_specs, pass_through, place_at
 from spotwright.manifests.rules.context import Finding, Level, PlaceContext, PlaceOptions, RoleReport, name_of
-from spotwright.manifests.rules.ladder_cache import LadderCache
 from spotwright.manifests.yamltext.documents import Document, Path, no_garbage_collection, parse
 from spotwright.manifests.yamltext.edits import Editor
 
@@ -81,8 +80,7 @@ def place_texts(
     placing twice is placing once. ``outside`` has the records that are too large for an annotation, and gets new ones; without
     it, an object with such a record is refused.
     """
-    ladders = LadderCache(config.pools)  # the same few for all files
-    work = _Work(config, ladders, references or References(), options or PlaceOptions(), outside)
+    work = _Work(config, references or References(), options or PlaceOptions(), outside)
     return [_place_file(text, file, work) for file, text in texts]
 
 
@@ -122,7 +120,6 @@ class _Work:
     """
 
     config: Config
-    ladders: LadderCache
     references: References
     options: PlaceOptions
     outside: Outside | None
@@ -143,9 +140,8 @@ def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
         editor.append()  # the missing platform document
     reserve(editor, at)
     reserved = editor.changes
-    rules = ObjectRules(
-        work.config, work.ladders, work.references, work.options, work.additions.add if work.may_add else None
-    )
+    add = work.additions.add if work.may_add else None
+    rules = ObjectRules(work.config, work.references, work.options, add)
     rules.apply(place, editor, result.findings, result.roles)
     if editor.changes == reserved:
         return document.text  # no edits, so no record

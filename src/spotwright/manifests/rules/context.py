@@ -19,11 +19,10 @@ from spotwright.manifests.enforcement.facts import Anchor, Enforced
 from spotwright.manifests.enforcement.mechanisms import Mechanism
 from spotwright.manifests.enforcement.resolution import BY_QUOTA, IN_A_QUEUE, resolve_fact
 from spotwright.manifests.enforcement.table import TABLE
-from spotwright.manifests.rules.ladder_cache import LadderCache, resolve_layers
 from spotwright.manifests.yamltext.documents import Document, ManifestError, Path
 from spotwright.manifests.yamltext.edits import Editor
 from spotwright.model.policy import Layer, Policy, Spot
-from spotwright.model.policy_values import parse_policy
+from spotwright.model.policy_values import parse_policy, resolve_layers
 
 __all__ = [
     "RETRIES_STAY",
@@ -165,14 +164,12 @@ class PlaceContext:
     """One object while it is placed.
 
     ``base`` is its path in the document: ``()``, or that of a Katib trial. ``owner`` is the policy path of the object around it
-    (an experiment), ``outer`` that object's context. ``ladders`` is shared by all objects with this configuration. ``reported``
-    has this object's findings, so that none is reported twice. ``is_input``: whether the command places a document too. ``add``
-    is ``None`` where no documents can be added.
+    (an experiment), ``outer`` that object's context. ``reported`` has this object's findings, so that none is reported twice.
+    ``is_input``: whether the command places a document too. ``add`` is ``None`` where no documents can be added.
     """
 
     editor: Editor
     config: Config
-    ladders: LadderCache
     find: FindObject
     options: PlaceOptions = field(default_factory=PlaceOptions)
     base: Path = ()
@@ -252,8 +249,7 @@ class PlaceContext:
             layers.append(Layer(on_demand_reason, {"spot": Spot.NEVER}))
         layers += [] if kfp is None else [kfp]
         layers += [*(() if is_pinned else own), *tasks]
-        is_configured = len(layers) == len(default) + len(tasks)  # nothing but the configuration counts
-        policy, problems = self.ladders.policy(layers) if is_configured else resolve_layers(layers, kfp)
+        policy, problems = resolve_layers(layers, kfp)
         if problems and not on_demand_reason:
             raise ConfigError(f"policy of {path}: {problems[0]}")
         self._name_overridden(own, tasks, policy)

@@ -15,7 +15,7 @@ from typing import Any
 
 from spotwright import clouds
 from spotwright.manifests.kueue.flavors import exclusion, flavor_order
-from spotwright.manifests.rules.affinity import Expression, is_ordered
+from spotwright.manifests.rules.affinity import Expression, attraction, is_ordered, off_idle_gpus
 from spotwright.manifests.rules.checkpoint_library import add_library
 from spotwright.manifests.rules.conflict_line import conflicting_path
 from spotwright.manifests.rules.context import (
@@ -41,7 +41,7 @@ from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.policy import BUILT_IN, Policy, Spot
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Taint
-from spotwright.scheduling.ladder import Ladder, Work
+from spotwright.scheduling.ladder import Ladder, Work, build
 
 __all__ = [
     "Placed",
@@ -104,7 +104,7 @@ def place_pod(ctx: PlaceContext, role: Role) -> Placed:
     check(ctx, role.spec, POD)
     policy = ctx.policy(role.path, on_demand_reason=role.on_demand_reason, is_pinned=role.is_pinned)
     work = Work({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
-    ladder = ctx.ladders.ladder(work, policy)
+    ladder = build(work, policy, ctx.config.pools)
     pools = tuple(name for rung in ladder.rungs for name in rung.pools)
     report = RoleReport(role.name, role.path, ctx.editor.document.line(role.spec), policy, pools, ladder.refusals)
     report.anchor("pod", ctx.editor, role.spec)
@@ -183,8 +183,10 @@ def tolerations_of(ladder: Ladder) -> list[dict[str, str]]:
 
 def _attract(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
     """Add node affinity for the ladder: required for one kind of capacity, preferred for both, except under Kueue."""
-    wanted = ctx.ladders.attraction(placed.policy, [ctx.config.pools[name] for name in placed.report.pools])
-    off = [] if role.holder else ctx.ladders.off_idle_gpus(work, placed.ladder, wanted)
+    pools = ctx.config.pools
+    used = [pools[name] for name in placed.report.pools]
+    wanted = attraction(placed.policy, used, pools)
+    off = [] if role.holder else off_idle_gpus(work, placed.ladder, wanted, pools)
     required = [*wanted.required, *off]
     queue = _queue_of_role(ctx, role)
     if queue:
@@ -194,7 +196,6 @@ def _attract(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
     items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in wanted.preferred]
     if items and not queue:
         ctx.editor.extend((*role.spec, *PREFERRED_TERMS), items)
-        used = [ctx.config.pools[name] for name in placed.report.pools]
         warn_of_preference(ctx, role.spec, role.name, used)
 
 

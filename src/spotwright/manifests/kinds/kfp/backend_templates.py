@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from spotwright.manifests.rules.affinity import attraction
 from spotwright.manifests.rules.context import PlaceContext
 from spotwright.manifests.rules.job_failure_policy import REFUSED
 from spotwright.manifests.rules.pod_rules import Placed, tolerations_of
@@ -22,7 +23,7 @@ from spotwright.manifests.rules.pod_spec import REQUIRED_TERMS, pod_requests, re
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.policy import Backoff, Layer, Policy, Spot, resolve
 from spotwright.scheduling.budgets import MAX_MOVES
-from spotwright.scheduling.ladder import Work
+from spotwright.scheduling.ladder import Work, build
 
 __all__ = ["bound_dags", "dag_retries", "place_own_pods", "retry_strategy"]
 
@@ -108,14 +109,14 @@ def _place_own_pod(ctx: PlaceContext, path: Path) -> None:
     work = Work(pod_requests({"containers": [template.get("container")]}), read_constraints(ctx, path))
     for layer in (_ON_DEMAND, _ANYWHERE):
         policy: Policy = resolve([layer])
-        ladder = ctx.ladders.ladder(work, policy)
+        ladder = build(work, policy, ctx.config.pools)
         if ladder.rungs:
             break
     else:
         return
     ctx.editor.extend((*path, "tolerations"), tolerations_of(ladder))
     used = [ctx.config.pools[name] for rung in ladder.rungs for name in rung.pools]
-    required = ctx.ladders.attraction(policy, used).required
+    required = attraction(policy, used, ctx.config.pools).required
     terms = (*path, *REQUIRED_TERMS)
     if required and ctx.editor.get(terms) is None:
         ctx.editor.add(terms, [{"matchExpressions": [dict(one) for one in required]}])

@@ -24,6 +24,7 @@ from spotwright.manifests.yamltext.edits import Editor, clone
 from spotwright.model.policy import Layer, Policy
 from spotwright.model.policy_values import PolicyValueError, parse_policy
 from spotwright.pipelines.ir.placed_record import digest
+from spotwright.scheduling.ladder import build
 
 __all__ = ["is_backend_workflow", "place_workflow"]
 
@@ -217,7 +218,7 @@ def _place_executor(inner: PlaceContext, run: _Run, tasks: Sequence[CompiledTask
     carried = mapping_at(inner, (*settings, "podMetadata", "annotations")).get(POLICY_ANNOTATION)
     policy = _policy(inner, run, tasks, carried)
     work = read_work(inner, _PATHS, tasks[0].label)
-    ladder = inner.ladders.ladder(work, policy)
+    ladder = build(work, policy, inner.config.pools)
     pools = tuple(name for rung in ladder.rungs for name in rung.pools)
     placed = Placed(policy, ladder, RoleReport("task", tasks[0].path, 0, policy, pools, ladder.refusals))
     if policy.spot is None or carried is not None:

@@ -39,7 +39,7 @@ from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.policy import BUILT_IN, Layer, Policy
 from spotwright.model.policy_values import policy_mapping
 from spotwright.pipelines.ir.placed_record import POLICIES
-from spotwright.scheduling.ladder import Ladder
+from spotwright.scheduling.ladder import Ladder, build
 
 __all__ = ["KINDS"]
 
@@ -136,7 +136,7 @@ def _place_uses(
             report.after_interruption = text
         return False
     work = read_work(ctx, paths, tasks[0].label)
-    ladder = ctx.ladders.ladder(work, policy)
+    ladder = build(work, policy, ctx.config.pools)
     if not ladder.rungs:
         raise ctx.problem(_conflicting_path(ctx, paths, tasks[0], ladder), no_pool_fits(tasks[0].path, policy, ladder))
     if ladder.note:
