@@ -13,7 +13,6 @@ from typing import Any
 from spotwright.manifests.files.record import AT, MAX_RECORD, Outside, restored
 from spotwright.manifests.yamltext.documents import Document, Path
 from spotwright.manifests.yamltext.edits import Edit, Editor, Splice, value_at
-from spotwright.manifests.yamltext.memoize import memoize
 from spotwright.manifests.yamltext.self_check import reads_as_edited
 from spotwright.manifests.yamltext.splice import apply, in_brief, inline, is_quoted, splices
 from spotwright.pipelines.ir.placed_record import VERSION, digest, value_digest
@@ -22,7 +21,6 @@ from spotwright.yaml_composer import Extent
 __all__ = ["placed_text", "reserve"]
 
 _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
-_digest = memoize(value_digest)
 _UNREADABLE = "cannot be placed: the edited text would not have the expected values"
 _TOKEN = "@"  # noqa: S105 (a placeholder until the record is known)
 
@@ -182,5 +180,5 @@ def _value_digests(edit: Edit) -> list[str]:
     if edit.kind == "embed":
         return []
     if edit.kind == "extend":
-        return [_digest(item) for item in edit.value]
-    return [_digest(edit.value)]
+        return [value_digest(item) for item in edit.value]
+    return [value_digest(edit.value)]

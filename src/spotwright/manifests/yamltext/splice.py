@@ -17,7 +17,6 @@ from typing import Any
 from spotwright.manifests.yamltext.block_scalars import within_block
 from spotwright.manifests.yamltext.documents import Document, Path
 from spotwright.manifests.yamltext.edits import STAND_IN, Edit, Splice
-from spotwright.manifests.yamltext.memoize import memoize
 from spotwright.yaml_composer import CollectionNode, MappingNode, Node
 
 __all__ = ["apply", "block", "flow", "in_brief", "inline", "is_quoted", "splices"]
@@ -164,13 +163,8 @@ def _block_splice(margin: tuple[int, int, str], value: Any, short: str) -> Splic
     """Inserts lines before a key or an item, indented as it is."""
     at, column, newline = margin
     indentation = newline + " " * column
-    return Splice(at, _block_text(value, column, newline) + indentation, short=short + indentation)
-
-
-@memoize
-def _block_text(value: Any, column: int, newline: str) -> str:
-    """The lines of a value, which is not empty; the first is not indented."""
-    return newline.join(block(value, column)).lstrip(" ")
+    text = newline.join(block(value, column)).lstrip(" ")  # the first line stands at the position already
+    return Splice(at, text + indentation, short=short + indentation)
 
 
 def _appended(document: Document, edit: Edit) -> Splice:
