@@ -37,8 +37,7 @@ from spotwright.market.spells import MarketModel, drawn
 from spotwright.market.windows import Windows
 from spotwright.model.policy import Policy as TaskPolicy
 from spotwright.model.policy import Spot
-from spotwright.model.pools import Capacity, Pool
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Capacity, Pool, Trace
 from spotwright.simulation.jobs.batch import run, simulate
 from spotwright.simulation.jobs.omniscient import cheapest
 from spotwright.simulation.jobs.tables import compiled

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from spotwright.errors import PipelineError
-from spotwright.model.policy import resolve
-from spotwright.model.policy_values import PolicyValueError, check, parse_policy
+from spotwright.model.policy import PolicyValueError, check, parse_policy, resolve
 
 __all__ = ["NeverOptions", "PreferOptions", "RequireOptions", "defaults", "never", "prefer", "require"]
 

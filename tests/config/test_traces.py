@@ -9,7 +9,7 @@ import pytest
 
 from spotwright import config
 from spotwright.errors import ConfigError
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 
 TRACE = '{"metadata": {"gap_seconds": 300, "zone": "b"}, "data": [4, 4, 0, 3]}'
 

@@ -13,7 +13,7 @@ from tests.e2e.project import Project
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.market.spells import MarketModel, drawn
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 from spotwright.pipelines.sdk.loader import load
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder

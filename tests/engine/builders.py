@@ -9,8 +9,7 @@ from spotwright.config import Config
 from spotwright.engine.plan import Plan
 from spotwright.graph.sources import Constant, DagInput, TaskOutput
 from spotwright.graph.tasks import Dag, Loop, TaskGraph, TaskSpec
-from spotwright.model.policy import Layer, Policy, resolve
-from spotwright.model.policy_values import parse_policy
+from spotwright.model.policy import Layer, Policy, parse_policy, resolve
 from spotwright.model.pools import Capacity, Pool, Simulate
 from spotwright.pipelines.graph.cel import CelCondition, read_condition
 from spotwright.pipelines.graph.kfp_dialect import KFP

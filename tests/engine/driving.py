@@ -26,7 +26,7 @@ from spotwright.engine.loop import Observer, drive
 from spotwright.engine.plan import Plan
 from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 from spotwright.simulation.simulated_attempts import SimulatedAttempts, Storage
 from spotwright.simulation.simulated_cluster import SimulatedCluster
 from spotwright.simulation.simulated_world import SimulatedWorld

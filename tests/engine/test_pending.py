@@ -8,8 +8,7 @@ from tests.engine.scripts import FAILED, TAKEN, Behavior, Script, always, script
 from tests.events import data_of
 
 from spotwright.engine.status import RunStatus
-from spotwright.model.pools import Pool
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Pool, Trace
 from spotwright.supply.node_events import AttemptKey
 
 NO_SPOT, NO_ON_DEMAND = a_pool(max_nodes=0), a_pool("on-demand", spot=False, max_nodes=0)

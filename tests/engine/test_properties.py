@@ -17,7 +17,7 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.graph.tasks import TaskSpec
 from spotwright.model.attempts import Signals
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 from spotwright.scheduling.budgets import MAX_MOVES
 
 HALF = Signals(exit_code=0, outputs_complete=False)

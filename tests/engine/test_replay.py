@@ -29,7 +29,7 @@ from spotwright.engine.decisions.snapshot import Snapshot
 from spotwright.engine.event_codec import Row, decode, encode
 from spotwright.engine.fold import replay
 from spotwright.engine.state import RunState
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 
 TAKEN_OFTEN = a_config(
     a_pool(simulate={"taken_every": 20.0}), ON_DEMAND, policy={"spot": "prefer", "errors": {"retries": 2}}

@@ -9,7 +9,7 @@ from tests.forecast.builders import HOUR
 
 from spotwright.errors import InputError
 from spotwright.forecast.comparison import POLICIES, compare, job_of
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 
 JOB = job_of(6 * HOUR, 9 * HOUR, 600.0, (1.0, 3.0))
 

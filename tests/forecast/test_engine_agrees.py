@@ -17,7 +17,7 @@ from spotwright.forecast.rules import Rule, SpotFirst
 from spotwright.forecast.supply import supply_from
 from spotwright.forecast.tasks import Offer, TaskToCome
 from spotwright.model.policy import Policy, Spot
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 from spotwright.simulation.attempt_model import TaskWork, WorkModel
 from spotwright.views.account.compute import account
 

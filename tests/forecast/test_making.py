@@ -13,7 +13,7 @@ from spotwright.forecast.intervals import best_interval
 from spotwright.forecast.making import DEADLINE, ON_DEMAND, SPOT
 from spotwright.forecast.supply import Source
 from spotwright.model.policy import Policy, Spot
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 
 UP, DOWN = Trace(600.0, (1,)), Trace(600.0, (0,))
 

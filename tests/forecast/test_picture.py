@@ -20,7 +20,7 @@ from spotwright.forecast import picture
 from spotwright.forecast.model import Forecast
 from spotwright.forecast.picture import draw
 from spotwright.forecast.supply import Source
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 
 SPACE = "{http://www.w3.org/2000/svg}"
 

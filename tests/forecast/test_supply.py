@@ -8,7 +8,7 @@ from tests.forecast.builders import HOUR, supply
 
 from spotwright.errors import InputError
 from spotwright.forecast.supply import Source, supply_of
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 
 TRACE = Trace(300.0, tuple([1] * 20 + [0] * 10) * 40)
 

@@ -12,7 +12,7 @@ from spotwright.errors import InputError
 from spotwright.market.recordings import hazards_of, looks, part, pools_of, windows_of
 from spotwright.market.spells import MarketModel, ceiling, drawn, individual_losses
 from spotwright.market.windows import Windows
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 
 
 def losses_an_hour(windows: Windows) -> float:

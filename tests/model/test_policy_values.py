@@ -8,8 +8,18 @@ from typing import Any
 
 import pytest
 
-from spotwright.model.policy import FIELDS, Deadline, Layer, Spot, resolve
-from spotwright.model.policy_values import PolicyValueError, check, parse_policy, policy_mapping, resolve_layers
+from spotwright.model.policy import (
+    FIELDS,
+    Deadline,
+    Layer,
+    PolicyValueError,
+    Spot,
+    check,
+    parse_policy,
+    policy_mapping,
+    resolve,
+    resolve_layers,
+)
 
 GOOD: dict[str, Any] = {
     "spot": "prefer",

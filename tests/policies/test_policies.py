@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spotwright.errors import PipelineError
-from spotwright.model.policy_values import PolicyValueError
+from spotwright.model.policy import PolicyValueError
 from spotwright.policies import NeverOptions, PreferOptions, RequireOptions, defaults, never, prefer, require
 
 

@@ -13,8 +13,7 @@ from spotwright.engine.io_resolution import Inputs
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, TaskState
 from spotwright.graph.tasks import TaskSpec
-from spotwright.model.pools import Pool
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Pool, Trace
 from spotwright.simulation.attempt_model import AttemptModel, TaskWork, WorkModel
 from spotwright.simulation.drains import Drains
 from spotwright.simulation.memory_journal import MemoryJournal

@@ -15,7 +15,7 @@ from spotwright.engine.decisions.replay import replay_decisions
 from spotwright.engine.events import AttemptBound, AttemptEnded, CancelRequested, Event, NodeChanged, NoticeGiven
 from spotwright.engine.fold import replay
 from spotwright.engine.status import RunStatus
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 from spotwright.simulation.drains import Drains
 from spotwright.simulation.runner import simulate
 

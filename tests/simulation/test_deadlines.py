@@ -15,8 +15,7 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus
 from spotwright.graph.tasks import TaskSpec
-from spotwright.model.pools import Pool
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Pool, Trace
 from spotwright.simulation.attempt_model import SUCCEEDED, AttemptModel, AttemptStart, Behavior
 from spotwright.simulation.memory_journal import MemoryJournal
 from spotwright.simulation.runner import SimulatedRun, simulate

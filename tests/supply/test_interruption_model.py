@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.model.pools import Simulate
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Simulate, Trace
 from spotwright.supply.interruption_model import (
     LATEST_SHARE,
     InterruptionDraw,

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.engine.builders import a_pool
 from tests.supply.builders import Lab, key
 
-from spotwright.model.pools import Drain
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Drain, Trace
 from spotwright.supply.interruption_model import draw_interruption
 from spotwright.supply.node_events import NodeBooting, NodeGone, Noticed, SigtermDue
 from spotwright.supply.node_fit import NodeRequest

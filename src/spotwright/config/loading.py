@@ -20,8 +20,7 @@ from spotwright.config.problems import Location, Problems
 from spotwright.config.text_files import read_text
 from spotwright.config.yaml_nodes import Scalar, Table
 from spotwright.errors import ConfigError
-from spotwright.model.pools import Pool, PriceSource
-from spotwright.model.prices import Quote
+from spotwright.model.pools import Pool, PriceSource, Quote
 from spotwright.model.quantities import format_bytes
 
 __all__ = ["FILE_NAME", "built_in", "find", "from_mapping", "load", "parse"]

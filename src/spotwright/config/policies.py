@@ -11,8 +11,7 @@ from spotwright.config.patterns import refusal
 from spotwright.config.policy_fields import POLICY
 from spotwright.config.problems import Location, closest
 from spotwright.config.yaml_nodes import Entry, Items, Node, Scalar, Table, plain
-from spotwright.model.policy import FIELDS, Layer, Policy, Spot, resolve
-from spotwright.model.policy_values import PolicyValueError, check, parse_policy
+from spotwright.model.policy import FIELDS, Layer, Policy, PolicyValueError, Spot, check, parse_policy, resolve
 from spotwright.model.pools import Pool
 
 __all__ = ["Policies", "check_policies", "read_policies"]

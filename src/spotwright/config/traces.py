@@ -13,8 +13,8 @@ from typing import Any
 
 from spotwright.config.text_files import read_text
 from spotwright.errors import ConfigError
+from spotwright.model.pools import Trace
 from spotwright.model.quantities import parse_price
-from spotwright.model.traces import Trace
 
 __all__ = ["load_trace"]
 

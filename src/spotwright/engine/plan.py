@@ -15,8 +15,7 @@ from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
 from spotwright.graph.executors import RunsNowhere
 from spotwright.graph.tasks import Dag, TaskGraph, TaskSpec, inherit_retry
-from spotwright.model.policy import Layer, Policy, Spot
-from spotwright.model.policy_values import resolve_layers
+from spotwright.model.policy import Layer, Policy, Spot, resolve_layers
 from spotwright.model.pools import DEFAULT_CPU
 from spotwright.scheduling.ladder import Ladder, Work, build
 

@@ -20,8 +20,8 @@ from spotwright.errors import InputError
 from spotwright.forecast.model import Distribution, distribution
 from spotwright.market.recordings import TICK, hazards_of, part, windows_of
 from spotwright.market.windows import Windows
+from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
-from spotwright.model.traces import Trace
 from spotwright.simulation.jobs.batch import simulate
 from spotwright.simulation.jobs.omniscient import cheapest
 

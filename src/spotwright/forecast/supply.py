@@ -16,8 +16,8 @@ import numpy as np
 from spotwright.errors import InputError
 from spotwright.market.recordings import windows_of
 from spotwright.market.spells import MarketModel, drawn
+from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
-from spotwright.model.traces import Trace
 
 __all__ = ["Source", "Supply", "supply_from", "supply_of"]
 

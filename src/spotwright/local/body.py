@@ -20,8 +20,7 @@ from spotwright.local.progress_watch import ProgressWatch
 from spotwright.local.result_cache import Results
 from spotwright.local.supervisor.process_identity import marks
 from spotwright.local.world import LocalWorld, Machine
-from spotwright.model.pools import Pool
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Pool, Trace
 from spotwright.supply.simulated_pools import Supply
 
 __all__ = ["EngineSide", "LocalHooks", "MakeInterruptions", "open_world"]

@@ -20,8 +20,7 @@ from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL, Le
 from spotwright.manifests.rules.placeholders import judgeable
 from spotwright.manifests.rules.pod_spec import PodSpecError, pod_constraints, pod_requests
 from spotwright.manifests.yamltext.documents import Path
-from spotwright.model.policy import Layer
-from spotwright.model.policy_values import PolicyValueError, parse_policy
+from spotwright.model.policy import Layer, PolicyValueError, parse_policy
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
 

@@ -1,6 +1,6 @@
 """Cuts recordings of spot capacity into windows: at even distances, or drawn by zone, always within one part of the time.
 
-A recording says how many nodes could be had at each moment of a fixed gap (:class:`spotwright.model.traces.Trace`). It is looked
+A recording says how many nodes could be had at each moment of a fixed gap (:class:`spotwright.model.pools.Trace`). It is looked
 at once a tick: the value at or before the moment of the tick counts, as a policy that looks once a tick sees it.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from spotwright.deadlines.hazards import HazardTable, counted
 from spotwright.errors import InputError
 from spotwright.market.windows import Windows
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 
 __all__ = ["TICK", "hazards_of", "looks", "part", "pools_of", "windows_of"]
 

@@ -1,14 +1,19 @@
-"""Pools: nodes of one kind, with their capacity type, price, notice and lifetime, and with settings for simulated worlds."""
+"""Pools: nodes of one kind, with their capacity type, price, notice and lifetime, and with settings for simulated worlds.
+
+Prices that were read from a price sheet, with their origin: a figure made of a price is only as good as the price is new.
+
+Recorded traces of spot capacity: the number of available nodes over time. :mod:`spotwright.config` reads them from files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from spotwright.model.prices import Quote
 from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
@@ -19,9 +24,52 @@ __all__ = [
     "Pool",
     "PriceSource",
     "Provider",
+    "Quote",
     "Resources",
     "Simulate",
+    "Trace",
 ]
+
+
+_DAY = 86400
+
+
+class Quote(NamedTuple):
+    """The price of a node hour in a price sheet, and where it was found.
+
+    ``sheet`` is the file, ``kind`` what the file is (``Azure retail prices``). ``region`` and ``zone`` are those of the offer; an
+    empty zone means that the price holds in the whole region. ``since`` is the moment from which the price holds as the sheet
+    says, ``dated`` the moment of the sheet itself: its publication if it names one, else the last change of the file. Both are
+    Unix seconds; ``since`` is ``None`` where the sheet does not say it. ``remark`` says which of several prices was taken.
+    """
+
+    price: Fraction
+    currency: str
+    region: str
+    zone: str
+    since: float | None
+    dated: float
+    sheet: str
+    kind: str
+    remark: str = ""
+
+    def age(self, now: float) -> float:
+        """Seconds since the sheet was published or saved, 0 or more."""
+        return max(0.0, now - self.dated)
+
+    def origin(self, now: float) -> str:
+        """Words for people: ``Azure retail prices in prices.json of 2026-11-01 (21 days old), eastus``."""
+        days = int(self.age(now) // _DAY)
+        old = "of today" if days == 0 else f"of {_date(self.dated)} ({days} day{'s' if days > 1 else ''} old)"
+        parts = [f"{self.kind} in {self.sheet} {old}", self.zone or self.region]
+        if self.since is not None:
+            parts.append(f"in effect since {_date(self.since)}")
+        return ", ".join(filter(None, [*parts, self.remark]))
+
+
+def _date(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).date().isoformat()
+
 
 Resources = Mapping[str, int]
 """Amounts by resource name: ``cpu`` in millicores, ``memory`` in bytes, everything else (``nvidia.com/gpu``) as a count."""
@@ -133,3 +181,18 @@ class Pool:
     def is_spot(self) -> bool:
         """True if the provider may take the nodes away."""
         return self.capacity is Capacity.SPOT
+
+
+class Trace(NamedTuple):
+    """A recording of spot capacity: ``counts[i]`` nodes were available from ``i * gap`` seconds after its start on.
+
+    ``gap`` is more than 0; there is at least one count, and none is negative.
+    """
+
+    gap: float
+    counts: tuple[int, ...]
+
+    @property
+    def length(self) -> float:
+        """Duration of the recording in seconds."""
+        return self.gap * len(self.counts)

@@ -19,10 +19,8 @@ from spotwright.config import Config
 from spotwright.config.price_sheets.quotes import quotes_from_data, quotes_to_data
 from spotwright.engine.plan import Plan
 from spotwright.errors import InputError, StateError
-from spotwright.model.policy import Layer
-from spotwright.model.policy_values import PolicyValueError, parse_policy
-from spotwright.model.pools import Pool
-from spotwright.model.traces import Trace
+from spotwright.model.policy import Layer, PolicyValueError, parse_policy
+from spotwright.model.pools import Pool, Trace
 from spotwright.pipelines.graph.pipeline_graph import build
 from spotwright.pipelines.ir.compiled import Compiled, read_shared_json
 from spotwright.records.state_folder import RunFolder, write_atomically

@@ -21,8 +21,7 @@ from spotwright.engine.ports import EventLog
 from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
-from spotwright.model.pools import Pool
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Pool, Trace
 from spotwright.simulation.attempt_model import AttemptModel
 from spotwright.simulation.drains import Drains
 from spotwright.simulation.memory_journal import MemoryJournal

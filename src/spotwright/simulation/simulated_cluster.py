@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from spotwright.model.pools import Pool
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Pool, Trace
 from spotwright.simulation.drains import Drains
 from spotwright.simulation.virtual_clock import VirtualClock
 from spotwright.supply.agenda import Agenda

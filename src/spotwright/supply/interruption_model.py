@@ -19,8 +19,7 @@ from __future__ import annotations
 import hashlib
 import math
 
-from spotwright.model.pools import Simulate
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Simulate, Trace
 
 __all__ = ["LATEST_SHARE", "InterruptionDraw", "draw_interruption", "next_change", "nodes_at", "uniform"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spotwright.model.pools import Pool
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Pool, Trace
 from spotwright.supply.interruption_model import InterruptionDraw
 from spotwright.supply.node_fit import Node, NodeRequest, new_node
 

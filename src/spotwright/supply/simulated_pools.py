@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spotwright.model.pools import Drain, Pool
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Drain, Pool, Trace
 from spotwright.supply.agenda import Agenda
 from spotwright.supply.interruption_model import InterruptionDraw, draw_interruption, next_change, nodes_at, uniform
 from spotwright.supply.node_events import (

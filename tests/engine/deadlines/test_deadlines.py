@@ -18,8 +18,7 @@ from spotwright.engine.fold import fold
 from spotwright.engine.status import RunStatus
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Spot
-from spotwright.model.pools import Pool
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Pool, Trace
 
 
 def a_run(

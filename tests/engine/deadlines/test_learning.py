@@ -14,7 +14,7 @@ from spotwright.deadlines.hazards import BUCKETS, SHIPPED
 from spotwright.engine.deadline.events import MarketKnown
 from spotwright.engine.decisions.replay import replay_decisions
 from spotwright.engine.events import Event
-from spotwright.model.traces import Trace
+from spotwright.model.pools import Trace
 
 OFTEN_LOST = (1e6,) * BUCKETS + (4e5,) * BUCKETS + (1e6,) * BUCKETS + (4e5,) * BUCKETS
 HARDLY_LOST = (1e6,) * BUCKETS + (1.0,) * BUCKETS + (1e6,) * BUCKETS + (4e5,) * BUCKETS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from spotwright.model.pools import Pool
-from spotwright.model.prices import Quote
+from spotwright.model.pools import Pool, Quote
 
 __all__ = ["quotes_from_data", "quotes_to_data"]
 

@@ -11,8 +11,7 @@ from spotwright.config.price_sheets.matching import NoPrice, find_price
 from spotwright.config.price_sheets.offers import Sheet
 from spotwright.config.price_sheets.recognition import MAX_BYTES, read_sheet
 from spotwright.config.text_files import read_bounded, read_text
-from spotwright.model.pools import Pool
-from spotwright.model.prices import Quote
+from spotwright.model.pools import Pool, Quote
 
 __all__ = ["dated_sheets", "named_sheet", "quoted"]
 

@@ -21,8 +21,7 @@ from spotwright.manifests.enforcement.resolution import BY_QUOTA, IN_A_QUEUE, re
 from spotwright.manifests.enforcement.table import TABLE
 from spotwright.manifests.yamltext.documents import Document, ManifestError, Path
 from spotwright.manifests.yamltext.edits import Editor
-from spotwright.model.policy import Layer, Policy, Spot
-from spotwright.model.policy_values import parse_policy, resolve_layers
+from spotwright.model.policy import Layer, Policy, Spot, parse_policy, resolve_layers
 
 __all__ = [
     "RETRIES_STAY",

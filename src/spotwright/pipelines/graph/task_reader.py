@@ -15,8 +15,7 @@ from spotwright.graph.declarations import ArtifactSpec, OutputSpecs, ParameterSp
 from spotwright.graph.executors import Container
 from spotwright.graph.sources import Constant, Source, TaskOutput
 from spotwright.graph.tasks import TaskSpec
-from spotwright.model.policy import Layer
-from spotwright.model.policy_values import PolicyValueError
+from spotwright.model.policy import Layer, PolicyValueError
 from spotwright.pipelines.graph.executor_reader import Unsupported, read_executor, read_importer
 from spotwright.pipelines.graph.ir_pass import IrPass
 from spotwright.pipelines.graph.kfp_executors import Importer, PvcStep, PythonComponent

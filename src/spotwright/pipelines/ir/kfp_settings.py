@@ -10,8 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from spotwright.model.policy import Layer
-from spotwright.model.policy_values import parse_policy
+from spotwright.model.policy import Layer, parse_policy
 from spotwright.model.quantities import parse_duration, parse_resource
 from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Term, Toleration
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.model.policy import Layer
-from spotwright.model.policy_values import parse_policy
+from spotwright.model.policy import Layer, parse_policy
 from spotwright.pipelines.ir.placed_record import POLICIES, RECORD, VERSION, take_out
 
 __all__ = ["read_placed_policies", "undo_placement"]

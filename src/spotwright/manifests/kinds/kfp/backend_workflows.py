@@ -21,8 +21,7 @@ from spotwright.manifests.rules.pod_rules import Placed, no_pool_fits
 from spotwright.manifests.yamltext.data_document import data_document
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.manifests.yamltext.edits import Editor, clone
-from spotwright.model.policy import Layer, Policy
-from spotwright.model.policy_values import PolicyValueError, parse_policy
+from spotwright.model.policy import Layer, Policy, PolicyValueError, parse_policy
 from spotwright.pipelines.ir.placed_record import digest
 from spotwright.scheduling.ladder import build
 

@@ -36,8 +36,7 @@ from spotwright.manifests.kinds.kfp.task_retries import write_retries
 from spotwright.manifests.rules.context import Group, Level, PlaceContext, RoleReport
 from spotwright.manifests.rules.pod_rules import Placed, no_pool_fits
 from spotwright.manifests.yamltext.documents import Path
-from spotwright.model.policy import BUILT_IN, Layer, Policy
-from spotwright.model.policy_values import policy_mapping
+from spotwright.model.policy import BUILT_IN, Layer, Policy, policy_mapping
 from spotwright.pipelines.ir.placed_record import POLICIES
 from spotwright.scheduling.ladder import Ladder, build
 
