@@ -19,10 +19,11 @@ from typing import Any
 import click
 
 import spotwright
-from spotwright import checkpoint, clouds
+from spotwright import checkpoint
 from spotwright.cli import cli
 from spotwright.cli.pools.checking import check_json
 from spotwright.cli.pools.listing import pool_json
+from spotwright.clouds import providers
 from spotwright.forecast.actual import beside_json
 from spotwright.forecast.comparison_report import comparison_json
 from spotwright.forecast.report import forecast_json
@@ -256,9 +257,9 @@ def _provider(provider: Provider, capacity: Capacity, gpu: int) -> str:
     pool = Pool(
         "NAME", capacity, provider, machine="TYPE", node={"cpu": 1000, **({"nvidia.com/gpu": 1} if gpu else {})}
     )
-    labels = "<br>".join(f"`{key}={value}`" for key, value in clouds.labels(pool).items())
-    taints = "<br>".join(f"`{taint}`" for taint in clouds.taints(pool)) or "none"
-    notice = format_duration(clouds.default_notice(provider)).replace("m00s", "m") if pool.is_spot else ""
+    labels = "<br>".join(f"`{key}={value}`" for key, value in providers.labels(pool).items())
+    taints = "<br>".join(f"`{taint}`" for taint in providers.taints(pool)) or "none"
+    notice = format_duration(providers.default_notice(provider)).replace("m00s", "m") if pool.is_spot else ""
     return f"| {provider} | {capacity}{' with GPUs' if gpu else ''} | {labels} | {taints} | {notice} |\n"
 
 

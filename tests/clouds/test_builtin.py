@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.model.pools import Pool, PriceSource
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
 
 
 def lands_on(constraints: Constraints) -> list[str]:
-    pools = clouds.built_in_pools().values()
-    return [pool.name for pool in pools if not constraints.refusal(clouds.labels(pool), clouds.taints(pool))]
+    pools = providers.built_in_pools().values()
+    return [pool.name for pool in pools if not constraints.refusal(providers.labels(pool), providers.taints(pool))]
 
 
 def affinity(key: str, operator: str, *values: str) -> Constraints:
@@ -19,7 +19,7 @@ def affinity(key: str, operator: str, *values: str) -> Constraints:
 
 
 def test_the_pools_are_one_spot_and_one_on_demand_in_this_order() -> None:
-    assert [(pool.name, pool.is_spot) for pool in clouds.built_in_pools().values()] == [
+    assert [(pool.name, pool.is_spot) for pool in providers.built_in_pools().values()] == [
         ("spot", True),
         ("on-demand", False),
     ]
@@ -64,7 +64,7 @@ def test_where_on_demand_nodes_carry_no_label_its_absence_keeps_off_spot(key: st
 
 @pytest.fixture(params=["spot", "on-demand"])
 def built_in(request: pytest.FixtureRequest) -> Pool:
-    return clouds.built_in_pools()[request.param]
+    return providers.built_in_pools()[request.param]
 
 
 def test_a_node_has_room_for_the_four_gpus_of_the_guide(built_in: Pool) -> None:
@@ -88,7 +88,7 @@ def test_waits_are_short(built_in: Pool) -> None:
 
 
 def test_prices_are_examples_and_spot_costs_less(built_in: Pool) -> None:
-    pools = clouds.built_in_pools()
+    pools = providers.built_in_pools()
     assert pools["spot"].price is not None
     assert pools["on-demand"].price is not None
     assert pools["spot"].price < pools["on-demand"].price

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spotwright import clouds
+from spotwright.clouds import providers as clouds
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.scheduling_terms import Taint
 
@@ -234,37 +234,6 @@ def test_gpus_their_parts_and_tpus_are_known_by_the_names_of_device_plugins(
     resource: str, gpu: bool, accelerator: bool
 ) -> None:
     assert (clouds.is_gpu(resource), clouds.is_accelerator(resource)) == (gpu, accelerator)
-
-
-def test_the_public_names_are_these() -> None:
-    assert set(clouds.__all__) == {
-        "CAPACITY_LABELS",
-        "GPU_TAINT_KEYS",
-        "ONLY_SPOT_LABELS",
-        "POOL_LABELS",
-        "SPOT_LABELS",
-        "SPOT_TAINT_KEYS",
-        "built_in_pools",
-        "default_notice",
-        "default_notice_of_pods",
-        "gpus_of",
-        "is_accelerator",
-        "is_gpu",
-        "is_gpu_taint",
-        "is_spot_node",
-        "is_spot_taint",
-        "is_tolerated_by_cluster",
-        "labels",
-        "labels_by_zone",
-        "notice_of_pods",
-        "own_labels",
-        "pool_label",
-        "pool_name",
-        "pool_of",
-        "providers_of",
-        "taints",
-        "unknown_zones",
-    }
 
 
 @pytest.mark.parametrize(

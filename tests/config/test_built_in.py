@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spotwright import config
-from spotwright.clouds import built_in_pools
+from spotwright.clouds.providers import built_in_pools
 from spotwright.model.policy import Spot
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spotwright import config
-from spotwright.clouds import default_notice
+from spotwright.clouds.providers import default_notice
 from spotwright.config import Config
 from spotwright.model.policy import Layer, Spot, resolve
 from spotwright.model.pools import Capacity, Drain, Pool, Provider, Simulate

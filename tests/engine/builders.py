@@ -7,8 +7,7 @@ from typing import Any
 
 from spotwright.config import Config
 from spotwright.engine.plan import Plan
-from spotwright.graph.sources import Constant, DagInput, TaskOutput
-from spotwright.graph.tasks import Dag, Loop, TaskGraph, TaskSpec
+from spotwright.graph import Constant, Dag, DagInput, Loop, TaskGraph, TaskOutput, TaskSpec
 from spotwright.model.policy import Layer, Policy, parse_policy, resolve
 from spotwright.model.pools import Capacity, Pool, Simulate
 from spotwright.pipelines.graph.cel import CelCondition, read_condition

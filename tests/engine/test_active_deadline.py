@@ -13,7 +13,7 @@ from tests.engine.scripts import FAILED, Behavior, always, scripted
 from spotwright.engine.decisions.replay import replay_decisions
 from spotwright.engine.plan import Plan
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.graph.tasks import Dag, Loop, TaskSpec
+from spotwright.graph import Dag, Loop, TaskSpec
 
 OVER = "the run has taken longer than the 100s that its pipeline allows"
 

@@ -6,9 +6,7 @@ from tests.engine.builders import a_dag, a_plan, a_task, from_outside
 from tests.engine.driving import Run
 
 from spotwright.engine.io_resolution import inputs_of, run_outputs
-from spotwright.graph.declarations import ParameterSpec
-from spotwright.graph.sources import Constant, DagInput, TaskOutput
-from spotwright.graph.tasks import Dag
+from spotwright.graph import Constant, Dag, DagInput, ParameterSpec, TaskOutput
 
 MODEL = [{"name": "model", "uri": "/model", "metadata": {}}]
 

@@ -13,8 +13,7 @@ from tests.events import data_of
 from spotwright.engine.decisions.replay import replay_decisions
 from spotwright.engine.plan import Plan
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.graph.sources import DagInput, FinalStatus, OneOf, TaskOutput
-from spotwright.graph.tasks import Dag
+from spotwright.graph import Dag, DagInput, FinalStatus, OneOf, TaskOutput
 
 BODY = a_body(a_task("a"), a_task("b", "a"), out="b")
 WIDE = a_config(a_pool(max_nodes=20), policy={"spot": "require", "interruptions": {"max": 3}})

@@ -11,8 +11,7 @@ from tests.engine.driving import Run
 from spotwright.engine.plan import Plan
 from spotwright.engine.status import RunStatus
 from spotwright.errors import ConfigError, InputError, PipelineError
-from spotwright.graph.sources import TaskOutput
-from spotwright.graph.tasks import TaskGraph
+from spotwright.graph import TaskGraph, TaskOutput
 from spotwright.model.policy import Layer, Policy, Spot
 
 RETRIES = "errors.retries"

@@ -15,7 +15,7 @@ from tests.events import data_of
 from spotwright.engine.decisions.replay import replay_decisions
 from spotwright.engine.plan import Plan
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import TaskSpec
 from spotwright.model.attempts import Signals
 from spotwright.model.pools import Trace
 from spotwright.scheduling.budgets import MAX_MOVES

@@ -16,7 +16,7 @@ from spotwright.engine.fold import fold, replay
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.graph.sources import TaskOutput
+from spotwright.graph import TaskOutput
 
 ONE_AT_A_TIME = a_config(a_pool(max_nodes=1, node=None), policy={"spot": "require", "pending_timeout": "300s"})
 MENDED = {"lr": 1}

@@ -24,7 +24,7 @@ from tests.events import data_of
 from spotwright.engine.events import Event
 from spotwright.engine.loop import Engine
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.graph.sources import TaskOutput
+from spotwright.graph import TaskOutput
 from spotwright.model.attempts import Signals
 from spotwright.pipelines.graph.cel import read_condition
 

@@ -24,7 +24,7 @@ from spotwright.engine.plan import Plan
 from spotwright.errors import InputError
 from spotwright.forecast.durations import ASSUMED, Durations, Given
 from spotwright.forecast.tasks import Tasks, tasks_of
-from spotwright.graph.tasks import Loop
+from spotwright.graph import Loop
 
 SPOT = a_pool(price=Fraction(1), boot=60.0)
 SPOT_B = a_pool("spot-b", price=Fraction(1, 2))

@@ -10,7 +10,7 @@ from tests.engine.builders import ON_DEMAND, SPOT, a_config, a_pool
 
 from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.errors import InputError
-from spotwright.graph.executors import PodTemplate
+from spotwright.graph import PodTemplate
 from spotwright.manifests.pod_graph import PodTask, pod_graph
 from spotwright.model.policy import Spot
 from spotwright.model.scheduling_terms import Toleration

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from spotwright.graph.tasks import TaskGraph, TaskSpec
+from spotwright.graph import TaskGraph, TaskSpec
 from spotwright.pipelines.graph.pipeline_graph import build
 from spotwright.pipelines.ir.compiled import Compiled, read_shared_json
 

@@ -12,7 +12,7 @@ from spotwright.engine.events import Event
 from spotwright.engine.io_resolution import Inputs
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, TaskState
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import TaskSpec
 from spotwright.model.pools import Pool, Trace
 from spotwright.simulation.attempt_model import AttemptModel, TaskWork, WorkModel
 from spotwright.simulation.drains import Drains

@@ -14,7 +14,7 @@ from spotwright.engine.decisions.replay import replay_decisions
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import TaskSpec
 from spotwright.model.pools import Pool, Trace
 from spotwright.simulation.attempt_model import SUCCEEDED, AttemptModel, AttemptStart, Behavior
 from spotwright.simulation.memory_journal import MemoryJournal

@@ -9,7 +9,7 @@ from tests.engine.builders import a_config, a_plan, a_task
 
 from spotwright.engine.events import AttemptEnded
 from spotwright.engine.status import RunStatus
-from spotwright.graph.declarations import ArtifactSpec, OutputSpecs, ParameterSpec
+from spotwright.graph import ArtifactSpec, OutputSpecs, ParameterSpec
 from spotwright.simulation.attempt_model import Behavior
 from spotwright.simulation.memory_journal import MemoryJournal
 from spotwright.simulation.runner import SimulatedRun, simulate

@@ -16,7 +16,7 @@ from spotwright.engine.events import Event
 from spotwright.engine.ports import Outcome, Refused
 from spotwright.engine.state import RunState
 from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import TaskSpec
 from spotwright.views.account.compute import account
 
 BUILD = 30.0

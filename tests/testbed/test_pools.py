@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from testbed.pools import identity
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.notices.azure import resource_of
 
@@ -16,8 +16,8 @@ def test_a_node_carries_the_labels_and_taints_that_spotwright_expects_of_its_poo
     node = identity(cloud, number)
     capacity = Capacity.SPOT if node.spot else Capacity.ON_DEMAND
     pool = Pool(name=node.pool, provider=Provider(cloud), capacity=capacity)
-    assert clouds.labels(pool).items() <= node.labels.items()
-    expected = {f"{taint.key}={taint.value}:{taint.effect}" for taint in clouds.taints(pool)}
+    assert providers.labels(pool).items() <= node.labels.items()
+    expected = {f"{taint.key}={taint.value}:{taint.effect}" for taint in providers.taints(pool)}
     assert expected <= set(node.taints)
 
 

@@ -17,8 +17,7 @@ from spotwright.engine.fold import fold
 from spotwright.engine.loop import Observer
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
-from spotwright.graph.sources import Constant, TaskOutput
-from spotwright.graph.tasks import Dag, TaskGraph, TaskSpec
+from spotwright.graph import Constant, Dag, TaskGraph, TaskOutput, TaskSpec
 from spotwright.model.policy import Layer
 from spotwright.pipelines.graph.kfp_executors import PythonComponent
 

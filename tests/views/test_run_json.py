@@ -7,7 +7,7 @@ import json
 from tests.views.builders import START, Story, a_config, a_plan, a_task, tutorial, tutorial_plan
 
 from spotwright.engine.plan import Plan
-from spotwright.graph.tasks import Dag, TaskGraph, TaskSpec
+from spotwright.graph import Dag, TaskGraph, TaskSpec
 from spotwright.views.run_json import run_view, summary
 
 

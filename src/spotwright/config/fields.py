@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from spotwright.clouds import default_notice
+from spotwright.clouds.providers import default_notice
 from spotwright.config import readers, secret_refs
 from spotwright.config.problems import Location
 from spotwright.config.readers import Reader

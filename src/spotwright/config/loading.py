@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from spotwright.clouds import built_in_pools
+from spotwright.clouds.providers import built_in_pools
 from spotwright.config.configuration import BUILT_IN_NAME, MAPPING_NAME, Config
 from spotwright.config.document import MAX_BYTES, read
 from spotwright.config.fields import LINT, TARGET, TOP, VERSION, read_fields

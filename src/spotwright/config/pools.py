@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from spotwright.clouds import default_notice
+from spotwright.clouds.providers import default_notice
 from spotwright.config.fields import POOL, SIMULATE, read_fields
 from spotwright.config.problems import Location
 from spotwright.config.traces import load_trace

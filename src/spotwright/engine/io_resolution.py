@@ -6,7 +6,7 @@ journal: an argument that refers to a secret is the reference, never the secret.
 A value keeps its type on its way through DAGs, loops and conditions. It is converted to a declared type only where a component
 or a condition reads it. KFP's backend converts at every step; as the compiler declares most loop items as strings, a number in
 a list could never reach a component with a number parameter there. The meaning of strings is defined by the graph's dialect
-(:mod:`spotwright.graph.dialect`).
+(:mod:`spotwright.graph`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spotwright.graph.dialect import Dialect, TaskContext, TaskEnd
-from spotwright.graph.executors import RunsNowhere
-from spotwright.graph.sources import Constant, DagInput, FinalStatus, OneOf, OutputSource, Source, TaskOutput
+from spotwright.graph import (
+    Constant,
+    DagInput,
+    Dialect,
+    FinalStatus,
+    OneOf,
+    OutputSource,
+    RunsNowhere,
+    Source,
+    TaskContext,
+    TaskEnd,
+    TaskOutput,
+)
 
 if TYPE_CHECKING:
     from spotwright.engine.state import RunState, ScopeState, TaskState

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
-from spotwright.graph.executors import RunsNowhere
-from spotwright.graph.tasks import Dag, TaskGraph, TaskSpec, inherit_retry
+from spotwright.graph import Dag, RunsNowhere, TaskGraph, TaskSpec, inherit_retry
 from spotwright.model.policy import Layer, Policy, Spot, resolve_layers
 from spotwright.model.pools import DEFAULT_CPU
 from spotwright.scheduling.ladder import Ladder, Work, build

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from spotwright.engine.plan import Plan, PlannedTask, Scope
 from spotwright.errors import InputError
 from spotwright.forecast.durations import Durations
-from spotwright.graph.executors import RunsNowhere
-from spotwright.graph.sources import Constant, DagInput
+from spotwright.graph import Constant, DagInput, RunsNowhere
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool
 from spotwright.scheduling.ladder import Ladder, Work, build

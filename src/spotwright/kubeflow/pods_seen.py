@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.cluster.api.requests import ApiFailed
 from spotwright.cluster.evidence import LastSeen, signals_of
 from spotwright.cluster.evidence.waiting import bound_at, events_of_pod, has_not_started, why_not_started
@@ -145,7 +145,7 @@ class PodsSeen:
         """The configured pool of a machine; empty where it fits none, or cannot be read."""
         if host not in self._nodes:
             return ""
-        pool = clouds.pool_of((self._nodes[host].get("metadata") or {}).get("labels") or {}, self._pools)
+        pool = providers.pool_of((self._nodes[host].get("metadata") or {}).get("labels") or {}, self._pools)
         return pool.name if pool is not None else ""
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.config import Config
 from spotwright.model.pools import Pool, Provider
 
@@ -62,19 +62,19 @@ class Settings:
 def settings_of(config: Config) -> Settings:
     """The settings of a configuration."""
     pools = {} if config.is_built_in or config.note else dict(config.pools)
-    spot = {pair for pool in pools.values() if pool.is_spot for pair in clouds.labels(pool).items()}
-    others = {pair for pool in pools.values() if not pool.is_spot for pair in clouds.labels(pool).items()}
+    spot = {pair for pool in pools.values() if pool.is_spot for pair in providers.labels(pool).items()}
+    others = {pair for pool in pools.values() if not pool.is_spot for pair in providers.labels(pool).items()}
     taints = {
         taint.key
         for pool in pools.values()
         if pool.is_spot
-        for taint in clouds.taints(pool)
-        if clouds.is_spot_taint(pool, taint)
+        for taint in providers.taints(pool)
+        if providers.is_spot_taint(pool, taint)
     }
     return Settings(
         pools,
         frozenset(spot - others) if others else frozenset(),
-        frozenset(taints) | clouds.SPOT_TAINT_KEYS,
+        frozenset(taints) | providers.SPOT_TAINT_KEYS,
         config.target,
         config.lint_off,
     )

@@ -19,9 +19,7 @@ from spotwright.engine.decisions.rung_selection import effective_plan
 from spotwright.engine.io_resolution import context_of, inputs_of
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import StateError
-from spotwright.graph.dialect import TaskContext
-from spotwright.graph.executors import Container, PodTemplate
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import Container, PodTemplate, TaskContext, TaskSpec
 from spotwright.local.artifact_inputs import remote_inputs
 from spotwright.local.pod_environment import make_folder, pod_environment
 from spotwright.local.processes.protocol import OUT, PROGRESS, WORK, StartOrder

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 
 from spotwright.checkpoint_file import FILE_NAME, checkpoint_file
 from spotwright.errors import StateError
-from spotwright.graph.dialect import TaskContext
-from spotwright.graph.executors import Container
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import Container, TaskContext, TaskSpec
 from spotwright.local.pod_environment import make_folder
 from spotwright.local.processes.protocol import OUT, WORK, StartOrder
 from spotwright.local.supervisor.containers.container_commands import (

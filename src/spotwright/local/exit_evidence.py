@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spotwright.engine.events import AttemptEnded
 from spotwright.errors import StateError
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import TaskSpec
 from spotwright.local.attempts import AttemptPaths
 from spotwright.local.processes.protocol import LOG, OUT, PROGRESS, ExitRecord
 from spotwright.local.progress_watch import read_progress

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from spotwright.engine.io_resolution import context_of
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import PipelineError, StateError
-from spotwright.graph.pod_config import PodConfig
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import PodConfig, TaskSpec
 from spotwright.local.pvc_volumes import Volumes
 from spotwright.pipelines.values.placeholders import run_id
 from spotwright.pipelines.values.secret_lookup import ClusterObjects

@@ -14,8 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar
 
 from spotwright.errors import InputError
-from spotwright.graph.executors import PodTemplate
-from spotwright.graph.tasks import Dag, TaskGraph, TaskSpec
+from spotwright.graph import Dag, PodTemplate, TaskGraph, TaskSpec
 from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL, Level
 from spotwright.manifests.rules.placeholders import judgeable
 from spotwright.manifests.rules.pod_spec import PodSpecError, pod_constraints, pod_requests

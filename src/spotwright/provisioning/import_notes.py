@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spotwright.clouds.past_forms import past_forms
+from spotwright.clouds.providers import past_forms
 from spotwright.provisioning.checks.ground import labels_of
 
 __all__ = ["notes_on"]

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spotwright import clouds
-from spotwright.clouds.naming import naming_rule
+from spotwright.clouds import providers
+from spotwright.clouds.providers import naming_rule
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool
 from spotwright.provisioning.script import Flags, Word, comment
@@ -50,8 +50,8 @@ def introduction(request: Request, where: str) -> Iterator[str]:
 def name_at_provider(request: Request) -> str:
     """The pool's name at its provider. Warns where the configuration has another; refuses a name without a form there."""
     pool = request.pool
-    name = clouds.pool_name(pool)
-    label = clouds.pool_label(pool)
+    name = providers.pool_name(pool)
+    label = providers.pool_label(pool)
     wanted = pool.labels.get(label, pool.name)
     if name is None:
         raise InputError(
@@ -115,7 +115,7 @@ def _words(value: Any) -> tuple[Word, ...]:
 
 def gpus(pool: Pool) -> int:
     """Whole GPUs of one node of the pool."""
-    return sum(amount for name, amount in clouds.gpus_of(pool).items() if name.endswith("/gpu"))
+    return sum(amount for name, amount in providers.gpus_of(pool).items() if name.endswith("/gpu"))
 
 
 def cpus(pool: Pool) -> int:

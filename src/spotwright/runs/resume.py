@@ -25,8 +25,7 @@ from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.errors import InputError, PipelineNotFound
-from spotwright.graph.sources import DagInput
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import DagInput, TaskSpec
 from spotwright.model.attempts import Signals
 from spotwright.pipelines.graph.fingerprints import code_fingerprint
 from spotwright.pipelines.ir.compiled import Compiled, file_digests

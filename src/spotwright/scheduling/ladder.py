@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple
 
-from spotwright import clouds
-from spotwright.clouds.provider import ZONE
-from spotwright.clouds.zones import zone_label
+from spotwright.clouds import providers
+from spotwright.clouds.providers import ZONE, zone_label
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
@@ -97,7 +96,7 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
 
 def node_labels(pool: Pool, zone: str | None = None) -> dict[str, str]:
     """Labels of a node of this pool, in this one of its zones; without the zone's label where it is not known."""
-    labels = dict(clouds.labels(pool))
+    labels = dict(providers.labels(pool))
     value = None if zone is None else zone_label(pool, zone)
     if value is not None:
         labels[ZONE] = value
@@ -145,14 +144,14 @@ def _refusal(pool: Pool, work: Work, added: tuple[Toleration, ...]) -> str:
     if large:
         return large
     constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
-    taints = tuple(clouds.taints(pool))
+    taints = tuple(providers.taints(pool))
     reasons = [constraints.refusal(node_labels(pool, zone), taints) for zone in pool.zones or (None,)]
     return "" if "" in reasons else reasons[0] + _about_zones(pool, work.constraints)
 
 
 def _about_zones(pool: Pool, constraints: Constraints) -> str:
     """What to do where work asks for a zone, and nobody can tell whether the pool's nodes are in it; empty elsewhere."""
-    unknown = clouds.unknown_zones(pool)
+    unknown = providers.unknown_zones(pool)
     asked = [expression.key for term in constraints.required for expression in term.expressions]
     if not unknown or ZONE not in (*constraints.selector, *asked):
         return ""
@@ -170,23 +169,23 @@ def _added_tolerations(pool: Pool, work: Work, policy: Policy, *, named: bool) -
     if policy.spot is None and not named:
         return tuple(
             Toleration(taint.key, "Exists", effect=taint.effect)
-            for taint in clouds.taints(pool)
-            if not work.constraints.tolerates(taint) and clouds.is_tolerated_by_cluster(pool, taint, work.requests)
+            for taint in providers.taints(pool)
+            if not work.constraints.tolerates(taint) and providers.is_tolerated_by_cluster(pool, taint, work.requests)
         )
     return tuple(
         Toleration(taint.key, "Equal", taint.value, taint.effect)
-        for taint in clouds.taints(pool)
+        for taint in providers.taints(pool)
         if not work.constraints.tolerates(taint) and (named or _is_tolerated_for_policy(pool, taint, work))
     )
 
 
 def _is_tolerated_for_policy(pool: Pool, taint: Taint, work: Work) -> bool:
-    return clouds.is_spot_taint(pool, taint) or (clouds.is_gpu_taint(taint) and has_accelerators(work.requests))
+    return providers.is_spot_taint(pool, taint) or (providers.is_gpu_taint(taint) and has_accelerators(work.requests))
 
 
 def has_accelerators(resources: Resources) -> bool:
     """Whether GPUs or TPUs are among the resources, of a request or of a node."""
-    return any(amount and clouds.is_accelerator(name) for name, amount in resources.items())
+    return any(amount and providers.is_accelerator(name) for name, amount in resources.items())
 
 
 def _without_idle_gpus(

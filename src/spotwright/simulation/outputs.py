@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from spotwright.engine.io_resolution import Inputs
 from spotwright.engine.state import TaskState
-from spotwright.graph.declarations import ParameterSpec
+from spotwright.graph import ParameterSpec
 
 __all__ = ["MakeOutputs", "Outputs", "declared_outputs"]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.model.pools import DEFAULT_CPU, Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.scheduling.ladder import EVERYWHERE, node_labels
@@ -142,7 +142,7 @@ def new_node(name: str, pool: Pool, zone: str | None) -> Node:
     room = None if pool.node is None else {**_UNKNOWN, **pool.node}
     pods = room.pop("pods", PODS) if room is not None else PODS
     share = _default_share(pool.node or {})
-    return Node(name, pool, zone, labels, tuple(clouds.taints(pool)), room, pods, share)
+    return Node(name, pool, zone, labels, tuple(providers.taints(pool)), room, pods, share)
 
 
 def choose(request: NodeRequest, nodes: Iterable[Node]) -> Node | None:

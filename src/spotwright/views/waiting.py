@@ -83,7 +83,7 @@ def _for_successor(orchestrator: str, task: TaskState) -> str:
     if held is None:
         return text
     since = "" if held.since is None else f" since {time_of_day(held.since)}"
-    from spotwright.clouds.lost_machines import commands_to_free  # here: for runs in a cluster alone
+    from spotwright.clouds.providers import commands_to_free  # here: for runs in a cluster alone
 
     taint, delete = commands_to_free(held.node)
     return (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spotwright import clouds
 from spotwright import config as configuration
+from spotwright.clouds import providers
 from spotwright.cluster.pools.found_pools import found_pools
 from spotwright.model.pools import Pool
 
@@ -33,7 +33,7 @@ def a_node(name: str, labels: dict[str, str], *taints: tuple[str, str], **alloca
 
 
 def of_no_pool(nodes: list[dict[str, Any]], pools: Mapping[str, Pool]) -> list[str]:
-    return [node["metadata"]["name"] for node in nodes if clouds.pool_of(node["metadata"]["labels"], pools) is None]
+    return [node["metadata"]["name"] for node in nodes if providers.pool_of(node["metadata"]["labels"], pools) is None]
 
 
 def settings(*nodes: dict[str, Any], node_pools: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tests.manifests.kfp.compiled import LABEL, a_retry, executor, one_task, tex
 from tests.manifests.placing import Outcome, a_config, place
 from tests.pipelines.builders import component, ir, kubernetes, task
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.model.scheduling_terms import Expression
 
 GUARD = "inputs.parameters['retry-max-count'] == nil || inputs.parameters['cached-decision'] != nil ? nil : "
@@ -44,7 +44,9 @@ def pools_at_retry(number: int, placed: Outcome, policy: str) -> set[str]:
             Expression(at_retry(number, one["key"]), at_retry(number, one["operator"]), tuple(one["values"]))
             for one in terms
         ]
-        fitting |= {name for name, pool in pools.items() if all(one.matches(clouds.labels(pool)) for one in conditions)}
+        fitting |= {
+            name for name, pool in pools.items() if all(one.matches(providers.labels(pool)) for one in conditions)
+        }
     return fitting
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.pipelines.builders import RUN_COMPONENT, python_container
 
-from spotwright.graph.executors import Container
+from spotwright.graph import Container
 from spotwright.pipelines.graph.executor_reader import Unsupported, read_executor
 from spotwright.pipelines.graph.kfp_executors import PythonComponent
 

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from tests.pipelines.builders import restored, stored
 
-from spotwright.graph.declarations import OutputSpecs, ParameterSpec
-from spotwright.graph.sources import Constant, DagInput
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import Constant, DagInput, OutputSpecs, ParameterSpec, TaskSpec
 from spotwright.model.policy import Layer
 from spotwright.model.scheduling_terms import Constraints, Toleration
 from spotwright.pipelines.graph.fingerprints import code_fingerprint, fingerprint

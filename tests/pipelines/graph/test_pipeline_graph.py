@@ -9,9 +9,17 @@ import pytest
 from tests.pipelines.builders import compiled, component, graph, ir, kubernetes, one, python_container, task
 
 from spotwright.errors import PipelineError
-from spotwright.graph.pod_config import KeyRefs, PodConfig, PvcMount, ScratchVolume
-from spotwright.graph.sources import Constant, DagInput, FinalStatus, TaskOutput
-from spotwright.graph.tasks import TaskGraph
+from spotwright.graph import (
+    Constant,
+    DagInput,
+    FinalStatus,
+    KeyRefs,
+    PodConfig,
+    PvcMount,
+    ScratchVolume,
+    TaskGraph,
+    TaskOutput,
+)
 from spotwright.model.policy import Spot
 from spotwright.model.scheduling_terms import Expression, Preference, Term, Toleration
 from spotwright.pipelines.graph.kfp_executors import PythonComponent

@@ -8,7 +8,7 @@ import pytest
 from tests.pipelines.builders import component, graph, kubernetes, one, python_container, task
 
 from spotwright.errors import PipelineError
-from spotwright.graph.sources import DagInput, TaskOutput
+from spotwright.graph import DagInput, TaskOutput
 from spotwright.model.scheduling_terms import Constraints, Toleration
 from spotwright.pipelines.graph.pipeline_graph import build
 from spotwright.pipelines.graph.task_settings import read_deferred, read_settings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.pipelines.builders import component, ir, task
 
-from spotwright.graph.tasks import Dag, TaskGraph
+from spotwright.graph import Dag, TaskGraph
 from spotwright.pipelines.graph.pipeline_graph import build
 from spotwright.pipelines.ir.compiled import Compiled
 from spotwright.pipelines.ir.dag_walk import IrError, UnfoldedTask, dag_tasks, unfold

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 from spotwright.errors import PipelineError
-from spotwright.graph.declarations import ArtifactSpec, OutputSpecs, ParameterSpec
-from spotwright.graph.dialect import TaskContext
-from spotwright.graph.executors import Container
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import ArtifactSpec, Container, OutputSpecs, ParameterSpec, TaskContext, TaskSpec
 from spotwright.pipelines.launcher.commands import command_of
 from spotwright.pipelines.launcher.executor_input import executor_input
 from spotwright.pipelines.values.expansion import expand, expand_environment

@@ -14,10 +14,7 @@ from uuid import UUID
 import pytest
 
 from spotwright.errors import PipelineError
-from spotwright.graph.declarations import ArtifactSpec, OutputSpecs, ParameterSpec
-from spotwright.graph.dialect import TaskContext
-from spotwright.graph.sources import Constant, DagInput
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import ArtifactSpec, Constant, DagInput, OutputSpecs, ParameterSpec, TaskContext, TaskSpec
 from spotwright.pipelines.graph.kfp_executors import PythonComponent
 from spotwright.pipelines.graph.pipeline_graph import build
 from spotwright.pipelines.graph.task_config import TaskConfig

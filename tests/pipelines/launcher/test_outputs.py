@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.graph.declarations import ArtifactSpec, OutputSpecs, ParameterSpec
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import ArtifactSpec, OutputSpecs, ParameterSpec, TaskSpec
 from spotwright.pipelines.launcher.outputs import read_outputs
 
 TASK = TaskSpec(

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from spotwright.errors import PipelineError
-from spotwright.graph.declarations import ArtifactSpec, ParameterSpec
-from spotwright.graph.tasks import Dag, TaskGraph
+from spotwright.graph import ArtifactSpec, Dag, ParameterSpec, TaskGraph
 from spotwright.pipelines.values.arguments import bind
 from spotwright.pipelines.values.secrets import Reference
 

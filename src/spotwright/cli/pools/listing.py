@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from spotwright import clouds
 from spotwright.cli import SUCCEEDED
 from spotwright.cli.options import config_option, json_option
-from spotwright.clouds.provider import ZONE
+from spotwright.clouds import providers
+from spotwright.clouds.providers import ZONE
 from spotwright.config import Config, find
 from spotwright.errors import InputError
 from spotwright.manifests.files.required_pools import require_pools
@@ -100,19 +100,19 @@ def _description(pool: Pool, price: str, currency: str) -> list[str]:
     lines += [f"  price  {price}"] if price else []
     if pool.max_price is not None:
         lines.append(f"  at most  {format_money(pool.max_price)} {currency}/h")
-    lines += [f"  label  {key}={value}" for key, value in clouds.labels(pool).items()]
+    lines += [f"  label  {key}={value}" for key, value in providers.labels(pool).items()]
     lines += list(_zones(pool))
-    lines += [f"  taint  {taint}" for taint in clouds.taints(pool)]
+    lines += [f"  taint  {taint}" for taint in providers.taints(pool)]
     return lines
 
 
 def _zones(pool: Pool) -> Iterator[str]:
     """The zone label where the pool's nodes differ in it, or where it is not known."""
-    unknown = clouds.unknown_zones(pool)
+    unknown = providers.unknown_zones(pool)
     if unknown:
         yield f"  label  {ZONE}=REGION-{' or REGION-'.join(unknown)} (set region: of the pool)"
-    elif ZONE not in clouds.labels(pool) and pool.zones:
-        yield f"  label  {ZONE}={' or '.join(labels[ZONE] for labels in clouds.labels_by_zone(pool))}"
+    elif ZONE not in providers.labels(pool) and pool.zones:
+        yield f"  label  {ZONE}={' or '.join(labels[ZONE] for labels in providers.labels_by_zone(pool))}"
 
 
 def _size(pool: Pool) -> str:
@@ -142,6 +142,6 @@ def pool_json(pool: Pool, price: str) -> dict[str, Any]:
         "lifetime_seconds": pool.lifetime,
         "price": price or None,
         "max_price": None if pool.max_price is None else float(pool.max_price),
-        "labels": dict(clouds.labels(pool)),
-        "taints": [str(taint) for taint in clouds.taints(pool)],
+        "labels": dict(providers.labels(pool)),
+        "taints": [str(taint) for taint in providers.taints(pool)],
     }

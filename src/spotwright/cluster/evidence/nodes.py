@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from spotwright.clouds import is_spot_node
+from spotwright.clouds.providers import is_spot_node
 from spotwright.cluster.evidence.fields import mapping, mappings, text
 from spotwright.model.attempts import StatusCondition
 

@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.clouds.node_signs import is_passing_taint
-from spotwright.clouds.provider import INSTANCE_TYPE, NVIDIA_GPU, ZONE
-from spotwright.clouds.zones import azure_zone
+from spotwright.clouds.providers import INSTANCE_TYPE, NVIDIA_GPU, ZONE, azure_zone
 from spotwright.cluster.workloads.owners import metadata
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.scheduling_terms import Taint
@@ -57,14 +56,14 @@ def _settings(
     label: str, value: str, nodes: Sequence[Mapping[str, Any]], name: str, *, is_spot: bool
 ) -> dict[str, Any]:
     """The settings of a pool, with the labels that its provider does not set by itself."""
-    provider = clouds.POOL_LABELS.get(label, Provider.GENERIC)
+    provider = providers.POOL_LABELS.get(label, Provider.GENERIC)
     capacity = Capacity.SPOT if is_spot else Capacity.ON_DEMAND
     machine, (region, zones) = _common(nodes, INSTANCE_TYPE), _zones(nodes, provider)
     node = _smallest(nodes)
     labels = {label: value} if label and (provider is Provider.GENERIC or name != value) else {}
     labels |= _own_labels(nodes)
     pool = Pool(name, capacity, provider, machine, tuple(zones), region, labels=labels)
-    if provider is not Provider.GENERIC and not all(clouds.pool_of(_labels(node), {name: pool}) for node in nodes):
+    if provider is not Provider.GENERIC and not all(providers.pool_of(_labels(node), {name: pool}) for node in nodes):
         provider, labels = Provider.GENERIC, {label: value, **_capacity_labels(nodes), **_own_labels(nodes)}
         region, zones = _zones(nodes, provider)
     taints = _taints(nodes, Pool(name, capacity, provider))
@@ -107,12 +106,12 @@ def _without_nodes(
 
 def _pool_label(node: Mapping[str, Any]) -> tuple[str, str]:
     labels = _labels(node)
-    return next(((label, labels[label]) for label in clouds.POOL_LABELS if labels.get(label)), ("", ""))
+    return next(((label, labels[label]) for label in providers.POOL_LABELS if labels.get(label)), ("", ""))
 
 
 def _is_spot(node: Mapping[str, Any]) -> bool:
     taints = tuple(str(taint.get("key", "")) for taint in (node.get("spec") or {}).get("taints") or ())
-    return bool(clouds.is_spot_node(_labels(node), taints))
+    return bool(providers.is_spot_node(_labels(node), taints))
 
 
 def _name(value: str, *, suffix: str, taken: Mapping[str, object]) -> str:
@@ -146,7 +145,7 @@ def _common(nodes: Sequence[Mapping[str, Any]], label: str) -> str:
 def _capacity_labels(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The labels that say spot, or not, and that all of these nodes have."""
     common = set.intersection(*(set(_labels(node).items()) for node in nodes))
-    return {key: value for key, value in sorted(common) if clouds.is_spot_node({key: value}, ()) is not None}
+    return {key: value for key, value in sorted(common) if providers.is_spot_node({key: value}, ()) is not None}
 
 
 def _own_labels(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -168,7 +167,7 @@ def _smallest(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _taints(nodes: Sequence[Mapping[str, Any]], pool: Pool) -> list[str]:
     """The taints that all nodes have, without those of the provider and those that come and go."""
-    by_provider = {str(taint) for taint in clouds.taints(pool)}
+    by_provider = {str(taint) for taint in providers.taints(pool)}
     all_taints = [
         {_written(taint) for taint in (node.get("spec") or {}).get("taints") or () if _stays(taint)} for node in nodes
     ]

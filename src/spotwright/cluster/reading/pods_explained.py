@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spotwright.clouds.lost_machines import commands_to_free
+from spotwright.clouds.providers import commands_to_free
 from spotwright.cluster.api.requests import ApiFailed
 from spotwright.cluster.evidence.waiting import events_of_pod, has_not_started, why_not_started
 from spotwright.cluster.moving.free_moves import why_not_moved

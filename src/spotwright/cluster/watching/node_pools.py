@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.cluster.workloads.owners import metadata
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import parse_resource
@@ -30,12 +30,12 @@ class NodePool(NamedTuple):
 def pool_of_node(node: Mapping[str, Any] | None, pools: Mapping[str, Pool]) -> NodePool:
     """The pool of a node. ``None``: nothing is known of the node."""
     labels = dict(metadata(node or {}).get("labels") or {})
-    pool = clouds.pool_of(labels, pools)
+    pool = providers.pool_of(labels, pools)
     if pool is not None:
         return NodePool(pool.name, pool.is_spot, is_configured=True)
     taints = tuple(str(taint.get("key", "")) for taint in ((node or {}).get("spec") or {}).get("taints") or ())
-    is_spot = bool(clouds.is_spot_node(labels, taints))
-    name = next((labels[label] for label in clouds.POOL_LABELS if labels.get(label)), _NO_NAME)
+    is_spot = bool(providers.is_spot_node(labels, taints))
+    name = next((labels[label] for label in providers.POOL_LABELS if labels.get(label)), _NO_NAME)
     return NodePool(_unused(name.lower(), pools, is_spot=is_spot), is_spot, is_configured=False)
 
 
@@ -50,7 +50,7 @@ def offers_of(node: Mapping[str, Any] | None, pool: Pool) -> dict[str, int]:
     allocatable = ((node or {}).get("status") or {}).get("allocatable") or {}
     offers: dict[str, int] = {}
     for name, amount in allocatable.items():
-        if name in (pool.node or {}) or not (name in ("cpu", "memory") or clouds.is_accelerator(name)):
+        if name in (pool.node or {}) or not (name in ("cpu", "memory") or providers.is_accelerator(name)):
             continue
         with contextlib.suppress(ValueError):  # no amount that we can read: it counts as not known
             offers[name] = parse_resource(name, amount)

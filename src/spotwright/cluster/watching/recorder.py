@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.cluster.evidence import LastSeen, signals_of
 from spotwright.cluster.evidence.waiting import waits_for
 from spotwright.cluster.watching.node_pools import NodePool, offers_of, pool_of_node
@@ -173,7 +173,7 @@ class Recorder:
 
     def _name_stranger(self, node: str, pool: NodePool) -> None:
         """Say once in a run that a node fits no pool of the configuration, where the configuration tells its pools' labels."""
-        if pool.is_configured or not any(clouds.labels(each) for each in self._state.plan.config.pools.values()):
+        if pool.is_configured or not any(providers.labels(each) for each in self._state.plan.config.pools.values()):
             return
         begin = "fits no pool of the configuration by its labels"
         if not any(begin in note and f"pool {pool.name}," in note for note in self._state.notes):

@@ -39,7 +39,7 @@ from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.engine.workload.transitions import cause_to_charge, spent_before
 from spotwright.errors import InputError
-from spotwright.graph.executors import RunsNowhere
+from spotwright.graph import RunsNowhere
 from spotwright.model.attempts import Cause, Ending, Signals
 from spotwright.scheduling import budgets
 from spotwright.scheduling.budgets import AttemptLife, Decision, FollowUp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from spotwright.clouds import SPOT_LABELS, SPOT_TAINT_KEYS
+from spotwright.clouds.providers import SPOT_LABELS, SPOT_TAINT_KEYS
 from spotwright.lint.subjects.python_files import PythonFile
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.lint.examples import AKS_POOLS, ON_SPOT, PREFERS_SPOT, TOLERATION, job, pod
 from spotwright.lint.python_rules.required_spot import required_spot
 from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
@@ -65,7 +65,7 @@ def _not_tolerated(pods: Pods, settings: Settings) -> Iterator[Problem]:
     taints = [_AKS_TAINT] if _AKS_LABEL in pods.conditions else []
     if pods.reach is Reach.REQUIRED:
         meant = [pool for pool in settings.spot_pools if selects_pool(pods.constraints, pool)]
-        taints += [taint for pool in meant for taint in clouds.taints(pool)]
+        taints += [taint for pool in meant for taint in providers.taints(pool)]
     for taint in dict.fromkeys(taints):
         if taint.key in settings.spot_taints and not pods.constraints.tolerates(taint):
             mend = Mend("extend", pods.at("tolerations"), [taint.toleration_fields])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.lint.examples import ON_SPOT, job
 from spotwright.lint.python_rules.plain_python import preemptible_flag
 from spotwright.lint.rule import Checks, Problem, Rule, Severity
@@ -58,7 +58,7 @@ def _no_pool(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 
 def _has(pool: Pool, key: str, value: str) -> bool:
-    return any(labels.get(key) == value for labels in clouds.labels_by_zone(pool))
+    return any(labels.get(key) == value for labels in providers.labels_by_zone(pool))
 
 
 def _taint_kept_out(pods: Pods, settings: Settings) -> Iterator[Problem]:
@@ -70,7 +70,9 @@ def _taint_kept_out(pods: Pods, settings: Settings) -> Iterator[Problem]:
     requests = dict.fromkeys(_devices(pods), 1)
     keeping = []
     for pool in meant:
-        taints = [taint for taint in clouds.taints(pool) if not clouds.is_tolerated_by_cluster(pool, taint, requests)]
+        taints = [
+            taint for taint in providers.taints(pool) if not providers.is_tolerated_by_cluster(pool, taint, requests)
+        ]
         refused = [one for one in taints if one.effect != "PreferNoSchedule" and not given.tolerates(one)]
         if not refused:
             return
@@ -95,7 +97,7 @@ def _devices(pods: Pods) -> set[str]:
 
 def _gpu_unused(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """Pods that select GPU nodes and ask for no GPU: the node is paid for and its GPUs stay idle."""
-    if not pods.containers or any(clouds.is_accelerator(name) for name in _devices(pods)) or pods.form == "H":
+    if not pods.containers or any(providers.is_accelerator(name) for name in _devices(pods)) or pods.form == "H":
         return
     for key, value in pods.constraints.selector.items():
         if (
@@ -108,7 +110,7 @@ def _gpu_unused(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 
 def _is_of_plain_pool(key: str, value: str, settings: Settings) -> bool:
-    return any(clouds.labels(pool).get(key) == value and _is_plain(pool) for pool in settings.pools.values())
+    return any(providers.labels(pool).get(key) == value and _is_plain(pool) for pool in settings.pools.values())
 
 
 def _is_plain(pool: Pool) -> bool:
@@ -121,7 +123,7 @@ def _limits_missing(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     for container in pods.containers:
         limits = mapping_at(container.value, "resources", "limits")
         for name in mapping_at(container.value, "resources", "requests"):
-            if clouds.is_accelerator(name) and name not in limits:
+            if providers.is_accelerator(name) and name not in limits:
                 text = f"{pods.label} requests {name} without a limit of it"
                 yield Problem((*container.path, "resources", "requests", name), text)
 

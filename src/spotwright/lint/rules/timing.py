@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from spotwright import clouds
-from spotwright.clouds.provider import ZONE
+from spotwright.clouds import providers
+from spotwright.clouds.providers import ZONE
 from spotwright.lint.examples import ON_SPOT, job, training_job
 from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
@@ -46,7 +46,7 @@ def _notice(pods: Pods, settings: Settings) -> tuple[float, str] | None:
     if notice is not None:
         return notice, "the spot pools that admit it" if landing else "the spot pools"
     named = {one.key for one in pods.constraints.tolerations} | {one.key for one in pods.conditions}
-    notices = ((clouds.default_notice_of_pods(one), _WHOSE[one]) for one in clouds.providers_of(named))
+    notices = ((providers.default_notice_of_pods(one), _WHOSE[one]) for one in providers.providers_of(named))
     return min(notices, default=None)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.lint.settings import Settings
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
@@ -52,12 +52,12 @@ def pairs_of(constraints: Constraints) -> list[Expression]:
 def selects_pool(constraints: Constraints, pool: Pool) -> bool:
     """Whether nodes in one of the pool's zones meet the selector and the required affinity, whatever their taints."""
     wanted = Constraints(selector=constraints.selector, required=constraints.required)
-    return any(not wanted.refusal(labels, ()) for labels in clouds.labels_by_zone(pool))
+    return any(not wanted.refusal(labels, ()) for labels in providers.labels_by_zone(pool))
 
 
 def admits(pool: Pool, constraints: Constraints) -> bool:
     """Whether nodes in one of the pool's zones admit the pods."""
-    return any(not constraints.refusal(labels, clouds.taints(pool)) for labels in clouds.labels_by_zone(pool))
+    return any(not constraints.refusal(labels, providers.taints(pool)) for labels in providers.labels_by_zone(pool))
 
 
 def _is_of_spot(key: str, operator: str, settings: Settings) -> bool:
@@ -77,7 +77,7 @@ def _selects(term: Term, settings: Settings) -> bool:
 def selects_spot(expression: Expression, settings: Settings) -> bool:
     """Whether only spot nodes meet a condition."""
     if expression.operator == "Exists":
-        return expression.key in clouds.ONLY_SPOT_LABELS
+        return expression.key in providers.ONLY_SPOT_LABELS
     if expression.operator != "In" or not expression.values:
         return False
     return all(_is_spot_pair((expression.key, value), settings) for value in expression.values)
@@ -85,7 +85,7 @@ def selects_spot(expression: Expression, settings: Settings) -> bool:
 
 def _is_spot_pair(pair: tuple[str, str], settings: Settings) -> bool:
     key, value = pair
-    return value in clouds.SPOT_LABELS.get(key, ()) or pair in settings.spot_pairs
+    return value in providers.SPOT_LABELS.get(key, ()) or pair in settings.spot_pairs
 
 
 def shuns_spot(expression: Expression) -> bool:
@@ -94,7 +94,7 @@ def shuns_spot(expression: Expression) -> bool:
     A value of the past counts where it is asked for: a condition that excludes it alone keeps nobody off the nodes of today. A
     key without a domain may mean anything (``lifecycle: production``), unless a value of spot nodes stands beside it.
     """
-    key, values = expression.key, clouds.SPOT_LABELS.get(expression.key, ())
+    key, values = expression.key, providers.SPOT_LABELS.get(expression.key, ())
     if not values or ("/" not in key and set(values).isdisjoint(expression.values)):
         return False
     met = [expression.matches({key: value}) for value in values]

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spotwright.engine.plan import Plan
 from spotwright.errors import PipelineError
-from spotwright.graph.executors import Container, PodTemplate
-from spotwright.graph.tasks import Dag, TaskGraph, TaskSpec
+from spotwright.graph import Container, Dag, PodTemplate, TaskGraph, TaskSpec
 from spotwright.interrupts import interrupts_held
 from spotwright.local.supervisor import cgroups
 from spotwright.local.supervisor.mounting.mounts import why_impossible

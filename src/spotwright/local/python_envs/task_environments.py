@@ -13,7 +13,7 @@ from spotwright.engine.events import Event
 from spotwright.engine.ports import Clock, Outcome, Refused
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
-from spotwright.graph.executors import Executor
+from spotwright.graph import Executor
 from spotwright.local.python_envs.environment_builds import BuildFailure, EnvironmentBuilds, shown_packages
 from spotwright.local.python_envs.python_environment import PythonEnvironment
 from spotwright.pipelines.graph.kfp_executors import PythonComponent

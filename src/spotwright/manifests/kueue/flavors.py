@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from spotwright import clouds
-from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
+from spotwright.clouds import providers
+from spotwright.clouds.providers import INSTANCE_TYPE, ZONE
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Term
 from spotwright.scheduling.ladder import has_accelerators
@@ -34,13 +34,13 @@ Condition = dict[str, Any]
 
 def flavor_labels(pool: Pool) -> dict[str, str]:
     """The labels of a pool's flavor: those of its nodes, at most eight; the machine type and the zone are the first to go."""
-    labels = {key: value for key, value in clouds.labels(pool).items() if key not in _OF_NEW_NODES}
+    labels = {key: value for key, value in providers.labels(pool).items() if key not in _OF_NEW_NODES}
     return {key: labels[key] for key in sorted(labels, key=lambda key: key in (INSTANCE_TYPE, ZONE))[:_MOST]}
 
 
 def flavor_taints(pool: Pool) -> tuple[Taint, ...]:
     """The taints of a pool's flavor: those of its nodes that keep pods away, at most eight."""
-    return tuple(taint for taint in clouds.taints(pool) if taint.effect in _REPELLING)[:_MOST]
+    return tuple(taint for taint in providers.taints(pool) if taint.effect in _REPELLING)[:_MOST]
 
 
 def flavor_order(pools: Mapping[str, Pool], ladder: Sequence[str] = ()) -> list[Pool]:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spotwright import clouds
-from spotwright.clouds.gke import COMPUTE_CLASS
-from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
+from spotwright.clouds import providers
+from spotwright.clouds.providers import COMPUTE_CLASS, INSTANCE_TYPE, ZONE
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Policy
 from spotwright.model.pools import Pool, Provider
@@ -104,9 +103,9 @@ def off_idle_gpus(work: Work, ladder: Ladder, wanted: Attraction, pools: Mapping
         pool
         for pool in (pools[name] for name in idle)
         if any(
-            not constraints.refusal(labels, clouds.taints(pool))
+            not constraints.refusal(labels, providers.taints(pool))
             and all(condition.matches(labels) for condition in required)
-            for labels in clouds.labels_by_zone(pool)
+            for labels in providers.labels_by_zone(pool)
         )
     ]
     used = [pools[name] for rung in ladder.rungs for name in rung.pools]
@@ -180,8 +179,8 @@ def _positive(selected: Sequence[Pool], others: Sequence[Pool]) -> list[Expressi
     """Labels that every selected pool has with values that no other pool has, well-known labels first."""
     if not selected:
         return []
-    labels = [clouds.labels(pool) for pool in selected]
-    foreign = [clouds.labels(pool) for pool in others]
+    labels = [providers.labels(pool) for pool in selected]
+    foreign = [providers.labels(pool) for pool in others]
     expressions = []
     for key in sorted(set.intersection(*(set(one) for one in labels)), key=_preference):
         values = list(dict.fromkeys(one[key] for one in labels))
@@ -192,14 +191,17 @@ def _positive(selected: Sequence[Pool], others: Sequence[Pool]) -> list[Expressi
 
 def _negative(selected: Sequence[Pool], others: Sequence[Pool]) -> Iterator[Expression]:
     """Labels of the other pools that no selected pool has: together they exclude the others."""
-    own = [clouds.labels(pool) for pool in selected]
+    own = [providers.labels(pool) for pool in selected]
     left = list(others)
-    for key in clouds.CAPACITY_LABELS:
-        values = list(dict.fromkeys(v for pool in left if (v := clouds.labels(pool).get(key)) is not None))
+    for key in providers.CAPACITY_LABELS:
+        values = list(dict.fromkeys(v for pool in left if (v := providers.labels(pool).get(key)) is not None))
         if values and not any(one.get(key) in values for one in own):
-            left = [pool for pool in left if clouds.labels(pool).get(key) is None]
+            left = [pool for pool in left if providers.labels(pool).get(key) is None]
             yield {"key": key, "operator": "NotIn", "values": values}
 
 
 def _preference(key: str) -> tuple[int, str]:
-    return (clouds.CAPACITY_LABELS.index(key) if key in clouds.CAPACITY_LABELS else len(clouds.CAPACITY_LABELS), key)
+    return (
+        providers.CAPACITY_LABELS.index(key) if key in providers.CAPACITY_LABELS else len(providers.CAPACITY_LABELS),
+        key,
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.model.pools import Pool, Provider
 
 __all__ = ["EXPANDER", "expander_lines", "expander_objects", "preference_advice"]
@@ -72,6 +72,6 @@ def _pattern(pool: Pool) -> str:
     AKS names scale sets ``aks-POOL-NUMBER-vmss``, EKS autoscaling groups ``eks-GROUP-UUID``; elsewhere the name contains the
     pool's. The pattern for ``gpu`` must not match the group of ``gpu-spot``.
     """
-    name = clouds.pool_name(pool) or pool.name
+    name = providers.pool_name(pool) or pool.name
     patterns = {Provider.AKS: f"^aks-{name}-.*", Provider.EKS: f"^eks-{name}-[0-9a-f]{{8}}-.*"}
     return patterns.get(pool.provider, f".*{name}.*")

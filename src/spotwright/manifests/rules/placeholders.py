@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spotwright import clouds
-from spotwright.clouds.provider import ZONE
+from spotwright.clouds import providers
+from spotwright.clouds.providers import ZONE
 from spotwright.manifests.rules.context import Level, PlaceContext
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.pools import Pool
@@ -85,7 +85,7 @@ def _is_unknown(pools: Mapping[str, Pool], add_finding: AddFinding, path: Path, 
         return False
     if expression.key in _SYSTEM:
         return expression.matches({expression.key: "linux"})
-    unknown = [(pool.name, zone) for pool in pools.values() for zone in clouds.unknown_zones(pool)]
+    unknown = [(pool.name, zone) for pool in pools.values() for zone in providers.unknown_zones(pool)]
     if expression.key == ZONE and unknown:
         name, zone = unknown[0]
         text = f"nodes of pool {name} in zone {zone} are labelled REGION-{zone}, and the region is not known, so every pool"
@@ -97,6 +97,6 @@ def _is_unknown(pools: Mapping[str, Pool], add_finding: AddFinding, path: Path, 
 
 
 def _is_configured(pools: Mapping[str, Pool], key: str) -> bool:
-    if key == ZONE and any(clouds.unknown_zones(pool) for pool in pools.values()):
+    if key == ZONE and any(providers.unknown_zones(pool) for pool in pools.values()):
         return False
-    return any(key in labels for pool in pools.values() for labels in clouds.labels_by_zone(pool))
+    return any(key in labels for pool in pools.values() for labels in providers.labels_by_zone(pool))

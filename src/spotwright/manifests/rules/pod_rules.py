@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.manifests.kueue.flavors import exclusion, flavor_order
 from spotwright.manifests.rules.affinity import Expression, attraction, is_ordered, off_idle_gpus
 from spotwright.manifests.rules.checkpoint_library import add_library
@@ -305,8 +305,8 @@ def shortest_notice(used: Sequence[Pool], *, simulated: bool = False) -> float |
     """
     spot = [pool for pool in used if pool.is_spot]
     if simulated:
-        return min((clouds.default_notice_of_pods(pool.provider) for pool in spot), default=None)
-    return min(map(clouds.notice_of_pods, spot), default=None)
+        return min((providers.default_notice_of_pods(pool.provider) for pool in spot), default=None)
+    return min(map(providers.notice_of_pods, spot), default=None)
 
 
 def longest_grace(notice: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.manifests.rules.context import PlaceContext
 from spotwright.manifests.rules.placeholders import is_placeholder, without_unknown
 from spotwright.manifests.yamltext.documents import Path
@@ -85,7 +85,7 @@ def _container(path: Path, container: Any) -> dict[str, int]:
         given = resources.get(kind)
         for name, value in given.items() if isinstance(given, dict) else ():
             if is_placeholder(value):
-                if clouds.is_accelerator(str(name)):
+                if providers.is_accelerator(str(name)):
                     amounts[str(name)] = 1
                 continue
             try:

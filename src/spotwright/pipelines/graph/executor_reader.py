@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from spotwright.graph.executors import Container
+from spotwright.graph import Container
 from spotwright.model.quantities import parse_quantity
 from spotwright.pipelines.graph.embedded_archives import escaping_member
 from spotwright.pipelines.graph.kfp_executors import Importer, PvcStep, PythonComponent

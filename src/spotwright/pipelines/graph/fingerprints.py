@@ -15,8 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from spotwright.graph.sources import Source
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import Source, TaskSpec
 from spotwright.pipelines.graph.task_config import task_config_of
 from spotwright.pipelines.graph.task_settings import PLACEMENT
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.graph.declarations import ParameterSpec
-from spotwright.graph.executors import Container
-from spotwright.graph.tasks import Dag
+from spotwright.graph import Container, Dag, ParameterSpec
 from spotwright.pipelines.graph.kfp_executors import PvcStep, PythonComponent
 from spotwright.pipelines.graph.task_config import TaskConfigPassthrough
 from spotwright.pipelines.graph.task_settings import TaskSettings

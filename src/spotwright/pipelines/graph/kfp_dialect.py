@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.graph.declarations import ParameterSpec
-from spotwright.graph.dialect import Dialect, TaskContext, TaskEnd
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import Dialect, ParameterSpec, TaskContext, TaskEnd, TaskSpec
 from spotwright.pipelines.graph.task_settings import read_deferred
 from spotwright.pipelines.values.parameter_values import coerce, parse_json
 from spotwright.pipelines.values.placeholders import fill

@@ -8,8 +8,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spotwright.graph.dialect import TaskContext
-from spotwright.graph.executors import Executor, RunsNowhere
+from spotwright.graph import Executor, RunsNowhere, TaskContext
 from spotwright.pipelines.values.artifact_paths import RELATIVE, is_relative
 from spotwright.pipelines.values.placeholders import fill
 

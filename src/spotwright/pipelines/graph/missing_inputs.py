@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from spotwright.graph.declarations import ParameterSpec
-from spotwright.graph.sources import DagInput, Source, TaskOutput
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import DagInput, ParameterSpec, Source, TaskOutput, TaskSpec
 
 __all__ = ["add_missing_inputs", "find_missing_inputs", "input_text"]
 

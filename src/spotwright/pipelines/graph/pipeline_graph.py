@@ -13,9 +13,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.graph.declarations import ParameterSpec
-from spotwright.graph.sources import Constant, DagInput, FinalStatus, OneOf, Source, TaskOutput
-from spotwright.graph.tasks import Dag, Loop, TaskGraph, TaskSpec
+from spotwright.graph import (
+    Constant,
+    Dag,
+    DagInput,
+    FinalStatus,
+    Loop,
+    OneOf,
+    ParameterSpec,
+    Source,
+    TaskGraph,
+    TaskOutput,
+    TaskSpec,
+)
 from spotwright.pipelines.graph.ir_pass import IrPass
 from spotwright.pipelines.graph.kfp_dialect import KFP
 from spotwright.pipelines.graph.kfp_executors import Importer

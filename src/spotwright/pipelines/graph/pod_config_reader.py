@@ -1,4 +1,4 @@
-"""Read a task's :class:`~spotwright.graph.pod_config.PodConfig` from ``platforms.kubernetes`` of a compiled pipeline.
+"""Read a task's :class:`~spotwright.graph.PodConfig` from ``platforms.kubernetes`` of a compiled pipeline.
 
 Source: ``extendPodSpecPatch`` in ``backend/src/v2/driver/k8s.go`` of kubeflow/pipelines.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spotwright.graph.pod_config import KeyRefs, PodConfig, PvcMount, ScratchVolume
+from spotwright.graph import KeyRefs, PodConfig, PvcMount, ScratchVolume
 from spotwright.model.quantities import parse_quantity
 
 __all__ = ["FIELDS", "POD_SETTINGS", "read_pod_config", "with_pvc_name_parameters"]

@@ -8,9 +8,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from spotwright.graph.declarations import ParameterSpec
-from spotwright.graph.sources import Constant, DagInput, FinalStatus, OneOf, OutputSource, Source, TaskOutput
-from spotwright.graph.tasks import Loop, TaskSpec
+from spotwright.graph import (
+    Constant,
+    DagInput,
+    FinalStatus,
+    Loop,
+    OneOf,
+    OutputSource,
+    ParameterSpec,
+    Source,
+    TaskOutput,
+    TaskSpec,
+)
 from spotwright.pipelines.graph.ir_pass import IrPass
 from spotwright.pipelines.values.parameter_values import coerce, whole_numbers
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import TaskSpec
 from spotwright.model.quantities import canonical_quantity
 from spotwright.pipelines.ir.compiled import sorted_json
 

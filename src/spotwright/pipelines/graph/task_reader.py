@@ -11,10 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from spotwright.graph.declarations import ArtifactSpec, OutputSpecs, ParameterSpec
-from spotwright.graph.executors import Container
-from spotwright.graph.sources import Constant, Source, TaskOutput
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import ArtifactSpec, Constant, Container, OutputSpecs, ParameterSpec, Source, TaskOutput, TaskSpec
 from spotwright.model.policy import Layer, PolicyValueError
 from spotwright.pipelines.graph.executor_reader import Unsupported, read_executor, read_importer
 from spotwright.pipelines.graph.ir_pass import IrPass

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.graph.pod_config import PodConfig
-from spotwright.graph.sources import DagInput, Source, TaskOutput
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import DagInput, PodConfig, Source, TaskOutput, TaskSpec
 from spotwright.model.scheduling_terms import Constraints
 from spotwright.pipelines.graph.pod_config_reader import POD_SETTINGS, read_pod_config, with_pvc_name_parameters
 from spotwright.pipelines.graph.task_config import TaskConfigPassthrough, task_config, task_config_of
@@ -40,7 +38,7 @@ _SUPPORTED = {
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """The settings of one task, in the terms of :class:`~spotwright.graph.tasks.TaskSpec`.
+    """The settings of one task, in the terms of :class:`~spotwright.graph.TaskSpec`.
 
     ``sources`` are inputs that only the placement needs, ``inputs`` those of the code that its resources read.
     ``ignored`` names settings without a meaning on one machine. ``timeout`` is seconds. ``config`` is the value of a

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spotwright.graph.sources import DagInput, Source, TaskOutput
-from spotwright.graph.tasks import Dag, TaskSpec
+from spotwright.graph import Dag, DagInput, Source, TaskOutput, TaskSpec
 
 __all__ = ["KFP_1", "type_conflicts"]
 

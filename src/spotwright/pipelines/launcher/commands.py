@@ -17,9 +17,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spotwright.errors import PipelineError
-from spotwright.graph.dialect import TaskContext
-from spotwright.graph.executors import Container
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import Container, TaskContext, TaskSpec
 from spotwright.pipelines.values.artifact_paths import path_of
 from spotwright.pipelines.values.expansion import expand, expand_environment
 from spotwright.pipelines.values.parameter_values import to_text

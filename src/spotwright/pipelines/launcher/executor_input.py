@@ -13,10 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.graph.declarations import ArtifactSpec
-from spotwright.graph.dialect import TaskContext
-from spotwright.graph.sources import Constant
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import ArtifactSpec, Constant, TaskContext, TaskSpec
 from spotwright.pipelines.graph.task_config import TaskConfig, task_config, task_config_of, with_workspace
 from spotwright.pipelines.graph.task_settings import PLACEMENT
 from spotwright.pipelines.launcher.outputs import ARTIFACTS, EXECUTOR_OUTPUT, PARAMETERS

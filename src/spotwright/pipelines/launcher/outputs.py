@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spotwright.graph.declarations import ArtifactSpec
-from spotwright.graph.executors import Container, PodTemplate
-from spotwright.graph.tasks import TaskSpec
+from spotwright.graph import ArtifactSpec, Container, PodTemplate, TaskSpec
 from spotwright.pipelines.values.parameter_values import coerce, parse_json, parse_text, whole_numbers
 
 __all__ = ["ARTIFACTS", "EXECUTOR_OUTPUT", "PARAMETERS", "AttemptOutputs", "read_outputs"]

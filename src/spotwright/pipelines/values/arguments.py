@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spotwright.errors import PipelineError
-from spotwright.graph.declarations import ArtifactSpec, ParameterSpec
-from spotwright.graph.tasks import TaskGraph
+from spotwright.graph import ArtifactSpec, ParameterSpec, TaskGraph
 from spotwright.pipelines.values.parameter_values import KINDS, coerce, parse_text, whole_numbers
 from spotwright.pipelines.values.secrets import Reference
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from spotwright.graph.dialect import TaskContext
+from spotwright.graph import TaskContext
 from spotwright.pipelines.values.artifact_paths import path_of
 from spotwright.pipelines.values.parameter_values import to_text
 

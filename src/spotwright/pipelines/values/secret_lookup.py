@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spotwright.errors import PipelineError
-from spotwright.graph.pod_config import KeyRefs
+from spotwright.graph import KeyRefs
 
 __all__ = ["ClusterObjects", "look_up_objects"]
 

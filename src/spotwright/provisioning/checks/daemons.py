@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.manifests.rules.pod_spec import pod_constraints
 from spotwright.model.pools import Pool, Provider
 from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Severity
@@ -65,7 +65,7 @@ _SORTS = (
 def check_daemon_sets(ground: Ground) -> Iterator[Finding]:
     """DaemonSets whose pods a pool's taints keep away; a pool with GPUs whose device plugin is missing."""
     for pool in ground.pools.values():
-        has_gpus = bool(clouds.gpus_of(pool))
+        has_gpus = bool(providers.gpus_of(pool))
         plugins = []
         for work in ground.daemon_sets:
             sort = _sort_of(work)

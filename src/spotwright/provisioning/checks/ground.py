@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.config import Config
 from spotwright.manifests.rules.placeholders import judgeable
@@ -108,19 +108,19 @@ class Ground:
             constraints = judgeable(constraints, {pool.name: pool}, lambda _level, _path, _text: None)
         reasons = []
         for labels, taints in self.kinds_of_node(pool):
-            own = tuple(one for one in taints if not clouds.is_tolerated_by_cluster(pool, one, work.requests))
+            own = tuple(one for one in taints if not providers.is_tolerated_by_cluster(pool, one, work.requests))
             reasons.append(constraints.refusal(labels, own))
         return "" if "" in reasons else reasons[0]
 
     def tolerates(self, pool: Pool, work: PodWork, taint: Taint) -> bool:
         """Whether the pod tolerates a taint of the pool, by itself or because the cluster adds the toleration."""
-        return work.constraints.tolerates(taint) or clouds.is_tolerated_by_cluster(pool, taint, work.requests)
+        return work.constraints.tolerates(taint) or providers.is_tolerated_by_cluster(pool, taint, work.requests)
 
     def kinds_of_node(self, pool: Pool) -> list[tuple[Mapping[str, str], tuple[Taint, ...]]]:
         """The different labels and lasting taints of the pool's nodes; those of the configuration where it has no node."""
         nodes = self.members.get(pool.name) or ()
         if not nodes:
-            return [(labels, clouds.taints(pool)) for labels in clouds.labels_by_zone(pool)]
+            return [(labels, providers.taints(pool)) for labels in providers.labels_by_zone(pool)]
         different = {
             (
                 tuple(sorted(labels_of(node).items())),
@@ -139,7 +139,7 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
     members: dict[str, list[Mapping[str, Any]]] = {name: [] for name in config.pools}
     strangers: list[Mapping[str, Any]] = []
     for node in objects.nodes:
-        pool = clouds.pool_of(labels_of(node), config.pools) or _named_by(labels_of(node), config.pools)
+        pool = providers.pool_of(labels_of(node), config.pools) or _named_by(labels_of(node), config.pools)
         (strangers if pool is None else members[pool.name]).append(node)
     both = [*(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "")), *found]
     works = [one for one in both if isinstance(one, PodWork)]
@@ -157,8 +157,8 @@ def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Findin
 
 def _named_by(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | None:
     for pool in pools.values():
-        label = clouds.pool_label(pool)
-        if label and labels.get(label) in (clouds.pool_name(pool), pool.labels.get(label, pool.name)):
+        label = providers.pool_label(pool)
+        if label and labels.get(label) in (providers.pool_name(pool), pool.labels.get(label, pool.name)):
             return pool
     return None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.model.pools import Pool, Provider
 from spotwright.provisioning.checks.ground import Finding, Ground, Severity
 
@@ -39,7 +39,7 @@ def check_growth(ground: Ground) -> Iterator[Finding]:
     for work in ground.works:
         for key, value in work.constraints.selector.items():
             pools = [
-                pool.name for pool in from_zero if any(one.get(key) == value for one in clouds.labels_by_zone(pool))
+                pool.name for pool in from_zero if any(one.get(key) == value for one in providers.labels_by_zone(pool))
             ]
             if key.startswith(_AFTER_BOOT) and not _is_always_there(ground, key, value):
                 yield Finding(
@@ -63,7 +63,7 @@ def _is_always_there(ground: Ground, key: str, value: str) -> bool:
 
 
 def _hints(pool: Pool) -> Finding | None:
-    own = [key for key in clouds.own_labels(pool) if not key.startswith(_AFTER_BOOT)]
+    own = [key for key in providers.own_labels(pool) if not key.startswith(_AFTER_BOOT)]
     if pool.provider not in (Provider.EKS, Provider.GENERIC) or not (own or pool.taints):
         return None
     return Finding(

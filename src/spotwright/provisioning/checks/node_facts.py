@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.clouds.node_signs import (
     AUTO_DRAIN_TAINTS,
     GONE_TAINTS,
@@ -18,9 +18,7 @@ from spotwright.clouds.node_signs import (
     UNREACHABLE_TAINTS,
     is_passing_taint,
 )
-from spotwright.clouds.past_forms import past_forms
-from spotwright.clouds.provider import INSTANCE_TYPE, ZONE
-from spotwright.clouds.zones import azure_zone
+from spotwright.clouds.providers import INSTANCE_TYPE, ZONE, azure_zone, past_forms
 from spotwright.model.pools import Provider
 from spotwright.model.scheduling_terms import Taint
 from spotwright.provisioning.checks.ground import Finding, Ground, Severity, labels_of, name_of, names, taints_of
@@ -80,7 +78,7 @@ def check_labels(ground: Ground) -> Iterator[Finding]:
         lacking: dict[str, list[str]] = {}
         for node in ground.members[pool.name]:
             have = labels_of(node)
-            for key, value in clouds.labels(pool).items():
+            for key, value in providers.labels(pool).items():
                 if have.get(key) != value and key not in _NEVER_SELECTED:
                     seen = f"{key}={have[key]}" if key in have else f"no {key}"
                     lacking.setdefault(f"{key}={value} (there is {seen})", []).append(name_of(node))
@@ -98,7 +96,7 @@ def check_labels(ground: Ground) -> Iterator[Finding]:
 def check_zones(ground: Ground) -> Iterator[Finding]:
     """Zones of the configuration that cannot be compared with labels of nodes, and nodes in other zones."""
     for pool in ground.pools.values():
-        unknown = clouds.unknown_zones(pool)
+        unknown = providers.unknown_zones(pool)
         found = {label for node in ground.members[pool.name] if (label := labels_of(node).get(ZONE))}
         if unknown:
             seen = sorted({zone[0] for label in found if (zone := azure_zone(label))})
@@ -111,7 +109,7 @@ def check_zones(ground: Ground) -> Iterator[Finding]:
                 f"set region: {seen[0] if len(seen) == 1 else 'of the cluster'} in spotwright.yaml",
             )
         elif pool.zones:
-            expected = {labels[ZONE] for labels in clouds.labels_by_zone(pool)}
+            expected = {labels[ZONE] for labels in providers.labels_by_zone(pool)}
             for label in sorted(found - expected):
                 nodes = [name_of(node) for node in ground.members[pool.name] if labels_of(node).get(ZONE) == label]
                 yield Finding(
@@ -127,7 +125,7 @@ def check_zones(ground: Ground) -> Iterator[Finding]:
 def check_taints(ground: Ground) -> Iterator[Finding]:
     """Taints of nodes that the configuration does not know, so that placement adds no toleration for them; and the reverse."""
     for pool in ground.pools.values():
-        expected = set(clouds.taints(pool))
+        expected = set(providers.taints(pool))
         unknown: dict[Taint, list[str]] = {}
         for node in ground.members[pool.name]:
             for taint in taints_of(node):
@@ -156,7 +154,7 @@ def check_taints(ground: Ground) -> Iterator[Finding]:
 def check_gpus(ground: Ground) -> Iterator[Finding]:
     """Nodes with GPUs that offer none, or fewer than the configuration says."""
     for pool in ground.pools.values():
-        wanted = clouds.gpus_of(pool)
+        wanted = providers.gpus_of(pool)
         none = [node for node in ground.members[pool.name] if _has_gpus(node, wanted) and not _offered(node)]
         if none:
             driver = (
@@ -192,14 +190,16 @@ def _has_gpus(node: Mapping[str, Any], wanted: Mapping[str, int]) -> bool:
     labels = labels_of(node)
     labelled = any(labels.get(key) not in (None, "", "0", "false") for key in _GPU_LABELS)
     return (
-        bool(wanted) or labelled or any(clouds.is_gpu(name) and str(amount) != "0" for name, amount in capacity.items())
+        bool(wanted)
+        or labelled
+        or any(providers.is_gpu(name) and str(amount) != "0" for name, amount in capacity.items())
     )
 
 
 def _offered(node: Mapping[str, Any]) -> bool:
     """Whether a node offers a GPU, or a part of one (``nvidia.com/mig-1g.5gb``)."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    return any(clouds.is_gpu(name) and str(amount) != "0" for name, amount in allocatable.items())
+    return any(providers.is_gpu(name) and str(amount) != "0" for name, amount in allocatable.items())
 
 
 def _amount(node: Mapping[str, Any], name: str) -> int:

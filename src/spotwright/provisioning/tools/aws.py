@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.errors import InputError
 from spotwright.manifests.rules.expander import expander_objects
 from spotwright.model.pools import Pool, Provider
@@ -68,7 +68,7 @@ def refuse_managed_group(pool: Pool, tool: str) -> None:
 
 def _flags(request: Request, name: str) -> dict[str, tuple[Word, ...]]:
     pool = request.pool
-    labels = clouds.own_labels(pool)
+    labels = providers.own_labels(pool)
     flags: dict[str, tuple[Word, ...]] = {
         "cluster-name": (request.cluster or _CLUSTER,),
         "nodegroup-name": (name,),
@@ -157,7 +157,7 @@ def shared_meanings(request: Request, machines: Sequence[Word], setting: str) ->
                 f"taken less often: create_flags: {{{setting}: [{pool.machine}, ...]}}. The cluster autoscaler takes "
                 "the first for its measure."
             )
-        if not any(clouds.is_spot_taint(pool, taint) for taint in pool.taints):
+        if not any(providers.is_spot_taint(pool, taint) for taint in pool.taints):
             yield request.warn(
                 'EKS sets no spot taint: add taints: ["spot=true:NoSchedule"] to the pool in spotwright.yaml, or any '
                 "work may land on it"
@@ -173,7 +173,7 @@ def shared_meanings(request: Request, machines: Sequence[Word], setting: str) ->
             "GPUs: the machine brings them, the NVIDIA AMI its driver. The device plugin is yours to install, and must "
             "tolerate the taints."
         )
-        if not any(clouds.is_gpu_taint(taint) for taint in pool.taints):
+        if not any(providers.is_gpu_taint(taint) for taint in pool.taints):
             yield request.warn(
                 'EKS sets no GPU taint: add taints: ["nvidia.com/gpu=present:NoSchedule"] to the pool in '
                 "spotwright.yaml, or work without GPUs may fill it"
@@ -184,7 +184,9 @@ def _tags(request: Request, group: Flags, region: Flags) -> Iterator[str]:
     """The hints for a cluster autoscaler at 0 nodes, as tags of the autoscaling group."""
     pool = request.pool
     tags = [
-        (f"{_TEMPLATE}/label/{key}", value) for key, value in clouds.labels(pool).items() if "kubernetes.io/" not in key
+        (f"{_TEMPLATE}/label/{key}", value)
+        for key, value in providers.labels(pool).items()
+        if "kubernetes.io/" not in key
     ]
     tags += [(f"{_TEMPLATE}/taint/{taint.key}", f"{taint.value}:{taint.effect}") for taint in pool.taints]
     tags += [(f"{_TEMPLATE}/resources/{name}", str(amount)) for name, amount in _devices(pool)]

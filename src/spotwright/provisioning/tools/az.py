@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from spotwright import clouds
-from spotwright.clouds.zones import azure_zone
+from spotwright.clouds import providers
+from spotwright.clouds.providers import azure_zone
 from spotwright.errors import InputError
 from spotwright.manifests.rules.expander import expander_objects
 from spotwright.model.pools import Pool, Provider
@@ -78,8 +78,8 @@ def _refuse(request: Request) -> None:
 
 def _flags(request: Request, name: str) -> dict[str, tuple[Word, ...]]:
     pool = request.pool
-    labels = {key: value for key, value in clouds.own_labels(pool).items() if not key.startswith(_RESERVED)}
-    by_azure = clouds.taints(Pool(pool.name, pool.capacity, pool.provider))
+    labels = {key: value for key, value in providers.own_labels(pool).items() if not key.startswith(_RESERVED)}
+    by_azure = providers.taints(Pool(pool.name, pool.capacity, pool.provider))
     taints = [str(taint) for taint in pool.taints if taint not in by_azure]
     flags: dict[str, tuple[Word, ...]] = {
         "resource-group": (_GROUP,),
@@ -165,7 +165,7 @@ def _meanings(request: Request, name: str, flags: dict[str, tuple[Word, ...]]) -
         "Labels and taints are given here and never to Node objects: AKS tells its autoscaler of them, so that a pool "
         "of 0 nodes is known to fit, and every new node has them. They can be changed with az aks nodepool update."
     )
-    reserved = [key for key in clouds.own_labels(pool) if key.startswith(_RESERVED)]
+    reserved = [key for key in providers.own_labels(pool) if key.startswith(_RESERVED)]
     if reserved:
         yield request.warn(f"not given to az, because AKS reserves their prefix: {', '.join(reserved)}")
     if gpus(pool):
@@ -213,7 +213,7 @@ def _gpu_meanings(request: Request) -> Iterator[str]:
         "GPUs: the machine size brings them, and AKS the driver. It installs no device plugin: until NVIDIA's "
         "DaemonSet runs there and tolerates the pool's taints, no node has allocatable GPUs."
     )
-    if not any(clouds.is_gpu_taint(taint) for taint in pool.taints):
+    if not any(providers.is_gpu_taint(taint) for taint in pool.taints):
         yield request.warn(
             'AKS sets no GPU taint: add taints: ["sku=gpu:NoSchedule"] to the pool in spotwright.yaml, '
             "or work without GPUs may fill it"

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from spotwright import clouds
-from spotwright.clouds.gke import COMPUTE_CLASS
+from spotwright.clouds import providers
+from spotwright.clouds.providers import COMPUTE_CLASS
 from spotwright.errors import InputError
 from spotwright.manifests.kueue.flavors import flavor_order
 from spotwright.manifests.yamltext.splice import flow
@@ -50,9 +50,9 @@ def _class(name: str, members: Sequence[Pool]) -> Iterator[str]:
     yield "spec:"
     yield "  priorities:"
     for pool in members:
-        if not clouds.pool_name(pool):
+        if not providers.pool_name(pool):
             raise InputError(f"pool {pool.name}: GKE allows no pool of that name: rename it in spotwright.yaml")
-        yield f"  - {flow({'nodepools': [clouds.pool_name(pool)]})}  # {pool.capacity}"
+        yield f"  - {flow({'nodepools': [providers.pool_name(pool)]})}  # {pool.capacity}"
     yield "  nodePoolAutoCreation: {enabled: false}  # the pools above are there; true lets GKE make others"
     yield "  activeMigration: {optimizeRulePriority: false}  # true would drain running work to bring it back to spot"
     yield "  whenUnsatisfiable: DoNotScaleUp  # wait for one of these pools, instead of any machine that GKE finds"

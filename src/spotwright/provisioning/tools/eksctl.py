@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.manifests.yamltext.splice import flow
 from spotwright.provisioning.making import Request, counted, gpus, name_at_provider, own_fields
 from spotwright.provisioning.script import comment, items
@@ -58,7 +58,7 @@ def eksctl_config(request: Request) -> Iterator[str]:
 
 def _group(request: Request, name: str) -> dict[str, Any]:
     pool = request.pool
-    labels = clouds.own_labels(pool)
+    labels = providers.own_labels(pool)
     return {
         "name": name,
         "spot": pool.is_spot,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spotwright import clouds
-from spotwright.clouds.gke import COMPUTE_CLASS, PREEMPTIBLE
+from spotwright.clouds import providers
+from spotwright.clouds.providers import COMPUTE_CLASS, PREEMPTIBLE
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool, Provider
 from spotwright.provisioning.making import Request, gpus, introduction, name_at_provider, with_create_flags
@@ -84,8 +84,8 @@ def accelerator(pool: Pool) -> str:
 
 def _flags(request: Request) -> dict[str, tuple[Word, ...]]:
     pool = request.pool
-    labels = {key: value for key, value in clouds.own_labels(pool).items() if _is_ours(key)}
-    by_google = clouds.taints(Pool(pool.name, pool.capacity, pool.provider, node=pool.node))
+    labels = {key: value for key, value in providers.own_labels(pool).items() if _is_ours(key)}
+    by_google = providers.taints(Pool(pool.name, pool.capacity, pool.provider, node=pool.node))
     taints = [taint.with_equals for taint in pool.taints if taint not in by_google]
     flags: dict[str, tuple[Word, ...]] = {
         "cluster": (request.cluster or _CLUSTER,),
@@ -162,7 +162,7 @@ def _meanings(request: Request) -> Iterator[str]:
         "of labels, taints and GPUs of the pool, so that a pool of 0 nodes is known to fit."
     )
     reserved = [
-        key for key in clouds.own_labels(pool) if not _is_ours(key) and key not in (_ACCELERATOR_LABEL, PREEMPTIBLE)
+        key for key in providers.own_labels(pool) if not _is_ours(key) and key not in (_ACCELERATOR_LABEL, PREEMPTIBLE)
     ]
     if reserved:
         yield request.warn(f"not given to gcloud, because Google reserves their prefix: {', '.join(reserved)}")
@@ -185,7 +185,7 @@ def _spot_meanings(request: Request) -> Iterator[str]:
             "preemptible VMs are a form of the past: --spot makes Spot VMs, which have no limit of 24 hours and not "
             f"the label {PREEMPTIBLE}: remove that label and lifetime from the pool"
         )
-    if not any(clouds.is_spot_taint(pool, taint) for taint in pool.taints):
+    if not any(providers.is_spot_taint(pool, taint) for taint in pool.taints):
         yield request.warn(
             "GKE sets no spot taint on a pool that is made by hand: add taints: "
             '["cloud.google.com/gke-spot=true:NoSchedule"] to the pool '

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.errors import InputError
 from spotwright.manifests.kueue.queue_objects import quantity
 from spotwright.manifests.rules.expander import expander_objects
@@ -25,7 +25,7 @@ _ANNOTATION = "capacity.cluster-autoscaler.kubernetes.io"
 def generic_script(request: Request) -> Iterator[str]:
     """The script for one pool. Raises :class:`InputError` if nothing would distinguish its nodes."""
     pool = request.pool
-    labels = clouds.own_labels(pool)
+    labels = providers.own_labels(pool)
     if not labels and not pool.taints:
         raise InputError(
             f"pool {pool.name}: nothing distinguishes its nodes: set provider:, or labels: and taints: of the nodes in "
@@ -70,7 +70,7 @@ def _hints(request: Request, label_list: str, taints: Sequence[str]) -> Iterator
     )
     node = pool.node or {}
     amounts: dict[str, int | str] = {name: quantity(name, node.get(name, 0)) for name in ("cpu", "memory")}
-    for device, count in list(clouds.gpus_of(pool).items())[:1]:
+    for device, count in list(providers.gpus_of(pool).items())[:1]:
         amounts |= {"gpu-type": device, "gpu-count": count}
     annotations = [f"{_ANNOTATION}/{name}={amount}" for name, amount in amounts.items() if amount]
     annotations += [f"{_ANNOTATION}/labels={label_list}"] if label_list else []

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spotwright import clouds
-from spotwright.clouds.zones import is_azure, zone_label
+from spotwright.clouds import providers
+from spotwright.clouds.providers import is_azure, zone_label
 from spotwright.errors import InputError
 from spotwright.manifests.kueue.flavors import flavor_order
 from spotwright.manifests.kueue.queue_objects import quantity
@@ -42,7 +42,7 @@ def karpenter_objects(request: Request) -> Iterator[str]:
     """The NodePool and its node class as YAML. Raises :class:`InputError` for flags of other tools, unknown zones."""
     pool = request.pool
     own = own_fields(request, _SAID_BY, "a node class", "osDiskSizeGB or subnetSelectorTerms")
-    unknown = clouds.unknown_zones(pool)
+    unknown = providers.unknown_zones(pool)
     if unknown:
         raise InputError(
             f"pool {pool.name}: Karpenter takes the label of a zone, such as eastus-{unknown[0]}, and nothing says the "
@@ -84,7 +84,7 @@ def _meanings(request: Request) -> Iterator[str]:
 def _node_pool(request: Request, name: str) -> Iterator[str]:
     pool = request.pool
     group, kind = ("karpenter.azure.com", "AKSNodeClass") if is_azure(pool) else ("karpenter.k8s.aws", "EC2NodeClass")
-    labels = {key: value for key, value in clouds.own_labels(pool).items() if not key.startswith(_RESTRICTED)}
+    labels = {key: value for key, value in providers.own_labels(pool).items() if not key.startswith(_RESTRICTED)}
     yield "apiVersion: karpenter.sh/v1"
     yield "kind: NodePool"
     yield f"metadata: {flow({'name': name})}"

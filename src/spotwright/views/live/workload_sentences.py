@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spotwright.clouds.lost_machines import commands_to_free
+from spotwright.clouds.providers import commands_to_free
 from spotwright.engine.events import Event
 from spotwright.engine.workload.events import AttemptHeld, AttemptReleased, AttemptTakenBack, NoticeWithdrawn
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from spotwright import clouds
+from spotwright.clouds import providers
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Taint
 
@@ -131,6 +131,10 @@ def _command(patch: Mapping[str, object]) -> str:
 
 def _spot_taints(pools: Iterable[Pool]) -> list[Taint]:
     taints = (
-        taint for pool in pools if pool.is_spot for taint in clouds.taints(pool) if clouds.is_spot_taint(pool, taint)
+        taint
+        for pool in pools
+        if pool.is_spot
+        for taint in providers.taints(pool)
+        if providers.is_spot_taint(pool, taint)
     )
     return list(dict.fromkeys(taints))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from spotwright.clouds.provider import NVIDIA_GPU
+from spotwright.clouds.providers import NVIDIA_GPU
 from spotwright.manifests.kinds.kfp.attempt_affinity import queue_of
 from spotwright.manifests.kinds.kfp.pipeline_tasks import CompiledTask, PipelinePaths, mapping_at
 from spotwright.manifests.rules.affinity import Expression, attraction, off_idle_gpus

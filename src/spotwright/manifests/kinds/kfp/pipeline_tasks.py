@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spotwright.graph.tasks import inherit_retry
+from spotwright.graph import inherit_retry
 from spotwright.manifests.kinds.kfp.document_pair import EXECUTORS
 from spotwright.manifests.rules.context import PlaceContext
 from spotwright.manifests.yamltext.documents import Path
