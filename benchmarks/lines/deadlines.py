@@ -25,16 +25,14 @@ from results import Judged, Row
 
 from spotwright.config.traces import load_trace
 from spotwright.deadlines.hazards import SHIPPED
+from spotwright.deadlines.job_policies import FORMULAS, Learned, Policy, decide
 from spotwright.deadlines.jobs import Action, Job, Moment
-from spotwright.deadlines.policies import FORMULAS, Learned, Policy, decide
 from spotwright.deadlines.solver import solve
 from spotwright.forecast.making import Question, make
 from spotwright.forecast.model import Forecast
 from spotwright.forecast.supply import Source
 from spotwright.forecast.tasks import Offer, Tasks, TaskToCome
-from spotwright.market.recordings import looks, part, pools_of, windows_of
-from spotwright.market.spells import MarketModel, drawn
-from spotwright.market.windows import Windows
+from spotwright.market import MarketModel, Windows, drawn, looks, part, pools_of, windows_of
 from spotwright.model.policy import Policy as TaskPolicy
 from spotwright.model.policy import Spot
 from spotwright.model.pools import Capacity, Pool, Trace

@@ -35,7 +35,7 @@ from spotwright.simulation.outputs import Outputs
 from spotwright.simulation.simulated_attempts import SimulatedAttempts
 from spotwright.simulation.simulated_cluster import SimulatedCluster
 from spotwright.simulation.simulated_world import SimulatedWorld
-from spotwright.supply.node_events import AttemptKey
+from spotwright.supply.node_fit import AttemptKey
 
 RUN = "contract"
 POLICY = {

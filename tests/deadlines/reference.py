@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from spotwright.deadlines.job_policies import Policy, decide
 from spotwright.deadlines.jobs import DUST, Action, Job, Moment, after
-from spotwright.deadlines.policies import Policy, decide
 
 __all__ = ["OneResult", "Step", "simulate_one"]
 

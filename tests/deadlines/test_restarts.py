@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spotwright.deadlines.hazards import BUCKETS, SHIPPED, HazardTable, Spells
 from spotwright.deadlines.jobs import Action, Job
-from spotwright.deadlines.restarts import RestartTable, may_launch, solve_restarts, spot_ends
+from spotwright.deadlines.solver import RestartTable, may_launch, solve_restarts, spot_ends
 
 HOUR = 3600.0
 JOB = Job(2 * HOUR, 12 * HOUR, 180.0, 1.0, 3.0)

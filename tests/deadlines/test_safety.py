@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.deadlines.reference import simulate_one
 
+from spotwright.deadlines.job_policies import FORMULAS, named
 from spotwright.deadlines.jobs import Job, nearest_deadline
-from spotwright.deadlines.policies import FORMULAS, named
 
 POLICIES = (*FORMULAS, "learned")
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.deadlines.hazards import BUCKETS, SHIPPED, STEP, HazardTable, Spells
-from spotwright.deadlines.sightings import NOTHING, Sightings, added
+from spotwright.deadlines.hazards import BUCKETS, NOTHING, SHIPPED, STEP, HazardTable, Sightings, Spells, added
 
 
 def watched(at: float = 0.0) -> Sightings:

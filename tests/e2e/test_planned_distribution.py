@@ -12,7 +12,7 @@ from tests.e2e.project import Project
 
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
-from spotwright.market.spells import MarketModel, drawn
+from spotwright.market import MarketModel, drawn
 from spotwright.model.pools import Trace
 from spotwright.pipelines.sdk.loader import load
 from spotwright.records.reader import RunReader

@@ -9,7 +9,7 @@ from tests.events import data_of
 
 from spotwright.engine.status import RunStatus
 from spotwright.model.pools import Pool, Trace
-from spotwright.supply.node_events import AttemptKey
+from spotwright.supply.node_fit import AttemptKey
 
 NO_SPOT, NO_ON_DEMAND = a_pool(max_nodes=0), a_pool("on-demand", spot=False, max_nodes=0)
 SPOT_B = a_pool("spot-b")

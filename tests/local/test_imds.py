@@ -24,7 +24,7 @@ from spotwright.local.supervisor.process_identity import marks
 from spotwright.model.pools import Pool, Provider
 from spotwright.notices import NoticeWatch, from_environment
 from spotwright.notices.azure import AzureSource
-from spotwright.supply.node_events import NodeGone
+from spotwright.supply.node_fit import NodeGone
 
 pytestmark = pytest.mark.usefixtures("patient_clients")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spotwright.deadlines.jobs import Job
-from spotwright.market.windows import Windows
+from spotwright.market import Windows
 
 __all__ = ["hours", "job", "market", "random_market"]
 

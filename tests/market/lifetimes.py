@@ -14,7 +14,7 @@ import numpy as np
 
 from spotwright.deadlines.hazards import AGES, BUCKETS, HazardTable, Spells
 from spotwright.errors import InputError
-from spotwright.market.windows import Windows
+from spotwright.market import Windows
 
 __all__ = ["Bathtub", "drawn_lives"]
 

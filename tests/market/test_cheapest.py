@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.market.builders import job, random_market
 
+from spotwright.deadlines.job_policies import FORMULAS, named
 from spotwright.deadlines.jobs import DUST, Action, Job, Moment, after
-from spotwright.deadlines.policies import FORMULAS, named
-from spotwright.market.windows import Windows
+from spotwright.market import Windows
 from spotwright.simulation.jobs.batch import simulate
 from spotwright.simulation.jobs.omniscient import cheapest
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.market.builders import hours
 
+from spotwright.deadlines.job_policies import FORMULAS, decide, named
 from spotwright.deadlines.jobs import Action, Job, Moment
-from spotwright.deadlines.policies import FORMULAS, decide, named
 from spotwright.simulation.jobs.launches import Waiting, choices
 
 

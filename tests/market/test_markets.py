@@ -9,9 +9,18 @@ from tests.market.lifetimes import Bathtub, drawn_lives
 
 from spotwright.deadlines.hazards import SHIPPED
 from spotwright.errors import InputError
-from spotwright.market.recordings import hazards_of, looks, part, pools_of, windows_of
-from spotwright.market.spells import MarketModel, ceiling, drawn, individual_losses
-from spotwright.market.windows import Windows
+from spotwright.market import (
+    MarketModel,
+    Windows,
+    ceiling,
+    drawn,
+    hazards_of,
+    individual_losses,
+    looks,
+    part,
+    pools_of,
+    windows_of,
+)
 from spotwright.model.pools import Trace
 
 

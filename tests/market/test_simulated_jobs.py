@@ -7,10 +7,10 @@ import pytest
 from tests.deadlines.reference import simulate_one
 from tests.market.builders import hours, job, market, random_market
 
+from spotwright.deadlines.job_policies import FORMULAS, named
 from spotwright.deadlines.jobs import Job
-from spotwright.deadlines.policies import FORMULAS, named
 from spotwright.errors import InputError
-from spotwright.market.windows import Windows
+from spotwright.market import Windows
 from spotwright.simulation.jobs.batch import simulate
 
 POLICIES = (*FORMULAS, "learned")

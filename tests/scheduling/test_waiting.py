@@ -11,18 +11,18 @@ from tests.scheduling.test_next_attempt import LADDER, POOLS, a_policy
 
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy, Spot
-from spotwright.scheduling.budgets import BudgetUse
-from spotwright.scheduling.ladder import Work, build
-from spotwright.scheduling.next_attempt import PastAttempt, next_attempt
-from spotwright.scheduling.waiting import (
+from spotwright.scheduling.budgets import (
     CEILING,
     FIRST_PAUSE,
+    BudgetUse,
     Pause,
     left_out,
     pause_after,
     pauses_of,
     rung_after_waiting,
 )
+from spotwright.scheduling.ladder import Work, build
+from spotwright.scheduling.next_attempt import PastAttempt, next_attempt
 
 
 def rung_after(rung: int, *without: str, policy: Policy | None = None, spent: BudgetUse | None = None) -> int | None:

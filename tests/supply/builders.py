@@ -7,8 +7,7 @@ from typing import Any
 from tests.engine.builders import SPOT, START
 
 from spotwright.model.pools import Pool
-from spotwright.supply.node_events import AttemptKey, Bound, Noticed, SupplyEvent
-from spotwright.supply.node_fit import NodeRequest
+from spotwright.supply.node_fit import AttemptKey, Bound, NodeRequest, Noticed, SupplyEvent
 from spotwright.supply.simulated_pools import Supply
 
 ONE_CPU = NodeRequest(("spot",), {"cpu": 1000})

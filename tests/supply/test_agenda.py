@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spotwright.supply.agenda import Agenda
+from spotwright.supply.simulated_pools import Agenda
 
 
 def test_actions_come_in_the_order_of_their_moments_then_of_their_entry() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tests.engine.builders import START, a_pool
 from tests.supply.builders import Lab, key
 
-from spotwright.supply.node_events import Evicted, NodeBooting, NodeGone, Noticed
-from spotwright.supply.node_fit import NodeRequest
+from spotwright.supply.node_fit import Evicted, NodeBooting, NodeGone, NodeRequest, Noticed
 
 WHOLE_NODE = NodeRequest(("spot",), {"cpu": 4000}, grace=3.0)
 

@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotwright.model.pools import Simulate, Trace
-from spotwright.supply.interruption_model import (
-    LATEST_SHARE,
-    InterruptionDraw,
-    draw_interruption,
-    next_change,
-    nodes_at,
-    uniform,
-)
+from spotwright.supply.node_fit import LATEST_SHARE, InterruptionDraw, draw_interruption, next_change, nodes_at, uniform
 
 EVERY_20S = Simulate(taken_every=20.0)
 TRACE = Trace(60.0, (2, 2, 0, 1))

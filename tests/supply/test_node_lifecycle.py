@@ -10,8 +10,7 @@ from tests.supply.builders import ONE_CPU, Lab, key
 
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
-from spotwright.supply.node_events import Bound, NodeBooting, NodeGone, NodeReady, Noticed
-from spotwright.supply.node_fit import NodeRequest
+from spotwright.supply.node_fit import Bound, NodeBooting, NodeGone, NodeReady, NodeRequest, Noticed
 
 WHOLE_NODE = NodeRequest(("spot",), {"cpu": 4000})
 EITHER = NodeRequest(("spot", "on-demand"), {"cpu": 4000})

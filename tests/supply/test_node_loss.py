@@ -11,9 +11,7 @@ from tests.engine.builders import a_pool
 from tests.supply.builders import Lab, key
 
 from spotwright.model.pools import Drain, Trace
-from spotwright.supply.interruption_model import draw_interruption
-from spotwright.supply.node_events import NodeBooting, NodeGone, Noticed, SigtermDue
-from spotwright.supply.node_fit import NodeRequest
+from spotwright.supply.node_fit import NodeBooting, NodeGone, NodeRequest, Noticed, SigtermDue, draw_interruption
 
 WHOLE_NODE = NodeRequest(("spot",), {"cpu": 4000}, grace=3.0)
 LIVES_100S = a_pool(lifetime=100.0, max_nodes=1)

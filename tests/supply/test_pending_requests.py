@@ -5,9 +5,8 @@ from __future__ import annotations
 from tests.engine.builders import SPOT
 from tests.supply.builders import key
 
-from spotwright.supply.node_events import AttemptKey
-from spotwright.supply.node_fit import Node, NodeRequest, choose, new_node
-from spotwright.supply.pending_requests import RequestQueue
+from spotwright.supply.node_fit import AttemptKey, Node, NodeRequest, choose, new_node
+from spotwright.supply.simulated_pools import RequestQueue
 
 SMALL, LARGE = NodeRequest(("spot",), {"cpu": 1000}), NodeRequest(("spot",), {"cpu": 4000})
 

@@ -6,9 +6,7 @@ import pytest
 from tests.engine.builders import a_pool
 from tests.supply.builders import ONE_CPU, Lab, key
 
-from spotwright.supply.interruption_model import draw_interruption
-from spotwright.supply.node_events import NodeBooting, NodeGone
-from spotwright.supply.node_fit import NodeRequest
+from spotwright.supply.node_fit import NodeBooting, NodeGone, NodeRequest, draw_interruption
 
 WHOLE_NODE = NodeRequest(("spot",), {"cpu": 4000})
 

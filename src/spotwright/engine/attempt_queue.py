@@ -14,8 +14,7 @@ from spotwright.engine.events import AttemptDecided, AttemptEnded, AttemptHalted
 from spotwright.engine.state import RunState, TaskState
 from spotwright.model.attempts import Signals
 from spotwright.scheduling.budgets import FollowUp
-from spotwright.supply.node_events import AttemptKey
-from spotwright.supply.node_fit import NodeRequest
+from spotwright.supply.node_fit import AttemptKey, NodeRequest
 from spotwright.supply.simulated_pools import Supply
 
 __all__ = ["AttemptQueue"]

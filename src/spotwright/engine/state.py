@@ -21,7 +21,7 @@ from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, LadderPosition
 
 if TYPE_CHECKING:
-    from spotwright.deadlines.sightings import Sightings
+    from spotwright.deadlines.hazards import Sightings
 
 __all__ = [
     "AttemptState",

@@ -14,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from spotwright.deadlines.hazards import SHIPPED, learned
+from spotwright.deadlines.job_policies import FORMULAS, named
 from spotwright.deadlines.jobs import Job, nearest_deadline
-from spotwright.deadlines.policies import FORMULAS, named
 from spotwright.errors import InputError
 from spotwright.forecast.model import Distribution, distribution
-from spotwright.market.recordings import TICK, hazards_of, part, windows_of
-from spotwright.market.windows import Windows
+from spotwright.market import TICK, Windows, hazards_of, part, windows_of
 from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
 from spotwright.simulation.jobs.batch import simulate

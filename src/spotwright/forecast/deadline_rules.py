@@ -1,7 +1,7 @@
 """What a task with a deadline does next, for many tasks and markets at once: row 8 of the design's table, as in the engine.
 
 Tasks that save their work follow the policy of :mod:`spotwright.deadlines.solver`, and leave spot at the last moment at which
-on-demand could still finish them. The others follow that of :mod:`spotwright.deadlines.restarts`: spot only while on-demand could
+on-demand could still finish them. The others follow that of :mod:`spotwright.deadlines.solver`: spot only while on-demand could
 do everything again. The tables are made with the shipped hazards; what the engine learns of its pools during a run is left out.
 
 Solving a table for each of hundreds of tasks would take longer than anything else, so tasks share tables. Safety never does: the
@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from spotwright.deadlines.hazards import AGES, BUCKETS, SHIPPED
+from spotwright.deadlines.job_policies import Learned, Policy, UniformProgress
 from spotwright.deadlines.jobs import DUST, Job
-from spotwright.deadlines.policies import Learned, Policy, UniformProgress
-from spotwright.deadlines.restarts import RestartTable, solve_restarts
-from spotwright.deadlines.solver import solve
+from spotwright.deadlines.solver import RestartTable, solve, solve_restarts
 from spotwright.forecast.rules import ON_DEMAND, SPOT, WAIT, Launch, Pending, Rule
 from spotwright.forecast.tasks import TaskToCome
 from spotwright.simulation.jobs.launches import Waiting, choices

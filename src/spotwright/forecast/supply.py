@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spotwright.errors import InputError
-from spotwright.market.recordings import windows_of
-from spotwright.market.spells import MarketModel, drawn
+from spotwright.market import MarketModel, drawn, windows_of
 from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from spotwright.engine.events import Event
 from spotwright.local.processes.protocol import StartOrder
-from spotwright.supply.node_events import AttemptKey
+from spotwright.supply.node_fit import AttemptKey
 
 __all__ = ["InterruptionSource", "NodeRemoval"]
 

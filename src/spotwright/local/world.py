@@ -42,7 +42,7 @@ from spotwright.local.python_envs.task_environments import TaskEnvironments
 from spotwright.local.result_cache import ResultCache, Results
 from spotwright.model.pools import Pool
 from spotwright.scheduling.budgets import FollowUp
-from spotwright.supply.node_events import (
+from spotwright.supply.node_fit import (
     AttemptKey,
     Bound,
     Evicted,

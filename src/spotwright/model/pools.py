@@ -123,7 +123,7 @@ class Simulate(NamedTuple):
 
     ``taken_every`` is the mean time between interruptions of a node, without a trace. With neither, nodes are never taken.
     ``work`` is the assumed duration of a whole attempt that reports its progress: it turns ``taken_every`` into a share of the
-    attempt's work (see :mod:`spotwright.supply.interruption_model`). Default: ``taken_every``.
+    attempt's work (see :mod:`spotwright.supply.node_fit`). Default: ``taken_every``.
     """
 
     boot: float = 2.0

@@ -86,7 +86,7 @@ def keep_sightings(journal: Journal, state: RunState, at: float) -> None:
     """Write what a run has counted of its pools to the end of its journal, for later runs."""
     if not state.sightings:
         return
-    from spotwright.deadlines.sightings import listed
+    from spotwright.deadlines.hazards import listed
 
     pools = state.plan.config.pools
     counts = {name: listed(seen.counts()) for name, seen in state.sightings.items() if name in pools}

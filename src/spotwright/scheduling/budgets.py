@@ -16,11 +16,13 @@ timed out, start-up
 succeeded, cancelled,            none                   none                       no next attempt
 unschedulable
 ===============================  =====================  =========================  ====================================
+
+Decides about attempts that wait in vain for a node, and about the pools that had none: row 7 where an orchestrator makes pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -29,19 +31,27 @@ from spotwright.model.policy import Policy
 from spotwright.scheduling.ladder import Ladder
 
 __all__ = [
+    "CEILING",
+    "FIRST_PAUSE",
     "MAX_MOVES",
     "AttemptLife",
     "BudgetUse",
     "Decision",
     "FollowUp",
     "LadderPosition",
+    "Pause",
     "after_attempt",
     "allowed_rungs",
     "backoff",
     "count_stalled",
     "first_rung",
+    "left_out",
     "next_rung_while_pending",
+    "pause_after",
+    "pauses_of",
+    "rung_after_waiting",
 ]
+
 
 MAX_MOVES = 20
 """Disruptions of one task after which it fails (row 4). They spend no budget of the policy, yet must not go on for ever."""
@@ -202,3 +212,57 @@ def _after_error(cause: Cause, spent: BudgetUse, position: LadderPosition, polic
     rung = position.rung if position.rung in allowed else allowed[0]
     wait = policy.error_backoff.wait(spent.errors)
     return Decision(FollowUp.RETRY, f"retry {spent.errors} of {policy.retries}", rung, wait)
+
+
+FIRST_PAUSE = 300.0
+"""Seconds for which a pool is left out after the first attempt that waited in vain for it."""
+
+CEILING = 3600.0
+"""The longest pause in seconds."""
+
+_FORGOTTEN = 4 * CEILING  # seconds after a pause: then an attempt that waits in vain is the first one again
+
+
+class Pause(NamedTuple):
+    """The time for which a pool is left out. ``times`` counts the pauses in a row; moments are Unix seconds."""
+
+    times: int
+    since: float
+    until: float
+
+
+def pause_after(before: Pause | None, at: float) -> Pause:
+    """The pause of a pool after an attempt has waited in vain for it until ``at``. ``before`` is its last pause.
+
+    An attempt that was waiting already when the pause began does not make it longer.
+    """
+    if before is not None and at < before.until:
+        return before
+    times = 1 if before is None or at > before.until + _FORGOTTEN else before.times + 1
+    return Pause(times, at, at + min(CEILING, FIRST_PAUSE * 2.0 ** min(times - 1, 30)))
+
+
+def pauses_of(vain: Iterable[tuple[float, Collection[str]]]) -> Mapping[str, Pause]:
+    """The pauses after attempts that waited in vain: for each the moment at which it was taken back, and its pools."""
+    pauses: dict[str, Pause] = {}
+    for at, pools in vain:
+        for pool in pools:
+            pauses[pool] = pause_after(pauses.get(pool), at)
+    return pauses
+
+
+def left_out(pauses: Mapping[str, Pause], now: float) -> frozenset[str]:
+    """The pools that are left out now."""
+    return frozenset(pool for pool, pause in pauses.items() if now < pause.until)
+
+
+def rung_after_waiting(
+    rung: int, spent: BudgetUse, policy: Policy, ladder: Ladder, without: Collection[str]
+) -> int | None:
+    """The rung for the attempt after one that waited in vain on ``rung``: the next allowed one, after the last the first.
+
+    A rung all of whose pools are ``without`` capacity is passed over. ``None``: there is no other rung to try now.
+    """
+    allowed = allowed_rungs(spent, policy, ladder)
+    below, above = (index for index in allowed if index > rung), (index for index in allowed if index < rung)
+    return next((i for i in (*below, *above) if any(pool not in without for pool in ladder.rungs[i].pools)), None)

@@ -19,9 +19,9 @@ from spotwright.scheduling.budgets import (
     after_attempt,
     first_rung,
     next_rung_while_pending,
+    rung_after_waiting,
 )
 from spotwright.scheduling.ladder import Ladder
-from spotwright.scheduling.waiting import rung_after_waiting
 
 __all__ = ["NextAttempt", "PastAttempt", "next_attempt"]
 

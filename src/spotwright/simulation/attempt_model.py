@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from spotwright.model.attempts import Signals
-from spotwright.supply.interruption_model import uniform
+from spotwright.supply.node_fit import uniform
 
 __all__ = ["FAILED", "SUCCEEDED", "AttemptModel", "AttemptStart", "Behavior", "TaskWork", "WorkModel"]
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spotwright.supply.interruption_model import uniform
+from spotwright.supply.node_fit import uniform
 
 __all__ = ["Drains"]
 

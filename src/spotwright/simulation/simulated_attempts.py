@@ -21,7 +21,7 @@ from spotwright.model.attempts import Signals
 from spotwright.simulation.attempt_model import AttemptModel, AttemptStart, Behavior
 from spotwright.simulation.outputs import MakeOutputs, Outputs, declared_outputs
 from spotwright.simulation.simulated_cluster import SimulatedCluster
-from spotwright.supply.node_events import (
+from spotwright.supply.node_fit import (
     AttemptKey,
     Bound,
     Evicted,

@@ -17,8 +17,7 @@ from typing import Protocol
 from spotwright.model.pools import Pool, Trace
 from spotwright.simulation.drains import Drains
 from spotwright.simulation.virtual_clock import VirtualClock
-from spotwright.supply.agenda import Agenda
-from spotwright.supply.node_events import (
+from spotwright.supply.node_fit import (
     Bound,
     Evicted,
     NodeBooting,
@@ -28,7 +27,7 @@ from spotwright.supply.node_events import (
     SigtermDue,
     SupplyEvent,
 )
-from spotwright.supply.simulated_pools import Supply
+from spotwright.supply.simulated_pools import Agenda, Supply
 
 __all__ = ["SimulatedCluster", "Tenant"]
 

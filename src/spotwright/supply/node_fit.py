@@ -8,20 +8,179 @@ Two deviations. If no node exists yet, the preferred terms also choose the pool 
 and its choice depends on its expander, which is unknown here. And an attempt that requests no resources takes a default share
 of its node (``DEFAULT_CPU``): kube-scheduler would pack ``maxPods`` of them onto one node, where one interruption would end them
 all.
+
+Decide when simulated nodes are taken: a seeded model of interruptions, and recorded traces of available nodes.
+
+The events of a supply: nodes boot, get a notice and go; attempts are bound and evicted.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from spotwright.clouds import providers
-from spotwright.model.pools import DEFAULT_CPU, Pool, Resources
+from spotwright.frozen import Frozen
+from spotwright.model.pools import DEFAULT_CPU, Pool, Resources, Simulate, Trace
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.scheduling.ladder import EVERYWHERE, node_labels
-from spotwright.supply.node_events import AttemptKey
 
-__all__ = ["PODS", "Growth", "Node", "NodeRequest", "choose", "growth", "new_node"]
+__all__ = [
+    "LATEST_SHARE",
+    "PODS",
+    "AttemptKey",
+    "Bound",
+    "Evicted",
+    "Growth",
+    "InterruptionDraw",
+    "Node",
+    "NodeBooting",
+    "NodeGone",
+    "NodeReady",
+    "NodeRequest",
+    "Noticed",
+    "SigtermDue",
+    "SupplyEvent",
+    "choose",
+    "draw_interruption",
+    "growth",
+    "new_node",
+    "next_change",
+    "nodes_at",
+    "uniform",
+]
+
+
+LATEST_SHARE = 0.85
+"""The latest share of its work at which a reporting attempt loses its node: with a later one, an attempt could end before the
+interruption on a fast machine and after it on a slow one."""
+
+
+class InterruptionDraw:
+    """When the node of one attempt is taken: at a ``share`` of its reported work, or at an ``age`` in seconds."""
+
+    __slots__ = ("age", "share")
+
+    def __init__(self, share: float | None, age: float) -> None:
+        self.share = share  # None: a reporting attempt keeps its node
+        self.age = age
+
+    def threshold(self, first: float) -> float | None:
+        """The progress at which the node is taken, for an attempt whose first report was ``first``; ``None``: never."""
+        if self.share is None or first >= 1.0:
+            return None
+        return first + self.share * (1.0 - first)
+
+
+def uniform(seed: int, *parts: object) -> float:
+    """A number in [0, 1) that depends on its arguments alone: the same on every machine and version of Python."""
+    text = "\x1f".join(str(part) for part in (seed, *parts))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") / 2.0**64
+
+
+def draw_interruption(simulate: Simulate, seed: int, task: str, attempt: int) -> InterruptionDraw | None:
+    """Draw the interruption of one attempt on a pool; ``None`` where the model takes none of the pool's nodes."""
+    if simulate.taken_every is None:
+        return None
+    life = -math.log1p(-uniform(seed, "life", task, attempt))
+    share = life * simulate.taken_every / (simulate.work or simulate.taken_every or 1.0)
+    return InterruptionDraw(min(share, LATEST_SHARE) if share < 1.0 else None, life * simulate.taken_every)
+
+
+def nodes_at(trace: Trace, moment: float) -> int:
+    """The number of available nodes ``moment`` seconds into the trace."""
+    return trace.counts[_tick(trace, moment) % len(trace.counts)]
+
+
+def next_change(trace: Trace, moment: float) -> float | None:
+    """The next moment at which the number changes, in seconds into the trace; ``None`` for a trace that never changes."""
+    tick = _tick(trace, moment)
+    size = len(trace.counts)
+    now = trace.counts[tick % size]
+    for ahead in range(1, size + 1):
+        if trace.counts[(tick + ahead) % size] != now:
+            return (tick + ahead) * trace.gap
+    return None
+
+
+def _tick(trace: Trace, moment: float) -> int:
+    """The tick in which a moment lies. The moment of a tick belongs to that tick, however its float was rounded."""
+    return math.floor(moment / trace.gap + 1e-9)
+
+
+class AttemptKey(NamedTuple):
+    """The key of an attempt. Several runs may share a supply, so it contains the run."""
+
+    run: str
+    task: str  # the task's path in its run
+    number: int  # of the attempt, from one
+
+
+class NodeBooting(Frozen):
+    """A node was requested and is billed from now on, for an attempt of ``run``; empty: for ``min_nodes``."""
+
+    node: str
+    pool: str
+    run: str = ""
+
+
+class NodeReady(Frozen):
+    """A node accepts attempts."""
+
+    node: str
+    pool: str
+
+
+class Bound(Frozen):
+    """An attempt has its node."""
+
+    key: AttemptKey
+    node: str
+    pool: str
+
+
+class Noticed(Frozen):
+    """The provider announces when it takes a node (``goes_at``); ``keys`` are the attempts on it."""
+
+    node: str
+    pool: str
+    keys: tuple[AttemptKey, ...]
+    goes_at: float
+    why: str
+
+
+class SigtermDue(Frozen):
+    """An attempt gets SIGTERM, because the provider will take its node soon."""
+
+    key: AttemptKey
+
+
+class Evicted(Frozen):
+    """A drain evicts an attempt from its node: SIGTERM now, SIGKILL at ``ends_by`` (the end of its grace period).
+
+    The node stays until it is empty. ``why`` becomes ``Signals.moved``.
+    """
+
+    key: AttemptKey
+    node: str
+    ends_by: float
+    why: str
+
+
+class NodeGone(Frozen):
+    """A node is gone. ``keys`` are the attempts on it at that moment; empty for a node that was given back."""
+
+    node: str
+    pool: str
+    keys: tuple[AttemptKey, ...]
+    why: str
+
+
+SupplyEvent = NodeBooting | NodeReady | Bound | Noticed | SigtermDue | Evicted | NodeGone
+
 
 PODS = 110
 """The most attempts that a node holds, whatever they request: the kubelet's default ``maxPods``."""

@@ -5,36 +5,209 @@ returns the events up to that moment. The local world turns them into signals to
 virtual time. Attempts are bound as the Kubernetes scheduler does it (:mod:`spotwright.supply.node_fit`); nodes are added one at
 a time for pending attempts, as the cluster autoscaler does it, and removed when they have been empty for ten minutes.
 
-Several runs may share the pools. Their attempts wait in one queue (see :mod:`spotwright.supply.pending_requests` for the order)
+Several runs may share the pools. Their attempts wait in one queue (see :mod:`spotwright.supply.simulated_pools` for the order)
 and run side by side on nodes; :meth:`Supply.join` gives a run its own seed for the interruptions of its attempts.
 
 All moments are in the caller's seconds; the waits of the simulated world are divided by ``scale``. The age at which the
 seeded model takes a node is not: it is a share of real work.
+
+The state of one simulated pool (its nodes, its trace, why it cannot grow), and of an attempt on a node.
+
+Attempts that wait for a node, in one queue per request shape, so that a thousand equal attempts cost as little as one.
+
+An agenda of actions at future moments, on a clock that the caller moves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from spotwright.model.pools import Drain, Pool, Trace
-from spotwright.supply.agenda import Agenda
-from spotwright.supply.interruption_model import InterruptionDraw, draw_interruption, next_change, nodes_at, uniform
-from spotwright.supply.node_events import (
+from spotwright.supply.node_fit import (
     AttemptKey,
     Bound,
     Evicted,
+    Growth,
+    InterruptionDraw,
+    Node,
     NodeBooting,
     NodeGone,
     NodeReady,
+    NodeRequest,
     Noticed,
     SigtermDue,
     SupplyEvent,
+    choose,
+    draw_interruption,
+    growth,
+    new_node,
+    next_change,
+    nodes_at,
+    uniform,
 )
-from spotwright.supply.node_fit import Growth, Node, NodeRequest, choose, growth
-from spotwright.supply.pending_requests import RequestQueue
-from spotwright.supply.pool_state import PoolState, RunningAttempt
 
-__all__ = ["Supply"]
+__all__ = ["Agenda", "PoolState", "RequestQueue", "RunningAttempt", "Supply"]
+
+
+@dataclass(slots=True)
+class RunningAttempt:
+    """An attempt on a node."""
+
+    node: Node
+    request: NodeRequest
+    progress: float | None = None  # its last report
+    draw: InterruptionDraw | None = None  # set while this attempt's draw decides when the node is taken
+    threshold: float | None = None  # the progress at which its node is taken
+
+
+@dataclass(slots=True)
+class PoolState:
+    """A pool with its nodes. ``available`` is the number of nodes in its trace now; ``None`` without a trace."""
+
+    pool: Pool
+    trace: Trace | None
+    created: int  # nodes that it has had so far: the last number in a name
+    available: int | None = None
+    nodes: dict[str, Node] = field(default_factory=dict)
+
+    @property
+    def zones(self) -> tuple[str | None, ...]:
+        """The pool's zones; one zone without a name for a pool without zones."""
+        return self.pool.zones or (None,)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it has fewer nodes than ``min_nodes`` and can add one."""
+        return len(self.nodes) < self.pool.min_nodes and not self.limit()
+
+    def add_node(self, zones: tuple[str | None, ...]) -> Node:
+        """Create a node in the next of these zones; the pool takes its zones in turn."""
+        turn = self.zones
+        zone = next(z for z in (turn[(self.created + ahead) % len(turn)] for ahead in range(len(turn))) if z in zones)
+        self.created += 1
+        node = new_node(f"{self.pool.name}-{self.created}", self.pool, zone)
+        self.nodes[node.name] = node
+        return node
+
+    def has_room(self) -> bool:
+        """Whether a node has room, or one could be added now."""
+        return not self.limit() or any(node.is_schedulable and not node.is_full for node in self.nodes.values())
+
+    def limit(self) -> str:
+        """Why no node can be added now; empty if one can."""
+        if self.available is not None and len(self.nodes) >= self.available:
+            return f"no capacity: the trace has {self.available_text()} now"
+        most = self.pool.max_nodes
+        if len(self.nodes) < most:
+            return ""
+        in_use = {0: "max_nodes is 0", 1: "its only node is in use (max_nodes is 1)"}
+        return in_use.get(most, f"all {most} nodes are in use (max_nodes)")
+
+    def why_pending(self) -> str:
+        """Why an attempt has no node of this pool yet."""
+        booting = sum(not node.ready and node.is_schedulable for node in self.nodes.values())
+        return f"{_count(booting)} booting" if booting else self.limit() or "a node was just requested"
+
+    def available_text(self) -> str:
+        """The number of nodes in its trace now, in words."""
+        return _count(self.available or 0)
+
+
+def _count(nodes: int) -> str:
+    return f"{nodes} node{'' if nodes == 1 else 's'}"
+
+
+class RequestQueue:
+    """Attempts in the order of their submission. Requests of one shape must be one object."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[NodeRequest, dict[AttemptKey, int]] = {}
+        self._requests: dict[AttemptKey, NodeRequest] = {}
+        self._submitted = 0
+
+    def add(self, key: AttemptKey, request: NodeRequest) -> None:
+        """Put an attempt at the end."""
+        self._submitted += 1
+        self._requests[key] = request
+        self._shapes.setdefault(request, {})[key] = self._submitted
+
+    def remove(self, key: AttemptKey) -> bool:
+        """Take an attempt out. Returns False if it does not wait (any more)."""
+        request = self._requests.pop(key, None)
+        if request is None:
+            return False
+        waiting = self._shapes[request]
+        del waiting[key]
+        if not waiting:
+            del self._shapes[request]
+        return True
+
+    def remove_run(self, run: str) -> None:
+        """Take out every attempt of a run."""
+        for key in [key for key in self._requests if key.run == run]:
+            self.remove(key)
+
+    def request_of(self, key: AttemptKey) -> NodeRequest | None:
+        """The request of a waiting attempt; ``None`` if it does not wait."""
+        return self._requests.get(key)
+
+    def bind(self, find: Callable[[NodeRequest], Node | None]) -> Iterator[tuple[AttemptKey, NodeRequest, Node]]:
+        """Take out the attempts for which ``find`` returns a node, one by one. The caller fills each node before it goes on."""
+        heads = [self._head(request) for request in self._shapes]
+        heapq.heapify(heads)
+        while heads:
+            _, key, request = heads[0]
+            node = find(request)
+            if node is None:
+                heapq.heappop(heads)
+                continue
+            self.remove(key)
+            if request in self._shapes:
+                heapq.heapreplace(heads, self._head(request))
+            else:
+                heapq.heappop(heads)
+            yield key, request, node
+
+    def plan(self, find: Callable[[AttemptKey, NodeRequest], bool]) -> None:
+        """Call ``find`` for each attempt, shape by shape, until it returns False for that shape."""
+        for _, _, request in sorted(self._head(request) for request in self._shapes):
+            for key in self._shapes[request]:
+                if not find(key, request):
+                    break
+
+    def _head(self, request: NodeRequest) -> tuple[int, AttemptKey, NodeRequest]:
+        key, order = next(iter(self._shapes[request].items()))
+        return order, key, request
+
+
+class Agenda:
+    """Actions in the order of their moments; actions of the same moment in the order in which they were entered."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[float, int, Callable[[float], None]]] = []
+        self._entered = 0
+
+    def at(self, moment: float, action: Callable[[float], None]) -> None:
+        """Call ``action`` with this moment once time has reached it."""
+        self._entered += 1
+        heapq.heappush(self._entries, (moment, self._entered, action))
+
+    def next_moment(self) -> float | None:
+        """The moment of the earliest action; ``None`` without one."""
+        return self._entries[0][0] if self._entries else None
+
+    def run_until(self, now: float) -> None:
+        """Run the actions that are due, including those that these actions enter."""
+        while self._entries and self._entries[0][0] <= now:
+            moment, _, action = heapq.heappop(self._entries)
+            action(moment)
+
+    def clear(self) -> None:
+        """Forget every action."""
+        self._entries.clear()
+
 
 _IDLE_TIMEOUT = 600.0
 """Seconds after which an empty node above ``min_nodes`` is given back: the cluster autoscaler's default for

@@ -18,7 +18,7 @@ from spotwright.cluster.controller import facts as module
 from spotwright.cluster.controller.histories import RunHistory
 from spotwright.engine.workload.events import AttemptAdopted, AttemptTakenBack
 from spotwright.model.attempts import Cause
-from spotwright.scheduling.waiting import FIRST_PAUSE
+from spotwright.scheduling.budgets import FIRST_PAUSE
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from tests.cluster.watching.small_api_server import serving
 from spotwright.cluster.controller.serving.metrics import Metrics, serve_metrics
 from spotwright.cluster.moving.tally import Tally
 from spotwright.errors import InputError
-from spotwright.scheduling.waiting import Pause
+from spotwright.scheduling.budgets import Pause
 
 
 def values(text: str) -> dict[str, float]:

@@ -11,7 +11,7 @@ from tests.cluster.watching.test_watcher_records import Cluster
 
 from spotwright.engine.decisions.waiting_in_vain import in_vain_at, take_back, why_it_stays
 from spotwright.engine.workload.events import AttemptTakenBack
-from spotwright.scheduling.waiting import FIRST_PAUSE
+from spotwright.scheduling.budgets import FIRST_PAUSE
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.cluster.reading.served import Served, serving, spotwright
 
 from spotwright.cluster.moving.pool_pauses import LEFT_OUT_FILE
 from spotwright.records.state_folder import StateFolder
-from spotwright.scheduling.waiting import Pause
+from spotwright.scheduling.budgets import Pause
 
 
 @pytest.fixture

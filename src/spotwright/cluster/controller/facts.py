@@ -27,8 +27,8 @@ from spotwright.cluster.workloads.owners import controller_reference, metadata, 
 from spotwright.cluster.workloads.tasks import task_name
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
+from spotwright.scheduling.budgets import left_out, pauses_of
 from spotwright.scheduling.next_attempt import PastAttempt
-from spotwright.scheduling.waiting import left_out, pauses_of
 
 __all__ = ["FactFinder"]
 

@@ -18,7 +18,7 @@ from spotwright.engine.workload.events import AttemptTakenBack
 from spotwright.errors import StateError
 from spotwright.records.journal import Journal, decoded
 from spotwright.records.state_folder import StateFolder
-from spotwright.scheduling.waiting import CEILING, Pause, left_out
+from spotwright.scheduling.budgets import CEILING, Pause, left_out
 
 __all__ = ["LEFT_OUT_FILE", "PoolPauses", "PoolsLeftOut", "read_pauses"]
 

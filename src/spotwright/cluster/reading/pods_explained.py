@@ -17,7 +17,7 @@ from spotwright.cluster.reading.kubernetes import Kubernetes
 from spotwright.cluster.workloads.owners import controller_reference, metadata
 from spotwright.engine.decisions.waiting_in_vain import in_vain_at, next_pools, why_it_stays
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.scheduling.waiting import Pause
+from spotwright.scheduling.budgets import Pause
 
 __all__ = ["lost_node", "move_of", "not_started"]
 

@@ -71,7 +71,7 @@ def market_known(state: RunState, event: MarketKnown) -> None:
     """Take over what earlier runs have counted."""
     if event.own:
         return
-    from spotwright.deadlines.sightings import Sightings, unlisted  # other runs never need it, and each start would pay
+    from spotwright.deadlines.hazards import Sightings, unlisted  # other runs never need it, and each start would pay
 
     for pool, counts in event.pools.items():
         state.sightings[pool] = Sightings(unlisted(counts))
@@ -81,7 +81,7 @@ def room_seen(state: RunState, event: SnapshotTaken) -> None:
     """The world said which pools have room. A pool that is full of the run's own nodes tells nothing."""
     if not event.room:
         return
-    from spotwright.deadlines.sightings import Sightings
+    from spotwright.deadlines.hazards import Sightings
 
     for name, room in event.room.items():
         pool = state.plan.config.pools.get(name)

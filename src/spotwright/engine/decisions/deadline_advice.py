@@ -1,7 +1,7 @@
 """Asks the solved policies what a task with a deadline should do: launch on which spot pool, wait until when, or pay on-demand.
 
 A task that saves its work (a checkpoint) has the table of :mod:`spotwright.deadlines.solver`, one that does not the table of
-:mod:`spotwright.deadlines.restarts`; each spot pool has its own, with its price, the hazards that were learned of it, and the age
+:mod:`spotwright.deadlines.solver`; each spot pool has its own, with its price, the hazards that were learned of it, and the age
 of its present spell. numpy is imported here when the first such task is decided, not before. Times of the simulated world are
 those of the tables, so a run with a time scale decides as the real one would.
 """
@@ -18,9 +18,9 @@ from spotwright.scheduling.deadline import Outlook, RungAdvice
 
 if TYPE_CHECKING:
     from spotwright.deadlines.hazards import HazardTable
+    from spotwright.deadlines.job_policies import Learned
     from spotwright.deadlines.jobs import Job
-    from spotwright.deadlines.policies import Learned
-    from spotwright.deadlines.restarts import RestartTable
+    from spotwright.deadlines.solver import RestartTable
 
 __all__ = ["advise"]
 
@@ -78,8 +78,8 @@ def _saving(job: Job, market: _Market, remaining: float, left: float) -> tuple[b
     Where the table would wait although spot is there (for an older spell, or because it costs the same) the job launches: in the
     queue of a pool with room it gets a node at once.
     """
+    from spotwright.deadlines.job_policies import decide
     from spotwright.deadlines.jobs import Action, Moment
-    from spotwright.deadlines.policies import decide
 
     policy = _solved(job, market.hazards)
     tick = policy.table.grid.tick
@@ -96,7 +96,7 @@ def _saving(job: Job, market: _Market, remaining: float, left: float) -> tuple[b
 def _restarting(job: Job, market: _Market, remaining: float, drain: float) -> tuple[bool, float]:
     """The same for a job that does not save its work."""
     from spotwright.deadlines.jobs import Action
-    from spotwright.deadlines.restarts import spot_ends
+    from spotwright.deadlines.solver import spot_ends
 
     table = _solved_restarts(job, market.hazards, drain)
     launches = table.action(remaining, up=True, age=market.up_for) is Action.SPOT
@@ -145,7 +145,7 @@ def _numbers(job: Job, market: _Market, remaining: float, left: float, scale: fl
 @lru_cache(maxsize=16)
 def _solved(job: Job, hazards: HazardTable) -> Learned:
     """The policy of a job; tasks with the same figures share it."""
-    from spotwright.deadlines.policies import Learned
+    from spotwright.deadlines.job_policies import Learned
     from spotwright.deadlines.solver import solve
 
     return Learned(solve(job, hazards, tick=max(job.deadline / _TICKS, job.overhead / 4), per_tick=5))
@@ -153,6 +153,6 @@ def _solved(job: Job, hazards: HazardTable) -> Learned:
 
 @lru_cache(maxsize=64)
 def _solved_restarts(job: Job, hazards: HazardTable, drain: float) -> RestartTable:
-    from spotwright.deadlines.restarts import solve_restarts
+    from spotwright.deadlines.solver import solve_restarts
 
     return solve_restarts(job, hazards, drain)

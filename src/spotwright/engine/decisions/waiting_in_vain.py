@@ -12,8 +12,15 @@ from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.engine.workload.events import AttemptTakenBack
 from spotwright.model.attempts import Cause, Ending
 from spotwright.model.quantities import format_duration
-from spotwright.scheduling.budgets import Decision, FollowUp
-from spotwright.scheduling.waiting import Pause, left_out, pause_after, pauses_of, rung_after_waiting
+from spotwright.scheduling.budgets import (
+    Decision,
+    FollowUp,
+    Pause,
+    left_out,
+    pause_after,
+    pauses_of,
+    rung_after_waiting,
+)
 
 __all__ = ["NO_NODE", "after_waiting", "in_vain_at", "next_pools", "take_back", "why_it_stays"]
 

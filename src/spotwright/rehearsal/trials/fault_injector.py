@@ -25,7 +25,7 @@ from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace, FileOperati
 from spotwright.rehearsal.tracing.run_delay import run_delay
 from spotwright.rehearsal.tracing.syscall_tracer import SyscallTracer
 from spotwright.rehearsal.trials.injection_points import SAVES, AtOperation, AtShare, Injection
-from spotwright.supply.node_events import AttemptKey
+from spotwright.supply.node_fit import AttemptKey
 
 __all__ = ["FaultInjector", "InjectionResult", "TrialTiming"]
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spotwright.deadlines.hazards import SHIPPED, HazardTable
+from spotwright.deadlines.job_policies import Policy
 from spotwright.deadlines.jobs import DUST, Job
-from spotwright.deadlines.policies import Policy
-from spotwright.market.windows import Windows
+from spotwright.market import Windows
 from spotwright.simulation.jobs.tables import ON_DEMAND_COUNT, SPOT_COUNT, STATE_BITS, Tables, compiled
 
 __all__ = ["Results", "run", "simulate"]

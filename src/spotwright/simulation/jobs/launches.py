@@ -1,8 +1,8 @@
-"""Decides for many jobs at once that have no node: the decision of :func:`spotwright.deadlines.policies.decide`, for arrays.
+"""Decides for many jobs at once that have no node: the decision of :func:`spotwright.deadlines.job_policies.decide`, for arrays.
 
 A forecast asks thousands of times what a task does that waits, at moments that lie on no common grid. The tables of
 :mod:`spotwright.simulation.jobs.tables` are of one job that begins at a tick; here every element is a job of its own, which began
-when it could. A test compares each choice with that of :func:`~spotwright.deadlines.policies.decide`.
+when it could. A test compares each choice with that of :func:`~spotwright.deadlines.job_policies.decide`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spotwright.deadlines.hazards import AGES, BUCKETS
+from spotwright.deadlines.job_policies import Eager, Greedy, Learned, OnDemandOnly, Policy, UniformProgress
 from spotwright.deadlines.jobs import DUST, Action
-from spotwright.deadlines.policies import Eager, Greedy, Learned, OnDemandOnly, Policy, UniformProgress
 from spotwright.errors import InputError
 
 __all__ = ["Waiting", "choices"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from spotwright.deadlines.jobs import DUST, Job
-from spotwright.market.windows import Windows
+from spotwright.market import Windows
 from spotwright.simulation.jobs.tables import Grid, grid_of
 
 __all__ = ["cheapest"]

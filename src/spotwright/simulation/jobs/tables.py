@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spotwright.deadlines.hazards import BUCKETS
+from spotwright.deadlines.job_policies import Eager, Greedy, Learned, OnDemandOnly, Policy, UniformProgress
 from spotwright.deadlines.jobs import DUST, Action, Job
-from spotwright.deadlines.policies import Eager, Greedy, Learned, OnDemandOnly, Policy, UniformProgress
 from spotwright.errors import InputError
 
 __all__ = ["ON_DEMAND_COUNT", "SPOT_COUNT", "STATE_BITS", "Grid", "Tables", "compiled", "grid_of"]

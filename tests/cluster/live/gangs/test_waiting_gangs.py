@@ -30,8 +30,7 @@ from tests.cluster.live.kube import Kube, Object, pod, pod_spec
 from spotwright.cluster.moving.pool_pauses import LEFT_OUT_FILE, read_pauses
 from spotwright.engine.state import AttemptState
 from spotwright.model.attempts import Cause
-from spotwright.scheduling.budgets import BudgetUse
-from spotwright.scheduling.waiting import Pause
+from spotwright.scheduling.budgets import BudgetUse, Pause
 
 pytestmark = pytest.mark.cluster
 
@@ -41,7 +40,7 @@ MOVED = 180.0  # seconds until a moved gang has ended, on a busy machine
 HALF, OTHER = 2, 3  # two spot nodes: one with room for some pods of a gang, one that takes none
 SHARE = 400  # thousandths of a CPU that a pod of a gang asks for
 EMPTY: Object = {"capacity": "spot", "provider": "aks", "price": "0.50/h", "node": {"cpu": 2, "memory": "4Gi"}}
-SHORT_PAUSES = f"from spotwright.scheduling import waiting; waiting.FIRST_PAUSE = {PAUSE}"
+SHORT_PAUSES = f"from spotwright.scheduling import budgets as waiting; waiting.FIRST_PAUSE = {PAUSE}"
 WAIT_FIRST = """\
 if [ "$SPOTWRIGHT_ATTEMPT" != 1 ]; then exit 0; fi
 trap 'exit 143' TERM

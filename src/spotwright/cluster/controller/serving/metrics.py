@@ -15,7 +15,7 @@ from aiohttp import web
 
 from spotwright.cluster.moving.tally import Tally
 from spotwright.errors import InputError
-from spotwright.scheduling.waiting import Pause
+from spotwright.scheduling.budgets import Pause
 
 __all__ = ["Metrics", "serve_metrics"]
 

@@ -18,17 +18,7 @@ from spotwright.deadlines.jobs import Action, Job, Moment, may
 from spotwright.deadlines.solver import PolicyTable, solve
 from spotwright.errors import InputError
 
-__all__ = [
-    "FORMULAS",
-    "Eager",
-    "Greedy",
-    "Learned",
-    "OnDemandOnly",
-    "Policy",
-    "UniformProgress",
-    "decide",
-    "named",
-]
+__all__ = ["FORMULAS", "Eager", "Greedy", "Learned", "OnDemandOnly", "Policy", "UniformProgress", "decide", "named"]
 
 
 class Policy(Protocol):
