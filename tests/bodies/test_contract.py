@@ -12,9 +12,7 @@ import pytest
 from tests.bodies.stages import LocalStage, SimulatedStage, Stage, plan_of
 from tests.local.wheels import wheel
 
-from spotwright.engine.decisions.decide import close_ended
-from spotwright.engine.decisions.snapshot import Snapshot
-from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
+from spotwright.engine.decide import close_ended
 from spotwright.engine.events import (
     AttemptBound,
     AttemptEnded,
@@ -22,19 +20,23 @@ from spotwright.engine.events import (
     CancelRequested,
     EngineDetached,
     EngineStarted,
+    EnvironmentAsked,
+    EnvironmentChanged,
     Event,
     NodeChanged,
     NoteAdded,
     NoticeGiven,
     RunCreated,
+    RunMeta,
+    RunStatus,
     StopRequested,
+    TaskStatus,
 )
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.loop import Engine
+from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.ports import Outcome, Refused, TryAgain, World
-from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.state import RunState, TaskState
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.local import world as local_world
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse

@@ -22,7 +22,7 @@ FOR_OTHER_RUNS = {
     "tempfile", "zipfile",
     "spotwright.agent", "spotwright.checkpoint", "spotwright.checkpoint_file", "spotwright.cli.kubeflow.session",
     "spotwright.cluster", "spotwright.config.price_sheets.quoting", "spotwright.deadlines",
-    "spotwright.engine.decisions.deadline_advice", "spotwright.forecast",
+    "spotwright.forecast",
     "spotwright.kubeflow", "spotwright.lint", "spotwright.local.container_attempt", "spotwright.local.host.activity",
     "spotwright.local.imds.imds_process", "spotwright.local.python_envs.build_environment", "spotwright.local.settlement",
     "spotwright.local.supervisor.containers", "spotwright.manifests", "spotwright.market", "spotwright.notices",

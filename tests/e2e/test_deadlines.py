@@ -9,8 +9,8 @@ from tests.e2e.building import step
 from tests.e2e.inside import attempt
 from tests.e2e.project import Project
 
-from spotwright.engine.deadline.events import MarketKnown
-from spotwright.engine.decisions.replay import replay_decisions
+from spotwright.engine.events import MarketKnown
+from spotwright.engine.loop import replay_decisions
 from spotwright.records.state_folder import StateFolder
 from spotwright.records.stored_plan import load_plans
 

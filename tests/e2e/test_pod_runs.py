@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.e2e.project import AT_WORK, Project, RunningCommand, eventually
 
-from spotwright.engine.decisions.replay import replay_decisions
+from spotwright.engine.loop import replay_decisions
 from spotwright.errors import PipelineError
 from spotwright.manifests.pod_graph import PodSource, PodTask
 from spotwright.records.state_folder import StateFolder

@@ -11,18 +11,12 @@ from tests.engine.builders import START
 from tests.engine.scripts import Behavior, Script, always, outputs_of_inputs
 from tests.events import an_event
 
-from spotwright.engine.decisions.decide import close_ended
-from spotwright.engine.decisions.replay import DECISIONS_VERSION
-from spotwright.engine.decisions.snapshot import Snapshot
-from spotwright.engine.events import (
-    EngineStarted,
-    Event,
-    RunReset,
-    TaskCached,
-)
+from spotwright.engine.decide import close_ended
+from spotwright.engine.events import EngineStarted, Event, RunReset, TaskCached
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.io_resolution import run_outputs
-from spotwright.engine.loop import Observer, drive
+from spotwright.engine.loop import DECISIONS_VERSION, Observer, drive
+from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.plan import Plan
 from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState

@@ -10,9 +10,9 @@ from tests.engine.builders import START, a_config, a_dag, a_plan, a_pool, a_task
 from tests.engine.driving import Crash, Run
 from tests.engine.scripts import FAILED, Behavior, always, scripted
 
-from spotwright.engine.decisions.replay import replay_decisions
+from spotwright.engine.events import RunStatus, TaskStatus
+from spotwright.engine.loop import replay_decisions
 from spotwright.engine.plan import Plan
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.graph import Dag, Loop, TaskSpec
 
 OVER = "the run has taken longer than the 100s that its pipeline allows"

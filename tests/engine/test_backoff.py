@@ -8,8 +8,8 @@ from tests.engine.builders import a_config, a_plan, a_pool, a_task
 from tests.engine.driving import Run
 from tests.engine.scripts import TAKEN, Behavior, scripted
 
-from spotwright.engine.decisions.replay import replay_decisions
 from spotwright.engine.events import AttemptDecided
+from spotwright.engine.loop import replay_decisions
 
 POLICY = {"spot": "require", "interruptions": {"max": 9, "backoff": "1s", "factor": 2, "ceiling": "60s"}}
 

@@ -9,9 +9,8 @@ from tests.engine.builders import ON_DEMAND, START, a_config, a_fan, a_plan, a_p
 from tests.engine.driving import Run, ScriptedWorld
 from tests.engine.scripts import FAILED, Behavior, always, scripted
 
-from spotwright.engine.events import AttemptHalted, Event
+from spotwright.engine.events import AttemptHalted, Event, RunStatus
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.model.attempts import Signals
 
 ONE_AT_A_TIME = a_config(a_pool(max_nodes=1, node=None), policy={"spot": "require", "pending_timeout": "1d"})

@@ -16,8 +16,8 @@ from tests.engine.driving import Run
 from tests.engine.scripts import FAILED, TAKEN, Behavior, Script, always, scripted
 
 import spotwright
+from spotwright.engine.events import RunStatus
 from spotwright.engine.fold import replay
-from spotwright.engine.status import RunStatus
 
 HERE = spotwright.__path__[0]
 ROOM_FOR_20 = a_config(

@@ -10,29 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.events import data_of
 
-from spotwright.engine import environment_events, events
-from spotwright.engine.deadline import events as deadline_events
-from spotwright.engine.deadline.events import AttemptKept, MarketKnown
-from spotwright.engine.environment_events import EnvironmentChanged
+from spotwright.engine import events as environment_events
 from spotwright.engine.event_codec import EVENT_TYPES, Row, UnknownEvent, decode, encode
 from spotwright.engine.events import (
+    AttemptAdopted,
     AttemptDecided,
     AttemptEnded,
     AttemptHalted,
+    AttemptKept,
     AttemptMoved,
     AttemptPlaced,
+    EnvironmentChanged,
     Event,
+    MarketKnown,
     NoticeGiven,
+    PlanExtended,
     RunCreated,
     RunFinished,
+    RunMeta,
     RunReset,
+    RunStatus,
     TaskCached,
 )
 from spotwright.engine.fold import HANDLED
-from spotwright.engine.run_meta import RunMeta
-from spotwright.engine.status import RunStatus
-from spotwright.engine.workload import events as workload_events
-from spotwright.engine.workload.events import AttemptAdopted, PlanExtended
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.scheduling.budgets import FollowUp
@@ -130,7 +130,7 @@ def test_every_event_survives_encoding(event: Event) -> None:
 def test_every_event_class_is_listed_and_folded() -> None:
     classes = {
         value
-        for module in (events, environment_events, workload_events, deadline_events)
+        for module in (environment_events, environment_events, environment_events, environment_events)
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Event) and value is not Event
     }

@@ -9,12 +9,10 @@ from tests.engine.builders import ON_DEMAND, START, a_chain, a_config, a_plan, a
 from tests.engine.driving import Run, ScriptedWorld
 from tests.engine.scripts import Behavior, always
 
-from spotwright.engine.decisions.replay import replay_decisions
-from spotwright.engine.events import AttemptBound, AttemptDecided, AttemptEnded, AttemptHalted, Event
-from spotwright.engine.loop import drive
+from spotwright.engine.events import AttemptBound, AttemptDecided, AttemptEnded, AttemptHalted, Event, RunStatus
+from spotwright.engine.loop import drive, replay_decisions
 from spotwright.engine.ports import Outcome, Refused, TryAgain
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import Fenced
 from spotwright.model.attempts import Signals
 from spotwright.model.pools import Pool

@@ -10,9 +10,9 @@ from tests.engine.driving import Run
 from tests.engine.scripts import FAILED, TAKEN, Behavior, scripted
 from tests.events import data_of
 
-from spotwright.engine.decisions.replay import replay_decisions
+from spotwright.engine.events import RunStatus, TaskStatus
+from spotwright.engine.loop import replay_decisions
 from spotwright.engine.plan import Plan
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.graph import Dag, DagInput, FinalStatus, OneOf, TaskOutput
 
 BODY = a_body(a_task("a"), a_task("b", "a"), out="b")

@@ -7,7 +7,7 @@ from tests.engine.driving import Run
 from tests.engine.scripts import FAILED, TAKEN, Behavior, Script, always, scripted
 from tests.events import data_of
 
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import RunStatus
 from spotwright.model.pools import Pool, Trace
 from spotwright.supply.node_fit import AttemptKey
 

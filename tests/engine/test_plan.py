@@ -8,8 +8,8 @@ import pytest
 from tests.engine.builders import ON_DEMAND, SPOT, a_config, a_dag, a_loop, a_pipeline, a_plan, a_task
 from tests.engine.driving import Run
 
+from spotwright.engine.events import RunStatus
 from spotwright.engine.plan import Plan
-from spotwright.engine.status import RunStatus
 from spotwright.errors import ConfigError, InputError, PipelineError
 from spotwright.graph import TaskGraph, TaskOutput
 from spotwright.model.policy import Layer, Policy, Spot

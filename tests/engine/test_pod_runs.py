@@ -11,9 +11,9 @@ from tests.engine.builders import ON_DEMAND, SPOT, a_config
 from tests.engine.driving import Run
 from tests.engine.scripts import FAILED, TAKEN, Behavior, Script, scripted
 
-from spotwright.engine.decisions.replay import replay_decisions
+from spotwright.engine.events import RunStatus
+from spotwright.engine.loop import replay_decisions
 from spotwright.engine.plan import Plan
-from spotwright.engine.status import RunStatus
 from spotwright.manifests.pod_graph import PodTask, pod_graph
 from spotwright.model.attempts import Signals
 
@@ -68,7 +68,7 @@ def test_a_replay_of_the_journal_decides_the_same() -> None:
 
 def test_the_engine_and_pod_templates_import_nothing_of_kfp() -> None:
     code = (
-        "import sys, spotwright.engine.loop, spotwright.engine.decisions.decide, spotwright.manifests.pod_graph\n"
+        "import sys, spotwright.engine.loop, spotwright.engine.decide, spotwright.manifests.pod_graph\n"
         "print([name for name in sys.modules if name.startswith('spotwright.pipelines')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,9 +12,9 @@ from tests.engine.driving import Run
 from tests.engine.scripts import FAILED, LOST, MOVED, SUCCEEDED, TAKEN, Behavior, scripted
 from tests.events import data_of
 
-from spotwright.engine.decisions.replay import replay_decisions
+from spotwright.engine.events import RunStatus, TaskStatus
+from spotwright.engine.loop import replay_decisions
 from spotwright.engine.plan import Plan
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.graph import TaskSpec
 from spotwright.model.attempts import Signals
 from spotwright.model.pools import Trace

@@ -23,11 +23,11 @@ from tests.engine.builders import (
 from tests.engine.driving import Run
 from tests.engine.scripts import FAILED, MOVED, TAKEN, Behavior, always, scripted
 
-from spotwright.engine.decisions.decide import decide
-from spotwright.engine.decisions.replay import replay_decisions
-from spotwright.engine.decisions.snapshot import Snapshot
+from spotwright.engine.decide import decide
 from spotwright.engine.event_codec import Row, decode, encode
 from spotwright.engine.fold import replay
+from spotwright.engine.loop import replay_decisions
+from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.state import RunState
 from spotwright.model.pools import Trace
 

@@ -8,14 +8,13 @@ from tests.engine.driving import Crash, CrashingJournal, Run, ScriptedWorld
 from tests.engine.scripts import FAILED, LOST, TAKEN, Behavior, always, scripted
 from tests.events import an_event
 
-from spotwright.engine.decisions.decide import close_ended, decide
-from spotwright.engine.decisions.replay import replay_decisions
-from spotwright.engine.decisions.snapshot import Snapshot
-from spotwright.engine.events import AttemptDecided
+from spotwright.engine.decide import close_ended, decide
+from spotwright.engine.events import AttemptDecided, RunStatus, TaskStatus
 from spotwright.engine.fold import fold, replay
+from spotwright.engine.loop import replay_decisions
+from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.graph import TaskOutput
 
 ONE_AT_A_TIME = a_config(a_pool(max_nodes=1, node=None), policy={"spot": "require", "pending_timeout": "300s"})

@@ -21,9 +21,8 @@ from tests.engine.driving import Crash, CrashingJournal, Run
 from tests.engine.scripts import FAILED, SUCCEEDED, TAKEN, Behavior, always, scripted
 from tests.events import data_of
 
-from spotwright.engine.events import Event
+from spotwright.engine.events import Event, RunStatus, TaskStatus
 from spotwright.engine.loop import Engine
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.graph import TaskOutput
 from spotwright.model.attempts import Signals
 from spotwright.pipelines.graph.cel import read_condition

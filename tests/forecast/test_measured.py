@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spotwright.engine.status import TaskStatus
+from spotwright.engine.events import TaskStatus
 from spotwright.errors import InputError
 from spotwright.forecast.measured import measured
 from spotwright.records.reader import RunReader

@@ -10,11 +10,9 @@ from tests.kubeflow.flows import BEGIN, Flow, Try
 from tests.kubeflow.pipelines import POOLS, compiled, loop_over, task
 
 from spotwright import config
-from spotwright.engine.events import Event, RunCreated
+from spotwright.engine.events import Event, RunCreated, RunMeta, RunStatus, TaskStatus
 from spotwright.engine.fold import fold
-from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.state import RunState, TaskState
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.kubeflow.nodes import Node, nodes_of_details, nodes_of_workflow
 from spotwright.kubeflow.recorder import Recorder
 from spotwright.kubeflow.seen_tasks import seen_tasks

@@ -9,8 +9,7 @@ import pytest
 from scripts.make_failure_matrix import Recorded, read
 from tests.engine.builders import START, a_config, a_plan, a_pool, a_task
 
-from spotwright.engine.decisions.decide import decide
-from spotwright.engine.decisions.snapshot import Snapshot
+from spotwright.engine.decide import decide
 from spotwright.engine.events import (
     AttemptBound,
     AttemptDecided,
@@ -21,6 +20,7 @@ from spotwright.engine.events import (
     RunCreated,
 )
 from spotwright.engine.fold import fold, replay
+from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.records.journal import Journal

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import RunStatus
 from spotwright.local.supervisor.syscalls import FileCall
 from spotwright.records.state_folder import RunFolder
 from spotwright.rehearsal.rehearsal_report import outcome_text

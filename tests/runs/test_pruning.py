@@ -18,8 +18,7 @@ import pytest
 from tests.e2e.project import QUICK
 
 from spotwright import config
-from spotwright.engine.events import EngineStarted, Event, RunCreated, RunReset, TaskCached, TasksUnfolded
-from spotwright.engine.run_meta import RunMeta
+from spotwright.engine.events import EngineStarted, Event, RunCreated, RunMeta, RunReset, TaskCached, TasksUnfolded
 from spotwright.errors import InputError
 from spotwright.pipelines.ir.compiled import Compiled
 from spotwright.records.inventory import Item, Sort

@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, a_chain, a_diamond, a_fan, a_pool, a_task
 from tests.simulation.builders import Simulation, causes, working
 
-from spotwright.engine.decisions.replay import replay_decisions
-from spotwright.engine.events import AttemptBound, AttemptEnded, CancelRequested, Event, NodeChanged, NoticeGiven
+from spotwright.engine.events import (
+    AttemptBound,
+    AttemptEnded,
+    CancelRequested,
+    Event,
+    NodeChanged,
+    NoticeGiven,
+    RunStatus,
+)
 from spotwright.engine.fold import replay
-from spotwright.engine.status import RunStatus
+from spotwright.engine.loop import replay_decisions
 from spotwright.model.pools import Trace
 from spotwright.simulation.drains import Drains
 from spotwright.simulation.runner import simulate

@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.engine.builders import START, a_chain, a_config, a_diamond, a_plan, a_pool, a_task
 
-from spotwright.engine.decisions.replay import replay_decisions
+from spotwright.engine.events import RunStatus
+from spotwright.engine.loop import replay_decisions
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.graph import TaskSpec
 from spotwright.model.pools import Pool, Trace
 from spotwright.simulation.attempt_model import SUCCEEDED, AttemptModel, AttemptStart, Behavior

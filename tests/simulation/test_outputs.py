@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from tests.engine.builders import a_config, a_plan, a_task
 
-from spotwright.engine.events import AttemptEnded
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import AttemptEnded, RunStatus
 from spotwright.graph import ArtifactSpec, OutputSpecs, ParameterSpec
 from spotwright.simulation.attempt_model import Behavior
 from spotwright.simulation.memory_journal import MemoryJournal

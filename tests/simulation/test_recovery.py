@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, a_chain, a_config, a_diamond, a_fan, a_plan, a_pool
 from tests.engine.scripts import outputs_of_inputs
 
-from spotwright.engine.decisions.replay import DECISIONS_VERSION, replay_decisions
 from spotwright.engine.events import (
     AttemptBound,
     AttemptEnded,
@@ -20,14 +19,14 @@ from spotwright.engine.events import (
     NodeChanged,
     NoticeGiven,
     RunCreated,
+    RunMeta,
+    RunStatus,
 )
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.io_resolution import run_outputs
-from spotwright.engine.loop import Engine
+from spotwright.engine.loop import DECISIONS_VERSION, Engine, replay_decisions
 from spotwright.engine.plan import Plan
-from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.simulation.attempt_model import AttemptModel, Behavior
 from spotwright.simulation.memory_journal import MemoryJournal
 from spotwright.simulation.simulated_attempts import SimulatedAttempts

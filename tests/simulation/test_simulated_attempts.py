@@ -6,8 +6,7 @@ import pytest
 from tests.engine.builders import a_chain, a_pool
 from tests.simulation.builders import Simulation, causes, working
 
-from spotwright.engine.events import AttemptEnded, CancelRequested, ProgressReported
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import AttemptEnded, CancelRequested, ProgressReported, RunStatus
 from spotwright.errors import SpotwrightError
 from spotwright.simulation.attempt_model import Behavior
 

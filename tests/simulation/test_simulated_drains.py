@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tests.engine.builders import ON_DEMAND, a_fan, a_pool
 from tests.simulation.builders import Simulation, causes, working
 
-from spotwright.engine.events import AttemptEnded, NodeChanged
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import AttemptEnded, NodeChanged, RunStatus
 from spotwright.scheduling.budgets import MAX_MOVES, BudgetUse
 from spotwright.simulation.attempt_model import Behavior
 from spotwright.simulation.drains import Drains

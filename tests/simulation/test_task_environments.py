@@ -10,12 +10,10 @@ from tests.engine.builders import CODE, ON_DEMAND, START, a_config, a_plan, a_po
 from tests.engine.driving import Crash, CrashingJournal, Run, ScriptedWorld
 from tests.engine.scripts import FAILED, TAKEN, Behavior, scripted
 
-from spotwright.engine.decisions.replay import replay_decisions
-from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
-from spotwright.engine.events import Event
+from spotwright.engine.events import EnvironmentAsked, EnvironmentChanged, Event, RunStatus, TaskStatus
+from spotwright.engine.loop import replay_decisions
 from spotwright.engine.ports import Outcome, Refused
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.graph import TaskSpec
 from spotwright.views.account.compute import account
 

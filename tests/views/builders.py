@@ -9,12 +9,11 @@ from typing import Any
 from tests.events import an_event
 
 from spotwright.config import Config, parse
-from spotwright.engine.decisions.decide import decide
-from spotwright.engine.decisions.snapshot import Snapshot
-from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
-from spotwright.engine.events import CacheAsked, CacheMissed, Event, TaskCached
+from spotwright.engine.decide import decide
+from spotwright.engine.events import CacheAsked, CacheMissed, EnvironmentAsked, EnvironmentChanged, Event, TaskCached
 from spotwright.engine.fold import fold
 from spotwright.engine.loop import Observer
+from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.graph import Constant, Dag, TaskGraph, TaskOutput, TaskSpec

@@ -15,10 +15,9 @@ from typing import TextIO
 import click
 
 from spotwright.cli import FAILED, STOPPED, SUCCEEDED
-from spotwright.engine.events import Event
+from spotwright.engine.events import Event, RunStatus
 from spotwright.engine.loop import Observer
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.pipelines.ir.compiled import Compiled
 from spotwright.records.state_folder import RunFolder
 from spotwright.runs import bodies

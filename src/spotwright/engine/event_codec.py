@@ -15,21 +15,26 @@ from json import JSONDecoder
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from spotwright.engine.deadline.events import AttemptKept, MarketKnown
-from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
 from spotwright.engine.events import (
+    WORKLOAD_EVENTS,
+    AttemptAdopted,
     AttemptBound,
     AttemptDecided,
     AttemptEnded,
     AttemptHalted,
+    AttemptKept,
     AttemptMoved,
     AttemptPlaced,
+    AttemptTakenBack,
     CacheAsked,
     CacheMissed,
     CancelRequested,
     EngineDetached,
     EngineStarted,
+    EnvironmentAsked,
+    EnvironmentChanged,
     Event,
+    MarketKnown,
     NodeChanged,
     NoteAdded,
     NoticeGiven,
@@ -37,7 +42,9 @@ from spotwright.engine.events import (
     RunCreated,
     RunExpired,
     RunFinished,
+    RunMeta,
     RunReset,
+    RunStatus,
     SnapshotTaken,
     StopRequested,
     TaskCached,
@@ -46,9 +53,6 @@ from spotwright.engine.events import (
     TaskSkipped,
     TasksUnfolded,
 )
-from spotwright.engine.run_meta import RunMeta
-from spotwright.engine.status import RunStatus
-from spotwright.engine.workload.events import WORKLOAD_EVENTS, AttemptAdopted, AttemptTakenBack
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause, ContainerEnd, Signals, StatusCondition
 from spotwright.scheduling.budgets import FollowUp
@@ -90,7 +94,7 @@ DECISIONS = (
     RunExpired,
     RunFinished,
 )
-"""The kinds of event that :func:`~spotwright.engine.decisions.decide.decide` answers with. All others are facts."""
+"""The kinds of event that :func:`~spotwright.engine.decide.decide` answers with. All others are facts."""
 
 EVENT_TYPES = (
     RunCreated,

@@ -2,53 +2,140 @@
 
 State, views and accounts are computed from these events alone, so a run looks the same while it goes on, after a resume and a
 year later. A *fact* is something that the world or the user did. A *decision* is an answer of
-:mod:`spotwright.engine.decisions`.
+:mod:`spotwright.engine.decide`.
 
 Every event begins with the same three values: ``at`` (Unix time in seconds), ``task`` (the path of its task, empty for the run)
 and ``attempt`` (counted from one, zero for no attempt). The other fields of a kind are keywords.
 :mod:`spotwright.engine.event_codec` writes events as rows of a journal and reads them back.
+
+The events of runs that an orchestrator drives: Kubernetes makes their attempts, and the journal records them.
+
+The events about deadlines: a running attempt stays where it is for now, and what earlier runs have seen of the pools.
+
+The events about the Python environments of tasks, which are prepared before an attempt is placed.
+
+How a run was started: the data of its first event, for every later engine and view.
+
+The statuses of runs and tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, ClassVar
 
-from spotwright.engine.run_meta import RunMeta
-from spotwright.engine.status import RunStatus
 from spotwright.frozen import Frozen
 from spotwright.model.attempts import Cause, Signals
 from spotwright.scheduling.budgets import FollowUp
 
 __all__ = [
+    "ON_KFP",
+    "WORKLOAD_EVENTS",
+    "AttemptAdopted",
     "AttemptBound",
     "AttemptDecided",
     "AttemptEnded",
     "AttemptHalted",
+    "AttemptHeld",
+    "AttemptKept",
     "AttemptMoved",
     "AttemptPlaced",
+    "AttemptReleased",
+    "AttemptTakenBack",
+    "AttemptWaits",
     "CacheAsked",
     "CacheMissed",
     "CancelRequested",
     "EngineDetached",
     "EngineStarted",
+    "EnvironmentAsked",
+    "EnvironmentChanged",
     "Event",
+    "MarketKnown",
     "NodeChanged",
     "NoteAdded",
     "NoticeGiven",
+    "NoticeWithdrawn",
+    "OutputsRead",
+    "PlanExtended",
     "ProgressReported",
     "RunCreated",
     "RunExpired",
     "RunFinished",
+    "RunMeta",
     "RunReset",
+    "RunStatus",
     "SnapshotTaken",
     "StopRequested",
     "TaskCached",
     "TaskCompleted",
     "TaskFailed",
     "TaskSkipped",
+    "TaskStatus",
     "TasksUnfolded",
 ]
+
+
+ON_KFP = "KFP run"
+"""The orchestrator of a run that was started on Kubeflow Pipelines from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunMeta:
+    """How a run was started. Arguments hold references to secrets, never the secrets."""
+
+    run: str = ""
+    pipeline: str = ""
+    source: str | None = None  # the user's file, where there is one
+    config: str = ""  # the configuration that was used: its path, or a name for the built-in one
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # every parameter with its value
+    given: Mapping[str, Any] = field(default_factory=dict)  # the arguments as the user gave them
+    textual: bool = False  # arguments came as texts, from a command line
+    seed: int = 0
+    time_scale: float = 1.0  # how many times faster the waits of simulated pools pass
+    cache: str = "auto"  # auto | on | off
+    orchestrator: str = (
+        ""  # the kind of object whose controller makes the attempts, such as Job; empty: an engine makes them
+    )
+    containers: str = "auto"  # which runtime executes container components
+
+
+class TaskStatus(Enum):
+    """The status of a task."""
+
+    WAITING = "waiting"  # upstream tasks have not succeeded yet
+    READY = "ready"  # may start; a decision is due
+    PREPARING = "preparing"  # its Python environment is being built
+    PENDING = "pending"  # its attempt waits for a node
+    RUNNING = "running"  # its attempt has a node
+    BACKOFF = "backoff"  # waits before its next attempt
+    OPEN = "open"  # a DAG whose tasks are under way
+    SUCCEEDED = "succeeded"
+    SKIPPED = "skipped"  # its condition did not hold, or it follows a task that was skipped
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the task has ended; only a resume can run it again."""
+        return self.is_good or self in (TaskStatus.FAILED, TaskStatus.CANCELLED)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the task has ended in a way that lets its DAG succeed."""
+        return self in (TaskStatus.SUCCEEDED, TaskStatus.SKIPPED)
+
+
+class RunStatus(Enum):
+    """The status of a run. A ``STOPPED`` run is unfinished: ``resume`` continues it."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 class Event(Frozen):
@@ -347,3 +434,155 @@ class RunFinished(Event, kw_only=True):
 
     status: RunStatus
     why: str = ""
+
+
+class AttemptAdopted(Event, kw_only=True):
+    """Fact: the orchestrator has made an attempt, which waits for a node. The task is new if no attempt of it came before.
+
+    ``key`` is unique among all attempts, so that nothing is recorded twice by a watcher that looks again after a crash.
+    ``template`` is the task of the plan from which this one was made. ``pod`` is the pod's name; ``pools`` may take it.
+    ``gang``: the restart of a set of tasks that end together, as ``SET/RESTART``. The tasks of a set share their budgets, and a
+    restart is charged once, for the worst of its ends.
+    """
+
+    kind = "adopted"
+
+    key: str
+    template: str
+    pod: str = ""
+    rung: int = 0
+    pools: Sequence[str] = ()
+    gang: str = ""
+
+
+class AttemptWaits(Event, kw_only=True):
+    """Fact: why an attempt has no node yet, or does not start on its node; an empty ``why``: nothing holds it up any more."""
+
+    kind = "waits"
+
+    why: str
+
+
+class AttemptTakenBack(Event, kw_only=True):
+    """Decision: an attempt that waits in vain for a node is taken back, so that the next one waits on another rung.
+
+    It spends no budget. ``rung`` and ``pools`` are those of the next attempt. ``left_out`` are the pools that no attempt is
+    sent to for a while, each with the moment at which that ends (Unix seconds) and how often in a row it was left out.
+    """
+
+    kind = "taken-back"
+
+    rung: int
+    pools: Sequence[str]
+    why: str
+    left_out: Mapping[str, tuple[float, int]] = {}
+
+
+class AttemptHeld(Event, kw_only=True):
+    """Fact: the pod of an attempt stays, because its node does not report since ``since``, so no successor starts.
+
+    An empty ``node``: it is held no more.
+    """
+
+    kind = "held"
+
+    node: str = ""
+    since: float | None = None
+
+
+class AttemptReleased(Event, kw_only=True):
+    """Decision: the pod of an attempt whose machine is certainly gone is deleted, so that its successor can start."""
+
+    kind = "released"
+
+    why: str
+
+
+class NoticeWithdrawn(Event, kw_only=True):
+    """Fact: the provider has withdrawn the notice ``id`` of a node: the node stays, and its attempts are under no notice."""
+
+    kind = "withdrawn"
+
+    node: str
+    id: str = ""
+
+
+class PlanExtended(Event, kw_only=True):
+    """Fact: the next version of the plan is in force: more is known of the cluster's pools, or of the workload's tasks.
+
+    Unlike a reset it begins no budget anew. A task whose own number of retries has become known has it from then on.
+    """
+
+    kind = "extended"
+
+    version: int
+
+
+class OutputsRead(Event, kw_only=True):
+    """Fact: output parameters of a task that has succeeded, which were found only after its end."""
+
+    kind = "outputs"
+
+    parameters: Mapping[str, Any] = {}
+
+
+WORKLOAD_EVENTS = (
+    AttemptAdopted,
+    AttemptWaits,
+    AttemptTakenBack,
+    AttemptHeld,
+    AttemptReleased,
+    NoticeWithdrawn,
+    OutputsRead,
+    PlanExtended,
+)
+"""The kinds of event of this module, all of them facts."""
+
+
+class AttemptKept(Event, kw_only=True):
+    """Decision: an attempt that runs on spot under a deadline stays there, at least ``until`` the next look at it.
+
+    Without ``until`` it stays to its end.
+    """
+
+    kind = "kept"
+
+    until: float | None = None
+    why: str = ""
+
+
+class MarketKnown(Event, kw_only=True):
+    """Fact: what runs have counted of spells with and without spot, by pool.
+
+    Of each pool four numbers for each age bucket of :mod:`spotwright.deadlines.hazards`, kind by kind: looks at spells with spot,
+    their ends, looks at spells without, their ends. ``runs`` is how many
+    runs that were. ``own``: counted by this run, for later ones; ``kinds`` then says what each pool was.
+    """
+
+    kind = "market"
+
+    pools: Mapping[str, Sequence[float]] = {}
+    runs: int = 0
+    own: bool = False
+    kinds: Mapping[str, str] = {}
+
+
+class EnvironmentAsked(Event, kw_only=True):
+    """Decision: prepare the Python environment of a task. The world answers with EnvironmentChanged."""
+
+    kind = "prepare"
+
+
+class EnvironmentChanged(Event, kw_only=True):
+    """Fact: the Python environment of a task is being built, is ready, or cannot be built.
+
+    ``log`` is the name of the build's log in the run's folder. An environment without a build was there before.
+    """
+
+    kind = "environment"
+
+    state: str  # building | ready | failed
+    packages: Sequence[str] = ()  # without credentials
+    log: str = ""
+    why: str = ""
+    last_lines: Sequence[str] = ()  # of the log

@@ -3,6 +3,12 @@
 :func:`fold` guesses nothing: an event that does not fit the state (such as the end of an attempt that was never placed) raises
 :class:`StateError`. Nothing here reads a clock or does IO; facts about the graph and the configuration come from the
 :class:`~spotwright.engine.plan.Plan` of the state.
+
+The steps of the fold for runs that an orchestrator drives; :mod:`spotwright.engine.events` has their events.
+
+The steps of the fold for deadlines: running attempts that are watched, kept and moved, and what the run sees of spot pools.
+
+The steps of the fold about the Python environments that tasks need before an attempt of theirs is placed.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from spotwright.engine import events as ev
-from spotwright.engine.dag_transitions import (
+from spotwright.engine.dags import (
     close_if_done,
     fail,
     make_ready,
@@ -25,20 +31,343 @@ from spotwright.engine.dag_transitions import (
     skip,
     succeed,
 )
-from spotwright.engine.deadline import transitions as deadline
-from spotwright.engine.deadline.events import AttemptKept, MarketKnown
-from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
-from spotwright.engine.environment_transitions import ask_again, environment_asked, environment_changed
-from spotwright.engine.events import Event
+from spotwright.engine.events import (
+    AttemptAdopted,
+    AttemptBound,
+    AttemptDecided,
+    AttemptHalted,
+    AttemptHeld,
+    AttemptKept,
+    AttemptReleased,
+    AttemptTakenBack,
+    AttemptWaits,
+    EnvironmentAsked,
+    EnvironmentChanged,
+    Event,
+    MarketKnown,
+    NoticeWithdrawn,
+    OutputsRead,
+    PlanExtended,
+    RunStatus,
+    SnapshotTaken,
+    TaskStatus,
+)
 from spotwright.engine.plan import Plan
-from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
-from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.engine.workload.transitions import HANDLERS, charge
+from spotwright.engine.state import AttemptState, EnvironmentState, NodeState, RunState, ScopeState, TaskState
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
-from spotwright.scheduling.budgets import FollowUp
+from spotwright.scheduling.budgets import BudgetUse, FollowUp
 
-__all__ = ["HANDLED", "fold", "rare_collections", "replay"]
+__all__ = [
+    "HANDLED",
+    "HANDLERS",
+    "ask_again",
+    "attempt_kept",
+    "cause_to_charge",
+    "charge",
+    "environment_asked",
+    "environment_changed",
+    "fold",
+    "halted_to_move",
+    "market_known",
+    "pools_asked",
+    "pools_changed",
+    "pools_left",
+    "rare_collections",
+    "replay",
+    "room_seen",
+    "run_taken_up",
+    "spent_before",
+    "spot_bound",
+]
+
+
+def _outputs_read(state: RunState, event: OutputsRead) -> None:
+    """Add output parameters to those of a task."""
+    task = state.tasks[event.task]
+    task.parameters = {**task.parameters, **event.parameters}
+
+
+def _plan_extended(state: RunState, event: PlanExtended) -> None:
+    """Put the next version of the plan in force."""
+    if event.version != state.version + 1:
+        raise ValueError(f"version {event.version} of the plan does not follow version {state.version}")
+    state.version = event.version
+    templates = state.plan.graph.root.tasks
+    for task in state.tasks.values():
+        template = templates.get(task.plan.spec.name)
+        if template is not None and template.retry != task.plan.spec.retry:
+            task.plan = state.plan.instance(template.name, task.path)
+
+
+def _attempt_waits(state: RunState, event: AttemptWaits) -> None:
+    """Note why an attempt waits, and since when."""
+    attempt = state.tasks[event.task].attempts[event.attempt - 1]
+    attempt.waits, attempt.waits_since = event.why, event.at if event.why else None
+
+
+def _attempt_taken_back(state: RunState, event: AttemptTakenBack) -> None:
+    """Note that an attempt without a node is taken back; its end follows."""
+    attempt = state.tasks[event.task].attempts[event.attempt - 1]
+    if not attempt.is_live or attempt.bound_at is not None:
+        raise ValueError("the attempt does not wait for a node")
+    attempt.taken_back = event
+
+
+def _attempt_held(state: RunState, event: AttemptHeld) -> None:
+    """Note that a node which does not report holds the pod of an attempt, or that it does no more."""
+    state.tasks[event.task].attempts[event.attempt - 1].held = event if event.node else None
+
+
+def _attempt_released(state: RunState, event: AttemptReleased) -> None:
+    """Note that the pod of an attempt is deleted, because its machine is gone."""
+    attempt = state.tasks[event.task].attempts[event.attempt - 1]
+    attempt.released, attempt.held = event.why, None
+
+
+def _attempt_adopted(state: RunState, event: AttemptAdopted) -> None:
+    """Add an attempt, and its task if that is new."""
+    task = state.tasks.get(event.task) or _add_task(state, event)
+    if event.attempt != len(task.attempts) + 1:
+        raise ValueError(f"{task.path} has {len(task.attempts)} attempts")
+    _reopen(state, task)
+    attempt = AttemptState(event.attempt, event.rung, event.rung, tuple(event.pools), event.at, event.at)
+    attempt.key, attempt.gang = event.key, event.gang
+    if event.gang:
+        task.spent = _charged(state, event.gang)
+    task.attempts.append(attempt)
+    task.status, task.due = TaskStatus.PENDING, None
+    state.under_way[task.path] = None
+    state.todo.pop(task.path, None)
+    set_active(task, active=True)
+
+
+def charge(state: RunState, task: TaskState, attempt: AttemptState, cause: Cause) -> None:
+    """Charge a task's budgets for an ended attempt; those of a set of tasks once for each of its restarts."""
+    if not attempt.gang:
+        task.spent = task.spent.after(cause)
+        return
+    name = attempt.gang.partition("/")[0]
+    restarts = state.gangs.setdefault(name, {})
+    restarts[attempt.gang] = _worse(restarts.get(attempt.gang, cause), cause)
+    spent = _charged(state, attempt.gang)
+    for member in state.tasks.values():
+        if member.attempts and member.last.gang.partition("/")[0] == name:
+            member.spent = spent
+
+
+def _charged(state: RunState, gang: str, *, without: str = "") -> BudgetUse:
+    """What the restarts of a set have spent so far, except the restart ``without``."""
+    spent = BudgetUse()
+    for restart, cause in state.gangs.get(gang.partition("/")[0], {}).items():
+        spent = spent if restart == without else spent.after(cause)
+    return spent
+
+
+def spent_before(state: RunState, task: TaskState) -> BudgetUse:
+    """What a task had spent before its newest attempt, whose cause is being decided."""
+    return _charged(state, task.last.gang, without=task.last.gang) if task.last.gang else task.spent
+
+
+def cause_to_charge(state: RunState, attempt: AttemptState, cause: Cause) -> Cause:
+    """The cause that counts for an attempt: of a set's restart another member may have said already why it ended."""
+    return _worse(cause, state.gangs.get(attempt.gang.partition("/")[0], {}).get(attempt.gang, cause))
+
+
+def _worse(one: Cause, other: Cause) -> Cause:
+    """The cause that a restart is charged for: an interruption explains the errors and the moves of the other members.
+
+    A member that waited in vain explains the moves of the others, and is charged nothing.
+    """
+    return max(one, other, key=_weight)
+
+
+def _weight(cause: Cause) -> int:
+    if cause.is_interruption or cause.is_error:
+        return 4 if cause.is_interruption else 3
+    return 2 if cause is Cause.UNSCHEDULABLE else int(cause is Cause.DISRUPTED)
+
+
+def _add_task(state: RunState, event: AttemptAdopted) -> TaskState:
+    if state.root is None:
+        state.root = ScopeState(state.plan.root)
+    planned = state.plan.instance(event.template, event.task)
+    task = state.tasks[event.task] = TaskState(event.task, state.root, planned, missing=0)
+    state.root.unfinished += 1
+    state.root.ended = False
+    return task
+
+
+def _reopen(state: RunState, task: TaskState) -> None:
+    """Undo the end of a task that the orchestrator tries again."""
+    if not task.status.is_final:
+        return
+    scope = task.scope
+    scope.unfinished += task.status.is_good
+    scope.ended, task.why = False, ""
+    if task.path in state.failed:
+        state.failed.remove(task.path)
+        scope.failed = next((path for path in state.failed if state.tasks[path].scope is scope), "")
+
+
+def _notice_withdrawn(state: RunState, event: NoticeWithdrawn) -> None:
+    """Take a notice back from its node and from the attempts on it that go on. Its id is kept: it is told once."""
+    state.nodes[event.node].noticed_at = None
+    for task in state.tasks.values():
+        for attempt in task.attempts:
+            if attempt.is_live and attempt.node == event.node:
+                attempt.noticed_at = attempt.goes_at = None
+
+
+HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {
+    AttemptAdopted: _attempt_adopted,
+    AttemptHeld: _attempt_held,
+    AttemptReleased: _attempt_released,
+    AttemptTakenBack: _attempt_taken_back,
+    AttemptWaits: _attempt_waits,
+    NoticeWithdrawn: _notice_withdrawn,
+    PlanExtended: _plan_extended,
+    OutputsRead: _outputs_read,
+}
+"""The step of the fold for each kind of event."""
+
+
+def attempt_kept(state: RunState, event: AttemptKept) -> None:
+    """Note why a running attempt stays, and set the timer of the next look."""
+    task = state.tasks[event.task]
+    attempt = task.attempts[event.attempt - 1]
+    if task.status is not TaskStatus.RUNNING or attempt is not task.last:
+        raise ValueError(f"attempt {event.attempt} of {event.task} does not run")
+    attempt.kept, attempt.until = event.why, event.until
+    state.todo.pop(task.path, None)
+    if event.until is not None:
+        heapq.heappush(state.timers, (event.until, task.path))
+
+
+def halted_to_move(attempt: AttemptState, event: AttemptHalted) -> None:
+    """Note that an attempt is stopped to go on elsewhere, which its end will say too."""
+    if event.moves:
+        attempt.moving = event.why
+
+
+def spot_bound(state: RunState, task: TaskState, event: AttemptBound) -> None:
+    """An attempt has a node: if that is spot under a deadline, a decision says how long it may stay."""
+    task.last.until = None
+    sightings = state.sightings.get(event.pool)
+    if sightings is not None:
+        node = state.nodes.get(event.node)
+        granted = event.at if node is None else min(event.at, max(node.booted_at, task.last.rung_at))
+        sightings.see(max(granted * state.time_scale, sightings.counted), up=True)
+        sightings.watch(event.at * state.time_scale)
+    if _is_watched(state, task):
+        state.todo[task.path] = None
+
+
+def run_taken_up(state: RunState) -> None:
+    """An engine takes the run: nobody saw the pools meanwhile, and running attempts are looked at again."""
+    for sightings in state.sightings.values():
+        sightings.leave(state.last_at * state.time_scale)
+    for path in state.under_way:
+        if _is_watched(state, state.tasks[path]):
+            state.todo[path] = None
+
+
+def market_known(state: RunState, event: MarketKnown) -> None:
+    """Take over what earlier runs have counted."""
+    if event.own:
+        return
+    from spotwright.deadlines.hazards import Sightings, unlisted  # other runs never need it, and each start would pay
+
+    for pool, counts in event.pools.items():
+        state.sightings[pool] = Sightings(unlisted(counts))
+
+
+def room_seen(state: RunState, event: SnapshotTaken) -> None:
+    """The world said which pools have room. A pool that is full of the run's own nodes tells nothing."""
+    if not event.room:
+        return
+    from spotwright.deadlines.hazards import Sightings
+
+    for name, room in event.room.items():
+        pool = state.plan.config.pools.get(name)
+        if pool is None or not pool.is_spot:
+            continue
+        sightings = state.sightings.setdefault(name, Sightings())
+        if room or not any(node.pool == name and node.gone_at is None for node in state.nodes.values()):
+            sightings.see(event.at * state.time_scale, up=room)
+
+
+def pools_asked(state: RunState, pools: Iterable[str], at: float) -> None:
+    """An attempt waits for a node of these pools from now on."""
+    for pool in pools:
+        if pool in state.sightings:
+            state.sightings[pool].watch(at * state.time_scale)
+
+
+def pools_left(state: RunState, pools: Iterable[str], at: float) -> None:
+    """An attempt waits for these pools no longer."""
+    for pool in pools:
+        if pool in state.sightings and not state.holding.get(pool):
+            state.sightings[pool].leave(at * state.time_scale)
+
+
+def pools_changed(state: RunState, attempt: AttemptState, event: AttemptDecided) -> None:
+    """The cause of an attempt's end is known: the pool has lost a node, or the run has given one back."""
+    sightings = state.sightings.get(attempt.pool or "")
+    if sightings is None:
+        if attempt.pool is None:
+            pools_left(state, attempt.pools, event.at)
+        return
+    at = attempt.ended_at if attempt.noticed_at is None else attempt.noticed_at
+    if event.cause is Cause.INTERRUPTED and at is not None:
+        sightings.lose(at * state.time_scale)
+    if not state.holding.get(attempt.pool or ""):
+        sightings.leave(event.at * state.time_scale)
+
+
+def _is_watched(state: RunState, task: TaskState) -> bool:
+    """Whether a deadline may move the running attempt of a task from spot to on-demand."""
+    policy, attempt = task.plan.policy, task.last
+    if policy.deadline is None or not policy.work or attempt.bound_at is None or attempt.key:
+        return False
+    pool = state.plan.config.pools.get(attempt.pool or "")
+    return pool is not None and pool.is_spot and bool(task.plan.ladder.on_demand)
+
+
+def ask_again(state: RunState) -> None:
+    """Forget the environments of an earlier engine, and let the tasks that waited for them ask again."""
+    state.environments.clear()
+    for path in list(state.preparing):
+        del state.preparing[path]
+        make_ready(state, state.tasks[path])
+
+
+def environment_asked(state: RunState, event: EnvironmentAsked) -> None:
+    """Let a task wait for its environment. A build whose engine ended may have finished without it, so its begin stays."""
+    task = state.tasks[event.task]
+    task.status, task.due = TaskStatus.PREPARING, None
+    if task.environment is None or task.environment.ended_at is not None:
+        task.environment = EnvironmentState()
+    state.preparing[task.path] = None
+    state.todo.pop(task.path, None)
+
+
+def environment_changed(state: RunState, event: EnvironmentChanged) -> None:
+    """Note a build, or its end: then a task that still waits for it needs a decision. Ready also for other tasks."""
+    task = state.tasks[event.task]
+    environment = task.environment
+    if environment is None:
+        raise ValueError("no environment was asked for")
+    if event.state == "building":
+        environment.began_at, environment.packages, environment.log = event.at, tuple(event.packages), event.log
+        return
+    environment.ended_at, environment.why, environment.last_lines = event.at, event.why, tuple(event.last_lines)
+    executor = task.plan.spec.executor
+    if event.state == "ready" and executor is not None:
+        state.environments.add(executor.environment)
+    if task.status is TaskStatus.PREPARING:
+        del state.preparing[task.path]
+        make_ready(state, task)
 
 
 def replay(plans: Sequence[Plan], events: Iterable[Event]) -> RunState:
@@ -100,7 +429,7 @@ def _engine(state: RunState, event: ev.EngineStarted) -> None:
     gap = max(0.0, event.at - state.last_at) if state.epoch else 0.0
     state.epoch, state.caching, state.prepares, state.detached = event.epoch, event.caching, event.environments, False
     ask_again(state)
-    deadline.run_taken_up(state)
+    run_taken_up(state)
     state.begun_at += gap
     state.status, state.finished_at, state.stopping = RunStatus.RUNNING, None, ""
     for path in state.under_way:
@@ -192,7 +521,7 @@ def _placed(state: RunState, event: ev.AttemptPlaced) -> None:
     state.under_way[task.path] = None
     set_active(task, active=True)
     state.todo.pop(task.path, None)
-    deadline.pools_asked(state, event.pools, event.at)
+    pools_asked(state, event.pools, event.at)
     _wait_until(state, task, event.until)
 
 
@@ -202,8 +531,8 @@ def _moved(state: RunState, event: ev.AttemptMoved) -> None:
         attempt.tried.append(event.why)
     else:  # back to the first rung
         attempt.tried.clear()
-    deadline.pools_left(state, attempt.pools, event.at)
-    deadline.pools_asked(state, event.pools, event.at)
+    pools_left(state, attempt.pools, event.at)
+    pools_asked(state, event.pools, event.at)
     attempt.rung, attempt.pools, attempt.rung_at = event.rung, tuple(event.pools), event.at
     _wait_until(state, task, event.until)
 
@@ -220,7 +549,7 @@ def _bound(state: RunState, event: ev.AttemptBound) -> None:
     attempt.taken_back = None
     state.holding[event.pool] = state.holding.get(event.pool, 0) + 1
     task.status = TaskStatus.RUNNING
-    deadline.spot_bound(state, task, event)
+    spot_bound(state, task, event)
 
 
 def _progress(state: RunState, event: ev.ProgressReported) -> None:
@@ -280,7 +609,7 @@ def _decided(state: RunState, event: ev.AttemptDecided) -> None:
         attempt.ended_at = event.at
         state.under_way.pop(task.path, None)
     attempt.cause, attempt.cause_why, attempt.following = event.cause, event.why, event.following
-    deadline.pools_changed(state, attempt, event)
+    pools_changed(state, attempt, event)
     if not (attempt.moving and event.cause is Cause.DISRUPTED):  # our own move spends nothing
         charge(state, task, attempt, event.cause)
     if attempt is not task.last:
@@ -324,7 +653,7 @@ def _follow_cancel(state: RunState, task: TaskState, event: ev.AttemptDecided) -
 def _halt(state: RunState, event: ev.AttemptHalted) -> None:
     task, attempt = _attempt(state, event)
     attempt.halted = True
-    deadline.halted_to_move(attempt, event)
+    halted_to_move(attempt, event)
     state.todo.pop(task.path, None)
 
 
@@ -341,9 +670,9 @@ _HANDLERS: Mapping[type[Event], Callable[[RunState, Any], None]] = {  # each han
     EnvironmentAsked: environment_asked,
     EnvironmentChanged: environment_changed,
     **HANDLERS,
-    AttemptKept: deadline.attempt_kept,
-    MarketKnown: deadline.market_known,
-    ev.SnapshotTaken: deadline.room_seen,
+    AttemptKept: attempt_kept,
+    MarketKnown: market_known,
+    ev.SnapshotTaken: room_seen,
     ev.RunCreated: _created,
     ev.EngineStarted: _engine,
     ev.TasksUnfolded: _unfolded,

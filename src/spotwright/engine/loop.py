@@ -1,38 +1,54 @@
 """The loop of the engine: take facts, decide, commit both in one transaction, then let the world act.
 
-A turn folds the facts of the world into the state, asks :mod:`spotwright.engine.decisions` until no further decision follows,
+A turn folds the facts of the world into the state, asks :mod:`spotwright.engine.decide` until no further decision follows,
 appends everything to the journal in one transaction, and only then performs the *deeds*: what the committed events ask of the
 world (start, halt, conclude, complete). So no process is started or stopped before the journal says so. After ``kill -9`` at any
 point at most the deeds of the last commit are missing, and the next engine finds and settles those.
+
+Apply the decisions of one run to the supply of nodes: queue attempts, move them to another rung, withdraw them, free room.
+
+Replay a journal decision by decision, to check that today's code decides the same.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any
 
-from spotwright.engine.decisions.decide import decide
-from spotwright.engine.decisions.snapshot import Snapshot
-from spotwright.engine.decisions.timers import next_moment
-from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
+from spotwright.engine.decide import decide, next_moment
+from spotwright.engine.event_codec import DECISIONS
 from spotwright.engine.events import (
     AttemptBound,
     AttemptDecided,
     AttemptEnded,
     AttemptHalted,
+    AttemptMoved,
+    AttemptPlaced,
+    EngineStarted,
+    EnvironmentAsked,
+    EnvironmentChanged,
     Event,
     NoteAdded,
+    RunStatus,
+    SnapshotTaken,
     TaskCompleted,
 )
 from spotwright.engine.fold import fold, rare_collections
+from spotwright.engine.next_rung import Snapshot, effective_plan
+from spotwright.engine.plan import Plan
 from spotwright.engine.ports import Clock, EventLog, LeaseKeeper, Outcome, Refused, TryAgain, World
-from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
-from spotwright.errors import Fenced, SpotwrightError
+from spotwright.engine.state import RunState, TaskState
+from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.model.attempts import Signals
+from spotwright.scheduling.budgets import FollowUp
+from spotwright.supply.node_fit import AttemptKey, NodeRequest
+from spotwright.supply.simulated_pools import Supply
 
-__all__ = ["Engine", "Observer", "drive"]
+__all__ = ["DECISIONS_VERSION", "AttemptQueue", "Engine", "Observer", "ReplayDiverged", "drive", "replay_decisions"]
+
 
 Observer = Callable[[RunState, Sequence[Event]], None]
 """Called with the state and every batch of events, after the batch is folded and committed and its deeds are performed."""
@@ -261,3 +277,128 @@ def drive(
         raise
     engine.close()
     return state
+
+
+class AttemptQueue:
+    """The attempts of one run in the queue of its supply, which other runs may share. ``run`` is the run's name."""
+
+    def __init__(self, supply: Supply, run: str) -> None:
+        self._supply, self._run = supply, run
+        self._withdrawn: set[AttemptKey] = set()
+
+    def arrange(self, state: RunState, decisions: Sequence[Event], now: float) -> Iterator[Event]:
+        """Apply the decisions in order. Yields the ends of attempts that are halted before they had a node."""
+        for event in decisions:
+            arrangement = self._ARRANGEMENTS.get(type(event))
+            if arrangement is not None:
+                yield from arrangement(self, state, event, now)
+
+    def submit(self, state: RunState, task: TaskState) -> None:
+        """Queue the task's newest attempt for a node of its rung."""
+        planned = effective_plan(state, task)
+        rung = planned.ladder.rungs[task.last.rung]
+        constraints = planned.work.constraints
+        if rung.tolerations:
+            constraints = replace(constraints, tolerations=constraints.tolerations + rung.tolerations)
+        request = NodeRequest(rung.pools, planned.work.requests, constraints, planned.policy.grace_period)
+        self._supply.submit(AttemptKey(self._run, task.path, task.last.number), self._supply.shared(request))
+
+    def was_withdrawn(self, key: AttemptKey) -> bool:
+        """Whether a halted attempt was withdrawn from the queue before it had a node. True only once for each attempt."""
+        if key not in self._withdrawn:
+            return False
+        self._withdrawn.discard(key)
+        return True
+
+    def _place(self, state: RunState, event: AttemptPlaced, _now: float) -> Sequence[Event]:
+        self.submit(state, state.tasks[event.task])
+        return ()
+
+    def _move(self, state: RunState, event: AttemptMoved, _now: float) -> Sequence[Event]:
+        if self._supply.withdraw(self._key(event)):
+            self.submit(state, state.tasks[event.task])
+        return ()
+
+    def _make_room(self, _state: RunState, event: AttemptDecided, now: float) -> Sequence[Event]:
+        """Free the room of an attempt whose end is decided; before that decision, no other attempt may start in its place.
+
+        An attempt that is decided without ever having had a node (unschedulable) leaves the queue.
+        """
+        key = self._key(event)
+        self._supply.release(key, now)
+        if event.then is not FollowUp.SUCCEED:
+            self._supply.withdraw(key)
+        return ()
+
+    def _give_up(self, _state: RunState, event: AttemptHalted, now: float) -> Sequence[Event]:
+        key = self._key(event)
+        if not self._supply.withdraw(key):
+            return ()
+        self._withdrawn.add(key)
+        return (AttemptEnded(now, event.task, event.attempt, signals=Signals(cancelled=True)),)
+
+    def _key(self, event: Event) -> AttemptKey:
+        return AttemptKey(self._run, event.task, event.attempt)
+
+    _ARRANGEMENTS: Mapping[type[Event], Callable[[AttemptQueue, RunState, Any, float], Sequence[Event]]] = {
+        AttemptPlaced: _place,
+        AttemptMoved: _move,
+        AttemptDecided: _make_room,
+        AttemptHalted: _give_up,
+    }
+
+
+DECISIONS_VERSION = 2
+"""The version of the decision functions. It grows when they decide differently on events that journals already contain.
+"""
+
+
+class ReplayDiverged(StateError):
+    """The decision functions decide differently from the journal."""
+
+
+def replay_decisions(plans: Sequence[Plan], events: Sequence[Event]) -> RunState:
+    """Fold a whole journal and take every decision in it again. Returns the state at its end.
+
+    Raises :class:`ReplayDiverged` at the first decision that differs, and :class:`StateError` for a journal of another version of
+    the decision functions.
+    """
+    state, snapshot, index = RunState(plans), Snapshot(), 0
+    taken: list[Event] = []
+    while index < len(events):
+        event = events[index]
+        if isinstance(event, DECISIONS):
+            decided = decide(state, snapshot, event.at)
+            _compare(decided, events, index)
+            for each in (*taken, *decided):
+                fold(state, each)
+            taken, snapshot, index = [], Snapshot(), index + len(decided)
+            continue
+        if isinstance(event, EngineStarted) and event.decisions != DECISIONS_VERSION:
+            raise StateError(_other_version(event))
+        index += 1
+        if isinstance(event, SnapshotTaken):  # the engine folds it with the decisions that used it
+            taken, snapshot = [event], Snapshot(room=event.room, waiting=event.waiting)
+            continue
+        fold(state, event)
+    for each in taken:
+        fold(state, each)
+    return state
+
+
+def _compare(decided: Sequence[Event], events: Sequence[Event], index: int) -> None:
+    recorded = events[index : index + max(1, len(decided))]
+    for number, (before, now) in enumerate(zip_longest(recorded, decided), index + 1):
+        if now != before:
+            raise ReplayDiverged(
+                f"event {number} of the journal is {before or 'missing'}; decided again it is {now or 'missing'}"
+            )
+
+
+def _other_version(event: EngineStarted) -> str:
+    if not event.decisions:
+        return "this journal does not name the version of its decision functions: it can be read, not replayed"
+    return (
+        f"this journal was decided by version {event.decisions} of the decision functions (spotwright {event.version}), and "
+        f"this one has version {DECISIONS_VERSION}: replay it with that version of spotwright"
+    )

@@ -14,15 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from spotwright.engine.decisions.snapshot import Answers
-from spotwright.engine.environment_events import EnvironmentAsked
-from spotwright.engine.events import (
-    AttemptBound,
-    AttemptDecided,
-    AttemptHalted,
-    Event,
-    TaskCompleted,
-)
+from spotwright.engine.events import AttemptBound, AttemptDecided, AttemptHalted, EnvironmentAsked, Event, TaskCompleted
+from spotwright.engine.next_rung import Answers
 from spotwright.engine.state import RunState
 from spotwright.frozen import Frozen
 

@@ -12,11 +12,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from spotwright.engine.events import AttemptEnded
+from spotwright.engine.events import AttemptEnded, AttemptHeld, AttemptTakenBack, RunMeta, RunStatus, TaskStatus
 from spotwright.engine.plan import Plan, PlannedTask, Scope
-from spotwright.engine.run_meta import RunMeta
-from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.engine.workload.events import AttemptHeld, AttemptTakenBack
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, LadderPosition
 

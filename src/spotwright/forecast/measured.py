@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from spotwright.engine.events import TaskStatus
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.engine.status import TaskStatus
 from spotwright.errors import InputError
 from spotwright.forecast.durations import Durations, Given
 from spotwright.model.attempts import Cause

@@ -6,9 +6,8 @@ import contextlib
 import time
 from collections.abc import Sequence
 
-from spotwright.engine.events import Event
+from spotwright.engine.events import Event, RunStatus
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError
 from spotwright.kubeflow.following import Pauses, followed
 from spotwright.kubeflow.kfp_run import KfpRun

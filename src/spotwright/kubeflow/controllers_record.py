@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from spotwright.engine.events import Event, NoteAdded
+from spotwright.engine.events import Event, NoteAdded, RunStatus
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import SpotwrightError, UnknownRun
 from spotwright.records.reader import RunReader
 from spotwright.views.live.run_progress import Shown

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from spotwright.engine.events import CancelRequested, EngineDetached, EngineStarted, Event, NoteAdded
+from spotwright.engine.events import CancelRequested, EngineDetached, EngineStarted, Event, NoteAdded, RunStatus
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.state import RunState, TaskState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError
 from spotwright.kubeflow.failures import LoginRefused, NoSuchThing, ServerAway
 from spotwright.kubeflow.hold_ups import SILENT, hold_up

@@ -11,23 +11,26 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spotwright.engine.events import (
+    AttemptAdopted,
     AttemptBound,
     AttemptDecided,
     AttemptEnded,
+    AttemptWaits,
     CancelRequested,
     Event,
     NodeChanged,
+    OutputsRead,
     RunFinished,
+    RunStatus,
     TaskCached,
     TaskCompleted,
     TaskFailed,
     TaskSkipped,
+    TaskStatus,
     TasksUnfolded,
 )
 from spotwright.engine.io_resolution import dag_outputs
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, OutputsRead
 from spotwright.kubeflow.nodes import Node
 from spotwright.kubeflow.pods_seen import PodsSeen
 from spotwright.kubeflow.seen_tasks import SeenTask

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spotwright.engine.events import RunCreated
-from spotwright.engine.run_meta import ON_KFP, RunMeta
+from spotwright.engine.events import ON_KFP, RunCreated, RunMeta
 from spotwright.errors import InputError
 from spotwright.kubeflow.failures import ServerAway
 from spotwright.kubeflow.kfp_run import KfpRun, save_kfp_run

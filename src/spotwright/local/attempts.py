@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from spotwright.engine.decisions.rung_selection import effective_plan
 from spotwright.engine.io_resolution import context_of, inputs_of
+from spotwright.engine.next_rung import effective_plan
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import StateError
 from spotwright.graph import Container, PodTemplate, TaskContext, TaskSpec

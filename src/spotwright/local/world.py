@@ -12,20 +12,20 @@ import selectors
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spotwright.engine.attempt_queue import AttemptQueue
-from spotwright.engine.decisions.rung_selection import effective_plan
-from spotwright.engine.environment_events import EnvironmentAsked
 from spotwright.engine.events import (
     AttemptBound,
     AttemptDecided,
     AttemptHalted,
     CacheAsked,
+    EnvironmentAsked,
     Event,
     NodeChanged,
     NoticeGiven,
     ProgressReported,
     TaskCompleted,
 )
+from spotwright.engine.loop import AttemptQueue
+from spotwright.engine.next_rung import effective_plan
 from spotwright.engine.ports import Clock, Outcome
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import SpotwrightError

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from spotwright.engine.events import RunStatus
 from spotwright.engine.state import TaskState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError, UnknownRun
 from spotwright.records.reader import RunReader
 from spotwright.records.run_source import RunSource

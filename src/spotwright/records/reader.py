@@ -13,11 +13,10 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spotwright.engine.events import Event
+from spotwright.engine.events import Event, RunStatus
 from spotwright.engine.fold import fold
 from spotwright.engine.ports import Liveness
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.records.run_source import RunFiles, RunSource
 from spotwright.records.state_folder import RunFolder
 from spotwright.records.stored_plan import PlanVersions

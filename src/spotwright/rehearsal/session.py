@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.step_rehearsal import ProgressCallback, RehearsalSettings, StepRehearsal

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError
 from spotwright.records.journal import Journal
 from spotwright.records.reader import RunReader

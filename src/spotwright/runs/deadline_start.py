@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from spotwright.engine.deadline.events import MarketKnown
+from spotwright.engine.events import MarketKnown
 from spotwright.engine.fold import fold
 from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.engine.state import RunState

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError, SpotwrightError, StateError
 from spotwright.records.inventory import Item, Sort, disk_use
 from spotwright.records.journal import Journal

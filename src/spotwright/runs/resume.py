@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from spotwright import config as configuration
 from spotwright.config import Config
-from spotwright.engine.decisions.decide import close_ended, decide
-from spotwright.engine.decisions.snapshot import Snapshot
-from spotwright.engine.events import AttemptEnded, CancelRequested, Event, RunReset
+from spotwright.engine.decide import close_ended, decide
+from spotwright.engine.events import AttemptEnded, CancelRequested, Event, RunReset, RunStatus, TaskStatus
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.loop import Observer, drive
+from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.plan import Plan, PlannedTask, Scope
 from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState, TaskState
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.errors import InputError, PipelineNotFound
 from spotwright.graph import DagInput, TaskSpec
 from spotwright.model.attempts import Signals

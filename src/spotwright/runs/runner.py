@@ -12,12 +12,10 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spotwright.config import Config
-from spotwright.engine.decisions.replay import DECISIONS_VERSION
-from spotwright.engine.events import EngineStarted, Event, NoteAdded, RunCreated
+from spotwright.engine.events import EngineStarted, Event, NoteAdded, RunCreated, RunMeta
 from spotwright.engine.fold import fold
-from spotwright.engine.loop import Observer, drive
+from spotwright.engine.loop import DECISIONS_VERSION, Observer, drive
 from spotwright.engine.ports import Clock, World
-from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.pipelines.ir.compiled import Compiled

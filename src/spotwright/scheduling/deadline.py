@@ -6,7 +6,7 @@ A task may wait for spot as long as an on-demand node could still finish it afte
 
 Work that is not saved is lost with its node. So an attempt that saves nothing is launched on spot only while on-demand could
 still do everything again after it, and one that saves is taken off spot at the last moment from which on-demand can still finish,
-less the time that it needs to end (:mod:`spotwright.engine.decisions.running_attempts`).
+less the time that it needs to end (:mod:`spotwright.engine.decide`).
 
 Without a stated ``work`` no wait is known to be safe, so the task goes to on-demand at once. The formula is that of the safety
 net in "Can't Be Late" (Wu et al., NSDI 2024).

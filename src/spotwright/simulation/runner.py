@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spotwright.engine.decisions.replay import DECISIONS_VERSION
-from spotwright.engine.events import EngineStarted, Event, RunCreated
+from spotwright.engine.events import EngineStarted, Event, RunCreated, RunMeta
 from spotwright.engine.fold import rare_collections
-from spotwright.engine.loop import Engine, Observer
+from spotwright.engine.loop import DECISIONS_VERSION, Engine, Observer
 from spotwright.engine.plan import Plan
 from spotwright.engine.ports import EventLog
-from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.model.pools import Pool, Trace

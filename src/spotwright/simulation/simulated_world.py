@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from spotwright.engine.attempt_queue import AttemptQueue
-from spotwright.engine.decisions.rung_selection import effective_plan
-from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
 from spotwright.engine.events import (
     AttemptBound,
     AttemptDecided,
     AttemptHalted,
     CacheAsked,
     CacheMissed,
+    EnvironmentAsked,
+    EnvironmentChanged,
     Event,
     NodeChanged,
     NoticeGiven,
@@ -25,6 +24,8 @@ from spotwright.engine.events import (
     TaskCompleted,
 )
 from spotwright.engine.io_resolution import inputs_of
+from spotwright.engine.loop import AttemptQueue
+from spotwright.engine.next_rung import effective_plan
 from spotwright.engine.ports import Outcome
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import SpotwrightError

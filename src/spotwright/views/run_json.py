@@ -40,10 +40,9 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from spotwright.engine.events import ON_KFP, RunStatus
 from spotwright.engine.io_resolution import run_outputs
-from spotwright.engine.run_meta import ON_KFP
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
-from spotwright.engine.status import RunStatus
 from spotwright.model.attempts import Signals
 from spotwright.views.account.account_model import Account, AttemptCost
 from spotwright.views.account.compute import account, pool_of

@@ -10,7 +10,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from spotwright.engine.run_meta import ON_KFP
+from spotwright.engine.events import ON_KFP
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
 from spotwright.views.account.compute import account

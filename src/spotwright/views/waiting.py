@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from spotwright.engine.events import RunStatus, TaskStatus
 from spotwright.engine.state import RunState, TaskState
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.views.phrasing import plural, time_of_day
 
 __all__ = ["Waiting", "booting_nodes", "waiting_for"]

@@ -16,7 +16,7 @@ from spotwright.cluster.admission.pods import PodFacts
 from spotwright.cluster.admission.review import AdmissionRequest
 from spotwright.cluster.controller import facts as module
 from spotwright.cluster.controller.histories import RunHistory
-from spotwright.engine.workload.events import AttemptAdopted, AttemptTakenBack
+from spotwright.engine.events import AttemptAdopted, AttemptTakenBack
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FIRST_PAUSE
 

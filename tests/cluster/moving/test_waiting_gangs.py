@@ -9,8 +9,8 @@ import pytest
 from tests.cluster.watching.recorded_set import RecordedSet
 from tests.cluster.watching.test_watcher_records import Cluster
 
-from spotwright.engine.decisions.waiting_in_vain import in_vain_at, take_back, why_it_stays
-from spotwright.engine.workload.events import AttemptTakenBack
+from spotwright.engine.decide import in_vain_at, take_back, why_it_stays
+from spotwright.engine.events import AttemptTakenBack
 from spotwright.scheduling.budgets import FIRST_PAUSE
 
 

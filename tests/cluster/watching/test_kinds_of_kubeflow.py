@@ -16,7 +16,7 @@ from spotwright.cluster.workloads.outcome import outcome_of
 from spotwright.cluster.workloads.owners import lineage
 from spotwright.cluster.workloads.retries import retries_of
 from spotwright.cluster.workloads.tasks import task_name
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import RunStatus
 
 
 def owned(kind: str, name: str, above: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.cluster.watching.test_watcher_on_bad_days import JOBS, PODS, Day, day
 from tests.cluster.watching.watched_objects import done, job, pod
 
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import RunStatus
 from spotwright.records.inventory import Item, Sort
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.runs.pruning import DEFAULT_AGE, PruneOptions, delete, take_stock

@@ -23,8 +23,8 @@ from spotwright.cluster.api.requests import Api
 from spotwright.cluster.watching import run_store, watcher
 from spotwright.cluster.watching.run_store import RunStore, this_process
 from spotwright.cluster.watching.watcher import Watcher
+from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
 from spotwright.records.journal import Journal

@@ -13,9 +13,9 @@ from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 from spotwright import config as configuration
 from spotwright.cluster.evidence.waiting import waits_for
 from spotwright.cluster.workloads.retries import retries_of
-from spotwright.engine.decisions.waiting_in_vain import in_vain_at
-from spotwright.engine.decisions.waiting_in_vain import take_back as decide_to_take_back
-from spotwright.engine.workload.events import AttemptHeld, AttemptReleased
+from spotwright.engine.decide import in_vain_at
+from spotwright.engine.decide import take_back as decide_to_take_back
+from spotwright.engine.events import AttemptHeld, AttemptReleased
 from spotwright.manifests.rules.affinity import rung_conditions
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse

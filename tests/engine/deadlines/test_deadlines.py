@@ -12,10 +12,9 @@ from tests.engine.driving import Run
 from tests.engine.scripts import FAILED, MOVED, TAKEN, Behavior, Script, always, scripted
 from tests.events import data_of
 
-from spotwright.engine.decisions.replay import replay_decisions
-from spotwright.engine.events import NodeChanged
+from spotwright.engine.events import NodeChanged, RunStatus
 from spotwright.engine.fold import fold
-from spotwright.engine.status import RunStatus
+from spotwright.engine.loop import replay_decisions
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Spot
 from spotwright.model.pools import Pool, Trace
@@ -253,7 +252,7 @@ def test_an_impossible_deadline_says_by_how_much() -> None:
 
 def test_an_engine_without_a_deadline_never_imports_numpy() -> None:
     code = (
-        "import sys, spotwright.engine.loop, spotwright.engine.decisions.decide, spotwright.cli.run_session, "
+        "import sys, spotwright.engine.loop, spotwright.engine.decide, spotwright.cli.run_session, "
         "spotwright.local.world, spotwright.simulation.runner; sys.exit('numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

@@ -11,9 +11,8 @@ from tests.engine.scripts import TAKEN, Behavior, always, scripted
 from tests.events import data_of
 
 from spotwright.deadlines.hazards import BUCKETS, SHIPPED
-from spotwright.engine.deadline.events import MarketKnown
-from spotwright.engine.decisions.replay import replay_decisions
-from spotwright.engine.events import Event
+from spotwright.engine.events import Event, MarketKnown
+from spotwright.engine.loop import replay_decisions
 from spotwright.model.pools import Trace
 
 OFTEN_LOST = (1e6,) * BUCKETS + (4e5,) * BUCKETS + (1e6,) * BUCKETS + (4e5,) * BUCKETS

@@ -8,9 +8,8 @@ from tests.engine.driving import Run
 from tests.engine.scripts import TAKEN, Behavior, Script, always, scripted
 from tests.events import data_of
 
-from spotwright.engine.decisions.replay import replay_decisions
-from spotwright.engine.events import Event
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import Event, RunStatus
+from spotwright.engine.loop import replay_decisions
 from spotwright.scheduling.budgets import BudgetUse
 
 ENDLESS = Behavior(10_000.0, stops_in=1.0)

@@ -20,8 +20,8 @@ from spotwright.cli.cluster.reading import Place, open_cluster
 from spotwright.cli.compile import placed_yaml
 from spotwright.cli.kubeflow.options import KfpOptions
 from spotwright.config import Config
+from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import SpotwrightError
 from spotwright.kubeflow.controllers_record import ControllersRecord
 from spotwright.kubeflow.following import Follower, Pauses, followed

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spotwright.cluster.watching.run_store import run_name
-from spotwright.engine.events import AttemptBound, AttemptDecided, AttemptEnded, Event
-from spotwright.engine.workload.events import AttemptAdopted, AttemptTakenBack
+from spotwright.engine.events import AttemptAdopted, AttemptBound, AttemptDecided, AttemptEnded, AttemptTakenBack, Event
 from spotwright.model.attempts import Cause
 from spotwright.records.journal import Journal
 from spotwright.records.journal_stamp import JournalStamp, journal_stamp

@@ -20,10 +20,9 @@ from spotwright.cluster.moving.lost_nodes import NodeSeen, not_ready_since, why_
 from spotwright.cluster.moving.pool_pauses import PoolPauses
 from spotwright.cluster.moving.tally import Tally
 from spotwright.cluster.workloads.owners import metadata, uid_of
-from spotwright.engine.decisions.waiting_in_vain import in_vain_at, take_back
-from spotwright.engine.events import AttemptBound, Event
+from spotwright.engine.decide import in_vain_at, take_back
+from spotwright.engine.events import AttemptBound, AttemptHeld, AttemptReleased, AttemptTakenBack, Event
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.engine.workload.events import AttemptHeld, AttemptReleased, AttemptTakenBack
 from spotwright.notices.node_event import ToldNotice
 
 __all__ = ["Mover"]

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from spotwright.engine.events import AttemptBound, Event
-from spotwright.engine.workload.events import AttemptTakenBack
+from spotwright.engine.events import AttemptBound, AttemptTakenBack, Event
 from spotwright.errors import StateError
 from spotwright.records.journal import Journal, decoded
 from spotwright.records.state_folder import StateFolder

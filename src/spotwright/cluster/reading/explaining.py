@@ -15,8 +15,8 @@ from spotwright.cluster.api.requests import ApiFailed
 from spotwright.cluster.reading.kubernetes import Kubernetes
 from spotwright.cluster.reading.pods_explained import lost_node, move_of, not_started
 from spotwright.cluster.reading.remote_runs import RemoteRuns
+from spotwright.engine.events import RunStatus
 from spotwright.engine.state import AttemptState, TaskState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError, UnknownRun
 from spotwright.records.reader import RunReader
 from spotwright.views.phrasing import after_cause, ended

@@ -15,7 +15,7 @@ from spotwright.cluster.moving.free_moves import why_not_moved
 from spotwright.cluster.moving.lost_nodes import NodeSeen, not_ready_since, why_gone
 from spotwright.cluster.reading.kubernetes import Kubernetes
 from spotwright.cluster.workloads.owners import controller_reference, metadata
-from spotwright.engine.decisions.waiting_in_vain import in_vain_at, next_pools, why_it_stays
+from spotwright.engine.decide import in_vain_at, next_pools, why_it_stays
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.scheduling.budgets import Pause
 

@@ -24,23 +24,25 @@ from spotwright.cluster.workloads.owners import metadata, uid_of
 from spotwright.cluster.workloads.retries import has_policy, retries_of
 from spotwright.cluster.workloads.tasks import TaskName, task_name
 from spotwright.cluster.workloads.templates import template_of_pod
-from spotwright.engine.decisions.decide import close_ended
-from spotwright.engine.decisions.snapshot import Snapshot
-from spotwright.engine.decisions.waiting_in_vain import after_waiting
+from spotwright.engine.decide import after_waiting, close_ended
 from spotwright.engine.events import (
+    AttemptAdopted,
     AttemptBound,
     AttemptDecided,
     AttemptEnded,
+    AttemptWaits,
     CancelRequested,
     Event,
     NodeChanged,
     NoteAdded,
     NoticeGiven,
+    NoticeWithdrawn,
     RunFinished,
+    RunStatus,
+    TaskStatus,
 )
+from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
-from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.engine.workload.events import AttemptAdopted, AttemptWaits, NoticeWithdrawn
 from spotwright.model.attempts import Cause, Signals
 from spotwright.model.policy import BUILT_IN
 from spotwright.notices.notice import Notice

@@ -20,13 +20,19 @@ from spotwright.cluster.watching.node_pools import NodePool
 from spotwright.cluster.workloads.attempts import seconds
 from spotwright.cluster.workloads.owners import metadata, uid_of
 from spotwright.config import Config
-from spotwright.engine.events import EngineStarted, Event, RunCreated, RunFinished
+from spotwright.engine.events import (
+    AttemptAdopted,
+    EngineStarted,
+    Event,
+    PlanExtended,
+    RunCreated,
+    RunFinished,
+    RunMeta,
+    RunStatus,
+)
 from spotwright.engine.fold import fold
 from spotwright.engine.ports import Holder
-from spotwright.engine.run_meta import RunMeta
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.engine.status import RunStatus
-from spotwright.engine.workload.events import AttemptAdopted, PlanExtended
 from spotwright.errors import Fenced, SpotwrightError, StateError
 from spotwright.manifests.pod_graph import PodSource, PodTask
 from spotwright.model.pools import Pool

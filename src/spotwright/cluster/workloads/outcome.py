@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import RunStatus
 
 __all__ = ["Outcome", "outcome_of"]
 

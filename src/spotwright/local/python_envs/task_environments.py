@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from spotwright.engine.environment_events import EnvironmentAsked, EnvironmentChanged
-from spotwright.engine.events import Event
+from spotwright.engine.events import EnvironmentAsked, EnvironmentChanged, Event
 from spotwright.engine.ports import Clock, Outcome, Refused
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError

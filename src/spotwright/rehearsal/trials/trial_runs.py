@@ -19,6 +19,7 @@ from spotwright.engine.events import (
     AttemptDecided,
     AttemptEnded,
     Event,
+    RunStatus,
     TaskCached,
     TaskCompleted,
     TaskSkipped,
@@ -28,7 +29,6 @@ from spotwright.engine.loop import Observer
 from spotwright.engine.plan import Plan
 from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState, TaskState
-from spotwright.engine.status import RunStatus
 from spotwright.errors import InputError
 from spotwright.local.body import LocalHooks
 from spotwright.local.exit_evidence import last_line

@@ -21,10 +21,10 @@ from fractions import Fraction
 from itertools import chain
 from typing import NamedTuple
 
-from spotwright.engine.decisions.rung_selection import effective_plan
+from spotwright.engine.events import RunStatus, TaskStatus
+from spotwright.engine.next_rung import effective_plan
 from spotwright.engine.plan import PlannedTask
 from spotwright.engine.state import AttemptState, NodeState, RunState
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.errors import StateError
 from spotwright.model.pools import Pool
 from spotwright.views.account.account_model import Account, AttemptCost, NodeCost, PoolCost, SpentOn

@@ -21,9 +21,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from spotwright.engine.events import Event
+from spotwright.engine.events import Event, TaskStatus
 from spotwright.engine.state import RunState
-from spotwright.engine.status import TaskStatus
 from spotwright.views.live.live_state import LiveState, Row
 from spotwright.views.phrasing import plural, span
 from spotwright.views.table import wrapped

@@ -10,9 +10,8 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spotwright.engine.events import AttemptDecided, Event, NodeChanged, NoticeGiven, RunReset
+from spotwright.engine.events import AttemptDecided, Event, NodeChanged, NoticeGiven, RunReset, TaskStatus
 from spotwright.engine.state import RunState, TaskState
-from spotwright.engine.status import TaskStatus
 from spotwright.views.live.narration import Narrator, Sentence
 from spotwright.views.waiting import waiting_for
 

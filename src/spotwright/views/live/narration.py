@@ -10,11 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spotwright.engine import events as ev
-from spotwright.engine.environment_events import EnvironmentChanged
-from spotwright.engine.events import Event
+from spotwright.engine.events import (
+    WORKLOAD_EVENTS,
+    AttemptHeld,
+    AttemptReleased,
+    AttemptTakenBack,
+    EnvironmentChanged,
+    Event,
+    RunStatus,
+)
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.engine.status import RunStatus
-from spotwright.engine.workload.events import WORKLOAD_EVENTS, AttemptHeld, AttemptReleased, AttemptTakenBack
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.views.phrasing import after_cause, ended, plural, span

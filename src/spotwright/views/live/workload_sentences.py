@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from spotwright.clouds.providers import commands_to_free
-from spotwright.engine.events import Event
-from spotwright.engine.workload.events import AttemptHeld, AttemptReleased, AttemptTakenBack, NoticeWithdrawn
+from spotwright.engine.events import AttemptHeld, AttemptReleased, AttemptTakenBack, Event, NoticeWithdrawn
 
 __all__ = ["workload_sentence"]
 

@@ -21,8 +21,8 @@ from tests.cluster.live.kube import Kube, Object, job, pod_spec
 from tests.cluster.live.replicas import Controllers, configure, controllers
 from tests.cluster.recorder.api import Api, collection
 
+from spotwright.engine.events import RunStatus
 from spotwright.engine.state import AttemptState, RunState
-from spotwright.engine.status import RunStatus
 from spotwright.model.attempts import Cause
 
 pytestmark = pytest.mark.cluster

@@ -11,7 +11,7 @@ from tests.cluster.live.controllers import Controller, configuration, controller
 from tests.cluster.live.kube import Kube, Object, has_condition, job, pod_spec
 from tests.cluster.live.workloads import make, selector_of
 
-from spotwright.engine.status import RunStatus
+from spotwright.engine.events import RunStatus
 from spotwright.model.attempts import Cause
 
 pytestmark = pytest.mark.cluster

@@ -14,22 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from spotwright.engine.events import AttemptEnded, RunReset, TaskCached, TaskCompleted
+from spotwright.engine.events import AttemptEnded, RunReset, RunStatus, TaskCached, TaskCompleted, TaskStatus
 from spotwright.engine.state import LoopState, RunState, ScopeState, TaskState
-from spotwright.engine.status import RunStatus, TaskStatus
 from spotwright.model.attempts import Cause
 
-__all__ = [
-    "close_if_done",
-    "fail",
-    "make_ready",
-    "open_dag",
-    "open_root",
-    "reset",
-    "set_active",
-    "skip",
-    "succeed",
-]
+__all__ = ["close_if_done", "fail", "make_ready", "open_dag", "open_root", "reset", "set_active", "skip", "succeed"]
+
 
 _ABOUT_TO_RUN = (TaskStatus.READY, TaskStatus.PREPARING, TaskStatus.BACKOFF)
 _OPENED = (TaskStatus.OPEN, TaskStatus.SUCCEEDED, TaskStatus.FAILED)

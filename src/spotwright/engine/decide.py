@@ -3,49 +3,273 @@
 It looks only at what needs a decision: the tasks in ``state.todo`` and the timers that are due. The loop folds the answer,
 asks again until no decision follows, commits everything in one transaction and then performs it. The table of what follows an
 attempt is in :mod:`spotwright.scheduling.budgets`, the choice of the next rung in
-:mod:`spotwright.engine.decisions.rung_selection`; this module turns both into events.
+:mod:`spotwright.engine.next_rung`; this module turns both into events.
 
 Attempts that have ended are closed before anything else is decided, and alone. So an engine that takes a run up can commit the
 ends of earlier attempts before anything new starts.
+
+The timers of a run: a heap of moments and tasks. Entries stay when a task moves on; a check on reading skips them.
+
+Decides whether an attempt that runs on spot under a deadline stays there, or is moved to on-demand at the last safe moment.
+
+Decide whether an attempt that an orchestrator made waits in vain for a node, and what follows then: row 7 of the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 
-from spotwright.engine.decisions import running_attempts
-from spotwright.engine.decisions.rung_selection import effective_plan, first_choice, next_choice, under_deadline
-from spotwright.engine.decisions.snapshot import Snapshot
-from spotwright.engine.decisions.timers import due_tasks
-from spotwright.engine.decisions.waiting_in_vain import after_waiting
-from spotwright.engine.environment_events import EnvironmentAsked
 from spotwright.engine.events import (
     AttemptDecided,
     AttemptEnded,
     AttemptHalted,
+    AttemptKept,
     AttemptMoved,
     AttemptPlaced,
+    AttemptTakenBack,
     CacheAsked,
+    EnvironmentAsked,
     Event,
     RunExpired,
     RunFinished,
+    RunStatus,
     TaskCompleted,
     TaskFailed,
     TaskSkipped,
+    TaskStatus,
     TasksUnfolded,
 )
+from spotwright.engine.fold import cause_to_charge, spent_before
 from spotwright.engine.io_resolution import check_inputs, computed_outputs, condition_inputs, dag_outputs, loop_items
+from spotwright.engine.next_rung import (
+    Snapshot,
+    effective_plan,
+    first_choice,
+    next_choice,
+    outlook_without_advice,
+    under_deadline,
+)
 from spotwright.engine.state import AttemptState, RunState, TaskState
-from spotwright.engine.status import RunStatus, TaskStatus
-from spotwright.engine.workload.transitions import cause_to_charge, spent_before
 from spotwright.errors import InputError
 from spotwright.graph import RunsNowhere
 from spotwright.model.attempts import Cause, Ending, Signals
+from spotwright.model.quantities import format_duration
 from spotwright.scheduling import budgets
-from spotwright.scheduling.budgets import AttemptLife, Decision, FollowUp
+from spotwright.scheduling.budgets import (
+    AttemptLife,
+    Decision,
+    FollowUp,
+    Pause,
+    left_out,
+    pause_after,
+    pauses_of,
+    rung_after_waiting,
+)
 from spotwright.scheduling.cause import classify
 
-__all__ = ["close_ended", "decide"]
+__all__ = [
+    "NO_NODE",
+    "after_move",
+    "after_waiting",
+    "close_ended",
+    "decide",
+    "due_tasks",
+    "in_vain_at",
+    "look",
+    "next_moment",
+    "next_pools",
+    "take_back",
+    "why_it_stays",
+]
+
+
+def next_moment(state: RunState) -> float | None:
+    """When the next timer is due (Unix seconds); ``None`` where no decision waits for time to pass."""
+    if state.halting:
+        return None
+    while state.timers and not _is_current(state, *state.timers[0]):
+        heapq.heappop(state.timers)
+    moments = [state.timers[0][0]] if state.timers else []
+    if state.ends_by is not None:
+        moments.append(state.ends_by)
+    return min(moments, default=None)
+
+
+def due_tasks(state: RunState, now: float) -> list[TaskState]:
+    """The tasks whose backoff, wait on a rung or time until the next look is over; in the order of their moments."""
+    due = sorted(_timers_until(state, now))
+    paths = dict.fromkeys(path for at, path in due if _is_current(state, at, path))
+    return [state.tasks[path] for path in paths]
+
+
+def _timers_until(state: RunState, now: float) -> Iterator[tuple[float, str]]:
+    """The entries of the heap that are due, without changing it: below an entry that is not, none is."""
+    heap, stack = state.timers, [0]
+    while stack:
+        index = stack.pop()
+        if index < len(heap) and heap[index][0] <= now:
+            yield heap[index]
+            stack += (2 * index + 1, 2 * index + 2)
+
+
+def _is_current(state: RunState, at: float, path: str) -> bool:
+    """Whether a timer still counts: its task may have moved on since it was set."""
+    task = state.tasks.get(path)
+    if task is None:
+        return False
+    if task.status is TaskStatus.BACKOFF:
+        return task.due == at and task.may_start and not state.is_over(task)
+    waits_or_runs = task.status in (TaskStatus.PENDING, TaskStatus.RUNNING)
+    return waits_or_runs and task.last.until == at and not task.last.halted
+
+
+_PARTS = 500  # looks at a running attempt in the time of its whole work, at most
+
+
+def look(state: RunState, task: TaskState, now: float) -> Event:
+    """The decision about a task whose attempt runs on spot: it stays until a moment, or is moved."""
+    attempt = task.last
+    try:
+        outlook = outlook_without_advice(state, task, effective_plan(state, task), task.spent.interruptions, now)
+    except InputError as error:
+        return AttemptKept(now, task.path, attempt.number, why=f"stays on spot: {error}")
+    last = outlook.last_moment
+    if last is None:
+        return AttemptKept(now, task.path, attempt.number, why="stays on spot: no 'work' is stated")
+    work = format_duration((outlook.work or 0.0) * (1.0 - outlook.progress))
+    numbers = (
+        f"{work} of work {'are not saved yet' if outlook.saves else 'would be lost with the node'}, on-demand needs "
+        f"{format_duration(outlook.overhead)} more to launch and spot {format_duration(outlook.drain)} to be left, and the "
+        f"deadline is in {format_duration(outlook.deadline - now)}"
+    )
+    if last - outlook.drain - now > (outlook.work or 0.0) / _PARTS:
+        return AttemptKept(now, task.path, attempt.number, until=last - outlook.drain, why=f"stays on spot: {numbers}")
+    if now <= last:
+        return AttemptHalted(
+            now, task.path, attempt.number, why=f"to on-demand, at the last safe moment: {numbers}", moves=True
+        )
+    why = f"stays on spot: on-demand could not finish in time any more; {numbers}"
+    return AttemptKept(now, task.path, attempt.number, why=why)
+
+
+def after_move(task: TaskState, ending: Ending, on_demand: tuple[int, ...]) -> Decision | None:
+    """What follows an attempt that was moved: the next one, on on-demand. ``None`` for one that ended otherwise."""
+    if not task.last.moving or ending.cause is not Cause.DISRUPTED or not on_demand:
+        return None
+    return Decision(FollowUp.RETRY, "goes on on on-demand; the move spends no budget", on_demand[0])
+
+
+NO_NODE = "Unschedulable"
+"""The reason, as ``AttemptWaits`` begins with it, of an attempt that waits for a node and for nothing else."""
+
+
+def in_vain_at(task: TaskState, attempt: AttemptState) -> float | None:
+    """The moment at which an attempt has waited for ``pending_timeout``; ``None`` if it does not wait for a node."""
+    waits = attempt.is_live and attempt.bound_at is None and attempt.waits.partition(":")[0] == NO_NODE
+    if not waits or attempt.waits_since is None:
+        return None
+    return max(attempt.waits_since, attempt.rung_at) + task.plan.policy.pending_timeout
+
+
+def why_it_stays(
+    state: RunState, task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float
+) -> str:
+    """Why an attempt that waits is not sent to another rung now; empty if it is, once it has waited for long enough."""
+    policy, ladder = task.plan.policy, task.plan.ladder
+    if policy.deadline is not None:
+        return "a deadline decides about its rung"
+    if len(ladder.rungs) < 2:
+        return "its ladder has no other rung"
+    if _next_rung(state, task, attempt, pauses, now) is None:
+        return "the pools of every other rung that it may use are left out, because they had no node"
+    return ""
+
+
+def next_pools(
+    state: RunState, task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float
+) -> Sequence[str]:
+    """The pools for which the next attempt would wait; none if there is no other rung to try now."""
+    rung = _next_rung(state, task, attempt, pauses, now)
+    return () if rung is None else task.plan.ladder.rungs[rung].pools
+
+
+def take_back(
+    state: RunState,
+    task: TaskState,
+    attempt: AttemptState,
+    pauses: Mapping[str, Pause],
+    taken: Mapping[str, float],
+    now: float,
+) -> list[Event]:
+    """The decision to take an attempt back, if it waits in vain and there is a rung to try; of a set one is enough.
+
+    ``pauses`` are the last pauses of pools, ``taken`` the moments at which an attempt last got a node of a pool: one that gave
+    a node to another attempt meanwhile is not without capacity. Nor is one that holds other members of the set: its nodes are
+    too few for the whole set, and free for others once the set has left.
+    """
+    due = in_vain_at(task, attempt)
+    if due is None or now < due or attempt.taken_back is not None:
+        return []
+    peers = [other.last for other in _begun(state) if attempt.gang and other.last.gang == attempt.gang]
+    if any(peer.taken_back for peer in peers) or why_it_stays(state, task, attempt, pauses, now):
+        return []
+    rung = _next_rung(state, task, attempt, pauses, now)
+    if rung is None:
+        return []
+    since = max(attempt.waits_since or 0.0, attempt.rung_at)
+    too_small = {peer.pool for peer in peers if peer.is_live and peer.bound_at is not None}
+    empty = [pool for pool in attempt.pools if taken.get(pool, 0.0) < since and pool not in too_small]
+    paused = {pool: pause_after(pauses.get(pool), now) for pool in empty}
+    words = attempt.waits.partition(": ")[2]
+    why = f"no node on {', '.join(attempt.pools)} for {format_duration(round(now - since))}"
+    return [
+        AttemptTakenBack(
+            now,
+            task.path,
+            attempt.number,
+            rung=rung,
+            pools=task.plan.ladder.rungs[rung].pools,
+            why=f"{why}: {words}" if words else why,
+            left_out={pool: (pause.until, pause.times) for pool, pause in paused.items()},
+        )
+    ]
+
+
+def after_waiting(attempt: AttemptState) -> tuple[Ending, Decision] | None:
+    """The cause of the end of an attempt that was taken back, and what follows; ``None`` for any other attempt."""
+    decided = attempt.taken_back
+    if decided is None or attempt.bound_at is not None:
+        return None
+    if attempt.ended is not None and attempt.ended.signals.cancelled:
+        return None
+    following = Decision(FollowUp.RETRY, f"the next attempt waits on {', '.join(decided.pools)}", decided.rung)
+    return Ending(Cause.UNSCHEDULABLE, decided.why), following
+
+
+def _next_rung(
+    state: RunState, task: TaskState, attempt: AttemptState, pauses: Mapping[str, Pause], now: float
+) -> int | None:
+    """The rung to try next.
+
+    A pool for which this task, or another one of its set, has waited in vain is left out for it, whoever got a node there since.
+    """
+    without = left_out(pauses, now) | left_out(pauses_of(sorted(_waited_in_vain(state, task, attempt))), now)
+    return rung_after_waiting(attempt.rung, task.spent, task.plan.policy, task.plan.ladder, without)
+
+
+def _waited_in_vain(state: RunState, task: TaskState, attempt: AttemptState) -> Iterator[tuple[float, tuple[str, ...]]]:
+    """When an attempt of this task, or of a set that it belongs to, was taken back, and the pools for which it had waited."""
+    gang_set = attempt.gang.partition("/")[0]
+    for one in state.tasks.values() if gang_set else (task,):
+        for each in one.attempts:
+            if each.taken_back is not None and each.gang.partition("/")[0] == gang_set:
+                yield each.taken_back.at, tuple(each.pools)
+
+
+def _begun(state: RunState) -> list[TaskState]:
+    return [task for task in state.tasks.values() if task.attempts]
+
 
 _NOT_PLACED = (TaskStatus.READY, TaskStatus.PREPARING, TaskStatus.BACKOFF)
 
@@ -92,7 +316,7 @@ def _decide_task(state: RunState, task: TaskState, snapshot: Snapshot, now: floa
     elif task.status is TaskStatus.WAITING:
         yield TaskSkipped(now, task.path, why=f"it follows {task.skipped}, which was skipped")
     elif task.status is TaskStatus.RUNNING:
-        yield running_attempts.look(state, task, now)
+        yield look(state, task, now)
     elif task.status is TaskStatus.PENDING and not task.last.halted and not state.is_over(task):
         yield _halt_attempt(task, "another task failed", now)
 
@@ -177,7 +401,7 @@ def _close(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> 
     if ending.cause.is_interruption:
         ceiling = planned.policy.interruption_backoff.ceiling
         position = position._replace(stalled=budgets.count_stalled(_lives(state, task), ceiling))
-    moved = running_attempts.after_move(task, ending, planned.ladder.on_demand)
+    moved = after_move(task, ending, planned.ladder.on_demand)
     if moved is not None:
         return _decided(state, task, attempt, ending, moved, now)
     cause, before = cause_to_charge(state, attempt, ending.cause), spent_before(state, task)
@@ -233,7 +457,7 @@ def _due(state: RunState, snapshot: Snapshot, now: float) -> list[Event]:
 
 def _timer(state: RunState, task: TaskState, snapshot: Snapshot, now: float) -> Event:
     if task.status is TaskStatus.RUNNING:
-        return running_attempts.look(state, task, now)
+        return look(state, task, now)
     return (_place if task.status is TaskStatus.BACKOFF else _climb)(state, task, snapshot, now)
 
 

@@ -1,1 +1,0 @@
-"""The decisions of a run as pure functions, the snapshots of the world that they use, and their replay."""
