@@ -15,9 +15,9 @@ import pytest
 from tests.config.sheets import aws_product, azure_item, billed, offer_file, sku, spot_price
 
 from spotwright import config
-from spotwright.config.price_sheets.quotes import quotes_from_data, quotes_to_data
 from spotwright.errors import ConfigError
 from spotwright.model.pools import Pool
+from spotwright.records.stored_plan import quotes_from_data, quotes_to_data
 
 MADE = 1_793_500_000  # 2026-11-01, of the sheet's file
 AZURE_SPOT = "{capacity: spot, machine: Standard_NC6s_v3, region: eastus}"

@@ -4,23 +4,24 @@ The source is a compiled pipeline or pod templates. One key of the file says whi
 
 A run never reads the user's files again while it runs or is read: all that its plan was made of lies in its own folder, one file
 per version. A resume with changed code writes the next version beside the earlier ones.
+The prices of price sheets are stored too, so that it counts at the prices of its time when the sheets are gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from spotwright import config as configuration
 from spotwright.config import Config
-from spotwright.config.price_sheets.quotes import quotes_from_data, quotes_to_data
 from spotwright.engine.plan import Plan
 from spotwright.errors import InputError, StateError
 from spotwright.model.policy import Layer, PolicyValueError, parse_policy
-from spotwright.model.pools import Pool, Trace
+from spotwright.model.pools import Pool, Quote, Trace
 from spotwright.pipelines.graph.pipeline_graph import build
 from spotwright.pipelines.ir.compiled import Compiled, read_shared_json
 from spotwright.records.state_folder import RunFolder, write_atomically
@@ -28,7 +29,28 @@ from spotwright.records.state_folder import RunFolder, write_atomically
 if TYPE_CHECKING:
     from spotwright.manifests.pod_graph import PodSource
 
-__all__ = ["PlanTexts", "PlanVersions", "StoredPlan", "can_be_taken", "load_plans", "save_plan", "traces_of"]
+
+__all__ = [
+    "PlanTexts",
+    "PlanVersions",
+    "StoredPlan",
+    "can_be_taken",
+    "load_plans",
+    "quotes_from_data",
+    "quotes_to_data",
+    "save_plan",
+    "traces_of",
+]
+
+
+def quotes_to_data(pools: Mapping[str, Pool]) -> dict[str, list[object]]:
+    """The quotes of pools for a JSON file; prices exactly, as text."""
+    return {name: [str(pool.quote.price), *pool.quote[1:]] for name, pool in pools.items() if pool.quote is not None}
+
+
+def quotes_from_data(data: Mapping[str, Sequence[object]]) -> dict[str, Quote]:
+    """The quotes that :func:`quotes_to_data` wrote."""
+    return {name: Quote(Fraction(str(price)), *rest) for name, (price, *rest) in data.items()}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
