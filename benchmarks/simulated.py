@@ -26,8 +26,8 @@ from spotwright.records.state_folder import StateFolder
 from spotwright.records.stored_plan import save_plan
 from spotwright.runs.planning import PlannedRun, plan_run
 from spotwright.runs.run_options import PlanOptions
-from spotwright.simulation.attempt_model import AttemptStart, Behavior, TaskWork, WorkModel
-from spotwright.simulation.runner import SimulatedRun, simulate
+from spotwright.simulation.run import SimulatedRun, simulate
+from spotwright.simulation.simulated_attempts import AttemptStart, Behavior, TaskWork, WorkModel
 
 _INTERRUPTED = Behavior(1.0, Signals(signal=15, noticed=True, spot=True), reports=2, done_after=0.6)
 _POOLS = """\

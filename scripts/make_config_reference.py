@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spotwright.config import FILE_NAME
 from spotwright.config.fields import LINT, POOL, SIMULATE, TARGET, TOP, Field, duration_text
-from spotwright.config.policy_fields import POLICY, POLICY_MEANINGS
+from spotwright.config.sections import POLICY, POLICY_MEANINGS
 from spotwright.model.policy import BUILT_IN, FIELDS
 
 __all__ = ["PAGE", "page"]

@@ -24,9 +24,8 @@ from spotwright.cli import cli
 from spotwright.cli.pools.checking import check_json
 from spotwright.cli.pools.listing import pool_json
 from spotwright.clouds import providers
-from spotwright.forecast.actual import beside_json
-from spotwright.forecast.comparison_report import comparison_json
-from spotwright.forecast.report import forecast_json
+from spotwright.forecast.policy_comparison import comparison_json
+from spotwright.forecast.report import beside_json, forecast_json
 from spotwright.lint.formats.json_report import lint_json
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import format_duration

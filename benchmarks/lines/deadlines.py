@@ -23,22 +23,19 @@ from typing import Any
 from bench import Bench
 from results import Judged, Row
 
-from spotwright.config.traces import load_trace
+from spotwright.config.sections import load_trace
 from spotwright.deadlines.hazards import SHIPPED
 from spotwright.deadlines.job_policies import FORMULAS, Learned, Policy, decide
 from spotwright.deadlines.jobs import Action, Job, Moment
 from spotwright.deadlines.solver import solve
-from spotwright.forecast.making import Question, make
-from spotwright.forecast.model import Forecast
-from spotwright.forecast.supply import Source
+from spotwright.forecast.forecast import Forecast, Question, make
+from spotwright.forecast.markets import Source
 from spotwright.forecast.tasks import Offer, Tasks, TaskToCome
 from spotwright.market import MarketModel, Windows, drawn, looks, part, pools_of, windows_of
 from spotwright.model.policy import Policy as TaskPolicy
 from spotwright.model.policy import Spot
 from spotwright.model.pools import Capacity, Pool, Trace
-from spotwright.simulation.jobs.batch import run, simulate
-from spotwright.simulation.jobs.omniscient import cheapest
-from spotwright.simulation.jobs.tables import compiled
+from spotwright.simulation.deadline_jobs import cheapest, compiled, run, simulate
 
 __all__ = ["deadlines"]
 

@@ -30,11 +30,9 @@ from spotwright.model.attempts import Signals
 from spotwright.pipelines.graph.kfp_executors import PythonComponent
 from spotwright.pipelines.values.secrets import Secrets
 from spotwright.records.state_folder import RunFolder
-from spotwright.simulation.attempt_model import AttemptStart, Behavior
-from spotwright.simulation.outputs import Outputs
-from spotwright.simulation.simulated_attempts import SimulatedAttempts
+from spotwright.simulation.simulated_attempts import AttemptStart, Behavior, Outputs, SimulatedAttempts
 from spotwright.simulation.simulated_cluster import SimulatedCluster
-from spotwright.simulation.simulated_world import SimulatedWorld
+from spotwright.simulation.world import SimulatedWorld
 from spotwright.supply.node_fit import AttemptKey
 
 RUN = "contract"

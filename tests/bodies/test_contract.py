@@ -40,7 +40,7 @@ from spotwright.engine.state import RunState, TaskState
 from spotwright.local import world as local_world
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
-from spotwright.simulation.memory_journal import MemoryJournal
+from spotwright.simulation.run import MemoryJournal
 
 
 @pytest.fixture(params=["local", "simulation"])

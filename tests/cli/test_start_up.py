@@ -21,7 +21,7 @@ FOR_OTHER_RUNS = {
     "asyncio", "csv", "difflib", "email", "fsspec", "http", "jsonschema", "kfp", "rich", "shutil", "sysconfig", "tarfile",
     "tempfile", "zipfile",
     "spotwright.agent", "spotwright.checkpoint", "spotwright.checkpoint_file", "spotwright.cli.kubeflow.session",
-    "spotwright.cluster", "spotwright.config.price_sheets.quoting", "spotwright.deadlines",
+    "spotwright.cluster", "spotwright.config.price_sheets", "spotwright.deadlines",
     "spotwright.forecast",
     "spotwright.kubeflow", "spotwright.lint", "spotwright.local.container_attempt", "spotwright.local.host.activity",
     "spotwright.local.imds.imds_process", "spotwright.local.python_envs.build_environment", "spotwright.local.settlement",

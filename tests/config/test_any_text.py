@@ -13,7 +13,7 @@ from tests.config.test_values import DESIGN
 
 from spotwright import config
 from spotwright.config.fields import POOL, SIMULATE, TARGET, TOP
-from spotwright.config.policy_fields import POLICY
+from spotwright.config.sections import POLICY
 from spotwright.errors import ConfigError
 from spotwright.model.policy import FIELDS
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.config.patterns import matches, refusal
+from spotwright.config.sections import matches, refusal
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from scripts.make_config_reference import PAGE, page
 
 from spotwright import config
 from spotwright.config.fields import POOL, SIMULATE
-from spotwright.config.policy_fields import POLICY_MEANINGS
+from spotwright.config.sections import POLICY_MEANINGS
 from spotwright.model.policy import FIELDS
 from spotwright.model.pools import Pool, Simulate
 

@@ -20,8 +20,8 @@ from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import is_alive
 from spotwright.runs.planning import plan_run
 from spotwright.runs.run_options import PlanOptions
-from spotwright.simulation.attempt_model import TaskWork, WorkModel
-from spotwright.simulation.runner import SimulatedRun, simulate
+from spotwright.simulation.run import SimulatedRun, simulate
+from spotwright.simulation.simulated_attempts import TaskWork, WorkModel
 from spotwright.views.account.compute import account
 
 SCALE = 1200.0  # 20 minutes of the market in a second

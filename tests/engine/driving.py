@@ -23,7 +23,7 @@ from spotwright.engine.state import RunState
 from spotwright.model.pools import Trace
 from spotwright.simulation.simulated_attempts import SimulatedAttempts, Storage
 from spotwright.simulation.simulated_cluster import SimulatedCluster
-from spotwright.simulation.simulated_world import SimulatedWorld
+from spotwright.simulation.world import SimulatedWorld
 from spotwright.supply.simulated_pools import Supply
 
 RUN = "run"

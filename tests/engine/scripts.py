@@ -12,8 +12,7 @@ from zlib import crc32
 from spotwright.engine.io_resolution import Inputs
 from spotwright.engine.state import TaskState
 from spotwright.model.attempts import Signals
-from spotwright.simulation.attempt_model import FAILED, SUCCEEDED, Behavior
-from spotwright.simulation.outputs import Outputs
+from spotwright.simulation.simulated_attempts import FAILED, SUCCEEDED, Behavior, Outputs
 
 __all__ = [
     "FAILED",

@@ -7,11 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from spotwright.forecast.making import Question, make
-from spotwright.forecast.model import Forecast
-from spotwright.forecast.rules import Rule
-from spotwright.forecast.simulation import Outcomes, simulate
-from spotwright.forecast.supply import Source, Supply, supply_from
+from spotwright.forecast.forecast import Forecast, Question, make
+from spotwright.forecast.markets import Outcomes, Rule, Source, Supply, simulate, supply_from
 from spotwright.forecast.tasks import Offer, Tasks, TaskToCome
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Capacity, Pool

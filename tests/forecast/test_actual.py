@@ -13,8 +13,7 @@ from tests.forecast.builders import HOUR, forecast, task
 
 from spotwright.cli import cli
 from spotwright.errors import InputError
-from spotwright.forecast.actual import read_forecast
-from spotwright.forecast.report import forecast_json
+from spotwright.forecast.report import forecast_json, read_forecast
 
 RECORDED = Path(__file__).parents[1] / "records" / "journals" / "format_1" / "state"
 

@@ -8,7 +8,7 @@ import pytest
 from tests.forecast.builders import HOUR
 
 from spotwright.errors import InputError
-from spotwright.forecast.comparison import POLICIES, compare, job_of
+from spotwright.forecast.policy_comparison import POLICIES, compare, job_of
 from spotwright.model.pools import Trace
 
 JOB = job_of(6 * HOUR, 9 * HOUR, 600.0, (1.0, 3.0))

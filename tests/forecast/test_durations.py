@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spotwright.errors import ConfigError, InputError
-from spotwright.forecast.durations import ASSUMED, SAVE, Durations, read_durations
+from spotwright.forecast.tasks import ASSUMED, SAVE, Durations, read_durations
 
 
 def written(tmp_path: Path, text: str, name: str = "durations.yaml") -> Path:

@@ -12,13 +12,11 @@ from tests.engine.builders import a_config, a_plan, a_pool, a_task
 from tests.forecast.builders import run as forecast_run
 from tests.simulation.builders import Simulation
 
-from spotwright.forecast.deadline_rules import UnderDeadline
-from spotwright.forecast.rules import Rule, SpotFirst
-from spotwright.forecast.supply import supply_from
+from spotwright.forecast.markets import Rule, SpotFirst, UnderDeadline, supply_from
 from spotwright.forecast.tasks import Offer, TaskToCome
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Trace
-from spotwright.simulation.attempt_model import TaskWork, WorkModel
+from spotwright.simulation.simulated_attempts import TaskWork, WorkModel
 from spotwright.views.account.compute import account
 
 BOOT, TICK, TICKS = 180.0, 600.0, 600

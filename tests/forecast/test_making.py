@@ -9,9 +9,8 @@ from tests.forecast.builders import HOUR, POOLS, forecast, task
 
 from spotwright.checkpoint import interval
 from spotwright.errors import InputError
-from spotwright.forecast.intervals import best_interval
-from spotwright.forecast.making import DEADLINE, ON_DEMAND, SPOT
-from spotwright.forecast.supply import Source
+from spotwright.forecast.forecast import DEADLINE, ON_DEMAND, SPOT, best_interval
+from spotwright.forecast.markets import Source
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Trace
 

@@ -8,7 +8,7 @@ import pytest
 
 from spotwright.engine.events import TaskStatus
 from spotwright.errors import InputError
-from spotwright.forecast.measured import measured
+from spotwright.forecast.tasks import measured
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
 

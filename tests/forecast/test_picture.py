@@ -17,9 +17,9 @@ from matplotlib.text import Annotation, Text
 from tests.forecast.builders import HOUR, forecast, task
 
 from spotwright.forecast import picture
-from spotwright.forecast.model import Forecast
+from spotwright.forecast.forecast import Forecast
+from spotwright.forecast.markets import Source
 from spotwright.forecast.picture import draw
-from spotwright.forecast.supply import Source
 from spotwright.model.pools import Trace
 
 SPACE = "{http://www.w3.org/2000/svg}"

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.building import Of, step
 from tests.e2e.project import Project, a_project
 
-from spotwright.forecast.measured import measured
+from spotwright.forecast.tasks import measured
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import is_alive

@@ -9,9 +9,7 @@ import pytest
 from tests.forecast.builders import HOUR, run, supply, task
 
 from spotwright.deadlines.jobs import Action
-from spotwright.forecast.deadline_rules import UnderDeadline
-from spotwright.forecast.rules import OnDemand, Patient, Pending, SpotFirst
-from spotwright.forecast.simulation import heirs, waves
+from spotwright.forecast.markets import OnDemand, Patient, Pending, SpotFirst, UnderDeadline, heirs, waves
 
 ALWAYS, NEVER = supply("#" * 60), supply("." * 60)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.forecast.builders import HOUR, supply
 
 from spotwright.errors import InputError
-from spotwright.forecast.supply import Source, supply_of
+from spotwright.forecast.markets import Source, supply_of
 from spotwright.model.pools import Trace
 
 TRACE = Trace(300.0, tuple([1] * 20 + [0] * 10) * 40)

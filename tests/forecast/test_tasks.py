@@ -22,8 +22,7 @@ from tests.engine.builders import (
 
 from spotwright.engine.plan import Plan
 from spotwright.errors import InputError
-from spotwright.forecast.durations import ASSUMED, Durations, Given
-from spotwright.forecast.tasks import Tasks, tasks_of
+from spotwright.forecast.tasks import ASSUMED, Durations, Given, Tasks, tasks_of
 from spotwright.graph import Loop
 
 SPOT = a_pool(price=Fraction(1), boot=60.0)

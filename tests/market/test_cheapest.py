@@ -12,8 +12,7 @@ from tests.market.builders import job, random_market
 from spotwright.deadlines.job_policies import FORMULAS, named
 from spotwright.deadlines.jobs import DUST, Action, Job, Moment, after
 from spotwright.market import Windows
-from spotwright.simulation.jobs.batch import simulate
-from spotwright.simulation.jobs.omniscient import cheapest
+from spotwright.simulation.deadline_jobs import cheapest, simulate
 
 SMALL = {
     "an overhead shorter than a tick": Job(2400.0, 4800.0, 200.0, 1.0, 3.0),

@@ -8,7 +8,7 @@ from tests.market.builders import hours
 
 from spotwright.deadlines.job_policies import FORMULAS, decide, named
 from spotwright.deadlines.jobs import Action, Job, Moment
-from spotwright.simulation.jobs.launches import Waiting, choices
+from spotwright.simulation.deadline_jobs import Waiting, choices
 
 
 @pytest.mark.parametrize("name", [*FORMULAS, "learned"])

@@ -11,7 +11,7 @@ from spotwright.deadlines.job_policies import FORMULAS, named
 from spotwright.deadlines.jobs import Job
 from spotwright.errors import InputError
 from spotwright.market import Windows
-from spotwright.simulation.jobs.batch import simulate
+from spotwright.simulation.deadline_jobs import simulate
 
 POLICIES = (*FORMULAS, "learned")
 JOBS = {

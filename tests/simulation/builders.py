@@ -14,11 +14,9 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState, TaskState
 from spotwright.graph import TaskSpec
 from spotwright.model.pools import Pool, Trace
-from spotwright.simulation.attempt_model import AttemptModel, TaskWork, WorkModel
-from spotwright.simulation.drains import Drains
-from spotwright.simulation.memory_journal import MemoryJournal
-from spotwright.simulation.outputs import Outputs
-from spotwright.simulation.runner import SimulatedRun, simulate
+from spotwright.simulation.run import MemoryJournal, SimulatedRun, simulate
+from spotwright.simulation.simulated_attempts import AttemptModel, Outputs, TaskWork, WorkModel
+from spotwright.simulation.simulated_cluster import Drains
 
 
 def one_output(_task: TaskState, _inputs: Inputs) -> Outputs:

@@ -23,8 +23,8 @@ from spotwright.engine.events import (
 from spotwright.engine.fold import replay
 from spotwright.engine.loop import replay_decisions
 from spotwright.model.pools import Trace
-from spotwright.simulation.drains import Drains
-from spotwright.simulation.runner import simulate
+from spotwright.simulation.run import simulate
+from spotwright.simulation.simulated_cluster import Drains
 
 ONE_AT_A_TIME = a_pool(max_nodes=1, node=None)
 

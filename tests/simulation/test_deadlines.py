@@ -16,9 +16,8 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.graph import TaskSpec
 from spotwright.model.pools import Pool, Trace
-from spotwright.simulation.attempt_model import SUCCEEDED, AttemptModel, AttemptStart, Behavior
-from spotwright.simulation.memory_journal import MemoryJournal
-from spotwright.simulation.runner import SimulatedRun, simulate
+from spotwright.simulation.run import MemoryJournal, SimulatedRun, simulate
+from spotwright.simulation.simulated_attempts import SUCCEEDED, AttemptModel, AttemptStart, Behavior
 
 SHAPES = {"one": [a_task("t0")], "chain": a_chain(3), "diamond": a_diamond()}
 LENGTH = {"one": 1, "chain": 3, "diamond": 3}

@@ -9,9 +9,8 @@ from tests.engine.builders import a_config, a_plan, a_task
 
 from spotwright.engine.events import AttemptEnded, RunStatus
 from spotwright.graph import ArtifactSpec, OutputSpecs, ParameterSpec
-from spotwright.simulation.attempt_model import Behavior
-from spotwright.simulation.memory_journal import MemoryJournal
-from spotwright.simulation.runner import SimulatedRun, simulate
+from spotwright.simulation.run import MemoryJournal, SimulatedRun, simulate
+from spotwright.simulation.simulated_attempts import Behavior
 
 
 def outputs(**declared: Any) -> AttemptEnded:

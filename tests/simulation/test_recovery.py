@@ -27,11 +27,10 @@ from spotwright.engine.io_resolution import run_outputs
 from spotwright.engine.loop import DECISIONS_VERSION, Engine, replay_decisions
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
-from spotwright.simulation.attempt_model import AttemptModel, Behavior
-from spotwright.simulation.memory_journal import MemoryJournal
-from spotwright.simulation.simulated_attempts import SimulatedAttempts
+from spotwright.simulation.run import MemoryJournal
+from spotwright.simulation.simulated_attempts import AttemptModel, Behavior, SimulatedAttempts
 from spotwright.simulation.simulated_cluster import SimulatedCluster
-from spotwright.simulation.simulated_world import SimulatedWorld
+from spotwright.simulation.world import SimulatedWorld
 
 REQUIRE = {"spot": "require", "pending_timeout": "1d"}
 

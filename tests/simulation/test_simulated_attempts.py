@@ -8,7 +8,7 @@ from tests.simulation.builders import Simulation, causes, working
 
 from spotwright.engine.events import AttemptEnded, CancelRequested, ProgressReported, RunStatus
 from spotwright.errors import SpotwrightError
-from spotwright.simulation.attempt_model import Behavior
+from spotwright.simulation.simulated_attempts import Behavior
 
 LIVES_60S = a_pool(max_nodes=1, lifetime=60.0, notice=10.0)
 

@@ -10,8 +10,8 @@ from tests.simulation.builders import Simulation, causes, working
 
 from spotwright.engine.events import AttemptEnded, NodeChanged, RunStatus
 from spotwright.scheduling.budgets import MAX_MOVES, BudgetUse
-from spotwright.simulation.attempt_model import Behavior
-from spotwright.simulation.drains import Drains
+from spotwright.simulation.simulated_attempts import Behavior
+from spotwright.simulation.simulated_cluster import Drains
 
 NO_RETRIES = {"spot": "require", "interruptions": {"max": 0}, "errors": {"retries": 0}}
 LONG = working(1000.0, stops_in=1.0)

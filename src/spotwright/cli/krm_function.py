@@ -17,7 +17,7 @@ import yaml
 from spotwright import config as configuration
 from spotwright.cli import SUCCEEDED
 from spotwright.config import Config
-from spotwright.config.text_files import STANDARD_INPUT, read_input
+from spotwright.config.document import STANDARD_INPUT, read_input
 from spotwright.errors import InputError
 from spotwright.manifests.files.place_files import PlacedFile, place_texts
 from spotwright.manifests.files.references import References

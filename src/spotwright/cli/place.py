@@ -19,7 +19,7 @@ from spotwright.cli.options import config_option, json_option, pipeline_option
 from spotwright.cli.output_files import replace_files
 from spotwright.cli.record_file import read_records, records_text
 from spotwright.config import Config, find
-from spotwright.config.text_files import STANDARD_INPUT, name_of, read_input
+from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
 from spotwright.manifests.files.place_files import PlacedFile, place_texts, unfix_text, unplace_text
 from spotwright.manifests.files.references import References, may_be_referred_to

@@ -6,9 +6,7 @@ model; a caller that needs the policy layers of a task (:meth:`Config.layers_for
 
 from __future__ import annotations
 
-from spotwright.config.configuration import Config
-from spotwright.config.loading import FILE_NAME, built_in, find, from_mapping, load, parse
-from spotwright.config.patterns import matches
-from spotwright.config.traces import load_trace
+from spotwright.config.loading import FILE_NAME, Config, built_in, find, from_mapping, load, parse
+from spotwright.config.sections import load_trace, matches
 
 __all__ = ["FILE_NAME", "Config", "built_in", "find", "from_mapping", "load", "load_trace", "matches", "parse"]

@@ -2,19 +2,227 @@
 
 :mod:`spotwright.yaml_composer` reads the text and limits its depth and its size with aliases unfolded. This module refuses equal
 keys, with both lines, and custom types. Anchors, aliases and merge keys (``<<``) mean what they mean in YAML 1.1.
+
+A YAML document as nodes that keep their line and their text as written.
+
+Collects the problems of a configuration, so that a user sees all of them at once.
+
+Reads the texts that users name, of a bounded size and in UTF-8; anything else is refused with one line that names the file.
+
+Reads ``secrets`` and ``config_maps``: the sources, on this machine, for the cluster's objects of those names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import yaml
 
 from spotwright import yaml_composer as composer
-from spotwright.config.problems import Location, Problems, describe
-from spotwright.config.yaml_nodes import Entry, Items, Node, Scalar, Table, kind_of
+from spotwright.errors import ConfigError, InputError
+from spotwright.model.quantities import format_bytes
 
-__all__ = ["read"]
+__all__ = [
+    "MOST_MANIFESTS",
+    "STANDARD_INPUT",
+    "Entry",
+    "Items",
+    "Location",
+    "Node",
+    "ObjectSources",
+    "Problems",
+    "Scalar",
+    "Table",
+    "closest",
+    "config_maps",
+    "describe",
+    "kind_of",
+    "name_of",
+    "plain",
+    "read",
+    "read_bounded",
+    "read_input",
+    "read_text",
+    "secrets",
+]
+
+
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
+_FLOAT = re.compile(r"[-+]?(?:[0-9]{1,18}\.[0-9]{0,18}|\.[0-9]{1,18})")
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), "null"),
+    **dict.fromkeys((word for base in ("true", "yes", "on") for word in (base, base.title(), base.upper())), "bool"),
+    **dict.fromkeys((word for base in ("false", "no", "off") for word in (base, base.title(), base.upper())), "bool"),
+}
+
+
+class Scalar(NamedTuple):
+    """A single value: its text as written, and its type by YAML 1.1."""
+
+    line: int
+    text: str
+    kind: str  # null | bool | int | float | str
+
+
+class Items(NamedTuple):
+    """A list."""
+
+    line: int
+    nodes: tuple[Node, ...]
+
+
+class Entry(NamedTuple):
+    """A value in a mapping, with the line of its key."""
+
+    line: int
+    node: Node
+
+
+class Table(NamedTuple):
+    """A mapping; its keys are always text."""
+
+    line: int
+    entries: Mapping[str, Entry]
+
+
+Node: TypeAlias = Scalar | Items | Table
+
+
+def kind_of(text: str) -> str:
+    """Type of an unquoted text by YAML 1.1. Octal, sexagesimal and other rare numbers stay text, and so are refused."""
+    word = _WORDS.get(text)
+    if word is not None:
+        return word
+    if _INT.fullmatch(text):
+        return "int"
+    return "float" if _FLOAT.fullmatch(text) else "str"
+
+
+def plain(node: Node) -> Any:
+    """Return the node as Python values: dictionaries, lists, text, numbers, booleans and ``None``."""
+    if isinstance(node, Table):
+        return {key: plain(entry.node) for key, entry in node.entries.items()}
+    if isinstance(node, Items):
+        return [plain(item) for item in node.nodes]
+    if node.kind == "int":
+        return int(node.text)
+    if node.kind == "float":
+        return float(node.text)
+    if node.kind == "bool":
+        return node.text.lower() in ("true", "yes", "on")
+    return None if node.kind == "null" else node.text
+
+
+_SHOWN = 10
+_ENOUGH = 100  # problems after which reading stops: such a file is no configuration, and finding close names takes time
+_PLAIN_KEY = re.compile(r"[\w/*.-]+")
+_LONGEST = 60  # characters of a user's text that a message repeats
+
+
+class Problems:
+    """The problems of one file; ``name`` is its name in messages."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._problems: dict[tuple[int, str], None] = {}  # an anchored value is read once for each of its aliases
+
+    def __len__(self) -> int:
+        return len(self._problems)
+
+    def add(self, line: int, field: str, text: str) -> None:
+        """Add a problem at a line (0: no particular one) and field (empty: the whole file).
+
+        Raises :class:`ConfigError` when there are too many.
+        """
+        self._problems[line, _printable(f"{field}: {text}" if field else text)] = None
+        if len(self._problems) >= _ENOUGH:
+            raise self.error()
+
+    def stop(self, line: int, field: str, text: str) -> ConfigError:
+        """Add a problem after which reading cannot continue; the caller raises the returned error."""
+        self.add(line, field, text)
+        return self.error()
+
+    def error(self) -> ConfigError:
+        """Return an error with the first problems in the order of the file, a line each."""
+        problems = sorted(self._problems, key=lambda problem: problem[0])
+        lines = [f"{self.name}:{line}: {text}" if line else f"{self.name}: {text}" for line, text in problems[:_SHOWN]]
+        if len(problems) > _SHOWN:
+            lines.append(f"... and {len(problems) - _SHOWN} more")
+        return ConfigError("\n".join(lines))
+
+    def raise_any(self) -> None:
+        """Raise :class:`ConfigError` if there is a problem."""
+        if self._problems:
+            raise self.error()
+
+
+class Location(NamedTuple):
+    """A field in the document: its dotted path, and the collection for its problems."""
+
+    problems: Problems
+    path: str = ""
+
+    def key(self, name: str) -> Location:
+        """Return the location of a key of this mapping."""
+        name = name if _PLAIN_KEY.fullmatch(name) else repr(_short(name))
+        return Location(self.problems, f"{self.path}.{name}" if self.path else name)
+
+    def item(self, index: int) -> Location:
+        """Return the location of an item of this list, counted from 0."""
+        return Location(self.problems, f"{self.path}[{index}]")
+
+    def wrong(self, line: int, text: str) -> None:
+        """Report a problem of this field."""
+        self.problems.add(line, self.path, text)
+
+    def expected(self, node: Node, what: str) -> None:
+        """Report that the value of this field is not ``what`` it must be."""
+        self.wrong(node.line, f"expected {what}, found {describe(node)}")
+
+    def unknown(self, line: int, name: str, known: Iterable[str]) -> None:
+        """Report an unknown key of this mapping, with the closest known one."""
+        self.key(name).wrong(line, f"unknown key, {closest(name, known)}")
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return ``did you mean 'x'?`` for the closest known name, or the list of the known names."""
+    import difflib
+
+    names = sorted(known)
+    close = difflib.get_close_matches(
+        name[:_LONGEST].lower().replace("-", "_"), names, n=1
+    ) or difflib.get_close_matches(name[:_LONGEST], names, n=1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return f"known here: {shown}" if names else "none is known here"
+
+
+def describe(node: Node) -> str:
+    """Describe a user's value in a few words, for a message."""
+    if isinstance(node, Scalar):
+        if node.kind == "null":
+            return "nothing"
+        return repr(_short(node.text)) if node.kind == "str" else _short(node.text)
+    empty = "" if (node.nodes if isinstance(node, Items) else node.entries) else "n empty"
+    return f"a{empty} list" if isinstance(node, Items) else f"a{empty} mapping"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _printable(text: str) -> str:
+    """Return the text on one line, with unprintable characters escaped."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
 
 MAX_BYTES = 1_000_000  # a thousand pools are 200 kB
 MAX_UNFOLDED = 50_000  # values, those of aliases counted at each use: all of them are read and checked
@@ -161,3 +369,137 @@ def _refuse_tag(tag: str | None, line: int, location: Location) -> None:
 
 def _line(node: composer.Node) -> int:
     return int(node.start_mark.line) + 1
+
+
+MOST_MANIFESTS = 64 * 2**20
+"""Bytes of the largest file of manifests: a list of all pods of a large cluster has half of it."""
+
+STANDARD_INPUT = Path("-")
+"""The name of standard input on a command line."""
+
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def read_text(path: str | Path, most: int) -> str:
+    """Read a file of at most ``most`` bytes, with its line ends and without its byte order mark.
+
+    Raises :class:`ConfigError` that names the file and its problem.
+    """
+    try:
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: expected a file, found a folder or a device")
+            return _decoded(read_bounded(file, most, str(path)), str(path)).removeprefix("\ufeff")
+    except InputError as error:
+        raise ConfigError(str(error)) from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        raise ConfigError(f"{path}: cannot be read: {_reason(error)}") from None
+
+
+def read_input(path: Path, most: int = MOST_MANIFESTS, advice: str = "split it") -> str:
+    """Read a file, a pipe or standard input whole, with its line ends and its byte order mark.
+
+    ``advice`` says what to do with a larger one. Raises :class:`InputError` that names the file and its problem.
+    """
+    name = name_of(path)
+    try:
+        if path == STANDARD_INPUT:
+            return _decoded(read_bounded(sys.stdin.buffer, most, name, advice), name)
+        with path.open("rb") as file:
+            return _decoded(read_bounded(file, most, name, advice), name)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: cannot be read: {_reason(error)}") from None
+
+
+def name_of(path: Path) -> str:
+    """A file of the command line as messages name it."""
+    return "standard input" if path == STANDARD_INPUT else str(path)
+
+
+def read_bounded(file: BinaryIO, most: int, name: str, advice: str = "") -> bytes:
+    """Read a file to its end, of which no more than ``most`` bytes are taken. Raises :class:`InputError` if there are more."""
+    data = file.read(most + 1)
+    if len(data) > most:
+        limit = f"{most} bytes" if most % 2**20 else format_bytes(most)
+        raise InputError(f"{name}: expected at most {limit}, found more{advice and f': {advice}'}")
+    return data
+
+
+def _decoded(data: bytes, name: str) -> str:
+    if b"\0" in data[:8192] and not data.startswith(_UTF_16):
+        raise InputError(f"{name}: expected text, found a binary file")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        found = f"found the byte 0x{data[error.start]:02x}: save it as UTF-8 (in PowerShell, > writes UTF-16)"
+        raise InputError(f"{name}:{line}: expected UTF-8 text, {found}") from None
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe that a user names is opened without waiting for its writer. Windows has no such flag or file."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+ObjectSources: TypeAlias = Mapping[str, Mapping[str, str] | str]
+"""Objects by name: the text of each key, or ``@folder:PATH`` for a folder whose files are the keys."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")  # a DNS subdomain
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_REFERENCES = ("@env:", "@file:")
+_FOLDER = "@folder:"
+
+
+def secrets(node: Node, location: Location, expects: str) -> ObjectSources:
+    """Read secrets: every value is a reference."""
+    return _objects(node, location, expects, references_only=True)
+
+
+def config_maps(node: Node, location: Location, expects: str) -> ObjectSources:
+    """Read config maps: values are texts or references."""
+    return _objects(node, location, expects, references_only=False)
+
+
+def _objects(node: Node, location: Location, expects: str, *, references_only: bool) -> ObjectSources:
+    objects: dict[str, Mapping[str, str] | str] = {}
+    if not isinstance(node, Table):
+        location.expected(node, expects)
+        return objects
+    for name, entry in node.entries.items():
+        where = location.key(name)
+        if not _NAME.fullmatch(name):
+            where.wrong(entry.line, "expected a Kubernetes name: lower-case letters, digits, - and .")
+        elif isinstance(entry.node, Table):
+            objects[name] = _keys(entry.node, where, references_only=references_only)
+        elif isinstance(entry.node, Scalar) and entry.node.text.startswith(_FOLDER):
+            objects[name] = entry.node.text
+        else:
+            where.expected(
+                entry.node, "a mapping of keys to values, or @folder:PATH of a folder with a file for each key"
+            )
+    return objects
+
+
+def _keys(node: Table, location: Location, *, references_only: bool) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for key, entry in node.entries.items():
+        where, value = location.key(key), entry.node
+        is_text = isinstance(value, Scalar) and value.kind != "null"
+        if not _KEY.fullmatch(key):
+            where.wrong(entry.line, "expected a key: letters, digits, - _ and .")
+        elif not isinstance(value, Scalar) or not is_text:
+            where.expected(
+                value, "@env:VARIABLE or @file:PATH" if references_only else "text, @env:VARIABLE or @file:PATH"
+            )
+        elif references_only and not value.text.startswith(_REFERENCES):
+            where.wrong(  # the message does not repeat the value, which may be the secret
+                entry.line,
+                "expected @env:VARIABLE or @file:PATH, found a value; a secret does not belong in this file",
+            )
+        else:
+            values[key] = value.text
+    return values

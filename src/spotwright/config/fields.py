@@ -1,20 +1,24 @@
 """Tables of the fields of ``spotwright.yaml``: name, expected value, default, meaning, and the reader that checks the value.
 
 Reading, error messages and the reference page (``docs/reference/configuration.md``) are made from these tables. Those of the
-policy are in :mod:`spotwright.config.policy_fields`.
+policy are in :mod:`spotwright.config.sections`.
+
+Readers of field values: each turns a node of the document into a value, or reports a problem and returns ``None``.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
 
 from spotwright.clouds.providers import default_notice
-from spotwright.config import readers, secret_refs
-from spotwright.config.problems import Location
-from spotwright.config.readers import Reader
-from spotwright.config.yaml_nodes import Table
+from spotwright.config import document
+from spotwright.config.document import Entry, Items, Location, Node, Scalar, Table, plain
 from spotwright.model.pools import EXPECTED_BOOT, Capacity, Drain, Provider, Simulate
-from spotwright.model.quantities import format_duration
+from spotwright.model.quantities import format_duration, parse_duration, parse_price, parse_quantity, parse_resource
+from spotwright.model.scheduling_terms import Taint
 
 __all__ = [
     "LINT",
@@ -25,9 +29,299 @@ __all__ = [
     "TOP",
     "VERSION",
     "Field",
+    "Reader",
+    "choice",
+    "create_flags",
+    "currency",
+    "duration",
     "duration_text",
+    "exactly",
+    "labels",
+    "one_of",
+    "one_or_more",
+    "package",
+    "positive_duration",
+    "price",
     "read_fields",
+    "reasons",
+    "release",
+    "resources",
+    "table",
+    "taints",
+    "texts",
+    "whole",
+    "words",
 ]
+
+
+Reader: TypeAlias = Callable[[Node, Location, str], Any]
+"""Reads a node at a location; the text describes the expected value."""
+
+MOST = 1_000_000  # nodes of a pool, at most
+_LARGEST = 2**63 - 1  # the largest amount in the Kubernetes API
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_PREFIX = r"(?=.{1,253}/)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*/"
+_KEY = re.compile(rf"(?:{_PREFIX})?{_NAME}")  # Kubernetes: "Labels and Selectors", syntax
+_VALUE = re.compile(rf"(?:{_NAME})?")
+_EXTENDED = re.compile(rf"{_PREFIX}{_NAME}")
+_TAINT = re.compile(r"([^=:]+)(?:=([^=:]*))?:(NoSchedule|PreferNoSchedule|NoExecute)")
+_FLAG = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+_COUNTED = frozenset({"pods"})  # also every resource with a prefix
+_MEASURED = frozenset({"cpu", "memory", "ephemeral-storage"})
+_LEAST_MEMORY = 2**20  # a smaller amount lacks its unit: "16" is 16 bytes
+_NUMBERS = ("int", "float")
+
+
+def _scalar(convert: Callable[[Scalar], Any]) -> Reader:
+    """Return a reader of a single value; ``convert`` raises ``ValueError`` for a wrong one."""
+
+    def read(node: Node, location: Location, expects: str) -> Any:
+        if isinstance(node, Scalar) and node.kind not in ("null", "bool"):
+            try:
+                return convert(node)
+            except ValueError:
+                location.expected(node, expects)
+                return None
+        location.expected(node, expects)
+        return None
+
+    return read
+
+
+def _words(node: Scalar) -> str:
+    text = node.text.strip()
+    if not text or not text.isprintable() or len(text) > 1000:
+        raise ValueError("no text")
+    return text
+
+
+def _whole(node: Scalar) -> int:
+    if node.kind != "int" or not 0 <= int(node.text) <= MOST:
+        raise ValueError("no whole number")
+    return int(node.text)
+
+
+def _positive(node: Scalar) -> float:
+    seconds = parse_duration(node.text)
+    if seconds == 0:
+        raise ValueError("no time at all")
+    return seconds
+
+
+def _release(node: Scalar) -> str:
+    if not re.fullmatch(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", node.text):
+        raise ValueError("no version")
+    return node.text
+
+
+def _package(node: Scalar) -> str:
+    if not re.fullmatch(
+        r"embedded|configmap|image|[0-9]+(\.[0-9]+)+[\w.+!-]*|(https?|file)://[!-~]+|/[!-~]+", node.text
+    ):
+        raise ValueError("no package")
+    return node.text
+
+
+def _currency(node: Scalar) -> str:
+    if not re.fullmatch(r"[A-Z]{3}", node.text):
+        raise ValueError("no currency")
+    return node.text
+
+
+words = _scalar(_words)
+"""Text on one line."""
+whole = _scalar(_whole)
+"""A whole number, 0 or more."""
+duration = _scalar(lambda node: parse_duration(node.text))
+"""Seconds."""
+positive_duration = _scalar(_positive)
+"""Seconds, more than 0."""
+price = _scalar(lambda node: parse_price(node.text))
+"""An exact amount per node hour."""
+release = _scalar(_release)
+"""A release such as 1.30, as text: as a number it would lose its last digit."""
+package = _scalar(_package)
+"""How pods get the checkpoint library."""
+currency = _scalar(_currency)
+"""Three capital letters, as in ISO 4217."""
+
+
+def exactly(number: int) -> Reader:
+    """Return a reader of this number alone."""
+
+    def convert(node: Scalar) -> int:
+        if node.kind != "int" or int(node.text) != number:
+            raise ValueError("another number")
+        return number
+
+    return _scalar(convert)
+
+
+def choice(kind: type[StrEnum]) -> Reader:
+    """Return a reader of a value of an enumeration."""
+    return _scalar(lambda node: kind(node.text))
+
+
+def one_of(*names: str) -> Reader:
+    """Return a reader of one of these words."""
+
+    def convert(node: Scalar) -> str:
+        if node.text not in names:
+            raise ValueError("another word")
+        return node.text
+
+    return _scalar(convert)
+
+
+def table(node: Node, location: Location, expects: str) -> Table | None:
+    """Read a mapping whose fields another table describes."""
+    if not isinstance(node, Table):
+        location.expected(node, expects)
+        return None
+    return node
+
+
+def texts(node: Node, location: Location, expects: str) -> tuple[str, ...]:
+    """Read a list of different texts."""
+    values: dict[str, None] = {}
+    for item, where in _items(node, location, expects):
+        text = words(item, where, "text")
+        if text in values:
+            where.wrong(item.line, f"{text!r} is given twice: remove one")
+        values[text] = None
+    return tuple(values)
+
+
+def one_or_more(node: Node, location: Location, expects: str) -> tuple[str, ...]:
+    """Read a text, or a list of different texts."""
+    if isinstance(node, Items):
+        return texts(node, location, expects)
+    text = words(node, location, expects)
+    return () if text is None else (text,)
+
+
+def labels(node: Node, location: Location, expects: str) -> Mapping[str, str]:
+    """Read Kubernetes labels: keys with an optional prefix, values that are text."""
+    values: dict[str, str] = {}
+    for key, entry, where in _entries(node, location, expects):
+        if not _KEY.fullmatch(key):
+            where.wrong(
+                entry.line, "expected a label key: letters, digits, - _ . and an optional prefix such as example.com/"
+            )
+        value = entry.node
+        if isinstance(value, Scalar) and value.kind in ("bool", *_NUMBERS):
+            where.wrong(
+                value.line, f'expected text, found {value.text}: labels are text, write "{value.text}" in quotes'
+            )
+        elif not isinstance(value, Scalar) or value.kind == "null":
+            where.expected(value, 'text ("" for an empty value)')
+        elif not _VALUE.fullmatch(value.text):
+            where.expected(
+                value, "a label value of at most 63 letters, digits, - _ . that begins and ends with a letter or digit"
+            )
+        else:
+            values[key] = value.text
+    return values
+
+
+def reasons(node: Node, location: Location, expects: str) -> Mapping[str, str]:
+    """Read names, each with a sentence that says why."""
+    values: dict[str, str] = {}
+    for name, entry, where in _entries(node, location, expects):
+        text = words(entry.node, where, "the reason, as a text")
+        if text:
+            values[name] = text
+        elif text is not None:
+            where.wrong(entry.line, "expected the reason, found an empty text")
+    return values
+
+
+def taints(node: Node, location: Location, expects: str) -> tuple[Taint, ...]:
+    """Read Kubernetes taints: ``key=value:Effect`` or ``key:Effect``; a node has one taint of a key and effect."""
+    by_key: dict[tuple[str, str], Taint] = {}
+    for item, where in _items(node, location, expects):
+        match = _TAINT.fullmatch(item.text) if isinstance(item, Scalar) else None
+        if match is None or not _KEY.fullmatch(match[1]) or not _VALUE.fullmatch(match[2] or ""):
+            where.expected(item, 'text such as "sku=gpu:NoSchedule" (or PreferNoSchedule, NoExecute)')
+            continue
+        taint = Taint(match[1], match[2] or "", match[3])
+        if (taint.key, taint.effect) in by_key:
+            where.wrong(
+                item.line, f"{taint.key}:{taint.effect} is given twice, and a node has one such taint: remove one"
+            )
+        by_key[taint.key, taint.effect] = taint
+    return tuple(by_key.values())
+
+
+def create_flags(node: Node, location: Location, expects: str) -> Mapping[str, Any]:
+    """Read settings of a provider's tool by name: any value but null; the tool's own names are not known here."""
+    values: dict[str, Any] = {}
+    for key, entry, where in _entries(node, location, expects):
+        if not _FLAG.fullmatch(key):
+            where.wrong(entry.line, "expected a name without dashes before it, such as disk-size")
+        elif isinstance(entry.node, Scalar) and entry.node.kind == "null":
+            where.expected(entry.node, "a value; true for a flag that has none")
+        else:
+            values[key] = _as_written(entry.node)
+    return values
+
+
+def _as_written(node: Node) -> Any:
+    """A number keeps its text (``1.10``) where the node is a value or a list of values; nested settings become Python values."""
+    if isinstance(node, Scalar):
+        return node.text if node.kind == "float" else plain(node)
+    if isinstance(node, Items) and all(isinstance(item, Scalar) for item in node.nodes):
+        return tuple(_as_written(item) for item in node.nodes)
+    return plain(node)
+
+
+def resources(node: Node, location: Location, expects: str) -> Mapping[str, int]:
+    """Read the resources of a node by name."""
+    amounts: dict[str, int] = {}
+    for name, entry, where in _entries(node, location, expects):
+        amount = _amount(name, entry, where)
+        if amount is not None:
+            amounts[name] = amount
+    return amounts
+
+
+def _amount(name: str, entry: Entry, where: Location) -> int | None:
+    counted = name in _COUNTED or _EXTENDED.fullmatch(name) is not None
+    if not counted and name not in _MEASURED and not name.startswith("hugepages-"):
+        known = "cpu, memory, ephemeral-storage or a device such as nvidia.com/gpu"
+        where.wrong(entry.line, f"unknown resource, expected {known}")
+        return None
+
+    def convert(node: Scalar) -> int:
+        exact, amount = parse_quantity(node.text), parse_resource(name, node.text)
+        too_small = (name == "memory" and amount < _LEAST_MEMORY) or (name == "cpu" and amount == 0)
+        if too_small or amount > _LARGEST or (counted and exact.denominator != 1):
+            raise ValueError("out of range")
+        return amount
+
+    amount: int | None = _scalar(convert)(entry.node, where, _expected_amount(name, counted=counted))
+    return amount
+
+
+def _expected_amount(name: str, *, counted: bool) -> str:
+    if counted:
+        return "a whole number such as 1"
+    return "cores such as 6 or 500m" if name == "cpu" else "an amount with its unit such as 112Gi"
+
+
+def _items(node: Node, location: Location, expects: str) -> list[tuple[Node, Location]]:
+    if not isinstance(node, Items):
+        location.expected(node, expects)
+        return []
+    return [(item, location.item(index)) for index, item in enumerate(node.nodes)]
+
+
+def _entries(node: Node, location: Location, expects: str) -> list[tuple[str, Entry, Location]]:
+    if not isinstance(node, Table):
+        location.expected(node, expects)
+        return []
+    return [(key, entry, location.key(key)) for key, entry in node.entries.items()]
+
 
 VERSION = 1
 """The version of the file format that this Spotwright reads."""
@@ -84,30 +378,28 @@ TOP = (
     Field(
         "version",
         f"the number {VERSION}",
-        readers.exactly(VERSION),
+        exactly(VERSION),
         REQUIRED,
         "required",
         "The version of this format.",
     ),
-    Field("currency", "a currency code such as USD", readers.currency, "USD", "USD", "Currency of all prices."),
+    Field("currency", "a currency code such as USD", currency, "USD", "USD", "Currency of all prices."),
     Field(
         "prices",
         "the path of a price sheet, or a list of them",
-        readers.one_or_more,
+        one_or_more,
         (),
         "none",
         "Price sheets for the pools without a `price`: what Azure, AWS or Google Cloud publish, answer or export, as JSON or "
         "CSV; paths relative to this file. The first sheet that has the machine counts.",
     ),
-    Field("target", "a mapping", readers.table, None, "nothing", "The cluster that work is placed for; see below."),
-    Field("pools", "a mapping of pools by name", readers.table, None, "the built-in pair", "The pools; see below."),
-    Field(
-        "policy", "a mapping with default and tasks", readers.table, None, "nothing", "The policy of tasks; see below."
-    ),
+    Field("target", "a mapping", table, None, "nothing", "The cluster that work is placed for; see below."),
+    Field("pools", "a mapping of pools by name", table, None, "the built-in pair", "The pools; see below."),
+    Field("policy", "a mapping with default and tasks", table, None, "nothing", "The policy of tasks; see below."),
     Field(
         "secrets",
         'a mapping such as {db: {password: "@env:DB_PASSWORD"}}',
-        secret_refs.secrets,
+        document.secrets,
         {},
         "none",
         "Sources on this machine of the values of the cluster's secrets, by name and key: `@env:VARIABLE` or `@file:PATH`; "
@@ -116,14 +408,12 @@ TOP = (
     Field(
         "config_maps",
         "a mapping such as {settings: {mode: fast}}",
-        secret_refs.config_maps,
+        document.config_maps,
         {},
         "none",
         "The same for config maps, whose values may also be texts.",
     ),
-    Field(
-        "lint", "a mapping with off", readers.table, None, "nothing", "What `spotwright lint` leaves out; see below."
-    ),
+    Field("lint", "a mapping with off", table, None, "nothing", "What `spotwright lint` leaves out; see below."),
 )
 """The keys of the file."""
 
@@ -131,7 +421,7 @@ LINT = (
     Field(
         "off",
         'a mapping such as {no-fallback: "our jobs may wait"}',
-        readers.reasons,
+        reasons,
         {},
         "none",
         "Rules that are switched off for all files, by their names, each with the reason.",
@@ -140,11 +430,11 @@ LINT = (
 """The keys of ``lint``."""
 
 TARGET = (
-    Field("kubernetes", "a version such as 1.33", readers.release, None, "the newest", "Version of the cluster."),
+    Field("kubernetes", "a version such as 1.33", release, None, "the newest", "Version of the cluster."),
     Field(
         "kfp",
         "a version such as 2.17",
-        readers.release,
+        release,
         None,
         "the newest known, 2.17",
         "Version of Kubeflow Pipelines. Messages name the version where it is assumed.",
@@ -152,7 +442,7 @@ TARGET = (
     Field(
         "kfp_retries",
         "stock or always",
-        readers.one_of("stock", "always"),
+        one_of("stock", "always"),
         None,
         "stock",
         "Which endings KFP 2.17 and later retry. `stock`: those of its manifests, which are neither errors of the code nor "
@@ -161,7 +451,7 @@ TARGET = (
     Field(
         "trainer",
         "a version such as 2.2",
-        readers.release,
+        release,
         None,
         "that of the manifest's fields, else the newest",
         "Version of Kubeflow Trainer.",
@@ -169,16 +459,16 @@ TARGET = (
     Field(
         "argo",
         "a version such as 4.0 or 3.7.14",
-        readers.release,
+        release,
         None,
         "the newest",
         "Version of Argo Workflows. Its last number matters for inline templates: without it they get no retries on 3.7 and 4.0.",
     ),
-    Field("kueue", "a version such as 0.19", readers.release, None, "the newest", "Version of Kueue."),
+    Field("kueue", "a version such as 0.19", release, None, "the newest", "Version of Kueue."),
     Field(
         "autoscaler",
         "cluster-autoscaler or karpenter",
-        readers.one_of("cluster-autoscaler", "karpenter"),
+        one_of("cluster-autoscaler", "karpenter"),
         None,
         "cluster-autoscaler",
         "The autoscaler that adds nodes to the cluster.",
@@ -186,7 +476,7 @@ TARGET = (
     Field(
         "package",
         "embedded, configmap, image, a version (0.1.0), a URL or a path in the image",
-        readers.package,
+        package,
         None,
         "embedded in KFP components, image elsewhere",
         "How pods get `spotwright.checkpoint`. `embedded`: as one file, in the command of KFP components that import it and in a "
@@ -202,7 +492,7 @@ POOL = (
     Field(
         "capacity",
         "spot or on-demand",
-        readers.choice(Capacity),
+        choice(Capacity),
         REQUIRED,
         "required",
         "Whether the provider may take the nodes away.",
@@ -210,7 +500,7 @@ POOL = (
     Field(
         "provider",
         "aks, gke, eks, karpenter or generic",
-        readers.choice(Provider),
+        choice(Provider),
         Provider.GENERIC,
         "generic",
         "Provider whose labels, taints and notice the nodes have beside those set here; generic: none.",
@@ -218,16 +508,16 @@ POOL = (
     Field(
         "machine",
         "a machine type such as Standard_NC6s_v3",
-        readers.words,
+        words,
         "",
         "nothing",
         "The provider's machine type.",
     ),
-    Field("zones", 'a list of zones such as ["1"]', readers.texts, (), "nothing", "The zones the nodes may be in."),
+    Field("zones", 'a list of zones such as ["1"]', texts, (), "nothing", "The zones the nodes may be in."),
     Field(
         "region",
         "a region such as eastus",
-        readers.words,
+        words,
         "",
         "that of the zones",
         "The provider's region, for which a price sheet has the price; AKS writes it before the number of a zone on its nodes "
@@ -236,7 +526,7 @@ POOL = (
     Field(
         "os",
         "linux or windows",
-        readers.one_of("linux", "windows"),
+        one_of("linux", "windows"),
         "linux",
         "linux",
         "The operating system, for which a price sheet has the price.",
@@ -244,19 +534,19 @@ POOL = (
     Field(
         "node",
         "a mapping such as {cpu: 6, memory: 112Gi, nvidia.com/gpu: 1}",
-        readers.resources,
+        resources,
         None,
         "that of a pool with the same machine",
         "Resources of one node. Where no pool with the same machine has them either, a node runs one attempt at a time, "
         "whatever the attempt requests. CPU, memory and ephemeral storage that a size does not name bound nothing; other "
         "resources (GPUs) that it does not name are not there.",
     ),
-    Field("min_nodes", "a whole number, 0 or more", readers.whole, 0, "0", "Number of nodes that always exist."),
-    Field("max_nodes", "a whole number, 0 or more", readers.whole, 10, "10", "Maximum number of nodes."),
+    Field("min_nodes", "a whole number, 0 or more", whole, 0, "0", "Number of nodes that always exist."),
+    Field("max_nodes", "a whole number, 0 or more", whole, 10, "10", "Maximum number of nodes."),
     Field(
         "labels",
         'a mapping of texts such as {gpu: "true"}',
-        readers.labels,
+        labels,
         {},
         "none",
         "Labels of the nodes beside those that the provider sets.",
@@ -264,7 +554,7 @@ POOL = (
     Field(
         "taints",
         'a list such as ["sku=gpu:NoSchedule"]',
-        readers.taints,
+        taints,
         (),
         "none",
         "Taints of the nodes beside those that the provider sets: `key=value:Effect` or `key:Effect`.",
@@ -272,7 +562,7 @@ POOL = (
     Field(
         "price",
         "an amount per hour such as 0.97/h",
-        readers.price,
+        price,
         None,
         "nothing",
         "Price of one node. Default: that of a price sheet in `prices`. Without prices figures are node-hours.",
@@ -280,7 +570,7 @@ POOL = (
     Field(
         "max_price",
         "an amount per hour such as 1.20/h",
-        readers.price,
+        price,
         None,
         "nothing",
         "Spot pools only: the maximum price of a node. A pool whose `price` is higher is on no ladder; while the prices in its "
@@ -289,7 +579,7 @@ POOL = (
     Field(
         "notice",
         "a duration such as 30s",
-        readers.duration,
+        duration,
         None,
         _notices(),
         "Time between the provider's notice and the end of a node; `0s`: nodes are taken without a notice.",
@@ -297,7 +587,7 @@ POOL = (
     Field(
         "lifetime",
         "a duration such as 24h, more than 0",
-        readers.positive_duration,
+        positive_duration,
         None,
         "no limit",
         "Maximum age of a node, at which the provider takes it.",
@@ -305,7 +595,7 @@ POOL = (
     Field(
         "boot",
         "a duration such as 90s",
-        readers.duration,
+        duration,
         EXPECTED_BOOT,
         duration_text(EXPECTED_BOOT),
         "Expected time until a new node is ready. Deadlines leave room for it until a run has seen a node of the pool boot; a "
@@ -314,7 +604,7 @@ POOL = (
     Field(
         "create_flags",
         "a mapping such as {vnet-subnet-id: SUBNET, node-osdisk-size: 200}",
-        readers.create_flags,
+        create_flags,
         {},
         "none",
         "More settings with which `spotwright pools command` makes the pool, by the names that the provider's tool has for them: "
@@ -324,7 +614,7 @@ POOL = (
     Field(
         "simulate",
         "a mapping such as {taken_every: 20s}",
-        readers.table,
+        table,
         None,
         "see below",
         "Settings of the local and simulated worlds; a cluster ignores them.",
@@ -337,7 +627,7 @@ SIMULATE = (
     Field(
         "boot",
         "a duration such as 2s",
-        readers.duration,
+        duration,
         _SIMULATE.boot,
         duration_text(_SIMULATE.boot),
         "Time until a new node is ready.",
@@ -345,7 +635,7 @@ SIMULATE = (
     Field(
         "taken_every",
         "a duration such as 20s, more than 0",
-        readers.positive_duration,
+        positive_duration,
         None,
         "never",
         "Spot pools only: the mean time between two interruptions of a node.",
@@ -353,7 +643,7 @@ SIMULATE = (
     Field(
         "work",
         "a duration such as 1h, more than 0",
-        readers.positive_duration,
+        positive_duration,
         None,
         "taken_every",
         "Beside `taken_every`: assumed duration of a whole attempt that reports its progress, so that an interruption "
@@ -362,7 +652,7 @@ SIMULATE = (
     Field(
         "trace",
         "the path of a recorded trace",
-        readers.words,
+        words,
         None,
         "none",
         "Spot pools only, instead of `taken_every`: a recording, its path relative to this file; "
@@ -372,7 +662,7 @@ SIMULATE = (
     Field(
         "start",
         "a duration such as 6h",
-        readers.duration,
+        duration,
         _SIMULATE.start,
         "0s",
         "Beside `trace`: time in the recording at which a run begins.",
@@ -380,7 +670,7 @@ SIMULATE = (
     Field(
         "drain",
         "at-notice or before-end",
-        readers.choice(Drain),
+        choice(Drain),
         _SIMULATE.drain,
         str(_SIMULATE.drain),
         "Time of SIGTERM: at the notice, or at the end of the notice minus the grace period.",

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from spotwright.forecast.making import DEADLINE, ON_DEMAND, SPOT, UNIFORM_PROGRESS
-from spotwright.forecast.model import Forecast, PolicyForecast
+from spotwright.forecast.forecast import DEADLINE, ON_DEMAND, SPOT, UNIFORM_PROGRESS, Forecast, PolicyForecast
 from spotwright.forecast.report import NAMES, length, money, share, unit
 from spotwright.views.phrasing import plural
 from spotwright.views.table import shorten

@@ -7,16 +7,20 @@ It drains nodes and passes each event of the supply to the runs that it concerns
 attempts is
   bound there. Its account shows the nodes that it used. The time in which shared nodes boot or idle for others is in no account;
   the time of a node that several runs use is in the account of each.
+
+Schedule drains of simulated nodes, as upgrades, consolidations or ``kubectl drain`` cause them in a cluster.
+
+A clock that its owner moves: virtual time jumps from one event to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from spotwright.model.pools import Pool, Trace
-from spotwright.simulation.drains import Drains
-from spotwright.simulation.virtual_clock import VirtualClock
 from spotwright.supply.node_fit import (
     Bound,
     Evicted,
@@ -26,10 +30,48 @@ from spotwright.supply.node_fit import (
     Noticed,
     SigtermDue,
     SupplyEvent,
+    uniform,
 )
 from spotwright.supply.simulated_pools import Agenda, Supply
 
-__all__ = ["SimulatedCluster", "Tenant"]
+__all__ = ["Drains", "SimulatedCluster", "Tenant", "VirtualClock"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drains:
+    """Drains at given moments, at a rate, or both. Durations are seconds of virtual time after the start.
+
+    ``at`` lists moments; ``every`` is the mean time between drawn ones (exponential, as for independent arrivals). Each time one
+    node with attempts is drained, drawn by the seed of the simulation; nothing happens if there is none. ``why`` is the reason in
+    the signals of evicted attempts: "drained", "consolidated", ...
+    """
+
+    at: Sequence[float] = ()
+    every: float | None = None
+    why: str = "drained"
+
+    def next_gap(self, seed: int, count: int) -> float:
+        """Seconds between the drawn drains ``count - 1`` and ``count``. Only where there is a rate."""
+        return -math.log1p(-uniform(seed, "drain", count)) * (self.every or math.inf)
+
+    def choose(self, seed: int, count: int, nodes: Sequence[str]) -> str:
+        """The node that the drain of this count takes."""
+        return min(nodes, key=lambda node: uniform(seed, "drain", count, node))
+
+
+class VirtualClock:
+    """The present of a simulation, in Unix seconds. Call it to read it."""
+
+    def __init__(self, start: float = 0.0) -> None:
+        self.now = start
+
+    def __call__(self) -> float:
+        """The present moment."""
+        return self.now
+
+    def move_to(self, moment: float) -> None:
+        """Move time forward to ``moment``; it never goes back."""
+        self.now = max(self.now, moment)
 
 
 class Tenant(Protocol):

@@ -13,7 +13,7 @@ from spotwright.cli.lint.input_files import read_all
 from spotwright.cli.options import config_option
 from spotwright.cli.output_files import replace_files
 from spotwright.config import find
-from spotwright.config.text_files import STANDARD_INPUT, name_of
+from spotwright.config.document import STANDARD_INPUT, name_of
 from spotwright.errors import InputError
 from spotwright.lint.fixing import fixed_text, relinted
 from spotwright.lint.formats.json_report import lint_json

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from spotwright.cli.manifest_folders import find_manifests
-from spotwright.config.text_files import read_input
+from spotwright.config.document import read_input
 from spotwright.errors import InputError
 
 __all__ = ["read_all"]

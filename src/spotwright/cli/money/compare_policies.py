@@ -35,8 +35,7 @@ class JobOptions(NamedTuple):
 def compare_policies(traces: Sequence[str], options: JobOptions, *, as_json: bool) -> int:
     """Print the comparison. Raises :class:`InputError` for what cannot be compared."""
     from spotwright.config import load_trace
-    from spotwright.forecast.comparison import compare, job_of
-    from spotwright.forecast.comparison_report import comparison_json, comparison_text
+    from spotwright.forecast.policy_comparison import compare, comparison_json, comparison_text, job_of
 
     recordings = {Path(text).stem: load_trace(text) for text in traces}
     deadline = None if options.deadline is None else _duration(options.deadline)

@@ -25,10 +25,9 @@ from spotwright.cli.options import (
 from spotwright.errors import InputError, UnknownRun
 
 if TYPE_CHECKING:
-    from spotwright.forecast.durations import Durations
-    from spotwright.forecast.making import Question
-    from spotwright.forecast.model import Forecast
-    from spotwright.forecast.supply import Source
+    from spotwright.forecast.forecast import Forecast, Question
+    from spotwright.forecast.markets import Source
+    from spotwright.forecast.tasks import Durations
     from spotwright.runs.planning import PlannedRun
 
 __all__ = ["plan"]
@@ -148,7 +147,7 @@ def plan(
     if picture is not None:
         _check_picture(picture)
     with importing():
-        from spotwright.forecast.making import Question
+        from spotwright.forecast.forecast import Question
         from spotwright.runs.planning import plan_run
         from spotwright.runs.run_options import PlanOptions
     from spotwright.pipelines.sdk.loader import load
@@ -171,7 +170,7 @@ def plan(
 def _forecast(planned: PlannedRun, durations: Durations, question: Question) -> Forecast:
     """The forecast on the pools as they are configured: the plan of a run here would have simulated ones."""
     from spotwright.engine.plan import Plan
-    from spotwright.forecast.making import make
+    from spotwright.forecast.forecast import make
     from spotwright.forecast.tasks import tasks_of
 
     config = planned.stored.config
@@ -206,7 +205,7 @@ def _print(forecast: Forecast, pipeline_file: str, *, as_json: bool) -> None:
 def _source(traces: Sequence[str], rate: str | None) -> Source:
     """The market that the options describe. Raises :class:`InputError` for both a rate and a recording, and for wrong ones."""
     from spotwright.config import load_trace
-    from spotwright.forecast.supply import Source
+    from spotwright.forecast.markets import Source
 
     if traces and rate is not None:
         raise InputError("--trace and --rate both say how spot comes and goes: name one of them")
@@ -260,13 +259,13 @@ def _share(option: str, text: str) -> float:
 
 def _durations(text: str | None, state: Path) -> Durations:
     """The durations that the option names: a file, else a run of the state folder. Raises :class:`InputError`."""
-    from spotwright.forecast.durations import Durations, read_durations
+    from spotwright.forecast.tasks import Durations, read_durations
 
     if text is None:
         return Durations()
     if Path(text).suffix in _FILES or Path(text).is_file():
         return read_durations(Path(text))
-    from spotwright.forecast.measured import measured
+    from spotwright.forecast.tasks import measured
     from spotwright.records.reader import RunReader
     from spotwright.records.state_folder import StateFolder
     from spotwright.runs.bodies import is_alive

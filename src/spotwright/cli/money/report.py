@@ -77,7 +77,7 @@ def _print_account(reader: RunReader, plan_file: Path | None, *, as_json: bool) 
     costs, run = account(reader.state, reader.now), reader.folder.name
     document, text = report_json(costs, run), report_text(costs, run)
     if plan_file is not None:
-        from spotwright.forecast.actual import beside, beside_json, beside_lines, read_forecast
+        from spotwright.forecast.report import beside, beside_json, beside_lines, read_forecast
 
         found = beside(read_forecast(plan_file), costs, reader.state)
         document["planned"] = beside_json(found)
@@ -132,7 +132,7 @@ def _print_totals(accounts: Iterable[tuple[RunReader, Account]], plan_file: Path
 
 def _planned(plan_file: Path, costs: Account, reader: RunReader) -> tuple[float, float, float] | None:
     """The planned cost of a run (p10, p50, p90); ``None`` where the plan has none, or no run has a price."""
-    from spotwright.forecast.actual import beside, read_forecast
+    from spotwright.forecast.report import beside, read_forecast
 
     found = beside(read_forecast(plan_file), costs, reader.state)
     low, middle, high = found.cost

@@ -13,7 +13,7 @@ from spotwright.cli import FAILED, SUCCEEDED
 from spotwright.cli.options import config_option, json_option
 from spotwright.cli.pools.inputs import ask_cluster, cluster_options, read_file
 from spotwright.config import find
-from spotwright.config.text_files import read_input
+from spotwright.config.document import read_input
 from spotwright.errors import InputError
 from spotwright.manifests.files.required_pools import require_pools
 from spotwright.manifests.yamltext.documents import parse

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from spotwright.config.text_files import name_of, read_input
+from spotwright.config.document import name_of, read_input
 from spotwright.errors import InputError
 from spotwright.provisioning.objects import Objects, read_objects
 

@@ -69,8 +69,7 @@ def _price(pool: Pool, currency: str, now: float) -> str:
 
 def _priced(config: Config, sheet: str) -> dict[str, str]:
     """The prices of one sheet for the pools. Raises :class:`InputError` if it has none for any of them."""
-    from spotwright.config.price_sheets.matching import NoPrice
-    from spotwright.config.price_sheets.quoting import named_sheet, quoted
+    from spotwright.config.price_sheets import NoPrice, named_sheet, quoted
 
     now = time.time()
     read = named_sheet(sheet, sys.stdin.buffer, now)

@@ -18,20 +18,20 @@ PlaceObject = Callable[[PlaceContext], None]
 """Places one object through its context."""
 
 FAMILIES: tuple[str, ...] = (
-    "argo.workflows",
-    "core",
-    "deployment",
-    "jobset",
-    "katib",
-    "kfp.compiled_pipelines",
-    "ray",
-    "resource_flavor",
-    "spark",
-    "tekton",
-    "trainer.training_operator",
-    "trainer.trainjob",
-    "unsupported",
-    "volcano",
+    "spotwright.manifests.kinds.argo.workflows",
+    "spotwright.manifests.kinds.core",
+    "spotwright.manifests.kinds.deployment",
+    "spotwright.manifests.kinds.jobset",
+    "spotwright.manifests.kinds.katib",
+    "spotwright.manifests.kinds.kfp.compiled_pipelines",
+    "spotwright.manifests.kinds.ray",
+    "spotwright.manifests.kinds.resource_flavor",
+    "spotwright.manifests.kinds.spark",
+    "spotwright.manifests.kinds.tekton",
+    "spotwright.manifests.kinds.trainer.training_operator",
+    "spotwright.manifests.kinds.trainer.trainjob",
+    "spotwright.manifests.kinds.unsupported",
+    "spotwright.manifests.kinds.volcano",
 )
 """The modules of this package that have ``KINDS``; they are imported when a kind is first looked up."""
 
@@ -74,5 +74,5 @@ def _known_kinds() -> Mapping[tuple[str, str], PlaceObject]:
     """Every kind of every family."""
     kinds: dict[tuple[str, str], PlaceObject] = {}
     for name in FAMILIES:
-        kinds.update(import_module(f"spotwright.manifests.kinds.{name}").KINDS)
+        kinds.update(import_module(name).KINDS)
     return kinds

@@ -1,15 +1,17 @@
 """Policies side by side on recordings: one job with a deadline in every window, what each policy pays, and the floor below it.
 
 All policies meet the same windows. The floor is the cheapest way through each window for somebody who knows it
-(:mod:`spotwright.simulation.jobs.omniscient`). Hazards of the learned policy are the shipped ones, or with ``fit`` those of the
+(:mod:`spotwright.simulation.deadline_jobs`). Hazards of the learned policy are the shipped ones, or with ``fit`` those of the
 first part of each recording; then windows come from the rest alone, because windows of one part share their spells.
+
+A comparison of policies as text and as JSON.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,14 +19,17 @@ from spotwright.deadlines.hazards import SHIPPED, learned
 from spotwright.deadlines.job_policies import FORMULAS, named
 from spotwright.deadlines.jobs import Job, nearest_deadline
 from spotwright.errors import InputError
-from spotwright.forecast.model import Distribution, distribution
+from spotwright.forecast.forecast import Distribution, distribution
+from spotwright.forecast.report import length, share
 from spotwright.market import TICK, Windows, hazards_of, part, windows_of
 from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
-from spotwright.simulation.jobs.batch import simulate
-from spotwright.simulation.jobs.omniscient import cheapest
+from spotwright.simulation.deadline_jobs import cheapest, simulate
+from spotwright.views.phrasing import plural
+from spotwright.views.table import Rows, table, wrapped
 
-__all__ = ["POLICIES", "Comparison", "Line", "compare", "job_of"]
+__all__ = ["POLICIES", "Comparison", "Line", "compare", "comparison_json", "comparison_text", "job_of"]
+
 
 POLICIES = (*FORMULAS, "learned")
 """The names of the policies that can be compared."""
@@ -131,3 +136,74 @@ def _warnings(job: Job, market: Windows) -> list[str]:
     if not job.is_cheaper_on_spot:
         warnings.append("spot does not cost less than on-demand here")
     return warnings
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """The comparison as a table, the cheapest policy first."""
+    job = comparison.job
+    names = ", ".join(comparison.traces[:3]) + (", ..." if len(comparison.traces) > 3 else "")
+    title = (
+        f"{length(job.work)} of work, deadline {length(job.deadline)}, changeover {length(job.overhead)}, on-demand at "
+        f"{job.on_demand_price / job.spot_price:.3g} times the price of spot"
+        if job.spot_price
+        else f"{length(job.work)} of work, deadline {length(job.deadline)}, changeover {length(job.overhead)}, spot costs nothing"
+    )
+    market = (
+        f"{plural(comparison.windows, 'window')} of {names}, worth about {comparison.worth:,} that do not overlap; spot "
+        f"{comparison.availability:.0%} of the time"
+    )
+    rows = [_row(line) for line in sorted(comparison.lines, key=lambda line: line.cost.mean)]
+    rows.append(["cheapest possible", *_costs(comparison.floor), "", "", ""])
+    parts = [
+        [*wrapped(title), *wrapped(market)],
+        [line for each in comparison.warnings for line in wrapped(each, indent="Warning ", hang=" " * 8)],
+        table(
+            Rows(
+                ["Policy", "Mean cost", "p50", "p90", "p99", "Above the cheapest", "Late", "On spot"], rows, "lrrrrrrr"
+            )
+        ),
+        list(wrapped(_words(comparison))),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _row(line: Line) -> list[str]:
+    return [line.name, *_costs(line.cost), f"{line.gap * 100:.1f} points", share(line.late), share(line.spot)]
+
+
+def _costs(cost: Any) -> list[str]:
+    return [f"{value:.1%}" for value in (cost.mean, cost.p50, cost.p90, cost.p99)]
+
+
+def _words(comparison: Comparison) -> str:
+    if comparison.fit:
+        hazards = f"the hazards of the first {comparison.fit:.0%} of each recording, windows from the rest"
+    else:
+        hazards = "the shipped hazards"
+    return (
+        f"Costs are shares of the work on on-demand alone; every ten minutes are paid as a whole. The learned policy has "
+        f"{hazards}. The cheapest possible knows the future."
+    )
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """The comparison for machines. Durations are seconds, costs shares of the work on on-demand.
+
+    - ``comparison``: the version of this document, 1; ``job`` (``work``, ``deadline``, ``overhead``, ``spot_price``,
+      ``on_demand_price``), ``traces``, ``windows``, ``worth`` (windows that do not overlap), ``availability``, ``fit``;
+    - ``policies``: ``name``, ``cost`` (a distribution), ``gap`` to the mean of the cheapest possible, ``late`` and ``spot``
+      (shares);
+    - ``cheapest``: the distribution of the cheapest possible cost; ``warnings``: sentences.
+    """
+    return {
+        "comparison": 1,
+        "job": comparison.job._asdict(),
+        "traces": list(comparison.traces),
+        "windows": comparison.windows,
+        "worth": comparison.worth,
+        "availability": comparison.availability,
+        "fit": comparison.fit,
+        "policies": [{**line._asdict(), "cost": line.cost._asdict()} for line in comparison.lines],
+        "cheapest": comparison.floor._asdict(),
+        "warnings": list(comparison.warnings),
+    }

@@ -3,6 +3,8 @@
 Each run has its own engine with the same decisions, fold and journal as everywhere else. The runner only decides whose turn is
 next: in the order in which facts come; at the same moment, in the order of the list of runs. So the same runs, seeds and traces
 give the same journals.
+
+A journal in memory, for runs that end with their process.
 """
 
 from __future__ import annotations
@@ -20,15 +22,23 @@ from spotwright.engine.ports import EventLog
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.model.pools import Pool, Trace
-from spotwright.simulation.attempt_model import AttemptModel
-from spotwright.simulation.drains import Drains
-from spotwright.simulation.memory_journal import MemoryJournal
-from spotwright.simulation.outputs import MakeOutputs, declared_outputs
-from spotwright.simulation.simulated_attempts import SimulatedAttempts
-from spotwright.simulation.simulated_cluster import SimulatedCluster
-from spotwright.simulation.simulated_world import SimulatedWorld
+from spotwright.simulation.simulated_attempts import AttemptModel, MakeOutputs, SimulatedAttempts, declared_outputs
+from spotwright.simulation.simulated_cluster import Drains, SimulatedCluster
+from spotwright.simulation.world import SimulatedWorld
 
-__all__ = ["SimulatedRun", "simulate"]
+__all__ = ["MemoryJournal", "SimulatedRun", "simulate"]
+
+
+class MemoryJournal:
+    """The events of a run, in the order in which they were committed."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Append events."""
+        self.events += events
+
 
 _YEAR = 365.0 * 24 * 3600
 

@@ -1,0 +1,420 @@
+"""Reads the pools of a configuration: every field by its table, then the rules that span several fields.
+
+Reads the policies of a configuration into layers with their lines, and finds contradictions among them and the pools.
+
+Tables of the keys of ``policy`` in ``spotwright.yaml``, and the meaning of each policy field for the reference page.
+
+Matches patterns of task paths: ``*`` stays within a segment, ``**`` does not.
+
+Reads recorded traces from files: ``{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3, ...]}``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from spotwright.clouds.providers import default_notice
+from spotwright.config import fields
+from spotwright.config.document import Entry, Items, Location, Node, Scalar, Table, closest, plain, read_text
+from spotwright.config.fields import POOL, SIMULATE, Field, read_fields
+from spotwright.errors import ConfigError
+from spotwright.model.policy import FIELDS, Layer, Policy, PolicyValueError, Spot, check, parse_policy, resolve
+from spotwright.model.pools import Capacity, Pool, Resources, Simulate, Trace
+from spotwright.model.quantities import parse_price
+
+__all__ = [
+    "POLICY",
+    "POLICY_MEANINGS",
+    "Policies",
+    "check_policies",
+    "load_trace",
+    "matches",
+    "read_policies",
+    "read_pools",
+    "refusal",
+]
+
+
+POLICY = (
+    Field("default", "a mapping of policy fields", fields.table, None, "nothing", "The policy of every task."),
+    Field(
+        "tasks",
+        "a mapping of policies by pattern",
+        fields.table,
+        None,
+        "nothing",
+        "The policy of tasks whose path matches the pattern; a later pattern wins over an earlier one, key by key.",
+    ),
+)
+"""The keys of ``policy``."""
+
+POLICY_MEANINGS: Mapping[str, str] = {
+    "spot": "Spot only, spot first, or on-demand only. Where it is not set, nothing is added: the task goes where its own "
+    "settings let it.",
+    "ladder": "The pools an attempt may use, in this order.",
+    "interruptions.max": "Number of interruptions that a task survives. An interruption never counts as an error.",
+    "interruptions.backoff": "Wait before an attempt that returns to the pool that it was taken from.",
+    "interruptions.factor": "Factor by which each further wait is longer.",
+    "interruptions.ceiling": "Maximum wait.",
+    "errors.retries": "Number of errors after which a task is tried again. An error never counts as an interruption.",
+    "errors.backoff": "Wait after an error.",
+    "errors.factor": "Factor by which each further wait is longer.",
+    "errors.ceiling": "Maximum wait.",
+    "fall_back_after": "Number of interruptions from which on the task stays on on-demand. Only with `spot: prefer`.",
+    "pending_timeout": "Time for which an attempt waits for a node of one pool before it tries the next pool.",
+    "deadline": "Time by which the work must be done. It decides the pool, in place of `fall_back_after` and `pending_timeout`.",
+    "work": "Duration of the task, for a deadline to plan with.",
+    "grace_period": "Time of the code between SIGTERM and SIGKILL.",
+    "timeout": "Maximum duration of one attempt.",
+    "checkpoint": "Place of the code's checkpoints, which the code reads from the environment variable SPOTWRIGHT_CHECKPOINT.",
+    "image_pull_secrets": "Secrets with which the cluster pulls the image.",
+}
+"""The meaning of each policy field."""
+
+
+_PARTS = re.compile(r"(?:(?<=/)|^)\*{2,}/|\*{2,}|\*|[^*]+")  # more than two stars mean two
+
+
+def matches(pattern: str, path: str) -> bool:
+    """True if the whole path of a task matches the pattern."""
+    reached = {0}  # positions in the path that the parts so far may end at
+    for part in _parts(pattern):
+        reached = set(_ends(part, path, reached))
+        if not reached:
+            return False
+    return len(path) in reached
+
+
+def refusal(pattern: str) -> str:
+    """Return the reason for which a text is no pattern of task paths; empty if it is one."""
+    if not pattern or not pattern.isprintable() or len(pattern) > 500:
+        return "expected a task's path or a pattern such as '**/train*'"
+    if "" in pattern.split("/"):
+        return "expected names between single slashes, such as 'loop/train'"
+    return ""
+
+
+def _ends(part: str, path: str, starts: set[int]) -> Iterator[int]:
+    """Positions at which a part may end that begins at one of ``starts``."""
+    if part.startswith("**") and part.endswith("/"):
+        yield from starts
+        yield from (index + 1 for index in range(min(starts), len(path)) if path[index] == "/")
+    elif part.startswith("**"):
+        yield from range(min(starts), len(path) + 1)
+    elif part == "*":
+        for start in starts:
+            end = path.find("/", start)
+            yield from range(start, (end if end >= 0 else len(path)) + 1)
+    else:
+        yield from (start + len(part) for start in starts if path.startswith(part, start))
+
+
+@functools.lru_cache(maxsize=1024)
+def _parts(pattern: str) -> tuple[str, ...]:
+    return tuple(_PARTS.findall(pattern))
+
+
+_GROUPS: dict[str, dict[str, str]] = {}
+for _field in FIELDS:
+    _group, _, _name = _field.rpartition(".")
+    _GROUPS.setdefault(_group, {})[_name] = _field
+_KEYS = (*_GROUPS[""], *(group for group in _GROUPS if group))
+
+
+class Policies(NamedTuple):
+    """The policies of a file: the default for every task, and the policies by pattern in the order of the file."""
+
+    default: Layer | None = None
+    tasks: tuple[tuple[str, Layer], ...] = ()
+
+
+def read_policies(node: Table, location: Location) -> Policies:
+    """Read ``policy``. The source of each layer is the name of the file with the line of the layer's key."""
+    values = read_fields(node, location, POLICY)
+    default, tasks = values.get("default"), values.get("tasks")
+    layer = None
+    if default is not None:
+        layer = _layer(default, node.entries["default"].line, location.key("default"))
+    return Policies(layer, tuple(_tasks(tasks, location.key("tasks"))) if tasks is not None else ())
+
+
+def _tasks(node: Table, location: Location) -> Iterator[tuple[str, Layer]]:
+    for pattern, entry in node.entries.items():
+        here = location.key(pattern)
+        reason = refusal(pattern)
+        if reason:
+            here.wrong(entry.line, reason)
+        if isinstance(entry.node, Table):
+            yield pattern, _layer(entry.node, entry.line, here)
+        else:
+            here.expected(entry.node, "a mapping of policy fields such as {spot: never}")
+
+
+def _layer(node: Table, line: int, location: Location) -> Layer:
+    source = f"{PurePath(location.problems.name).name}:{line}"
+    values: dict[str, Any] = {}
+    for key, entry in node.entries.items():
+        here = location.key(key)
+        if key in _GROUPS[""]:
+            values.update(_value({key: plain(entry.node)}, entry, here, source))
+        elif key not in _GROUPS:
+            location.unknown(entry.line, key, _KEYS)
+        elif not isinstance(entry.node, Table):
+            here.expected(entry.node, f"a mapping with {', '.join(_GROUPS[key])}")
+        else:
+            values.update(_group_values(key, entry.node, here, source))
+    return Layer(source, values)
+
+
+def _group_values(group: str, node: Table, location: Location, source: str) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, entry in node.entries.items():
+        if name in _GROUPS[group]:
+            values.update(_value({group: {name: plain(entry.node)}}, entry, location.key(name), source))
+        else:
+            location.unknown(entry.line, name, _GROUPS[group])
+    return values
+
+
+def _value(mapping: Mapping[str, Any], entry: Entry, location: Location, source: str) -> Mapping[str, Any]:
+    """Let the model read one field; one call for each field, so that each error has its own line."""
+    try:
+        return parse_policy(mapping, source).values
+    except PolicyValueError as error:
+        if not _wrong_items(entry.node, location):
+            location.expected(entry.node, error.expected)
+        return {}
+
+
+def _wrong_items(node: Node, location: Location) -> bool:
+    """Report the wrong items of a list; False if none of its items is wrong."""
+    before = len(location.problems)
+    seen = set()
+    for index, item in enumerate(node.nodes if isinstance(node, Items) else ()):
+        if not isinstance(item, Scalar) or item.kind != "str" or not item.text:
+            location.item(index).expected(item, "a name (in quotes where it looks like a number)")
+        elif item.text in seen:
+            location.item(index).wrong(item.line, f"{item.text!r} is given twice: remove one")
+        else:
+            seen.add(item.text)
+    return len(location.problems) > before
+
+
+def check_policies(policies: Policies, node: Table | None, pools: Mapping[str, Pool], location: Location) -> None:
+    """Report contradictions in the default taken together with each pattern, and policies for which there is no pool.
+
+    ``node`` is the mapping ``policy`` of the file. Call this only if reading reported no problem.
+    """
+    if node is None:
+        return
+    reported: set[str] = set()
+    layers = [policies.default] if policies.default is not None else []
+    if layers:
+        entry = node.entries["default"]
+        _check_layer(layers, entry, pools, location.key("default"), reported)
+    for pattern, layer in policies.tasks:
+        tasks = node.entries["tasks"].node
+        if isinstance(tasks, Table):
+            _check_layer([*layers, layer], tasks.entries[pattern], pools, location.key("tasks").key(pattern), reported)
+
+
+def _check_layer(
+    layers: list[Layer], entry: Entry, pools: Mapping[str, Pool], location: Location, reported: set[str]
+) -> None:
+    """``reported`` holds the problems so far, so that a problem of the default is not repeated for every pattern."""
+    _check_ladder(entry.node, pools, location.key("ladder"))
+    policy = resolve(layers)
+    for text in (*check(policy, layers), *_missing_pools(policy, pools)):
+        if text not in reported:
+            reported.add(text)
+            location.wrong(entry.line, text)
+
+
+def _check_ladder(node: Node, pools: Mapping[str, Pool], location: Location) -> None:
+    ladder = node.entries.get("ladder") if isinstance(node, Table) else None
+    if ladder is None or not isinstance(ladder.node, Items):
+        return
+    for index, item in enumerate(ladder.node.nodes):
+        if isinstance(item, Scalar) and item.text not in pools:
+            location.item(index).wrong(item.line, f"{item.text!r} is no pool, {closest(item.text, pools)}")
+
+
+def _missing_pools(policy: Policy, pools: Mapping[str, Pool]) -> Iterator[str]:
+    """Problem of a policy that leaves no pool. ``prefer`` always leaves one: without one capacity type it uses the other."""
+    if policy.spot not in (Spot.REQUIRE, Spot.NEVER):
+        return
+    needs = "a spot pool" if policy.spot is Spot.REQUIRE else "an on-demand pool"
+    names = policy.ladder if policy.ladder is not None else tuple(pools)
+    candidates = [pools[name] for name in names if name in pools]
+    if not any(pool.is_spot == (policy.spot is Spot.REQUIRE) for pool in candidates):
+        among = f"the ladder ({policy.sources['ladder']}) has none" if policy.ladder is not None else "there is none"
+        yield f"spot: {policy.spot} ({policy.sources['spot']}) needs {needs}, and {among}: add one"
+
+
+MAX_BYTES = 100_000_000  # 45 days in steps of 195 s are 60 kB
+MAX_GAP = 366 * 86400  # seconds
+
+
+def load_trace(path: str | Path, max_price: Fraction | None = None) -> Trace:
+    """Read a recorded trace. No node is available in it while its price is above ``max_price``.
+
+    Raises :class:`ConfigError` that names the file and what it must hold.
+    """
+    text = read_text(path, MAX_BYTES)
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise ConfigError(f"{path}: not a trace: {error}") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f'{path}: expected {{"metadata": {{"gap_seconds": n}}, "data": [counts]}}')
+    counts = _counts(document, path)
+    prices = _prices(document, path, len(counts))
+    if max_price is not None and prices:
+        counts = tuple(0 if price > max_price else count for count, price in zip(counts, prices, strict=True))
+    return Trace(_gap(document, path), counts)
+
+
+def _gap(document: dict[str, Any], path: str | Path) -> float:
+    metadata = document.get("metadata")
+    gap = metadata.get("gap_seconds") if isinstance(metadata, dict) else None
+    if isinstance(gap, bool) or not isinstance(gap, int | float) or not 0 < gap <= MAX_GAP or math.isnan(gap):
+        raise ConfigError(f"{path}: metadata.gap_seconds: expected the seconds between two counts, more than 0")
+    return float(gap)
+
+
+def _counts(document: dict[str, Any], path: str | Path) -> tuple[int, ...]:
+    data = document.get("data")
+    if not isinstance(data, list) or not data:
+        raise ConfigError(f"{path}: data: expected a list of numbers of available nodes, one or more")
+    for index, count in enumerate(data):
+        if type(count) is not int or count < 0:
+            raise ConfigError(
+                f"{path}: data[{index}]: expected a whole number, 0 or more, found {json.dumps(count)[:60]}"
+            )
+    return tuple(data)
+
+
+def _prices(document: dict[str, Any], path: str | Path, count: int) -> tuple[Fraction, ...]:
+    prices = document.get("prices", [])
+    if not isinstance(prices, list) or (prices and len(prices) != count):
+        raise ConfigError(f"{path}: prices: expected a list with a price for each count of data ({count})")
+    return tuple(_price(price, f"{path}: prices[{index}]") for index, price in enumerate(prices))
+
+
+def _price(price: Any, field: str) -> Fraction:
+    try:
+        return parse_price(price if isinstance(price, int | float | str) else "")
+    except ValueError:
+        raise ConfigError(f"{field}: expected an amount per hour, 0 or more, found {json.dumps(price)[:60]}") from None
+
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # an RFC 1123 label
+_ONLY_SPOT = ("taken_every", "work", "trace", "start")
+
+
+def read_pools(node: Table, location: Location, folder: Path, *, traces_exist: bool) -> dict[str, Pool]:
+    """Read all pools in the order of the file. Paths of traces are relative to ``folder``.
+
+    The traces are read only if ``traces_exist``. Problems are reported at ``location``; a pool with a problem is left out.
+    """
+    if not node.entries:
+        location.wrong(node.line, "expected at least one pool, found none")
+    pools = {}
+    for name, entry in node.entries.items():
+        here = location.key(name)
+        if not _NAME.fullmatch(name):
+            here.wrong(
+                entry.line, "expected a name of at most 63 lower-case letters, digits and -, as Kubernetes asks for"
+            )
+        if not isinstance(entry.node, Table):
+            here.expected(entry.node, "a mapping such as {capacity: spot}")
+            continue
+        pool = _pool(name, entry.node, here)
+        if pool is not None and pool.simulate.trace is not None:
+            pool = replace(pool, simulate=pool.simulate._replace(trace=str(folder / pool.simulate.trace)))
+            if traces_exist:
+                _check_trace(pool.simulate, entry.node.entries["simulate"].node, here.key("simulate"))
+        if pool is not None:
+            pools[name] = pool
+    return _with_nodes_of_same_machine(pools)
+
+
+def _pool(name: str, node: Table, location: Location) -> Pool | None:
+    before = len(location.problems)
+    values = read_fields(node, location, POOL)
+    simulate = values.get("simulate")
+    values["simulate"] = Simulate()
+    if simulate is not None:
+        values["simulate"] = _simulate(simulate, location.key("simulate"), values.get("capacity"))
+    if len(location.problems) > before:
+        return None
+    if values["notice"] is None:
+        values["notice"] = default_notice(values["provider"])
+    pool = Pool(name=name, **values)
+    _check_together(pool, node.entries, location)
+    return pool
+
+
+def _check_together(pool: Pool, entries: Mapping[str, Entry], location: Location) -> None:
+    if pool.min_nodes > pool.max_nodes:
+        location.key("min_nodes").wrong(
+            entries["min_nodes"].line, f"expected at most max_nodes ({pool.max_nodes}), found {pool.min_nodes}"
+        )
+    if pool.max_price is not None and not pool.is_spot:
+        location.key("max_price").wrong(entries["max_price"].line, "only spot pools have a maximum price: remove it")
+
+
+def _simulate(node: Table, location: Location, capacity: Capacity | None) -> Simulate:
+    entries = node.entries
+    if capacity is Capacity.ON_DEMAND:
+        for name in _ONLY_SPOT:
+            if name in entries:
+                location.key(name).wrong(
+                    entries[name].line, "on-demand nodes are not taken: remove it, or set capacity: spot"
+                )
+    elif "taken_every" in entries and "trace" in entries:
+        line = max(entries["taken_every"].line, entries["trace"].line)
+        location.wrong(line, "expected taken_every or trace, found both: remove one")
+    else:
+        _needs("work", "taken_every", entries, location)
+        _needs("start", "trace", entries, location)
+    return Simulate(**read_fields(node, location, SIMULATE))
+
+
+def _needs(name: str, other: str, entries: Mapping[str, Entry], location: Location) -> None:
+    if name in entries and other not in entries:
+        location.key(name).wrong(entries[name].line, f"has a meaning only with {other}: add that, or remove this")
+
+
+def _check_trace(simulate: Simulate, node: Node, location: Location) -> None:
+    """Report a trace that cannot be read, or that is too short."""
+    entries = node.entries if isinstance(node, Table) else {}
+    try:
+        trace = load_trace(str(simulate.trace))
+    except ConfigError as error:
+        location.key("trace").wrong(entries["trace"].line, str(error))
+        return
+    if simulate.start >= trace.length:
+        location.key("start").wrong(entries["start"].line, f"expected less than the {trace.length:g}s of the trace")
+
+
+def _with_nodes_of_same_machine(pools: Mapping[str, Pool]) -> dict[str, Pool]:
+    """Give a pool without ``node`` that of the first pool with the same machine type."""
+    nodes: dict[str, Resources] = {}
+    for pool in pools.values():
+        if pool.machine and pool.node is not None:
+            nodes.setdefault(pool.machine, pool.node)
+    return {
+        name: pool if pool.node is not None else replace(pool, node=nodes.get(pool.machine))
+        for name, pool in pools.items()
+    }

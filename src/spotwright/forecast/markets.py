@@ -1,0 +1,755 @@
+"""Runs all tasks of a forecast through all markets at once: a loop over waves of tasks and over their attempts, numpy inside.
+
+A wave is the tasks of one depth of the graph. Every task of a wave in every market is an element of flat arrays; the elements
+take one attempt, or one wait, at a time until all of them have ended. Nothing is drawn here, so two policies meet the same luck.
+
+A task that saves its work loses what it did since its last save, and each save takes its time; another one loses all of it.
+Losses hit all nodes of a pool at once, because supply is one signal a pool. A node is paid from its request on, with its boot. A
+task that follows another one on the same pool takes over its node where that is there still: an empty node stays for ten minutes,
+as in the local world and by default under the cluster autoscaler.
+
+The markets of a forecast: sampled windows of every spot pool, with the moment at which each spell ends.
+
+What a task without a node does next, by policy, for many tasks and markets at once: the rules of a forecast.
+
+What a task with a deadline does next, for many tasks and markets at once: row 8 of the design's table, as in the engine.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from spotwright.deadlines.hazards import AGES, BUCKETS, SHIPPED
+from spotwright.deadlines.job_policies import Learned, Policy, UniformProgress
+from spotwright.deadlines.jobs import DUST, Action, Job
+from spotwright.deadlines.solver import RestartTable, solve, solve_restarts
+from spotwright.errors import InputError
+from spotwright.forecast.tasks import TaskToCome
+from spotwright.market import MarketModel, drawn, windows_of
+from spotwright.model.pools import Trace
+from spotwright.model.quantities import format_duration
+from spotwright.simulation.deadline_jobs import Waiting, choices
+
+__all__ = [
+    "FAILS",
+    "NEXT_RUNG",
+    "ON_DEMAND",
+    "SPOT",
+    "WAIT",
+    "Launch",
+    "OnDemand",
+    "Outcomes",
+    "Patient",
+    "Pending",
+    "Rule",
+    "Source",
+    "SpotFirst",
+    "Supply",
+    "UnderDeadline",
+    "UniformProgressRule",
+    "heirs",
+    "kept_free",
+    "simulate",
+    "supply_from",
+    "supply_of",
+    "waves",
+]
+
+
+_SHORTEST, _LONGEST = 60.0, 600.0  # seconds of a tick
+_MARKET_TICKS = 1500  # a market has about so many ticks, where they are no shorter and no longer than that
+_MOST_TICKS = 4000
+_LEAST_DAYS = 5.0  # a market that begins again too soon would have the same short spells for ever
+_NEVER = 1 << 30
+
+
+class Source(NamedTuple):
+    """Where markets come from: recordings by name, or the model with a mean ``rate`` of losses an hour with spot.
+
+    ``pools`` gives single pools their own recording, by the pool's name. Without a rate the model has the shipped hazards.
+    """
+
+    traces: Mapping[str, Trace] = {}
+    pools: Mapping[str, Trace] = {}
+    rate: float | None = None
+
+
+class Supply(NamedTuple):
+    """Markets of all spot pools, with each market's shift in seconds.
+
+    ``up[pool, tick, market]`` tells whether spot is up, ``change`` the ticks until that changes, ``lasted`` those since it did.
+
+    ``words`` say where the markets come from, ``notes`` what a reader of the forecast should know of them.
+    """
+
+    tick: float
+    up: Any
+    change: Any
+    lasted: Any
+    shift: Any
+    words: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def markets(self) -> int:
+        """The number of markets."""
+        return int(self.up.shape[2])
+
+    def began(self, pool: Any, market: Any, now: Any) -> Any:
+        """When the present spells began, in seconds from the start of the run; minus infinity if they always were."""
+        index = np.floor((now + self.shift[market]) / self.tick + 1e-9).astype(np.int64)
+        lasted = self.lasted[pool, index % self.up.shape[1], market]
+        return np.where(lasted >= _NEVER, -np.inf, (index - lasted) * self.tick - self.shift[market])
+
+    def look(self, pool: Any, market: Any, now: Any) -> tuple[Any, Any]:
+        """Whether pools are up at these moments, and when that changes (infinite: never); arrays of one length."""
+        index = np.floor((now + self.shift[market]) / self.tick + 1e-9).astype(np.int64)
+        place = pool, index % self.up.shape[1], market
+        left = self.change[place]
+        ends = (index + left) * self.tick - self.shift[market]
+        return self.up[place], np.where(left >= _NEVER, np.inf, np.maximum(ends, now + 1e-3))
+
+    def losses_an_hour(self, pool: int) -> float:
+        """The mean number of losses in an hour with spot, over all markets of a pool."""
+        up = self.up[pool]
+        hours = float(up.sum()) * self.tick / 3600.0
+        losses = float((up & ~np.roll(up, -1, axis=0))[:-1].sum())
+        return losses / hours if hours else 0.0
+
+    def availability(self, pool: int) -> float:
+        """The share of time with spot, over all markets of a pool."""
+        return float(self.up[pool].mean())
+
+
+def supply_of(source: Source, pools: Sequence[str], span: float, markets: int, seed: int) -> Supply:
+    """Sample markets for pools, which come and go independently of each other, for runs that take about ``span`` seconds.
+
+    A market is three times as long, and five days at least. The same seed gives the same markets. Raises
+    :class:`InputError` for a rate out of range.
+    """
+    if markets < 1:
+        raise InputError(f"--markets {markets}: expected 1 or more")
+    horizon = max(3.0 * span, _LEAST_DAYS * 86400.0)
+    gaps = [trace.gap for trace in (*source.traces.values(), *source.pools.values())]
+    tick = max(min([_SHORTEST, *gaps]), min(_LONGEST, horizon / _MARKET_TICKS))
+    ticks = max(2, math.ceil(horizon / tick) + 1)
+    notes: list[str] = []
+    if ticks > _MOST_TICKS:
+        ticks = _MOST_TICKS
+        notes.append(f"markets are {format_duration(ticks * tick)} long and begin again after that")
+    states = np.empty((max(1, len(pools)), ticks, markets), bool)
+    for index, pool in enumerate(pools or ("spot",)):
+        own = {pool: source.pools[pool]} if pool in source.pools else source.traces
+        if own:
+            states[index] = _recorded(own, tick, ticks, markets, [seed, index], notes)
+            notes += _overlap(own, span, markets)
+        else:
+            model = MarketModel(rate=source.rate)
+            states[index] = drawn(model, ticks * tick, markets, seed=seed + 7919 * index, tick=tick).up[0]
+    shift = np.random.default_rng([seed, 1 << 20]).uniform(0.0, tick, markets)
+    return supply_from(tick, states, shift)._replace(words=_words(source), notes=tuple(dict.fromkeys(notes)))
+
+
+def supply_from(tick: float, up: Any, shift: Any) -> Supply:
+    """The supply of markets that are there already: ``up[pool, tick, market]`` with each market's shift in seconds."""
+    change = _until_change(up)
+    return Supply(tick, up, change, _until_change(up[:, ::-1])[:, ::-1] - 1, shift)
+
+
+def _recorded(
+    traces: Mapping[str, Trace], tick: float, ticks: int, markets: int, seed: Sequence[int], notes: list[str]
+) -> Any:
+    """Windows of recordings, each of them as often, in a drawn order."""
+    length = ticks * tick
+    whole = {name: _repeated(name, trace, length, tick, notes) for name, trace in traces.items()}
+    rng = np.random.default_rng([*seed, 1])
+    found = windows_of(whole, length, each=-(-markets // len(whole)), tick=tick, seed=int(rng.integers(1 << 30))).up[0]
+    return found[:, rng.permutation(found.shape[1])[:markets]]
+
+
+def _overlap(traces: Mapping[str, Trace], span: float, markets: int) -> list[str]:
+    """A note where recordings hold fewer runs that do not overlap than there are markets."""
+    worth = max(1, int(sum(trace.length for trace in traces.values()) / max(span, 1.0)))
+    if worth >= markets:
+        return []
+    return [f"windows of the recordings overlap: {markets:,} of them are worth about {worth:,} that do not"]
+
+
+def _repeated(name: str, trace: Trace, length: float, tick: float, notes: list[str]) -> Trace:
+    """The recording, repeated where a window does not fit into it."""
+    if trace.length >= length + tick:
+        return trace
+    notes.append(
+        f"the recording {name} of {format_duration(trace.length)} is shorter than the {format_duration(length)} of a market: "
+        "it begins again after its end"
+    )
+    times = math.ceil((length + trace.length + tick) / trace.length)
+    return trace._replace(counts=trace.counts * times)
+
+
+def _until_change(up: Any) -> Any:
+    """The number of ticks until the state changes, in a window that begins again after its end."""
+    left = np.full(up.shape, _NEVER, np.int32)
+    ticks = up.shape[1]
+    for index in (*range(ticks - 1, -1, -1), *range(ticks - 1, -1, -1)):  # a second time for spells across the end
+        following = (index + 1) % ticks
+        same = up[:, index] == up[:, following]
+        left[:, index] = np.where(same, np.minimum(left[:, following] + 1, _NEVER), 1)
+    return left
+
+
+def _words(source: Source) -> str:
+    names = list(dict.fromkeys([*source.traces, *source.pools]))
+    if names:
+        return f"windows of {', '.join(names) if len(names) <= 3 else f'{len(names)} recordings'}"
+    if source.rate is not None:
+        return f"drawn with losses of {source.rate * 100:.3g} %/h"
+    return "drawn with the shipped hazards"
+
+
+_MOST_INTERRUPTIONS = 200  # of one task; a task that is taken more often gets nowhere
+
+WAIT, SPOT, ON_DEMAND = np.int8(Action.WAIT), np.int8(Action.SPOT), np.int8(Action.ON_DEMAND)
+"""What a task may do, as numbers of :class:`~spotwright.deadlines.jobs.Action`; an enum is slow in a loop."""
+
+FAILS, NEXT_RUNG = np.int8(3), np.int8(4)
+"""What else it may do: fail, or wait on the next spot rung of its ladder."""
+
+
+class Pending(NamedTuple):
+    """Tasks without a node, as arrays of one length; moments in seconds from the start of the run.
+
+    ``task`` is the index of the task, ``start`` when it could start, ``since`` when it began to be without a node. ``left`` is
+    the work left, ``taken`` the number of its interruptions. ``up`` tells whether a spot pool of its ladder is up, ``began``
+    since when that, or the lack of it, has lasted, and ``next_up`` when one will be up. For rules by rung all of this is about
+    the rung on which the task waits since ``since``; ``has_next`` tells whether a spot rung is below it, ``boot`` how long a node
+    of it boots.
+    """
+
+    task: Any
+    now: Any
+    start: Any
+    since: Any
+    left: Any
+    taken: Any
+    up: Any
+    began: Any
+    next_up: Any
+    has_next: Any
+    boot: Any
+
+
+class Launch(NamedTuple):
+    """Attempts that begin on spot, as arrays: the task, the moment, the work left, the boot, and how much saves slow it down."""
+
+    task: Any
+    now: Any
+    left: Any
+    boot: Any
+    slower: Any
+
+
+class Rule(ABC):
+    """A policy of a forecast.
+
+    ``fails_without_a_node``: a task fails that wants on-demand where its ladder has none (row 7); else it goes on waiting.
+    ``by_rung``: a task waits on one rung after the other; else it takes the first one with room.
+    """
+
+    fails_without_a_node = False
+    by_rung = False
+
+    @abstractmethod
+    def decide(self, pending: Pending) -> tuple[Any, Any]:
+        """The action of each task, and for those that wait until when; it is asked again then, or when spot is up."""
+
+    def gives_up(self, task: Any, taken: Any) -> Any:
+        """Whether tasks fail after so many interruptions: by default after two hundred, because such a task gets nowhere."""
+        del task
+        return taken > _MOST_INTERRUPTIONS
+
+    def leaves(self, launch: Launch) -> tuple[Any, Any]:
+        """When running attempts are told to leave spot for on-demand, and how long they take to end: by default never."""
+        return np.full(len(launch.now), np.inf), np.zeros(len(launch.now))
+
+
+class OnDemand(Rule):
+    """On-demand from the start. Tasks that require spot are patient."""
+
+    def decide(self, pending: Pending) -> tuple[Any, Any]:
+        """On-demand."""
+        return np.full(len(pending.now), ON_DEMAND), pending.next_up
+
+
+class Patient(Rule):
+    """Spot, however long it takes."""
+
+    def decide(self, pending: Pending) -> tuple[Any, Any]:
+        """Spot where it is up, else a wait until it is."""
+        return np.where(pending.up, SPOT, WAIT), pending.next_up
+
+
+class SpotFirst(Rule):
+    """Spot, then on-demand, as the policy of each task says."""
+
+    fails_without_a_node = True
+    by_rung = True
+
+    def __init__(self, tasks: Sequence[TaskToCome]) -> None:
+        self._falls_back = np.array([task.policy.fall_back_after for task in tasks])
+        self._most = np.array([task.policy.max_interruptions for task in tasks])
+        self._patience = np.array([task.policy.pending_timeout for task in tasks])
+
+    def decide(self, pending: Pending) -> tuple[Any, Any]:
+        """Rows 6 and 7 of the design's table; the patience ends with the node that is ready, not with the request for it."""
+        spent = pending.taken >= self._falls_back[pending.task]
+        until = pending.since + self._patience[pending.task]
+        in_time = pending.up & (pending.now + pending.boot <= until + 1e-6)
+        late = ~in_time & (pending.now >= until - 1e-6)
+        otherwise = np.where(in_time, SPOT, WAIT)
+        otherwise = np.where(late & pending.has_next, NEXT_RUNG, otherwise)
+        waits = np.where(pending.up, until, np.minimum(until, pending.next_up))
+        return np.where(spent | (late & ~pending.has_next), ON_DEMAND, otherwise), waits
+
+    def gives_up(self, task: Any, taken: Any) -> Any:
+        """Row 3: more interruptions than the budget."""
+        return taken > self._most[task]
+
+
+_STAYS = 600.0  # seconds that an empty node stays
+_NO_POOL, _ON_DEMAND = -1, -2
+
+
+class Outcomes(NamedTuple):
+    """What became of every task in every market: arrays ``[task, market]``; a task that never ends has an infinite end.
+
+    ``end`` is in seconds from the start of the run, ``cost`` in money, ``taken`` counts interruptions, ``spot`` is the cost
+    on spot. ``where`` is the index of the spot pool on which it ended, -2 for on-demand, -1 for none.
+    """
+
+    end: Any
+    cost: Any
+    taken: Any
+    spot: Any
+    where: Any
+
+    @property
+    def finish(self) -> Any:
+        """When the run ends in each market."""
+        return self.end.max(axis=0)
+
+    @property
+    def total(self) -> Any:
+        """What the run costs in each market."""
+        return self.cost.sum(axis=0)
+
+
+class _Facts:
+    """The figures of the tasks as arrays, by task and by place in the ladder."""
+
+    def __init__(self, tasks: Sequence[TaskToCome], pools: Sequence[str], every: Any, lifetimes: Any) -> None:
+        places = max((len(task.spot) for task in tasks), default=0)
+        self.work = np.array([task.work for task in tasks])
+        self.every = np.where(np.isfinite(every), every, np.inf)
+        self.slower = 1.0 + np.array([task.save for task in tasks]) / self.every
+        self.rungs = np.array([max(1, len(task.spot)) for task in tasks])
+        self.pools = np.full((len(tasks), places), -1)
+        self.prices, self.boots = np.zeros((len(tasks), places)), np.zeros((len(tasks), places))
+        for index, task in enumerate(tasks):
+            for place, offer in enumerate(task.spot):
+                self.pools[index, place] = pools.index(offer.pool)
+                self.prices[index, place], self.boots[index, place] = offer.price, offer.boot
+        self.lifetimes = lifetimes
+        self.has_spot = np.array([bool(task.spot) for task in tasks])
+        self.has_on_demand = np.array([task.on_demand is not None for task in tasks])
+        self.price = np.array([task.on_demand.price if task.on_demand else 0.0 for task in tasks])
+        self.boot = np.array([task.on_demand.boot if task.on_demand else 0.0 for task in tasks])
+
+
+def waves(tasks: Sequence[TaskToCome]) -> list[list[int]]:
+    """The indexes of the tasks by depth: each task is behind all that it waits for."""
+    depths: list[int] = []
+    found: list[list[int]] = []
+    for index, task in enumerate(tasks):
+        depth = 1 + max((depths[earlier] for earlier in task.after), default=-1)
+        depths.append(depth)
+        if depth == len(found):
+            found.append([])
+        found[depth].append(index)
+    return found
+
+
+def simulate(
+    tasks: Sequence[TaskToCome], supply: Supply, pools: Sequence[str], rule: Rule, every: Any, lifetimes: Any
+) -> Outcomes:
+    """Run the tasks under a rule.
+
+    ``every`` is each task's work between two saves (infinite: nothing is saved), ``lifetimes`` how long a node of each pool lives
+    at most; both in seconds. ``pools`` are the names of the supply's pools.
+    """
+    facts = _Facts(tasks, pools, every, lifetimes)
+    shape = (len(tasks), supply.markets)
+    outcomes = Outcomes(
+        np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int32), np.zeros(shape), np.full(shape, _NO_POOL, np.int32)
+    )
+    inherits = heirs(tasks)
+    for wave in waves(tasks):
+        begins: dict[tuple[int, ...], Any] = {
+            (): np.zeros(supply.markets)
+        }  # tasks that wait for the same ones begin together
+        for after in {tasks[index].after for index in wave if tasks[index].after}:
+            begins[after] = outcomes.end[list(after)].max(axis=0)
+        elements = _Elements(facts, supply, np.array(wave), np.array([begins[tasks[index].after] for index in wave]))
+        for place, index in enumerate(wave):
+            elements.inherit(place, outcomes, inherits.get(index, []))
+        elements.run(rule)
+        outcomes.end[wave] = elements.end.reshape(len(wave), -1)
+        outcomes.cost[wave] = elements.cost.reshape(len(wave), -1)
+        outcomes.spot[wave] = elements.on_spot.reshape(len(wave), -1)
+        outcomes.taken[wave] = elements.taken.reshape(len(wave), -1)
+        outcomes.where[wave] = elements.where.reshape(len(wave), -1)
+    return outcomes
+
+
+def heirs(tasks: Sequence[TaskToCome]) -> dict[int, list[int]]:
+    """The tasks whose nodes each task may take over: every node goes to one task, and first to one that has none."""
+    given: set[int] = set()
+    found: dict[int, list[int]] = {}
+    for spare in (False, True):
+        for index, task in enumerate(tasks):
+            free = [earlier for earlier in task.after if earlier not in given]
+            taken = free if spare else free[:1]
+            given.update(taken)
+            if taken:
+                found.setdefault(index, []).extend(taken)
+    return found
+
+
+class _Elements:
+    """The tasks of one wave in all markets, flat."""
+
+    def __init__(self, facts: _Facts, supply: Supply, wave: Any, starts: Any) -> None:
+        self._facts, self._supply = facts, supply
+        self.task = np.repeat(wave, supply.markets)
+        self.market = np.tile(np.arange(supply.markets), len(wave))
+        self.start = starts.reshape(-1)
+        self.now, self.since = self.start.copy(), self.start.copy()
+        self.left = facts.work[self.task].copy()
+        self.taken = np.zeros(len(self.task), np.int32)
+        self.cost, self.on_spot = np.zeros(len(self.task)), np.zeros(len(self.task))
+        self.end = np.full(len(self.task), np.inf)
+        self.where = np.full(len(self.task), _NO_POOL, np.int32)
+        self.rung, self.first = (
+            np.zeros(len(self.task), int),
+            np.zeros(len(self.task), int),
+        )  # of the ladder, for rules by rung
+        self._warm, self._warm_until = self.where.copy(), np.zeros(len(self.task))
+
+    def inherit(self, place: int, outcomes: Outcomes, earlier: Sequence[int]) -> None:
+        """Let a task of the wave take over the node of the last one of these tasks to end, while that node is there."""
+        if not earlier:
+            return
+        markets = np.arange(self._supply.markets)
+        ends = outcomes.end[list(earlier)]
+        last = ends.argmax(axis=0)
+        end, pool = ends[last, markets], outcomes.where[list(earlier)][last, markets]
+        until = end + _STAYS
+        on_spot = np.flatnonzero((pool >= 0) & np.isfinite(end))
+        up, change = self._supply.look(pool[on_spot], markets[on_spot], end[on_spot])
+        until[on_spot] = np.where(up, np.minimum(until[on_spot], change), -np.inf)
+        mine = slice(place * len(markets), (place + 1) * len(markets))
+        self._warm[mine], self._warm_until[mine] = pool, until
+
+    def _boots(self, chosen: Any, pool: Any, boot: Any) -> Any:
+        """The seconds until a node is ready: none where one is taken over, on which no attempt was interrupted yet."""
+        warm = (self._warm[chosen] == pool) & (self.now[chosen] <= self._warm_until[chosen]) & (self.taken[chosen] == 0)
+        return np.where(warm, 0.0, boot)
+
+    def run(self, rule: Rule) -> None:
+        """Take one attempt or one wait of every element after the other, until all have ended."""
+        facts = self._facts
+        nowhere = ~facts.has_spot[self.task] & ~facts.has_on_demand[self.task]
+        self.end[nowhere] = self.start[nowhere]
+        open_ones = np.flatnonzero(~nowhere & np.isfinite(self.start))
+        while open_ones.size:
+            task, now = self.task[open_ones], self.now[open_ones]
+            place, ends, began, next_up = self._spot(open_ones, task, now, by_rung=rule.by_rung)
+            up, rung = place >= 0, self.rung[open_ones]
+            boot = self._boots(open_ones, facts.pools[task, rung], facts.boots[task, rung]) if rule.by_rung else None
+            pending = Pending(
+                task, now, self.start[open_ones], self.since[open_ones], self.left[open_ones], self.taken[open_ones],
+                up, began, next_up, rung + 1 < facts.rungs[task], boot,
+            )  # fmt: skip
+            action, until = rule.decide(pending)
+            action = np.where(facts.has_spot[task], action, ON_DEMAND)
+            stuck = (action == ON_DEMAND) & ~facts.has_on_demand[task]
+            if rule.fails_without_a_node:
+                self.now[open_ones[stuck]] = np.inf
+                action[stuck], stuck = FAILS, np.zeros(len(stuck), bool)
+            action = np.where(stuck, np.where(up, SPOT, WAIT), action)
+            until = np.where(stuck, next_up, until)
+            waits, falls_back = action == WAIT, action == ON_DEMAND
+            if waits.any():
+                self._wait(open_ones[waits], until[waits])
+            if falls_back.any():
+                self._on_demand(open_ones[falls_back])
+            climbs = open_ones[action == NEXT_RUNG]
+            self.rung[climbs] += 1
+            self.since[climbs] = self.now[climbs]
+            chosen = action == SPOT
+            if chosen.any():
+                self._launch(open_ones[chosen], place[chosen], ends[chosen], rule)
+            open_ones = open_ones[np.isinf(self.end[open_ones]) & np.isfinite(self.now[open_ones])]
+
+    def _spot(self, chosen: Any, task: Any, now: Any, *, by_rung: bool) -> tuple[Any, Any, Any, Any]:
+        """The first place of the ladder whose pool is up (-1: none), when its spell ends and began, and when a pool will be up.
+
+        Without a pool that is up the begin is that of the first pool's spell without spot. ``by_rung``: only the pool of the rung
+        on which a task waits counts.
+        """
+        place = np.full(len(chosen), -1)
+        ends, next_up = np.full(len(chosen), np.inf), np.full(len(chosen), np.inf)
+        began = np.full(len(chosen), -np.inf)
+        for rung in range(self._facts.pools.shape[1]):
+            pool = self._facts.pools[task, rung]
+            up, change = self._supply.look(np.maximum(pool, 0), self.market[chosen], now)
+            there = (pool >= 0) & (self.rung[chosen] == rung) if by_rung else pool >= 0
+            takes = there & up & (place < 0)
+            place[takes], ends[takes] = rung, change[takes]
+            told = takes | (there & (rung == 0))
+            began[told] = self._supply.began(pool[told], self.market[chosen[told]], now[told])
+            waits = there & ~up
+            next_up[waits] = np.minimum(next_up[waits], change[waits])
+        return place, ends, began, next_up
+
+    def _wait(self, chosen: Any, until: Any) -> None:
+        self.now[chosen] = np.maximum(until, self.now[chosen] + 1e-3)
+
+    def _on_demand(self, chosen: Any) -> None:
+        """The rest of the work on on-demand, which is not taken."""
+        task = self.task[chosen]
+        length = self._boots(chosen, _ON_DEMAND, self._facts.boot[task]) + self.left[chosen]
+        self.where[chosen] = _ON_DEMAND
+        self.cost[chosen] += length * self._facts.price[task] / 3600.0
+        self.end[chosen] = self.now[chosen] + length
+
+    def _launch(self, chosen: Any, place: Any, ends: Any, rule: Rule) -> None:
+        """One attempt on spot, until it is done or its pool is lost."""
+        facts, task, now = self._facts, self.task[chosen], self.now[chosen]
+        pool, slower = facts.pools[task, place], facts.slower[task]
+        boot = self._boots(chosen, pool, facts.boots[task, place])
+        self.where[chosen] = pool
+        lost = np.minimum(ends, now + facts.lifetimes[pool])
+        done = now + boot + self.left[chosen] * slower
+        leaves, drain = rule.leaves(Launch(task, now, self.left[chosen], boot, slower))
+        moved = leaves < np.minimum(lost, done)
+        lost = np.where(moved, leaves, lost)
+        taken = lost < done
+        until = np.minimum(lost, done)
+        paid = (until - now) * facts.prices[task, place] / 3600.0
+        self.cost[chosen] += paid
+        self.on_spot[chosen] += paid
+        self.end[chosen[~taken]] = done[~taken]
+        worked = np.maximum(0.0, until - now - boot) / slower
+        every = facts.every[task]
+        kept = np.where(np.isfinite(every), worked - np.mod(worked, every), 0.0)
+        kept = np.where(moved, worked, kept)  # it is told to end, and saves
+        again = chosen[taken]
+        self.left[again] -= np.minimum(kept[taken], self.left[again])
+        self.taken[again] += ~moved[taken]
+        self.now[again] = self.since[again] = (until + np.where(moved, drain, 0.0))[taken]
+        lost_there = chosen[taken & ~moved]
+        following = (self.rung[lost_there] + 1) % facts.rungs[self.task[lost_there]]
+        self.rung[lost_there] = np.where(self.first[lost_there] != self.rung[lost_there], 0, following)
+        self.first[lost_there] = self.rung[lost_there]
+        failed = again[rule.gives_up(self.task[again], self.taken[again])]
+        self.now[failed] = np.inf
+
+
+_DECISIONS = 150  # decisions in the time to the deadline, as in the engine
+_PER_TICK = 5  # units of work between two of them
+_FIRST_UP, _FIRST_DOWN = SHIPPED.up.first_age(), SHIPPED.down.first_age()
+_STEP = 1.2  # works of unsaved tasks that differ by less share a table
+
+
+class UnderDeadline(Rule):
+    """The deadline policy of the engine. ``deadline`` is in seconds from the start of the run."""
+
+    def __init__(self, tasks: Sequence[TaskToCome], deadline: float) -> None:
+        self._work = np.array([task.work for task in tasks])
+        self._overhead = np.array([task.overhead for task in tasks])
+        self._drain = np.array([task.policy.grace_period for task in tasks])
+        self._saves = np.array([task.saves for task in tasks])
+        self._most = np.array([task.policy.max_interruptions for task in tasks])
+        work, steps = kept_free(tasks)
+        self._ends = deadline - work - steps * self._overhead
+        self._tick = max(deadline / _DECISIONS, 1e-3)
+        self._group = np.full(len(tasks), -1)
+        self._tables: list[Policy | RestartTable] = []
+        for saves, key_of, made in (
+            (True, lambda task: (task.overhead, _ratio(task)), self._saving),
+            (
+                False,
+                lambda task: (task.overhead, _ratio(task), task.policy.grace_period, _rounded(task.work)),
+                _restarting,
+            ),
+        ):
+            self._solve(
+                [index for index, task in enumerate(tasks) if task.saves is saves], tasks, deadline, key_of, made
+            )
+
+    def _solve(
+        self,
+        indexes: Sequence[int],
+        tasks: Sequence[TaskToCome],
+        deadline: float,
+        key_of: Callable[[TaskToCome], Hashable],
+        made: Callable[[Sequence[TaskToCome], float], Policy | RestartTable],
+    ) -> None:
+        """Make a table for each group of tasks with spot and on-demand that have the same key."""
+        groups: dict[Hashable, list[int]] = {}
+        for index in indexes:
+            if tasks[index].spot and tasks[index].on_demand is not None:
+                groups.setdefault(key_of(tasks[index]), []).append(index)
+        for members in groups.values():
+            self._group[members] = len(self._tables)
+            self._tables.append(made([tasks[index] for index in members], deadline))
+
+    def _saving(self, tasks: Sequence[TaskToCome], deadline: float) -> Policy:
+        """The table of the most work, with a deadline later by that work: it holds the states of all of these tasks.
+
+        A task with less work is one that has done some.
+        """
+        most, overhead = max(task.work for task in tasks), tasks[0].overhead
+        job = Job(most, deadline + most, overhead, 1.0, _ratio(tasks[0]))
+        return Learned(solve(job, tick=self._ticks(overhead), per_tick=_PER_TICK))
+
+    def _ticks(self, overhead: float) -> float:
+        """The seconds between two decisions, as the engine has them."""
+        return max(self._tick, overhead / 4)
+
+    def decide(self, pending: Pending) -> tuple[Any, Any]:
+        """The last moment for spot for all, the solved policies before it."""
+        task, now = pending.task, pending.now
+        last = self._spot_ends(task, pending.left)
+        forced = (now >= last) | (pending.taken >= self._most[task])
+        action = np.where(pending.up, SPOT, WAIT)
+        until = np.minimum(last, pending.next_up)
+        groups = self._group[task]
+        asked = np.where(forced, -1, groups)
+        for group in range(len(self._tables)):
+            chosen = np.flatnonzero(asked == group)
+            if not chosen.size:
+                continue
+            some = Pending(*(each if each is None else each[chosen] for each in pending))
+            action[chosen], tick = self._advised(self._tables[group], some)
+            until[chosen] = np.minimum(until[chosen], now[chosen] + tick)
+        return np.where(forced, ON_DEMAND, action), until
+
+    def _spot_ends(self, task: Any, left: Any) -> Any:
+        """The last moment at which an attempt may begin on spot, or wait for it."""
+        again = np.where(self._saves[task], 0.0, self._work[task] + self._overhead[task])
+        return self._ends[task] - left - self._overhead[task] - self._drain[task] - again
+
+    def _advised(self, table: Policy | RestartTable, pending: Pending) -> tuple[Any, float]:
+        """The choice of a table, and the seconds until it is asked again."""
+        task, ends = pending.task, self._ends[pending.task]
+        first = np.where(pending.up, _FIRST_UP, _FIRST_DOWN)
+        age = pending.now - np.maximum(pending.began, -first)  # a spell that began before the run has an assumed age
+        if isinstance(table, RestartTable):
+            return _restart(table, ends - pending.now, pending.up, age), max(table.tick, self._tick)
+        tick, began = self._ticks(float(self._overhead[task[0]])), self._begins(pending)
+        moment = Waiting(
+            self._work[task],
+            ends - began,
+            self._overhead[task],
+            ends - pending.now,
+            pending.left,
+            pending.up,
+            age + tick,
+        )
+        return choices(table, moment, tick), tick
+
+    def _begins(self, pending: Pending) -> Any:
+        """When the time of each task begins to count: with the run."""
+        return np.zeros(len(pending.now))
+
+    def gives_up(self, task: Any, taken: Any) -> Any:
+        """Row 3: more interruptions than the budget."""
+        return taken > self._most[task]
+
+    def leaves(self, launch: Launch) -> tuple[Any, Any]:
+        """At the last safe moment, for tasks that save their work: time passes without progress in a boot and in saves."""
+        task = launch.task
+        spare = self._spot_ends(task, launch.left) - launch.now
+        with np.errstate(divide="ignore", invalid="ignore"):  # without saves nothing slows it down
+            working = (spare - launch.boot) * launch.slower / (launch.slower - 1.0)
+        gone = np.where(spare < launch.boot, spare, launch.boot + working)
+        moves = self._saves[task] & (self._group[task] >= 0)
+        return np.where(moves, launch.now + np.maximum(0.0, gone), np.inf), self._drain[task]
+
+
+class UniformProgressRule(UnderDeadline):
+    """Uniform Progress in the place of the solved policy; each task is to make even progress from when it could start."""
+
+    def _saving(self, tasks: Sequence[TaskToCome], deadline: float) -> Policy:
+        del tasks, deadline
+        return UniformProgress()
+
+    def _begins(self, pending: Pending) -> Any:
+        return pending.start
+
+
+def _restarting(tasks: Sequence[TaskToCome], deadline: float) -> RestartTable:
+    """The table of tasks of about the same work that save nothing."""
+    first = tasks[0]
+    job = Job(max(task.work for task in tasks), deadline, first.overhead, 1.0, _ratio(first))
+    return _solved_restarts(job, first.policy.grace_period)
+
+
+@lru_cache(maxsize=64)
+def _solved_restarts(job: Job, drain: float) -> RestartTable:
+    """A table; the rules of one forecast share it."""
+    return solve_restarts(job, drain=drain)
+
+
+def _restart(table: RestartTable, remaining: Any, up: Any, age: Any) -> Any:
+    """What :meth:`RestartTable.action` says, for arrays; the caller knows that a launch is safe."""
+    row = np.clip(np.floor(remaining / table.tick + 1e-9).astype(int), 0, len(table.actions) - 1)
+    row = np.maximum(row, _first_row(table))
+    seen = np.searchsorted(np.array(AGES), age - 1e-6, side="left") + np.where(up, 0, BUCKETS)
+    return table.actions[row, seen]
+
+
+def _first_row(table: RestartTable) -> int:
+    """The first row of a table in which a launch is safe for the most work of those who share it."""
+    needs = 2.0 * (table.job.work + table.job.overhead) + table.drain
+    return min(len(table.actions) - 1, int(np.ceil((needs - DUST) / table.tick)))
+
+
+def _rounded(work: float) -> int:
+    """Works that share a table have the same number."""
+    return round(float(np.log(work) / np.log(_STEP)))
+
+
+def kept_free(tasks: Sequence[TaskToCome]) -> tuple[Any, Any]:
+    """What the engine leaves free after each task before the deadline: the longest work in seconds, and the most launches."""
+    work, steps = np.zeros(len(tasks)), np.zeros(len(tasks))
+    for index in range(len(tasks) - 1, -1, -1):
+        for earlier in tasks[index].after:
+            work[earlier] = max(work[earlier], work[index] + tasks[index].work)
+            steps[earlier] = max(steps[earlier], steps[index] + bool(tasks[index].work))
+    return work, steps
+
+
+def _ratio(task: TaskToCome) -> float:
+    """The price of on-demand over that of the first spot pool."""
+    if task.on_demand is None or not task.spot or task.spot[0].price <= 0:
+        return 3.0
+    return round(task.on_demand.price / task.spot[0].price, 4)
