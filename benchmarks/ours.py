@@ -15,7 +15,7 @@ from pathlib import Path
 
 import spotwright.local.body
 import spotwright.local.host.preflight  # noqa: F401 (a run imports both when it needs them)
-from spotwright.pipelines.sdk.loader import load
+from spotwright.kfp.loader import load
 from spotwright.runs.run_options import PlanOptions, RunOptions
 from spotwright.runs.runner import prepare, start
 

@@ -19,8 +19,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from spotwright.kfp.loader import load
 from spotwright.model.attempts import Signals
-from spotwright.pipelines.sdk.loader import load
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import StateFolder
 from spotwright.records.stored_plan import save_plan

@@ -21,14 +21,14 @@ from spotwright.engine.io_resolution import Inputs
 from spotwright.engine.plan import Plan
 from spotwright.engine.ports import Clock, World
 from spotwright.engine.state import RunState, TaskState
+from spotwright.kfp.executors import PythonComponent
+from spotwright.kfp.secrets import Secrets
 from spotwright.local.attempts import AttemptPaths
 from spotwright.local.body import EngineSide, LocalHooks, open_world
 from spotwright.local.host.clock import steady_clock
 from spotwright.local.interruption_port import NodeRemoval
 from spotwright.local.processes.protocol import LOG, StartOrder, read_exit
 from spotwright.model.attempts import Signals
-from spotwright.pipelines.graph.kfp_executors import PythonComponent
-from spotwright.pipelines.values.secrets import Secrets
 from spotwright.records.state_folder import RunFolder
 from spotwright.simulation.simulated_attempts import AttemptStart, Behavior, Outputs, SimulatedAttempts
 from spotwright.simulation.simulated_cluster import SimulatedCluster

@@ -26,7 +26,7 @@ FOR_OTHER_RUNS = {
     "spotwright.kubeflow", "spotwright.lint", "spotwright.local.container_attempt", "spotwright.local.host.activity",
     "spotwright.local.imds.imds_process", "spotwright.local.python_envs.build_environment", "spotwright.local.settlement",
     "spotwright.local.supervisor.containers", "spotwright.manifests", "spotwright.market", "spotwright.notices",
-    "spotwright.pipelines.graph.missing_inputs", "spotwright.pipelines.ir.source_lines", "spotwright.pipelines.sdk.dsl_compiler",
+    "spotwright.kfp.dsl_compiler",
     "spotwright.provisioning", "spotwright.records.reader", "spotwright.rehearsal", "spotwright.runs.resume",
     "spotwright.runs.run_api", "spotwright.simulation", "spotwright.views.artifacts", "spotwright.views.live.display",
     "spotwright.views.live.workload_sentences", "spotwright.views.notebook",

@@ -13,7 +13,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from spotwright.pipelines.sdk import dsl_compiler
+from spotwright.kfp import dsl_compiler
 
 PIPELINES = Path(__file__).with_name("pipelines")
 IMPORTABLE = PIPELINES / "importable"

@@ -12,9 +12,9 @@ from tests.e2e.project import Project
 
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
+from spotwright.kfp.loader import load
 from spotwright.market import MarketModel, drawn
 from spotwright.model.pools import Trace
-from spotwright.pipelines.sdk.loader import load
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import is_alive

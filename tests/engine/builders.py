@@ -8,11 +8,11 @@ from typing import Any
 from spotwright.config import Config
 from spotwright.engine.plan import Plan
 from spotwright.graph import Constant, Dag, DagInput, Loop, TaskGraph, TaskOutput, TaskSpec
+from spotwright.kfp.cel import CelCondition, read_condition
+from spotwright.kfp.executors import PythonComponent
+from spotwright.kfp.pipeline_graph import KFP
 from spotwright.model.policy import Layer, Policy, parse_policy, resolve
 from spotwright.model.pools import Capacity, Pool, Simulate
-from spotwright.pipelines.graph.cel import CelCondition, read_condition
-from spotwright.pipelines.graph.kfp_dialect import KFP
-from spotwright.pipelines.graph.kfp_executors import PythonComponent
 from spotwright.scheduling.ladder import Ladder, Work, build
 
 START = 1_800_000_000.0

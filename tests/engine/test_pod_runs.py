@@ -69,7 +69,7 @@ def test_a_replay_of_the_journal_decides_the_same() -> None:
 def test_the_engine_and_pod_templates_import_nothing_of_kfp() -> None:
     code = (
         "import sys, spotwright.engine.loop, spotwright.engine.decide, spotwright.manifests.pod_graph\n"
-        "print([name for name in sys.modules if name.startswith('spotwright.pipelines')])"
+        "print([name for name in sys.modules if name.startswith('spotwright.kfp')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -24,8 +24,8 @@ from tests.events import data_of
 from spotwright.engine.events import Event, RunStatus, TaskStatus
 from spotwright.engine.loop import Engine
 from spotwright.graph import TaskOutput
+from spotwright.kfp.cel import read_condition
 from spotwright.model.attempts import Signals
-from spotwright.pipelines.graph.cel import read_condition
 
 ONE_AT_A_TIME = a_config(a_pool(max_nodes=1, node=None), policy={"spot": "require", "pending_timeout": "1d"})
 

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from tests.kubeflow.flows import Flow
 from tests.kubeflow.metadata import executions
 
-from spotwright.kubeflow.metadata_store import METHOD
+from spotwright.kubeflow.server import METHOD
 
 __all__ = ["StandIn", "Step", "serving"]
 

@@ -10,7 +10,7 @@ import random
 import pytest
 from tests.kubeflow.flows import BEGIN, Flow, Try
 
-from spotwright.kubeflow.nodes import nodes_of_details, nodes_of_workflow, seconds
+from spotwright.kubeflow.task_status import nodes_of_details, nodes_of_workflow, seconds
 
 
 def a_flow(*, retried: bool) -> Flow:

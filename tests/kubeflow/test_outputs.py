@@ -9,7 +9,7 @@ from tests.kubeflow.metadata import executions
 from tests.kubeflow.pipelines import compiled, task
 from tests.kubeflow.stand_in import StandIn, Step
 
-from spotwright.kubeflow.metadata_store import CannotRead, outputs_in, request_for
+from spotwright.kubeflow.server import CannotRead, outputs_in, request_for
 
 WRITTEN = {"accuracy": 1.0, "right": 37, "verdict": "good \u2713", "counts": [1, 2.5, {"deep": [True, None]}]}
 

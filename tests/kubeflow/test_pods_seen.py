@@ -14,8 +14,8 @@ from tests.kubeflow.test_recorder import Recorded, of_workflow
 from spotwright import config
 from spotwright.checkpoint_file import config_map
 from spotwright.cluster.api.requests import ApiFailed
-from spotwright.kubeflow.hold_ups import SILENT
-from spotwright.kubeflow.pods_seen import PodsSeen
+from spotwright.kubeflow.following import SILENT
+from spotwright.kubeflow.recorder import PodsSeen
 from spotwright.model.attempts import Cause
 from spotwright.views.run_json import run_view
 

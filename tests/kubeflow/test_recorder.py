@@ -13,11 +13,10 @@ from spotwright import config
 from spotwright.engine.events import Event, RunCreated, RunMeta, RunStatus, TaskStatus
 from spotwright.engine.fold import fold
 from spotwright.engine.state import RunState, TaskState
-from spotwright.kubeflow.nodes import Node, nodes_of_details, nodes_of_workflow
+from spotwright.kfp.compiled import Compiled, sorted_json
 from spotwright.kubeflow.recorder import Recorder
-from spotwright.kubeflow.seen_tasks import seen_tasks
+from spotwright.kubeflow.task_status import Node, nodes_of_details, nodes_of_workflow, seen_tasks
 from spotwright.model.attempts import Cause
-from spotwright.pipelines.ir.compiled import Compiled, sorted_json
 from spotwright.records.stored_plan import StoredPlan
 
 Read = Callable[[Flow], list[Node]]

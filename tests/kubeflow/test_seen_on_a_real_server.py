@@ -12,8 +12,8 @@ from tests.kubeflow.pipelines import compiled, task
 from tests.kubeflow.stand_in import StandIn, Step
 from tests.kubeflow.test_recorder import Recorded, of_workflow
 
-from spotwright.kubeflow.hold_ups import SILENT, hold_up
-from spotwright.kubeflow.nodes import Node
+from spotwright.kubeflow.following import SILENT, hold_up
+from spotwright.kubeflow.task_status import Node
 from spotwright.views.live.narration import Narrator
 
 RUNS = Try("Running", began=1, ended=None)

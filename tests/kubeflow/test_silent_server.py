@@ -7,9 +7,7 @@ import socket
 import pytest
 
 from spotwright.kubeflow import server
-from spotwright.kubeflow.failures import ServerAway
-from spotwright.kubeflow.login import Login
-from spotwright.kubeflow.server import KfpServer, Version
+from spotwright.kubeflow.server import KfpServer, Login, ServerAway, Version
 
 
 def test_no_request_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

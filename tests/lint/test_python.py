@@ -9,8 +9,8 @@ import pytest
 from tests.lint.linting import found_in
 
 from spotwright.errors import PipelineError
-from spotwright.pipelines.sdk.arguments import KUBERNETES, METHODS, unknown_arguments
-from spotwright.pipelines.sdk.loader import load
+from spotwright.kfp.dsl_compiler import KUBERNETES, METHODS, unknown_arguments
+from spotwright.kfp.loader import load
 
 HEAD = """\
 from kfp import dsl, kubernetes

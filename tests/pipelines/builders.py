@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from spotwright.graph import TaskGraph, TaskSpec
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.ir.compiled import Compiled, read_shared_json
+from spotwright.kfp.compiled import Compiled, read_shared_json
+from spotwright.kfp.pipeline_graph import build
 
 RUN_COMPONENT = (
     'program_path=$(mktemp -d)\n\nprintf "%s" "$0" > "$program_path/ephemeral_component.py"\n'

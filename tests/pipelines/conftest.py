@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.shared_folders import shared_folder
 
-from spotwright.pipelines.ir.compiled import Compiled
-from spotwright.pipelines.sdk.loader import load
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.loader import load
 
 TRAINING = '''
 from kfp import dsl, kubernetes

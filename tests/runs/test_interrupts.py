@@ -96,7 +96,7 @@ def test_an_interrupt_that_another_thread_receives_is_held_too() -> None:
 
 
 def test_the_compilers_process_ends_silently_when_it_is_interrupted_at_its_start(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "spotwright.pipelines.sdk.compiler_process", "absent.py", str(tmp_path / "result")]
+    command = [sys.executable, "-m", "spotwright.kfp.compiler_process", "absent.py", str(tmp_path / "result")]
     with interrupts_held():
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     process.send_signal(signal.SIGINT)

@@ -17,7 +17,7 @@ from tests.e2e.project import QUICK, Project
 from tests.pipelines.builders import compiled, ir, kubernetes, task
 
 from spotwright.errors import InputError
-from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.kfp.compiled import Compiled
 from spotwright.runs.planning import plan_run
 from spotwright.runs.run_options import PlanOptions, RunOptions
 from spotwright.runs.runner import prepare

@@ -20,7 +20,7 @@ from tests.e2e.project import QUICK
 from spotwright import config
 from spotwright.engine.events import EngineStarted, Event, RunCreated, RunMeta, RunReset, TaskCached, TasksUnfolded
 from spotwright.errors import InputError
-from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.kfp.compiled import Compiled
 from spotwright.records.inventory import Item, Sort
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import StateFolder

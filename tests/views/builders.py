@@ -17,8 +17,8 @@ from spotwright.engine.next_rung import Snapshot
 from spotwright.engine.plan import Plan
 from spotwright.engine.state import RunState
 from spotwright.graph import Constant, Dag, TaskGraph, TaskOutput, TaskSpec
+from spotwright.kfp.executors import PythonComponent
 from spotwright.model.policy import Layer
-from spotwright.pipelines.graph.kfp_executors import PythonComponent
 
 START = 1_785_153_600.0  # 2026-07-27 12:00:00 UTC
 POOLS = """\

@@ -15,12 +15,12 @@ from spotwright.cli.options import config_option, pipeline_option
 from spotwright.cli.output_files import replace_file
 from spotwright.config import Config, find
 from spotwright.errors import InputError
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.loader import load
 from spotwright.manifests.files.place_files import place_text
 from spotwright.manifests.files.required_pools import require_pools
 from spotwright.manifests.files.unmatched_patterns import unmatched_patterns
 from spotwright.manifests.rules.context import PlaceOptions
-from spotwright.pipelines.ir.compiled import Compiled
-from spotwright.pipelines.sdk.loader import load
 
 __all__ = ["compile", "compiled_yaml", "placed_yaml"]
 

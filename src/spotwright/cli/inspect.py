@@ -111,7 +111,7 @@ def _require_logs(place: Place, reader: RunReader) -> None:
     """Say where the logs of a run on KFP are: none of them are in the state folder."""
     if place.cluster or not reader.folder.kfp.exists():
         return
-    from spotwright.kubeflow.kfp_run import load_kfp_run
+    from spotwright.kubeflow.runs import load_kfp_run
 
     run = load_kfp_run(reader.folder)
     raise InputError(

@@ -12,7 +12,7 @@ import click
 from spotwright.cli import importing
 from spotwright.cli.kubeflow.options import KfpOptions, kfp_options
 from spotwright.cli.options import Duration, PipelineOptions, json_option, pipeline_options, policy_of, state_option
-from spotwright.pipelines.sdk.loader import load
+from spotwright.kfp.loader import load
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.runs.bodies import require_platform
 from spotwright.runs.run_options import CACHE_MODES, PlanOptions, RunOptions

@@ -18,7 +18,7 @@ from spotwright.cli import FAILED, STOPPED, SUCCEEDED
 from spotwright.engine.events import Event, RunStatus
 from spotwright.engine.loop import Observer
 from spotwright.engine.state import RunState
-from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.kfp.compiled import Compiled
 from spotwright.records.state_folder import RunFolder
 from spotwright.runs import bodies
 from spotwright.runs.run_options import PlanOptions, RunOptions

@@ -2,37 +2,72 @@
 
 Whoever follows a run holds the lease of its journal here, so two followers never write the same journal. Nothing on the server
 depends on a follower: the run goes on without one, and the next follower finds the whole picture again.
+
+Says why nothing of a run begins, where its tasks cannot say it: a person who looks at an empty table waits in vain.
+
+Cancels a run on Kubeflow Pipelines, and waits until it has ended there; somebody may follow it meanwhile.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from spotwright.cluster.workloads.tasks import workflow_task
 from spotwright.engine.events import CancelRequested, EngineDetached, EngineStarted, Event, NoteAdded, RunStatus
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import InputError
-from spotwright.kubeflow.failures import LoginRefused, NoSuchThing, ServerAway
-from spotwright.kubeflow.hold_ups import SILENT, hold_up
-from spotwright.kubeflow.kfp_run import KfpRun
-from spotwright.kubeflow.nodes import Node, nodes_of_details, nodes_of_workflow
-from spotwright.kubeflow.pods_seen import PodsSeen, Read
-from spotwright.kubeflow.recorder import Recorder
-from spotwright.kubeflow.seen_tasks import SeenTask, seen_tasks
-from spotwright.kubeflow.server import KfpServer
+from spotwright.kubeflow.recorder import PodsSeen, Read, Recorder
+from spotwright.kubeflow.runs import KfpRun
+from spotwright.kubeflow.server import KfpServer, LoginRefused, NoSuchThing, ServerAway
+from spotwright.kubeflow.task_status import Node, SeenTask, nodes_of_details, nodes_of_workflow, seen_tasks
 from spotwright.records.journal import Journal
+from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.records.stored_plan import load_plans
+from spotwright.runs.bodies import is_alive
 from spotwright.runs.runner import errors_after_start, leased
 from spotwright.version import __version__
 from spotwright.views.live.run_progress import Shown
 from spotwright.views.phrasing import plural
 
-__all__ = ["Follower", "Pauses", "followed"]
+__all__ = ["SILENT", "Follower", "Pauses", "cancel", "followed", "hold_up"]
+
+
+SILENT = 60.0
+"""Seconds until a wait is told: a driver takes about five on an idle cluster, and a new node some minutes."""
+
+_DRIVER = "driver"
+
+
+def hold_up(nodes: Iterable[Node], waited: float, now: float, *, has_pods: bool) -> str:
+    """What a run waits for, in a sentence; empty where nothing is strange.
+
+    ``waited``: seconds since it was started here. ``now``: the moment by the clock of the nodes. ``has_pods``: Kubernetes shows
+    pods of it.
+    """
+    nodes = list(nodes)
+    if not nodes:
+        if waited < SILENT:
+            return ""
+        if has_pods:
+            return (
+                "it has pods, and KFP tells nothing of them: does its persistence agent work "
+                "(deployment ml-pipeline-persistenceagent)?"
+            )
+        return "nothing of it has begun: do Argo's workflow-controller and KFP's persistence agent work there?"
+    waiting = [node for node in nodes if node.phase == "Pending" and node.name.rpartition("-")[2] == _DRIVER]
+    for node in waiting:
+        if node.started_at is not None and now - node.started_at >= SILENT:
+            path = workflow_task(node.name, is_kfp=True).path
+            return f"the pod {path} of KFP waits: {node.message or 'Argo does not say why'}"
+    return ""
+
 
 _ENDED = {
     "SUCCEEDED": RunStatus.SUCCEEDED,
@@ -300,3 +335,56 @@ def followed(
             follower.leave("the server could not be followed")
             again = f"{error}; the run goes on there: follow it again with spotwright resume {folder.name}"
             raise type(error)(again) from error
+
+
+_POLL = 0.2  # seconds between two reads of a run that somebody follows
+
+
+def cancel(folder: RunFolder, run: KfpRun, *, pauses: Pauses, timeout: float = 120.0) -> RunState:
+    """Cancel a run and return its last state.
+
+    Raises :class:`InputError` for one that has ended already, or does not end within ``timeout`` seconds.
+    """
+    reader = RunReader(folder, is_alive)
+    if _has_ended(reader):
+        raise InputError(f"run {folder.name} has ended already: {reader.state.status.value}")
+    server = KfpServer(run.login)
+    with contextlib.closing(Journal.open(folder.journal)) as journal:
+        if reader.is_driven:
+            journal.request("cancel", time.time())
+    server.terminate(run.run_id)
+    deadline = time.monotonic() + timeout
+    while reader.is_driven and time.monotonic() < deadline:
+        reader.source.pause(_POLL)
+        reader.refresh()
+    if _has_ended(reader):
+        return reader.state
+    return _wait_alone(folder, run, server, deadline, pauses)
+
+
+def _has_ended(reader: RunReader) -> bool:
+    return reader.state.status is not RunStatus.RUNNING
+
+
+def _wait_alone(folder: RunFolder, run: KfpRun, server: KfpServer, deadline: float, pauses: Pauses) -> RunState:
+    """Follow the run to its end in silence: nobody else does."""
+
+    def between(seconds: float) -> None:
+        if time.monotonic() >= deadline:
+            raise InputError(f"run {folder.name}: KFP has been asked to end it, and it has not ended yet")
+        time.sleep(seconds)
+
+    with followed(folder, server, run, _Silence()) as follower:
+        follower.cancelled()
+        follower.follow(pauses, between)
+    return follower.state
+
+
+class _Silence:
+    """Shows nothing."""
+
+    def join(self, state: RunState, /) -> None:
+        """Show nothing."""
+
+    def __call__(self, state: RunState, events: Sequence[Event], /) -> None:
+        """Show nothing."""

@@ -6,13 +6,22 @@ half a second. Runs are read as plain JSON through the same client: its models w
 Read in SDK 2.17.0 (``kfp/client/client.py``), ``kfp_server_api`` 2.17.3 and the backend (``api_converter.go``): v2beta1 has the
 states and times of all nodes of the run's Workflow, without their names, messages or machines; v1beta1 of the same server still
 has the whole Workflow of every run, also of runs that were started through v2beta1.
+
+What a failed request to a server of Kubeflow Pipelines means for the person who waits for it.
+
+How a person logs in to a server of Kubeflow Pipelines, as far as it may be written down beside a run.
+
+Reads output parameters from the store in which KFP's launcher keeps them: ML Metadata, which speaks gRPC.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
+import os
 import re
+import struct
 import tempfile
 import time
 import warnings
@@ -23,12 +32,274 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from spotwright.errors import InputError
-from spotwright.kubeflow import metadata_store
-from spotwright.kubeflow.failures import AlreadyThere, NoSuchThing, NotKfp, ServerAway, failure_of, read_json
-from spotwright.kubeflow.login import Login
+from spotwright.errors import InputError, SpotwrightError
 
-__all__ = ["Health", "KfpServer", "Version"]
+__all__ = [
+    "COOKIES_VARIABLE",
+    "METHOD",
+    "TOKEN_VARIABLE",
+    "AlreadyThere",
+    "CannotRead",
+    "Health",
+    "KfpServer",
+    "Login",
+    "LoginRefused",
+    "NoSuchThing",
+    "NotKfp",
+    "ServerAway",
+    "Version",
+    "failure_of",
+    "outputs_in",
+    "read_json",
+    "request_for",
+]
+
+
+_AWAY = frozenset({408, 429, 500, 502, 503, 504})
+_OPTIONS = (
+    "log in with --token-file, --cookies-file or --client-id, or set SPOTWRIGHT_KFP_TOKEN or SPOTWRIGHT_KFP_COOKIES"
+)
+_NO_SUCH_PATH = "Not Found"  # the gateway's words for a path that it does not serve
+_LONGEST = 300  # characters of a server's message
+
+
+class ServerAway(SpotwrightError):
+    """The server does not answer, or says that it cannot answer now: ask again after a while."""
+
+
+class LoginRefused(InputError):
+    """The server does not accept the login, or no login was given."""
+
+
+class NotKfp(InputError):
+    """Something answers that is no API of Kubeflow Pipelines, or an older one than v2beta1."""
+
+
+class NoSuchThing(InputError):
+    """The server has nothing of this name or id."""
+
+
+class AlreadyThere(InputError):
+    """The server has something of this name already."""
+
+
+def read_json(host: str, content: bytes) -> dict[str, Any]:
+    """The object of an answer. Raises :class:`NotKfp` for a page."""
+    try:
+        answer = json.loads(content or b"{}")
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise NotKfp(
+            f"{host}: answers with a page instead of the API of Kubeflow Pipelines: the address is another one, "
+            f"or the page asks for a login: {_OPTIONS}"
+        )
+    return answer
+
+
+def failure_of(host: str, error: Exception) -> SpotwrightError:
+    """The error to show for one that ``kfp.Client`` raised. ``error`` comes from its REST client or from urllib3."""
+    status = getattr(error, "status", None)
+    if not isinstance(status, int) or status == 0:
+        return _no_answer(host, error)
+    message = _error_message(getattr(error, "body", None))
+    if status in _AWAY:
+        return ServerAway(f"{host}: cannot answer now ({status}{_said(message)})")
+    if status == 401:
+        return LoginRefused(f"{host}: does not accept the login (401{_said(message)}): {_OPTIONS}")
+    if status == 403:
+        return LoginRefused(
+            f"{host}: you may not do this (403{_said(message)}): log in as somebody who may, or name another namespace with -n"
+        )
+    if status == 404 and message in (None, _NO_SUCH_PATH):
+        return NotKfp(
+            f"{host}: has no API v2beta1 of Kubeflow Pipelines (404): name the address of KFP with --host; "
+            "a KFP before 2.0 is too old"
+        )
+    if status == 404:
+        return NoSuchThing(f"{host}: not found{_said(message)}")
+    if status == 409:
+        return AlreadyThere(f"{host}: is there already{_said(message)}")
+    return InputError(f"{host}: refuses the request ({status}{_said(message)})")
+
+
+def _no_answer(host: str, error: Exception) -> SpotwrightError:
+    reason = getattr(error, "reason", None) or error
+    text = str(reason) or type(reason).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return InputError(f"{host}: its certificate is not trusted: name the authority's file with --ca-cert")
+    return ServerAway(f"{host}: does not answer ({text.rpartition(': ')[2][:_LONGEST]})")
+
+
+def _error_message(body: Any) -> str | None:
+    """What the server says; ``None`` where it is no answer of KFP."""
+    text = body.decode("utf-8", errors="replace") if isinstance(body, bytes) else str(body or "")
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(told, dict) or not {"error", "message", "error_message"} & told.keys():
+        return None
+    words = str(told.get("message") or told.get("error") or told.get("error_message") or "")
+    return " ".join(words.split())[:_LONGEST]
+
+
+def _said(message: str | None) -> str:
+    return f": {message}" if message else ""
+
+
+TOKEN_VARIABLE = "SPOTWRIGHT_KFP_TOKEN"  # noqa: S105 - the name of a variable
+"""The environment variable with a bearer token."""
+
+COOKIES_VARIABLE = "SPOTWRIGHT_KFP_COOKIES"
+"""The environment variable with cookies, in the form of the header ``Cookie``."""
+
+
+class Login(NamedTuple):
+    """A server and a way to log in. Empty values: what ``kfp.Client`` finds by itself in its variables and the kubeconfig.
+
+    ``namespace`` is that of the runs; a server for one team has none. Files are paths.
+    """
+
+    host: str = ""
+    namespace: str = ""
+    token_file: str = ""
+    cookies_file: str = ""
+    client_id: str = ""
+    context: str = ""
+    authority: str = ""
+
+    def token(self) -> str:
+        """The bearer token of now: a file may have been renewed. Raises :class:`InputError` for a file that cannot be read."""
+        return _secret(self.token_file, TOKEN_VARIABLE, "--token-file")
+
+    def cookies(self) -> str:
+        """The cookies of now. Raises like :meth:`token`."""
+        return _secret(self.cookies_file, COOKIES_VARIABLE, "--cookies-file")
+
+    def to_data(self) -> dict[str, str]:
+        """The login as data that is kept; it holds no secret."""
+        return self._asdict()
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Login:
+        """The login from the result of :meth:`to_data`."""
+        return cls(**{name: str(data.get(name, "")) for name in cls._fields})
+
+
+def _secret(file: str, variable: str, option: str) -> str:
+    if not file:
+        return os.environ.get(variable, "").strip()
+    try:
+        text = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{option} {file}: cannot be read ({error})") from error
+    if not text or "\n" in text:
+        raise InputError(f"{option} {file}: expected one line with the secret")
+    return text
+
+
+METHOD = "/ml_metadata.MetadataStoreService/GetExecutionsByID"
+"""The path of the request."""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_TRAILERS = 0x80  # the flag of a frame without a message
+_EXECUTIONS, _ID, _CUSTOM_PROPERTIES = 1, 1, 5
+_KEY, _VALUE, _STRUCT = 1, 2, 4
+
+
+class CannotRead(ValueError):
+    """The answer is none of the store."""
+
+
+def request_for(execution_ids: Iterable[int]) -> bytes:
+    """The body of a request for executions."""
+    message = b"".join(bytes([_ID << 3 | _VARINT]) + _varint(each) for each in execution_ids)
+    return b"\0" + struct.pack(">I", len(message)) + message
+
+
+def outputs_in(answer: bytes) -> dict[int, dict[str, Any]]:
+    """The output parameters of executions, by id. Raises :class:`CannotRead`."""
+    try:
+        found = {}
+        for field, execution in _fields(_grpc_message(answer)):
+            if field == _EXECUTIONS and isinstance(execution, bytes):
+                number, outputs = _execution(execution)
+                found[number] = outputs
+    except (IndexError, struct.error, ValueError) as error:
+        raise CannotRead(f"the metadata store answers what cannot be read ({type(error).__name__})") from error
+    return found
+
+
+def _grpc_message(answer: bytes) -> bytes:
+    """The message in the frames of an answer; an error of gRPC comes in the trailers alone."""
+    message, place, frames = b"", 0, 0
+    while place < len(answer):
+        flag, length = answer[place], struct.unpack_from(">I", answer, place + 1)[0]
+        if place + 5 + length > len(answer):
+            raise ValueError("a frame is cut")
+        if not flag & _TRAILERS:
+            message += answer[place + 5 : place + 5 + length]
+            frames += 1
+        place += 5 + length
+    if not frames:
+        raise ValueError("there is no message")
+    return message
+
+
+def _execution(data: bytes) -> tuple[int, dict[str, Any]]:
+    from google.protobuf.json_format import MessageToDict
+    from google.protobuf.struct_pb2 import Struct
+
+    number, outputs = 0, dict[str, Any]()
+    for field, value in _fields(data):
+        if field == _ID and isinstance(value, int):
+            number = value
+        elif field == _CUSTOM_PROPERTIES and isinstance(value, bytes):
+            entry = dict(_fields(value))
+            if entry.get(_KEY) == b"outputs" and isinstance(entry.get(_VALUE), bytes):
+                written = dict(_fields(entry[_VALUE])).get(_STRUCT, b"")
+                outputs = MessageToDict(Struct.FromString(written))
+    return number, outputs
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of a message with their values: numbers, or bytes."""
+    place = 0
+    while place < len(data):
+        tag, place = _read_varint(data, place)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, place = _read_varint(data, place)
+            yield tag >> 3, value
+            continue
+        length = {_FIXED64: 8, _FIXED32: 4}.get(kind)
+        if kind == _BYTES:
+            length, place = _read_varint(data, place)
+        if length is None or place + length > len(data):
+            raise ValueError("a field is cut")
+        yield tag >> 3, data[place : place + length]
+        place += length
+
+
+def _varint(number: int) -> bytes:
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[place]
+        number |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return number, place
+
 
 T = TypeVar("T")
 
@@ -97,7 +368,7 @@ class KfpServer:
     def version(self, pipeline: str, text: str, name: str) -> Version:
         """The version ``name`` of a pipeline; it is uploaded if the server does not have it yet.
 
-        ``name`` is made from the content (:func:`spotwright.kubeflow.submission.version_name`), so equal content is one version.
+        ``name`` is made from the content (:func:`spotwright.kubeflow.runs.version_name`), so equal content is one version.
         """
         pipeline_id = self._pipeline(pipeline)
         found = self._version_id(pipeline_id, name)
@@ -213,10 +484,10 @@ class KfpServer:
         parts = urlsplit(self.host)
         answer = self._do(
             lambda: api.call_api(
-                metadata_store.METHOD,
+                METHOD,
                 "POST",
                 header_params=dict(_GRPC_WEB),
-                body=metadata_store.request_for(execution_ids),
+                body=request_for(execution_ids),
                 auth_settings=["Bearer"],
                 _return_http_data_only=True,
                 _preload_content=False,
@@ -225,8 +496,8 @@ class KfpServer:
             )
         )
         try:
-            return metadata_store.outputs_in(answer.data)
-        except metadata_store.CannotRead as error:
+            return outputs_in(answer.data)
+        except CannotRead as error:
             raise NotKfp(f"{self.host}: {error}") from error
 
     def terminate(self, run_id: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spotwright.pipelines.values.artifact_paths import CLUSTER_ONLY, path_of
+from spotwright.kfp.values import CLUSTER_ONLY, path_of
 
 __all__ = ["RemoteInputs", "remote_inputs"]
 

@@ -20,6 +20,10 @@ from spotwright.engine.next_rung import effective_plan
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import StateError
 from spotwright.graph import Container, PodTemplate, TaskContext, TaskSpec
+from spotwright.kfp.executors import PythonComponent
+from spotwright.kfp.launcher import executor_input
+from spotwright.kfp.secrets import ClusterObjects, Secrets
+from spotwright.kfp.values import expand_environment
 from spotwright.local.artifact_inputs import remote_inputs
 from spotwright.local.pod_environment import make_folder, pod_environment
 from spotwright.local.processes.protocol import OUT, PROGRESS, WORK, StartOrder
@@ -27,11 +31,6 @@ from spotwright.local.pvc_volumes import Volumes
 from spotwright.local.python_envs.task_environments import environment_of
 from spotwright.local.visible_paths import private_folder_settings
 from spotwright.model.pools import Pool
-from spotwright.pipelines.graph.kfp_executors import PythonComponent
-from spotwright.pipelines.launcher.executor_input import executor_input
-from spotwright.pipelines.values.expansion import expand_environment
-from spotwright.pipelines.values.secret_lookup import ClusterObjects
-from spotwright.pipelines.values.secrets import Secrets
 
 if TYPE_CHECKING:
     from spotwright.local.supervisor.containers.container_runtimes import ContainerRuntime

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from spotwright.checkpoint_file import FILE_NAME, checkpoint_file
 from spotwright.errors import StateError
 from spotwright.graph import Container, TaskContext, TaskSpec
+from spotwright.kfp.launcher import ARTIFACTS, PARAMETERS, command_of
 from spotwright.local.pod_environment import make_folder
 from spotwright.local.processes.protocol import OUT, WORK, StartOrder
 from spotwright.local.supervisor.containers.container_commands import (
@@ -23,8 +24,6 @@ from spotwright.local.supervisor.containers.container_commands import (
 )
 from spotwright.local.supervisor.containers.container_runtimes import ContainerRuntime
 from spotwright.local.supervisor.containers.images import CALLING_USER, IMAGE_USER, MAPPED_USER, ROOT_USER
-from spotwright.pipelines.launcher.commands import command_of
-from spotwright.pipelines.launcher.outputs import ARTIFACTS, PARAMETERS
 
 __all__ = ["ContainerSettings", "container_order", "user_mode"]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from spotwright.engine.events import AttemptEnded
 from spotwright.errors import StateError
 from spotwright.graph import TaskSpec
+from spotwright.kfp.launcher import EXECUTOR_OUTPUT, PARAMETERS, AttemptOutputs, read_outputs
+from spotwright.kfp.secrets import Secrets
 from spotwright.local.attempts import AttemptPaths
 from spotwright.local.processes.protocol import LOG, OUT, PROGRESS, ExitRecord
 from spotwright.local.progress_watch import read_progress
 from spotwright.model.attempts import Signals
-from spotwright.pipelines.launcher.outputs import EXECUTOR_OUTPUT, PARAMETERS, AttemptOutputs, read_outputs
-from spotwright.pipelines.values.secrets import Secrets
 
 __all__ = ["ObservedEnd", "ended_event", "hide_secrets", "keep_reason", "last_line"]
 

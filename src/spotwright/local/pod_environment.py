@@ -13,9 +13,9 @@ from spotwright.engine.io_resolution import context_of
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import PipelineError, StateError
 from spotwright.graph import PodConfig, TaskSpec
+from spotwright.kfp.secrets import ClusterObjects
+from spotwright.kfp.values import run_id
 from spotwright.local.pvc_volumes import Volumes
-from spotwright.pipelines.values.placeholders import run_id
-from spotwright.pipelines.values.secret_lookup import ClusterObjects
 
 __all__ = ["PodEnvironment", "make_folder", "pod_environment"]
 

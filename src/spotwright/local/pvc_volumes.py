@@ -9,7 +9,7 @@ from typing import NamedTuple
 from spotwright.engine.io_resolution import context_of, filled_inputs
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import StateError
-from spotwright.pipelines.graph.kfp_executors import PvcStep, generated_pvc_name
+from spotwright.kfp.executors import PvcStep, generated_pvc_name
 
 __all__ = ["Volumes", "deleted_pvc"]
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from spotwright.engine.events import CacheAsked, CacheMissed, TaskCached
 from spotwright.engine.io_resolution import inputs_of
 from spotwright.engine.state import RunState, TaskState
-from spotwright.pipelines.graph.fingerprints import fingerprint
-from spotwright.pipelines.values.secrets import Secrets
+from spotwright.kfp.executors import fingerprint
+from spotwright.kfp.secrets import Secrets
 
 __all__ = ["ResultCache", "Results"]
 

@@ -20,10 +20,10 @@ from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.engine.plan import Plan
 from spotwright.errors import InputError, StateError
+from spotwright.kfp.compiled import Compiled, read_shared_json
+from spotwright.kfp.pipeline_graph import build
 from spotwright.model.policy import Layer, PolicyValueError, parse_policy
 from spotwright.model.pools import Pool, Quote, Trace
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.ir.compiled import Compiled, read_shared_json
 from spotwright.records.state_folder import RunFolder, write_atomically
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class StoredPlan:
         """The place of a task in its source, for messages: a file with its line, or the name of a pod template."""
         if not isinstance(self.source, Compiled):
             return self.source.place_of(path)
-        from spotwright.pipelines.ir.source_lines import place_of  # here: for errors alone
+        from spotwright.kfp.compiled_files import place_of  # here: for errors alone
 
         return place_of(self.source, path)
 

@@ -126,7 +126,7 @@ def _subject(subject: Callable[..., Any] | str | Path | Sequence[str]) -> dict[s
     if isinstance(subject, str | Path):
         request["pipeline"] = str(Path(subject).absolute())
     elif callable(subject):
-        from spotwright.pipelines.sdk.loader import compile_function
+        from spotwright.kfp.loader import compile_function
 
         request["compiled"] = compile_function(subject).to_data()
     else:

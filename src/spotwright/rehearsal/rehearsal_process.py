@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.errors import SpotwrightError
-from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.kfp.compiled import Compiled
 from spotwright.rehearsal.rehearsal_report import as_json, as_text, outcome_text
 from spotwright.rehearsal.setup import RehearsalOptions, run_rehearsal
 from spotwright.rehearsal.verdicts.verdict import PointOutcome

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.errors import InputError
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.loader import load
 from spotwright.local.visible_paths import named_paths
-from spotwright.pipelines.ir.compiled import Compiled
-from spotwright.pipelines.sdk.loader import load
 from spotwright.records.state_folder import StateFolder, write_atomically
 from spotwright.rehearsal.session import Rehearsal, rehearse_steps
 from spotwright.rehearsal.step_rehearsal import ProgressCallback, RehearsalSettings

@@ -26,12 +26,12 @@ if TYPE_CHECKING:  # `as` offers a name to annotations elsewhere; __all__ has on
     from spotwright.engine.plan import Plan
     from spotwright.engine.ports import Clock, Holder
     from spotwright.engine.state import RunState
+    from spotwright.kfp.secrets import Secrets
     from spotwright.local.attempts import AttemptPaths
     from spotwright.local.body import LocalHooks as LocalHooks  # noqa: PLC0414
     from spotwright.local.host.preflight import HostResources as HostResources  # noqa: PLC0414
     from spotwright.local.processes.prestart import EarlyServer as EarlyServer  # noqa: PLC0414
     from spotwright.local.world import LocalWorld
-    from spotwright.pipelines.values.secrets import Secrets
     from spotwright.records.stored_plan import StoredPlan
 
 __all__ = [
@@ -236,8 +236,8 @@ def settle(folder: RunFolder, epoch: int, state: RunState, secrets: Secrets | No
 
     ``secrets`` is ``None`` where they cannot be read.
     """
+    from spotwright.kfp.secrets import Secrets as NoSecrets
     from spotwright.local.settlement import settle_run
-    from spotwright.pipelines.values.secrets import Secrets as NoSecrets
 
     paths = _paths(folder, epoch, secrets or NoSecrets())
     return settle_run(state, paths, secrets_known=secrets is not None)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.errors import PipelineError
-from spotwright.pipelines.ir.compiled import Compiled
-from spotwright.pipelines.values.arguments import bind
+from spotwright.kfp.arguments import bind
+from spotwright.kfp.compiled import Compiled
 from spotwright.records.stored_plan import StoredPlan, traces_of
 from spotwright.runs.run_options import PlanOptions
 

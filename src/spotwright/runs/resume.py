@@ -25,11 +25,11 @@ from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import InputError, PipelineNotFound
 from spotwright.graph import DagInput, TaskSpec
+from spotwright.kfp.compiled import Compiled, file_digests
+from spotwright.kfp.executors import code_fingerprint
+from spotwright.kfp.loader import load
+from spotwright.kfp.secrets import Secrets
 from spotwright.model.attempts import Signals
-from spotwright.pipelines.graph.fingerprints import code_fingerprint
-from spotwright.pipelines.ir.compiled import Compiled, file_digests
-from spotwright.pipelines.sdk.loader import load
-from spotwright.pipelines.values.secrets import Secrets
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import StoredPlan, load_plans, save_plan, traces_of

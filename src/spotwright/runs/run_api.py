@@ -17,8 +17,8 @@ from typing import Any
 
 from spotwright.engine.io_resolution import run_outputs
 from spotwright.errors import InputError, StateError
+from spotwright.kfp.loader import compile_function, load
 from spotwright.model.quantities import parse_duration
-from spotwright.pipelines.sdk.loader import compile_function, load
 from spotwright.records.attempt_logs import list_logs
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder

@@ -18,7 +18,7 @@ from spotwright.engine.loop import DECISIONS_VERSION, Observer, drive
 from spotwright.engine.ports import Clock, World
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
-from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.kfp.compiled import Compiled
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import StoredPlan, can_be_taken, save_plan

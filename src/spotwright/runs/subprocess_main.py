@@ -16,7 +16,7 @@ from typing import Any
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
-from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.kfp.compiled import Compiled
 from spotwright.records.state_folder import StateFolder
 from spotwright.runs.resume import resume
 from spotwright.runs.run_options import PlanOptions, RunOptions

@@ -11,8 +11,8 @@ from tests.pipelines.builders import component, ir, kubernetes, task
 
 from spotwright.config import Config
 from spotwright.engine.plan import Plan, PlannedTask
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.ir.documents import read_compiled
+from spotwright.kfp.compiled_files import read_compiled
+from spotwright.kfp.pipeline_graph import build
 
 __all__ = ["LABEL", "a_retry", "executor", "inner", "one_task", "plan_of", "task_of", "text_of"]
 

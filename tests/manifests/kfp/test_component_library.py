@@ -18,8 +18,8 @@ from tests.pipelines.builders import component, ir, python_container, task
 
 import spotwright
 from spotwright.checkpoint_file import FILE_NAME, checkpoint_file, config_map
+from spotwright.kfp.placed_record import undo_placement
 from spotwright.manifests.yamltext.documents import ManifestError
-from spotwright.pipelines.ir.placed_pipelines import undo_placement
 
 SOURCES = Path(spotwright.__file__).parents[1]
 INSTALLS = (

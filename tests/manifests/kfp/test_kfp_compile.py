@@ -14,9 +14,9 @@ from tests.manifests.kfp.compiled import plan_of
 
 from spotwright import config
 from spotwright.engine.plan import Plan
+from spotwright.kfp.loader import load
+from spotwright.kfp.pipeline_graph import build
 from spotwright.manifests.files.place_files import unplace_text
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.sdk.loader import load
 
 PIPELINE = """
 from kfp import dsl, kubernetes

@@ -16,10 +16,10 @@ from tests.pipelines.builders import ir, kubernetes, python_container, task
 
 from spotwright import config
 from spotwright.errors import PipelineError
+from spotwright.kfp.compiled_files import read_compiled
 from spotwright.manifests.files.place_files import place_text, unplace_text
 from spotwright.manifests.rules.context import PlaceOptions
 from spotwright.model.policy import Spot
-from spotwright.pipelines.ir.documents import read_compiled
 
 POLICY = (
     "{default: {spot: require, timeout: 1h, checkpoint: 'pvc://ckpt', image_pull_secrets: [acr]}, "

@@ -8,8 +8,8 @@ import pytest
 from tests.pipelines.builders import component, graph, ir, kubernetes, one, python_container, task
 
 from spotwright.errors import PipelineError
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.pipeline_graph import build
 
 
 def test_an_output_of_a_nested_pipeline_that_no_task_produces_is_refused_at_its_reader() -> None:

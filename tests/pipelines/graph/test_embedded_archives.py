@@ -9,8 +9,7 @@ import tarfile
 import pytest
 from tests.pipelines.builders import python_container
 
-from spotwright.pipelines.graph.embedded_archives import escaping_member
-from spotwright.pipelines.graph.executor_reader import Unsupported, read_executor
+from spotwright.kfp.task_reader import Unsupported, escaping_member, read_executor
 
 
 def module(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> str:

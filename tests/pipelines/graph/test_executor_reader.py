@@ -8,8 +8,8 @@ import pytest
 from tests.pipelines.builders import RUN_COMPONENT, python_container
 
 from spotwright.graph import Container
-from spotwright.pipelines.graph.executor_reader import Unsupported, read_executor
-from spotwright.pipelines.graph.kfp_executors import PythonComponent
+from spotwright.kfp.executors import PythonComponent
+from spotwright.kfp.task_reader import Unsupported, read_executor
 
 PIP = '\nif ! [ -x "$(command -v pip)" ]; then\n    python3 -m ensurepip || apt-get install python3-pip\nfi\n\n'
 ONE_LINE = PIP + (  # SDK 2.0: packages and the SDK in one pip command

@@ -10,12 +10,11 @@ import pytest
 from tests.pipelines.builders import restored, stored
 
 from spotwright.graph import Constant, DagInput, OutputSpecs, ParameterSpec, TaskSpec
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.executors import PythonComponent, code_fingerprint, fingerprint
+from spotwright.kfp.pipeline_graph import build
 from spotwright.model.policy import Layer
 from spotwright.model.scheduling_terms import Constraints, Toleration
-from spotwright.pipelines.graph.fingerprints import code_fingerprint, fingerprint
-from spotwright.pipelines.graph.kfp_executors import PythonComponent
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.ir.compiled import Compiled
 
 TASK = TaskSpec(
     "step",

@@ -20,11 +20,11 @@ from spotwright.graph import (
     TaskGraph,
     TaskOutput,
 )
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.executors import PythonComponent
+from spotwright.kfp.pipeline_graph import build
 from spotwright.model.policy import Spot
 from spotwright.model.scheduling_terms import Expression, Preference, Term, Toleration
-from spotwright.pipelines.graph.kfp_executors import PythonComponent
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.ir.compiled import Compiled
 
 TEXT = {"parameterType": "STRING"}
 

@@ -9,11 +9,11 @@ from tests.pipelines.builders import component, graph, kubernetes, one, python_c
 
 from spotwright.errors import PipelineError
 from spotwright.graph import DagInput, TaskOutput
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.kfp_settings import read_retry
+from spotwright.kfp.pipeline_graph import build
+from spotwright.kfp.task_settings import read_deferred, read_settings
 from spotwright.model.scheduling_terms import Constraints, Toleration
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.graph.task_settings import read_deferred, read_settings
-from spotwright.pipelines.ir.compiled import Compiled
-from spotwright.pipelines.ir.kfp_settings import read_retry
 
 
 def test_a_limit_without_a_request_is_the_request() -> None:

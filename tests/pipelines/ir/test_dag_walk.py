@@ -9,9 +9,8 @@ import pytest
 from tests.pipelines.builders import component, ir, task
 
 from spotwright.graph import Dag, TaskGraph
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.ir.compiled import Compiled
-from spotwright.pipelines.ir.dag_walk import IrError, UnfoldedTask, dag_tasks, unfold
+from spotwright.kfp.compiled import Compiled, IrError, UnfoldedTask, dag_tasks, unfold
+from spotwright.kfp.pipeline_graph import build
 
 
 def pipeline(**tasks: Any) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from tests import plain_yaml
 from tests.pipelines.builders import component, ir, kubernetes, restored, stored, task
 
 from spotwright.errors import PipelineError
-from spotwright.pipelines.ir.compiled import Compiled
-from spotwright.pipelines.sdk.loader import load
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.loader import load
 
 SPEC = ir(
     {"a": task("a")}, {"comp-a": component("a", inputs={"parameters": {"n": {"parameterType": "NUMBER_INTEGER"}}})}
@@ -55,7 +55,7 @@ def test_the_order_of_keys_in_the_file_does_not_matter(tmp_path: Path) -> None:
 
 def test_loading_never_imports_kfp(training_yaml: Path) -> None:
     script = (
-        "import sys; from spotwright.pipelines.sdk.loader import load; load(sys.argv[1])\n"
+        "import sys; from spotwright.kfp.loader import load; load(sys.argv[1])\n"
         "assert 'kfp' not in sys.modules and 'kfp.dsl' not in sys.modules\n"
         "import kfp.dsl; from kfp.pipeline_spec import pipeline_spec_pb2\n"  # a notebook's own import still works
         "assert pipeline_spec_pb2.PipelineSpec and kfp.Client\n"
@@ -71,7 +71,7 @@ def test_a_large_file_is_parsed_in_another_process_so_that_memory_here_stays_sma
     path.write_text(json.dumps(spec, indent=2))
     assert path.stat().st_size > 1_000_000
     script = (
-        "import sys; from spotwright.pipelines.sdk.loader import load\n"
+        "import sys; from spotwright.kfp.loader import load\n"
         f"assert len(load(sys.argv[1]).ir['components']) == {count}\n"
         "assert 'google.protobuf' not in sys.modules\n"
         "peak = open('/proc/self/status').read().partition('VmHWM:')[2].split()[0]\n"
@@ -85,8 +85,8 @@ def test_a_large_file_is_parsed_in_another_process_so_that_memory_here_stays_sma
 
 def test_importing_the_modules_of_a_run_imports_no_heavy_library() -> None:
     script = (
-        "import sys\nimport spotwright.pipelines.graph.pipeline_graph, spotwright.pipelines.sdk.loader\n"
-        "import spotwright.pipelines.launcher.executor_input\n"
+        "import sys\nimport spotwright.kfp.pipeline_graph, spotwright.kfp.loader\n"
+        "import spotwright.kfp.launcher\n"
         "import spotwright.policies\n"
         "heavy = {'kfp', 'google.protobuf', 'yaml', 'asyncio', 'rich'} & set(sys.modules)\n"
         "assert not heavy, heavy"

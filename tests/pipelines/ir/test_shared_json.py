@@ -6,8 +6,8 @@ import json
 
 from tests.pipelines.builders import restored, stored
 
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.ir.compiled import Compiled, read_shared_json
+from spotwright.kfp.compiled import Compiled, read_shared_json
+from spotwright.kfp.pipeline_graph import build
 
 
 def test_equal_executors_of_a_stored_pipeline_are_one_object(training: Compiled) -> None:

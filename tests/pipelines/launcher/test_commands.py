@@ -9,9 +9,8 @@ import pytest
 
 from spotwright.errors import PipelineError
 from spotwright.graph import ArtifactSpec, Container, OutputSpecs, ParameterSpec, TaskContext, TaskSpec
-from spotwright.pipelines.launcher.commands import command_of
-from spotwright.pipelines.launcher.executor_input import executor_input
-from spotwright.pipelines.values.expansion import expand, expand_environment
+from spotwright.kfp.launcher import command_of, executor_input
+from spotwright.kfp.values import expand, expand_environment
 
 CONTEXT = TaskContext("r", "t", 0.0)
 

@@ -15,13 +15,12 @@ import pytest
 
 from spotwright.errors import PipelineError
 from spotwright.graph import ArtifactSpec, Constant, DagInput, OutputSpecs, ParameterSpec, TaskContext, TaskSpec
-from spotwright.pipelines.graph.kfp_executors import PythonComponent
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.graph.task_config import TaskConfig
-from spotwright.pipelines.ir.compiled import Compiled
-from spotwright.pipelines.launcher.executor_input import executor_input
-from spotwright.pipelines.launcher.outputs import read_outputs
-from spotwright.pipelines.values.placeholders import context_text, run_id
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.executors import PythonComponent
+from spotwright.kfp.launcher import executor_input, read_outputs
+from spotwright.kfp.pipeline_graph import build
+from spotwright.kfp.task_settings import TaskConfig
+from spotwright.kfp.values import context_text, run_id
 
 CONTEXT = TaskContext(run="r1", task="inner/train", created_at=0.0)
 DATA = {

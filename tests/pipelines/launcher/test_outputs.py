@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spotwright.graph import ArtifactSpec, OutputSpecs, ParameterSpec, TaskSpec
-from spotwright.pipelines.launcher.outputs import read_outputs
+from spotwright.kfp.launcher import read_outputs
 
 TASK = TaskSpec(
     "step",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from spotwright.pipelines.ir.compiled import Compiled
+from spotwright.kfp.compiled import Compiled
 
 
 def test_the_real_compiler_keeps_policy_label_annotation_and_default(training: Compiled) -> None:

@@ -11,7 +11,7 @@ from kfp import components
 from kfp.components import load_yaml_utilities
 
 from spotwright.errors import PipelineError
-from spotwright.pipelines.sdk.component_digests import checked_downloads
+from spotwright.kfp.compiler_process import checked_downloads
 
 TEXT = "name: a\nimplementation: {container: {image: alpine}}\n"
 DIGEST = hashlib.sha256(TEXT.encode()).hexdigest()

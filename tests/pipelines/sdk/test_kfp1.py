@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spotwright.pipelines.sdk.kfp1 import advise, find_kfp1
+from spotwright.kfp.kfp1 import advise, find_kfp1
 
 STAGES = """\
 import kfp.dsl as dsl

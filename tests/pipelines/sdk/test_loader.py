@@ -12,10 +12,10 @@ import pytest
 from tests.pipelines.builders import restored, stored
 
 from spotwright.errors import PipelineError
-from spotwright.pipelines.graph.kfp_executors import PythonComponent
-from spotwright.pipelines.graph.pipeline_graph import build
-from spotwright.pipelines.ir.compiled import Compiled
-from spotwright.pipelines.sdk.loader import load
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.executors import PythonComponent
+from spotwright.kfp.loader import load
+from spotwright.kfp.pipeline_graph import build
 
 HEAD = """\
 from kfp import dsl
@@ -88,7 +88,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         (folder / f"{name}.py").write_text(content)
     script = (
         "import sys, warnings; warnings.simplefilter('ignore')\n"
-        "from spotwright.pipelines.sdk.compiler_process import main\n"
+        "from spotwright.kfp.compiler_process import main\n"
         "for name in sys.argv[1:]: main([name + '.py', name + '.json'])\n"
     )
     paths = [str(folder / name) for name in WRONG]
@@ -252,12 +252,12 @@ RAW = """\
 import json, sys, warnings; warnings.simplefilter("ignore")
 sys.path.insert(0, sys.argv[1])
 import nested
-from spotwright.pipelines.sdk import dsl_compiler as sdk
+from spotwright.kfp import dsl_compiler as sdk
 print(json.dumps(sdk.to_compiled(nested.outer, "nested.py").to_data()))
 """
 NOTEBOOK = RAW.replace(
-    "from spotwright.pipelines.sdk import dsl_compiler as sdk",
-    "from spotwright.pipelines.sdk.loader import compile_function",
+    "from spotwright.kfp import dsl_compiler as sdk",
+    "from spotwright.kfp.loader import compile_function",
 )
 NOTEBOOK = NOTEBOOK.replace('sdk.to_compiled(nested.outer, "nested.py")', "compile_function(nested.outer)")
 
@@ -271,7 +271,7 @@ def in_processes(script: str, folder: Path, count: int) -> list[Compiled]:
 
 @pytest.mark.long
 def test_executors_that_the_sdk_merged_are_always_detected(tmp_path: Path) -> None:
-    from spotwright.pipelines.ir.merged_executors import merged_executors
+    from spotwright.kfp.compiled import merged_executors
 
     write(tmp_path / "nested.py", NESTED)
     seen: set[bool] = set()
@@ -294,7 +294,7 @@ def test_in_a_notebook_tasks_have_their_own_settings_too(tmp_path: Path) -> None
 
 
 def test_a_function_without_the_decorator_is_refused() -> None:
-    from spotwright.pipelines.sdk.loader import compile_function
+    from spotwright.kfp.loader import compile_function
 
     with pytest.raises(PipelineError, match=r"len: expected a function under @dsl\.pipeline"):
         compile_function(len)

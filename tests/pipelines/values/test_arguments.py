@@ -10,8 +10,8 @@ import pytest
 
 from spotwright.errors import PipelineError
 from spotwright.graph import ArtifactSpec, Dag, ParameterSpec, TaskGraph
-from spotwright.pipelines.values.arguments import bind
-from spotwright.pipelines.values.secrets import Reference
+from spotwright.kfp.arguments import bind
+from spotwright.kfp.secrets import Reference
 
 
 def pipeline(**specs: ParameterSpec) -> TaskGraph:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.pipelines.values.parameter_values import coerce, parse_text, to_text, whole_numbers
+from spotwright.kfp.values import coerce, parse_text, to_text, whole_numbers
 
 
 @pytest.mark.parametrize(

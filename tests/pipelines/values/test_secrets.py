@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotwright.errors import InputError
-from spotwright.pipelines.values.secrets import Reference, Secrets, marker
+from spotwright.kfp.secrets import Reference, Secrets, marker
 
 SECRETS = Secrets(
     {

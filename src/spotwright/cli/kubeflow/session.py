@@ -23,14 +23,12 @@ from spotwright.config import Config
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
+from spotwright.kfp.compiled import Compiled
 from spotwright.kubeflow.controllers_record import ControllersRecord
 from spotwright.kubeflow.following import Follower, Pauses, followed
-from spotwright.kubeflow.kfp_run import KfpRun, load_kfp_run
-from spotwright.kubeflow.login import Login
-from spotwright.kubeflow.server import KfpServer
-from spotwright.kubeflow.submission import Submission, submit
+from spotwright.kubeflow.runs import KfpRun, Submission, load_kfp_run, submit
+from spotwright.kubeflow.server import KfpServer, Login
 from spotwright.manifests.files.required_pools import require_pools
-from spotwright.pipelines.ir.compiled import Compiled
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.runs.planning import plan_run
@@ -90,7 +88,7 @@ def go_on_with_kfp(folder: RunFolder, *, as_json: bool) -> int:
 
 def cancel_on_kfp(folder: RunFolder, *, as_json: bool) -> int:
     """Ask KFP to end a run, and wait until it has."""
-    from spotwright.kubeflow.cancellation import cancel
+    from spotwright.kubeflow.following import cancel
 
     ended = cancel(folder, load_kfp_run(folder), pauses=Pauses())
     if as_json:

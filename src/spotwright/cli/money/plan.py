@@ -150,7 +150,7 @@ def plan(
         from spotwright.forecast.forecast import Question
         from spotwright.runs.planning import plan_run
         from spotwright.runs.run_options import PlanOptions
-    from spotwright.pipelines.sdk.loader import load
+    from spotwright.kfp.loader import load
 
     source = _source(traces, rate)
     share = _share("--certainty", certainty)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from spotwright.pipelines.values.secrets import Secrets
+from spotwright.kfp.secrets import Secrets
 
 __all__ = ["Redaction", "secret_values"]
 

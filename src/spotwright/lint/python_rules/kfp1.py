@@ -1,6 +1,6 @@
 """Rules on pipelines written for kfp 1: each finding has the line of today, with the values of the file.
 
-``run`` and ``compile`` give the same message when such a file fails to load: :mod:`spotwright.pipelines.sdk.kfp1` writes both.
+``run`` and ``compile`` give the same message when such a file fails to load: :mod:`spotwright.kfp.kfp1` writes both.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
+from spotwright.kfp.kfp1 import STILL_THERE, Kfp1Finding, kfp1_in
 from spotwright.lint.python_rules.scopes import in_components
 from spotwright.lint.rule import Checks, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.python_files import PythonFile
-from spotwright.pipelines.sdk.kfp1 import STILL_THERE, Kfp1Finding, kfp1_in
 
 __all__ = ["RULES"]
 

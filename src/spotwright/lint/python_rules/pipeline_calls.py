@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from spotwright.kfp.dsl_compiler import KUBERNETES, unknown_arguments
 from spotwright.lint.python_rules.scopes import asks_for_spot, calls_named, in_components, keyword, pipelines_in
 from spotwright.lint.rule import Checks, Problem, Rename, Rule, Severity
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.python_files import PythonFile
 from spotwright.model.quantities import parse_duration
-from spotwright.pipelines.sdk.arguments import KUBERNETES, unknown_arguments
 
 __all__ = ["RULES", "SHORTEST_WINDOW", "affinities_ored", "backoff_factor", "retry_window"]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from spotwright.kfp.kfp1 import assigned_calls
 from spotwright.lint.python_rules.scopes import calls_named, keyword, names_spot_label
 from spotwright.lint.rule import Problem
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.python_files import PythonFile
-from spotwright.pipelines.sdk.kfp1_lines import assigned_calls
 
 __all__ = ["required_spot"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from spotwright.kfp.compiled import merged_executors
 from spotwright.lint.examples import KFP_ON_SPOT, KFP_TASK, kfp
 from spotwright.lint.python_rules.pipeline_calls import SHORTEST_WINDOW, affinities_ored, backoff_factor, retry_window
 from spotwright.lint.rule import Checks, Problem, Rule, Severity
@@ -18,7 +19,6 @@ from spotwright.lint.subjects.shapes import items_of, mapping_at, mapping_of
 from spotwright.manifests.kinds.kfp.backend import backend_of
 from spotwright.manifests.kinds.kfp.document_pair import PLATFORMS
 from spotwright.model.quantities import parse_duration
-from spotwright.pipelines.ir.merged_executors import merged_executors
 
 __all__ = ["RULES"]
 

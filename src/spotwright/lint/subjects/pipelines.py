@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from spotwright.kfp.compiled import IrError, unfold
+from spotwright.kfp.kfp_settings import read_constraints
+from spotwright.kfp.placed_record import RECORD
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.kinds import Duty
 from spotwright.lint.subjects.pods import Container, Pods
@@ -17,9 +20,6 @@ from spotwright.lint.subjects.reach import reach_of
 from spotwright.lint.subjects.shapes import Shape, items_of, mapping_at, mapping_of
 from spotwright.manifests.kinds.kfp.document_pair import EXECUTORS, PIPELINE, PLATFORMS, PipelinePair
 from spotwright.manifests.yamltext.documents import Path
-from spotwright.pipelines.ir.dag_walk import IrError, unfold
-from spotwright.pipelines.ir.kfp_settings import read_constraints
-from spotwright.pipelines.ir.placed_record import RECORD
 
 __all__ = ["Pipeline", "Task", "pipeline_of", "pipeline_pods"]
 

@@ -18,14 +18,13 @@ from spotwright.engine.plan import Plan
 from spotwright.errors import PipelineError
 from spotwright.graph import Container, Dag, PodTemplate, TaskGraph, TaskSpec
 from spotwright.interrupts import interrupts_held
+from spotwright.kfp.arguments import bind, references
+from spotwright.kfp.executors import Importer
+from spotwright.kfp.secrets import ClusterObjects, Secrets, look_up_objects
+from spotwright.kfp.values import CLUSTER_ONLY
 from spotwright.local.supervisor import cgroups
 from spotwright.local.supervisor.mounting.mounts import why_impossible
 from spotwright.local.supervisor.mounting.private_folders import why_incomplete
-from spotwright.pipelines.graph.kfp_executors import Importer
-from spotwright.pipelines.values.arguments import bind, references
-from spotwright.pipelines.values.artifact_paths import CLUSTER_ONLY
-from spotwright.pipelines.values.secret_lookup import ClusterObjects, look_up_objects
-from spotwright.pipelines.values.secrets import Secrets
 
 if TYPE_CHECKING:
     from spotwright.local.supervisor.containers.container_runtimes import ContainerRuntime

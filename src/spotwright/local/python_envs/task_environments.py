@@ -13,9 +13,9 @@ from spotwright.engine.ports import Clock, Outcome, Refused
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
 from spotwright.graph import Executor
+from spotwright.kfp.executors import PythonComponent
 from spotwright.local.python_envs.environment_builds import BuildFailure, EnvironmentBuilds, shown_packages
 from spotwright.local.python_envs.python_environment import PythonEnvironment
-from spotwright.pipelines.graph.kfp_executors import PythonComponent
 from spotwright.version import __version__
 
 __all__ = ["TaskEnvironments", "environment_of"]

@@ -1,6 +1,6 @@
 """Copy artifacts that user code wrote to a ``custom_path`` on a mount that only the attempt can see.
 
-The reader of an attempt's outputs (:mod:`spotwright.pipelines.launcher.outputs`) copies custom paths to the artifacts' usual
+The reader of an attempt's outputs (:mod:`spotwright.kfp.launcher`) copies custom paths to the artifacts' usual
 paths, but cannot see the attempt's mounts. So the attempt copies them itself after its function has returned.
 
 Runs in the fork server's interpreter, so it uses only the standard library.

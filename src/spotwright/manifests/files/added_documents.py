@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spotwright.kfp.placed_record import VERSION, digest, value_digest
 from spotwright.manifests.files.record import ANNOTATION, AT
 from spotwright.manifests.yamltext.documents import Document
 from spotwright.manifests.yamltext.removal import Removal, remove
 from spotwright.manifests.yamltext.splice import block, flow
-from spotwright.pipelines.ir.placed_record import VERSION, digest, value_digest
 
 __all__ = ["Additions", "has_added_content", "is_added", "is_untouched", "prepend", "without_record"]
 

@@ -15,8 +15,8 @@ import json
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TypeAlias
 
+from spotwright.kfp.placed_record import VERSION, digest
 from spotwright.manifests.yamltext.documents import MISSING, Document, Path
-from spotwright.pipelines.ir.placed_record import VERSION, digest
 from spotwright.yaml_composer import Extent
 
 __all__ = ["ANNOTATION", "AT", "FIXED_AT", "MAX_RECORD", "Outside", "is_placed", "read_record", "restored"]

@@ -10,12 +10,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
+from spotwright.kfp.placed_record import digest, value_digest
 from spotwright.manifests.files.record import AT, Outside, read_record, restored
 from spotwright.manifests.yamltext.documents import MISSING, Document, Path, parse
 from spotwright.manifests.yamltext.edits import Splice
 from spotwright.manifests.yamltext.removal import Removal, remove
 from spotwright.manifests.yamltext.splice import apply
-from spotwright.pipelines.ir.placed_record import digest, value_digest
 from spotwright.yaml_composer import Extent
 
 __all__ = ["Unplaced", "unplaced"]

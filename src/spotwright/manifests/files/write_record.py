@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from spotwright.kfp.placed_record import VERSION, digest, value_digest
 from spotwright.manifests.files.record import AT, MAX_RECORD, Outside, restored
 from spotwright.manifests.yamltext.documents import Document, Path
 from spotwright.manifests.yamltext.edits import Edit, Editor, Splice, value_at
 from spotwright.manifests.yamltext.self_check import reads_as_edited
 from spotwright.manifests.yamltext.splice import apply, in_brief, inline, is_quoted, splices
-from spotwright.pipelines.ir.placed_record import VERSION, digest, value_digest
 from spotwright.yaml_composer import Extent
 
 __all__ = ["placed_text", "reserve"]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spotwright.kfp.placed_record import digest
 from spotwright.manifests.kinds.kfp.backend_templates import bound_dags, dag_retries, place_own_pods, retry_strategy
 from spotwright.manifests.kinds.kfp.executor_pods import place_executor, read_work, runtime_field
 from spotwright.manifests.kinds.kfp.pipeline_tasks import CompiledTask, PipelinePaths, list_tasks, mapping_at
@@ -22,7 +23,6 @@ from spotwright.manifests.yamltext.data_document import data_document
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.manifests.yamltext.edits import Editor, clone
 from spotwright.model.policy import Layer, Policy, PolicyValueError, parse_policy
-from spotwright.pipelines.ir.placed_record import digest
 from spotwright.scheduling.ladder import build
 
 __all__ = ["is_backend_workflow", "place_workflow"]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from spotwright.kfp.placed_record import POLICIES
 from spotwright.manifests.enforcement.mechanisms import Mechanism
 from spotwright.manifests.kinds import PlaceObject
 from spotwright.manifests.kinds.kfp.attempt_affinity import later_conditions, on_demand_from, on_demand_text
@@ -37,7 +38,6 @@ from spotwright.manifests.rules.context import Group, Level, PlaceContext, RoleR
 from spotwright.manifests.rules.pod_rules import Placed, no_pool_fits
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.policy import BUILT_IN, Layer, Policy, policy_mapping
-from spotwright.pipelines.ir.placed_record import POLICIES
 from spotwright.scheduling.ladder import Ladder, build
 
 __all__ = ["KINDS"]

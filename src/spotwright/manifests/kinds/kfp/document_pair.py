@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
+from spotwright.kfp.placed_record import RECORD
 from spotwright.manifests.yamltext.documents import Document, Path, parse, show
 from spotwright.manifests.yamltext.edits import value_at
-from spotwright.pipelines.ir.placed_record import RECORD
 from spotwright.yaml_composer import DOCUMENT_BREAK, MappingNode, join
 
 __all__ = ["AT", "EXECUTORS", "KIND", "PIPELINE", "PLATFORMS", "PipelinePair", "objects_of"]

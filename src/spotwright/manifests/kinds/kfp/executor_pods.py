@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from spotwright.clouds.providers import NVIDIA_GPU
+from spotwright.kfp.kfp_settings import read_constraints, read_resources
 from spotwright.manifests.kinds.kfp.attempt_affinity import queue_of
 from spotwright.manifests.kinds.kfp.pipeline_tasks import CompiledTask, PipelinePaths, mapping_at
 from spotwright.manifests.rules.affinity import Expression, attraction, off_idle_gpus
@@ -27,7 +28,6 @@ from spotwright.manifests.rules.pod_rules import (
     warn_of_preference,
 )
 from spotwright.manifests.yamltext.documents import Path
-from spotwright.pipelines.ir.kfp_settings import read_constraints, read_resources
 from spotwright.scheduling.ladder import Work
 
 __all__ = ["named_constant", "place_executor", "read_work", "runtime_field"]

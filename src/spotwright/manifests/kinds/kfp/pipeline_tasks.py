@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotwright.graph import inherit_retry
+from spotwright.kfp.compiled import IrError, UnfoldedTask, merged_executors, unfold
+from spotwright.kfp.kfp_settings import read_policy_text, read_retry
 from spotwright.manifests.kinds.kfp.document_pair import EXECUTORS
 from spotwright.manifests.rules.context import PlaceContext
 from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.policy import Layer, Policy
-from spotwright.pipelines.ir.dag_walk import IrError, UnfoldedTask, unfold
-from spotwright.pipelines.ir.kfp_settings import read_policy_text, read_retry
-from spotwright.pipelines.ir.merged_executors import merged_executors
 
 __all__ = ["CompiledTask", "PipelinePaths", "list_tasks", "mapping_at", "merge_warnings", "policy_of"]
 

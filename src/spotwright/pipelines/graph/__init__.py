@@ -1,1 +1,0 @@
-"""Build the task graph (:mod:`spotwright.graph`) from a compiled pipeline."""

@@ -1,1 +1,0 @@
-"""Values on their way into a task: arguments, parameters, placeholders, secrets and the paths of artifacts."""
