@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from spotwright.cluster.evidence import LastSeen, signals_of
+from spotwright.cluster.signals import LastSeen, signals_of
 from spotwright.model.attempts import Cause, Ending
 from spotwright.scheduling.cause import classify
 

@@ -126,9 +126,8 @@ def run(way: Way) -> None:
 def review(way: Way) -> None:
     """Review a pod of a placed Job, one of whose attempts was interrupted."""
     from spotwright import config as configuration
-    from spotwright.cluster.admission.admit import admit
-    from spotwright.cluster.admission.pods import PodFacts
-    from spotwright.cluster.admission.review import answer, parse_review
+    from spotwright.cluster.admission_server import admit, answer, parse_review
+    from spotwright.cluster.admit_pods import PodFacts
     from spotwright.model.attempts import Cause
     from spotwright.scheduling.next_attempt import PastAttempt
 

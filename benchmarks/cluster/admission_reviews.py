@@ -26,12 +26,10 @@ from typing import Any
 import aiohttp
 
 from spotwright import config as configuration
-from spotwright.cluster.admission.admit import admit
-from spotwright.cluster.admission.configurations import Configurations
-from spotwright.cluster.admission.pods import PodFacts
-from spotwright.cluster.admission.review import answer, parse_review
-from spotwright.cluster.admission.server import Webhook, start_server
-from spotwright.cluster.controller.serving.tls import ServedCertificate
+from spotwright.cluster.admission_server import Webhook, admit, answer, parse_review, start_server
+from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.certificates import ServedCertificate
+from spotwright.cluster.configurations import Configurations
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt
 

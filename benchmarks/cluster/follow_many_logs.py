@@ -31,9 +31,8 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from spotwright.cluster.api.connection import connect, find_cluster
-from spotwright.cluster.api.requests import Api
-from spotwright.cluster.log_keeping.keeper import LogKeeper, SeenAttempt
+from spotwright.cluster.api_client import Api, connect, find_cluster
+from spotwright.cluster.log_keeper import LogKeeper, SeenAttempt
 from spotwright.records.state_folder import StateFolder
 
 TICKS = os.sysconf("SC_CLK_TCK")

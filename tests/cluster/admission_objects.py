@@ -8,7 +8,7 @@ from typing import Any
 from tests.cluster.json_patches import apply_patch
 
 from spotwright import config as configuration
-from spotwright.cluster.admission.objects import Outcome, admit_object
+from spotwright.cluster.admit_objects import Outcome, admit_object
 from spotwright.config import Config
 
 __all__ = ["KEY", "a_config", "a_job", "a_jobset", "admitted", "owned_by"]

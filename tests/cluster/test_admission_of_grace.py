@@ -9,7 +9,7 @@ from scripts.make_grace_page import PAGE, page
 from tests.cluster.admission_objects import a_config
 from tests.cluster.test_admission_of_pods import PREFER, SPENT, a_pod, precise, variables
 
-from spotwright.cluster.admission.grace import FOLDER, hook_script
+from spotwright.cluster.admit_pods import FOLDER, hook_script
 
 SPOT = "{default: {spot: require, grace_period: 20s}}"
 

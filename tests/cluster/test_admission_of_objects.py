@@ -9,8 +9,13 @@ import pytest
 from tests.cluster.admission_objects import KEY, a_config, a_job, a_jobset, admitted, owned_by
 from tests.manifests.placing import at_path
 
-from spotwright.cluster.admission.marks import ADMITTED_ANNOTATION, IGNORE_ANNOTATION
-from spotwright.cluster.admission.objects import Verdict, admit_object, referenced_objects
+from spotwright.cluster.admit_objects import (
+    ADMITTED_ANNOTATION,
+    IGNORE_ANNOTATION,
+    Verdict,
+    admit_object,
+    referenced_objects,
+)
 from spotwright.scheduling.budgets import MAX_MOVES
 
 JOB_POD = "spec.template.spec"

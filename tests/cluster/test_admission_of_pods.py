@@ -11,9 +11,8 @@ from tests.cluster.admission_objects import KEY, a_config, a_job, admitted
 from tests.cluster.json_patches import apply_patch
 from tests.manifests.placing import at_path
 
-from spotwright.cluster.admission.marks import IGNORE_ANNOTATION
-from spotwright.cluster.admission.objects import Outcome
-from spotwright.cluster.admission.pods import ATTEMPT_ANNOTATION, PodFacts, admit_pod
+from spotwright.cluster.admit_objects import IGNORE_ANNOTATION, Outcome
+from spotwright.cluster.admit_pods import ATTEMPT_ANNOTATION, PodFacts, admit_pod
 from spotwright.config import Config
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.next_attempt import PastAttempt

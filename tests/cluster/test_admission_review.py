@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.cluster.admission_objects import a_config, a_job
 from tests.cluster.json_patches import apply_patch
 
-from spotwright.cluster.admission.objects import Outcome, admit_object
-from spotwright.cluster.admission.review import AdmissionRequest, BadReview, answer, parse_review
-from spotwright.cluster.admission.warning_texts import MAX_ALL, MAX_EACH, as_warnings
+from spotwright.cluster.admission_server import AdmissionRequest, BadReview, answer, parse_review
+from spotwright.cluster.admit_objects import MAX_ALL, MAX_EACH, Outcome, admit_object, as_warnings
 
 
 def a_review(data: dict[str, Any], **request: Any) -> bytes:

@@ -20,19 +20,18 @@ from tests.cluster.test_admission_of_objects import RUNTIME, TRAINJOB
 from tests.cluster.test_admission_of_pods import a_pod, taken
 from tests.cluster.test_admission_review import a_review
 
-from spotwright.cluster.admission import server
-from spotwright.cluster.admission.configurations import Configurations
-from spotwright.cluster.admission.pods import PodFacts
-from spotwright.cluster.admission.review import AdmissionRequest
-from spotwright.cluster.admission.server import Webhook, start_server
-from spotwright.cluster.controller.serving.tls import ServedCertificate
+from spotwright.cluster import admission_server
+from spotwright.cluster.admission_server import AdmissionRequest, Webhook, start_server
+from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.certificates import ServedCertificate
+from spotwright.cluster.configurations import Configurations
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers come as late as a busy machine makes them; tests of late answers set their own limits."""
     for limit in ("ANSWER_AFTER", "LOOK_UP", "FACTS"):
-        monkeypatch.setattr(server, limit, 60.0)
+        monkeypatch.setattr(admission_server, limit, 60.0)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +129,7 @@ def test_a_pod_gets_the_rung_that_its_history_leads_to(certificate: Path) -> Non
 def test_facts_that_do_not_come_in_time_leave_the_pod_as_its_object_was_placed(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "FACTS", 0.05)
+    monkeypatch.setattr(admission_server, "FACTS", 0.05)
 
     async def scenario() -> None:
         async with serving(certificate, Cluster(facts=taken("spot-a"), delay=600)) as (session, address):
@@ -143,7 +142,7 @@ def test_facts_that_do_not_come_in_time_leave_the_pod_as_its_object_was_placed(
 def test_an_answer_that_would_be_late_allows_the_object_unchanged(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "ANSWER_AFTER", 0.05)
+    monkeypatch.setattr(admission_server, "ANSWER_AFTER", 0.05)
 
     async def scenario() -> None:
         async with serving(certificate, Cluster(RUNTIME, delay=600)) as (session, address):

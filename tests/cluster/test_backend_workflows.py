@@ -11,7 +11,7 @@ from tests.cluster.admission_objects import KEY, a_config, admitted
 from tests.cluster.kfp_workflows import a_workflow, step_templates
 from tests.manifests.placing import at_path
 
-from spotwright.cluster.admission.objects import Verdict, admit_object
+from spotwright.cluster.admit_objects import Verdict, admit_object
 
 CARRIED: dict[str, Any] = {
     "podMetadata": {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.cluster.admission.configurations import Configurations
+from spotwright.cluster.configurations import Configurations
 
 CLUSTER = """\
 version: 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.cluster.evidence import LastSeen, signals_of
+from spotwright.cluster.signals import LastSeen, signals_of
 from spotwright.model.attempts import Cause, Ending
 from spotwright.notices.notice import Notice
 from spotwright.scheduling.cause import classify

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from spotwright.cluster.admission.registration import webhook_configuration
+from spotwright.cluster.install import webhook_configuration
 from spotwright.manifests.kinds import SERVED
 
 

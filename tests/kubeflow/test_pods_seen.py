@@ -13,7 +13,7 @@ from tests.kubeflow.test_recorder import Recorded, of_workflow
 
 from spotwright import config
 from spotwright.checkpoint_file import config_map
-from spotwright.cluster.api.requests import ApiFailed
+from spotwright.cluster.api_client import ApiFailed
 from spotwright.kubeflow.following import SILENT
 from spotwright.kubeflow.recorder import PodsSeen
 from spotwright.model.attempts import Cause

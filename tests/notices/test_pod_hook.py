@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spotwright.checkpoint import Checkpoint
-from spotwright.cluster.admission.grace import hook_script
+from spotwright.cluster.admit_pods import hook_script
 from spotwright.notices.file import FileSource
 from spotwright.notices.pod_hook import PodHook
 

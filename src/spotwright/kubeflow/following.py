@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from spotwright.cluster.workloads.tasks import workflow_task
+from spotwright.cluster.workloads import workflow_task
 from spotwright.engine.events import CancelRequested, EngineDetached, EngineStarted, Event, NoteAdded, RunStatus
 from spotwright.engine.fold import fold, replay
 from spotwright.engine.state import RunState, TaskState

@@ -16,11 +16,10 @@ from itertools import chain
 from typing import Any
 
 from spotwright.clouds import providers
-from spotwright.cluster.api.requests import ApiFailed
-from spotwright.cluster.evidence import LastSeen
-from spotwright.cluster.evidence import signals_of as signals_of_evidence
-from spotwright.cluster.evidence.waiting import bound_at, events_of_pod, has_not_started, why_not_started
-from spotwright.cluster.workloads.tasks import workflow_task
+from spotwright.cluster.api_client import ApiFailed
+from spotwright.cluster.signals import LastSeen, bound_at, events_of_pod, has_not_started, why_not_started
+from spotwright.cluster.signals import signals_of as signals_of_evidence
+from spotwright.cluster.workloads import workflow_task
 from spotwright.engine.events import (
     AttemptAdopted,
     AttemptBound,

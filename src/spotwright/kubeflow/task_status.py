@@ -22,7 +22,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from spotwright.cluster.workloads.tasks import workflow_task
+from spotwright.cluster.workloads import workflow_task
 from spotwright.model.attempts import ContainerEnd, Signals
 
 __all__ = ["Node", "SeenTask", "nodes_of_details", "nodes_of_workflow", "seconds", "seen_tasks", "signals_of"]

@@ -4,7 +4,7 @@ Kubernetes runs the hook when it has decided to end a pod, and sends SIGTERM whe
 grace period before SIGTERM, which KFP otherwise leaves unused: it ends the code within a second of SIGTERM. The hook
 writes a notice into the folder and waits as long as there is a file ``saver.PID`` of a living process. A process that has saved
 after the notice removes its file; without such a file the hook returns at once. The hook is made by
-:mod:`spotwright.cluster.admission.grace`, and the folder is on a volume of the pod that each container has for itself, so that a
+:mod:`spotwright.cluster.admit_pods`, and the folder is on a volume of the pod that each container has for itself, so that a
 PID means the same on both sides.
 """
 

@@ -12,7 +12,7 @@ __all__ = ["object_text"]
 
 
 def object_text(explained: Mapping[str, Any]) -> str:
-    """The explanation for people, of the JSON that :func:`spotwright.cluster.reading.explaining.explain_object` makes."""
+    """The explanation for people, of the JSON that :func:`spotwright.cluster.explaining.explain_object` makes."""
     run = f", run {explained['run']}" if explained["run"] else ""
     lines = [f"{explained['object']}{run}"]
     for pod in explained["pods"]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.cluster.admission_objects import a_config, a_jobset, admitted, owned_by
 
-from spotwright.cluster.admission.admit import admit
+from spotwright.cluster.admission_server import admit
 from spotwright.manifests.rules.environment import CHECKPOINT_PATH
 from spotwright.manifests.rules.merging import strategic
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.cluster.admission.owned_fields import without_unowned_fields
+from spotwright.cluster.admit_updates import without_unowned_fields
 
 SPEC = {
     "a": 1,

@@ -19,11 +19,10 @@ from tests.cluster.test_live_objects import GOLDEN, POLICY, TARGET, documents
 from tests.manifests.placing import a_config
 
 from spotwright import config as configuration
-from spotwright.cluster.admission.admit import admit
-from spotwright.cluster.admission.api_defaults import LAST_APPLIED
-from spotwright.cluster.admission.marks import ADMITTED_ANNOTATION
-from spotwright.cluster.admission.objects import Outcome, Verdict
-from spotwright.cluster.admission.updates import Update
+from spotwright.cluster.admission_server import admit
+from spotwright.cluster.admit_objects import ADMITTED_ANNOTATION, Outcome, Verdict
+from spotwright.cluster.admit_updates import Update
+from spotwright.cluster.api_defaults import LAST_APPLIED
 from spotwright.manifests.rules.merging import strategic
 
 Merge = Callable[[Any, Any], Any]

@@ -10,9 +10,8 @@ from tests.cluster.json_patches import apply_patch
 from tests.manifests.placing import at_path
 
 from spotwright import config as configuration
-from spotwright.cluster.admission.marks import IGNORE_ANNOTATION
-from spotwright.cluster.admission.objects import Outcome, Verdict
-from spotwright.cluster.admission.updates import Update, restore_object
+from spotwright.cluster.admit_objects import IGNORE_ANNOTATION, Outcome, Verdict
+from spotwright.cluster.admit_updates import Update, restore_object
 
 OWN = {"key": "dedicated", "operator": "Exists"}
 TOLERATIONS = "spec.template.spec.tolerations"

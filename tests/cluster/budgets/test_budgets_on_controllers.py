@@ -18,8 +18,8 @@ from tests.cluster.watching.test_watcher_records import Cluster
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright import config as configuration
-from spotwright.cluster.admission.pods import PodFacts, admit_pod
-from spotwright.cluster.controller.histories import Histories
+from spotwright.cluster.admit_pods import PodFacts, admit_pod
+from spotwright.cluster.attempt_lookup import Histories
 from spotwright.config import Config
 from spotwright.manifests.rules.job_failure_policy import REFUSED
 from spotwright.records.state_folder import StateFolder

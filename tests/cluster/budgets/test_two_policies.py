@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.cluster.admission_objects import a_config, a_job, admitted
 
-from spotwright.cluster.admission.objects import Verdict
+from spotwright.cluster.admit_objects import Verdict
 
 NEVER, REQUIRE = json.dumps({"spot": "never"}), json.dumps({"spot": "require"})
 

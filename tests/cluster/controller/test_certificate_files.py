@@ -19,10 +19,9 @@ from tests.cluster.admission_objects import a_job
 from tests.cluster.controller.test_controller_process import a_cluster, registered, review, running, until
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
-from spotwright.cluster.controller.serving import renewal
-from spotwright.cluster.controller.serving.renewal import Renewal
-from spotwright.cluster.controller.serving.tls import why_refused
-from spotwright.cluster.controller.settings import CertificateFiles
+from spotwright.cluster import certificates
+from spotwright.cluster.certificates import Renewal, why_refused
+from spotwright.cluster.controller_settings import CertificateFiles
 from spotwright.errors import InputError
 
 EVENTS = "/api/v1/namespaces/spotwright/events"
@@ -118,8 +117,8 @@ def controlled(folder: Path, files: Files, test: Callable[[SmallApiServer], Awai
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(renewal, "_LOOK", 0.05)
-    monkeypatch.setattr(renewal, "_LEARN", 0.05)
+    monkeypatch.setattr(certificates, "_LOOK", 0.05)
+    monkeypatch.setattr(certificates, "_LEARN", 0.05)
 
 
 @pytest.fixture

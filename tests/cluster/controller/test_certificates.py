@@ -10,9 +10,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from spotwright.cluster.controller.serving.certificates import Authority, make_serving_certificate
-from spotwright.cluster.controller.serving.tls import why_refused
-from spotwright.cluster.controller.settings import Settings
+from spotwright.cluster.certificates import Authority, make_serving_certificate, why_refused
+from spotwright.cluster.controller_settings import Settings
 from spotwright.errors import StateError
 
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)

@@ -21,14 +21,12 @@ from tests.cluster.test_admission_review import a_review
 from tests.cluster.watching import watched_objects
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
-from spotwright.cluster.admission import server as admission
-from spotwright.cluster.api.requests import Api
-from spotwright.cluster.controller.leading import OpenClient
-from spotwright.cluster.controller.permissions import permissions
-from spotwright.cluster.controller.process import run_controller
-from spotwright.cluster.controller.serving.registering import Registration
-from spotwright.cluster.controller.settings import Settings
-from spotwright.cluster.reading.find_controller import reading_name
+from spotwright.cluster import admission_server as admission
+from spotwright.cluster.api_client import Api
+from spotwright.cluster.controller import OpenClient, run_controller
+from spotwright.cluster.controller_settings import Settings
+from spotwright.cluster.install import Registration, permissions
+from spotwright.cluster.run_api_client import reading_name
 from spotwright.errors import InputError
 
 MAPS = "/api/v1/configmaps"

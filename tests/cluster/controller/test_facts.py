@@ -14,18 +14,16 @@ from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.test_watcher_records import Cluster
 from tests.cluster.watching.watched_objects import at, done, job, pod
 
-from spotwright.cluster.admission.pods import PodFacts
-from spotwright.cluster.admission.review import AdmissionRequest
-from spotwright.cluster.api.requests import Api
-from spotwright.cluster.controller import facts as module
-from spotwright.cluster.controller import ledger as ledgers
-from spotwright.cluster.controller.facts import FactFinder
-from spotwright.cluster.controller.histories import Histories
-from spotwright.cluster.controller.ledger import Ledger
-from spotwright.cluster.controller.lookups import Lookups
-from spotwright.cluster.watching.recorder import Recorder
-from spotwright.cluster.watching.view import SeenPod
-from spotwright.cluster.workloads.templates import templates_of
+from spotwright.cluster import attempt_lookup as module
+from spotwright.cluster import attempt_numbers as ledgers
+from spotwright.cluster.admission_server import AdmissionRequest
+from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.api_client import Api
+from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
+from spotwright.cluster.attempt_numbers import Ledger
+from spotwright.cluster.observer import Recorder
+from spotwright.cluster.view import SeenPod
+from spotwright.cluster.workloads import templates_of
 from spotwright.model.attempts import Cause
 from spotwright.records.state_folder import StateFolder
 

@@ -11,11 +11,11 @@ import pytest
 from lightkube.core.exceptions import ConfigError
 from tests.cluster.watching.small_api_server import serving
 
-from spotwright.cluster.api.mirror import ChangeKind, Mirror, Resource
-from spotwright.cluster.api.requests import Api, LoginFailed
-from spotwright.cluster.controller.lookups import Lookups
-from spotwright.cluster.controller.serving.certificates import Authority
-from spotwright.cluster.reading.port_forward import ForwardRefused, PortForward
+from spotwright.cluster.api_client import Api, LoginFailed
+from spotwright.cluster.attempt_lookup import Lookups
+from spotwright.cluster.certificates import Authority
+from spotwright.cluster.mirror import ChangeKind, Mirror, Resource
+from spotwright.cluster.run_api_client import ForwardRefused, PortForward
 from spotwright.errors import StateError
 
 PODS = "/api/v1/pods"
@@ -45,7 +45,7 @@ def test_a_login_that_fails_is_no_end_of_a_stream(monkeypatch: pytest.MonkeyPatc
             async with httpx2.AsyncClient(base_url=server.url, auth=Login(2)) as client:
                 mirror = Mirror(Api(client), Resource("/api/v1", "pods"))
                 with monkeypatch.context() as patch:
-                    patch.setattr("spotwright.cluster.api.mirror.asyncio.sleep", at_once)
+                    patch.setattr("spotwright.cluster.mirror.asyncio.sleep", at_once)
                     return (await anext(mirror.changes())).kind
 
     assert asyncio.run(scenario()) == ChangeKind.SYNCED

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.cluster.watching.watched_objects import SPOT, node
 
-from spotwright.cluster.watching import view
-from spotwright.cluster.watching.view import ClusterView
+from spotwright.cluster import view
+from spotwright.cluster.view import ClusterView
 
 
 def test_events_and_notices_of_nodes_that_went_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ from tests.cluster.controller.test_facts import finding
 from tests.cluster.watching.recorded_set import API, RecordedSet
 from tests.cluster.watching.test_watcher_records import Cluster
 
-from spotwright.cluster.admission.pods import PodFacts
-from spotwright.cluster.admission.review import AdmissionRequest
-from spotwright.cluster.controller import facts as module
-from spotwright.cluster.controller.histories import RunHistory
+from spotwright.cluster import attempt_lookup as module
+from spotwright.cluster.admission_server import AdmissionRequest
+from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.attempt_lookup import RunHistory
 from spotwright.engine.events import AttemptAdopted, AttemptTakenBack
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import FIRST_PAUSE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spotwright.cluster.controller.ledger import PATIENCE, Ledger, Slot
+from spotwright.cluster.attempt_numbers import PATIENCE, Ledger, Slot
 
 
 class Clock:

@@ -13,8 +13,8 @@ from tests.cluster.admission_objects import a_job
 from tests.cluster.controller.test_controller_process import a_cluster, review, running, until
 from tests.cluster.watching.small_api_server import serving
 
-from spotwright.cluster.controller.serving.metrics import Metrics, serve_metrics
-from spotwright.cluster.moving.tally import Tally
+from spotwright.cluster.metrics import Metrics, serve_metrics
+from spotwright.cluster.unavailable_pools import Tally
 from spotwright.errors import InputError
 from spotwright.scheduling.budgets import Pause
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.watching.test_watcher_on_bad_days import JOBS, PODS, Day, day
 from tests.cluster.watching.watched_objects import job, pod
 
-from spotwright.cluster.api.sharing import Sharing
+from spotwright.cluster.mirror import Sharing
 from spotwright.model.attempts import Cause
 
 

@@ -14,8 +14,8 @@ from tests.cluster.controller.test_controller_process import a_cluster, review, 
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
-from spotwright.cluster.admission.objects import Verdict, admit_object
-from spotwright.cluster.admission.updates import Update, restore_object
+from spotwright.cluster.admit_objects import Verdict, admit_object
+from spotwright.cluster.admit_updates import Update, restore_object
 
 FIRST, SECOND = "one/spotwright", "two/spotwright"
 EVENTS = "/api/v1/namespaces/team-a/events"

@@ -18,13 +18,12 @@ from typing import Any
 from testbed.control.api import Api
 from testbed.settings import NETWORK, Settings
 
-from spotwright.cluster.admission import server
-from spotwright.cluster.admission.configurations import Configurations
-from spotwright.cluster.admission.pods import PodFacts
-from spotwright.cluster.admission.registration import ENABLED_LABEL, webhook_configuration
-from spotwright.cluster.admission.review import AdmissionRequest
-from spotwright.cluster.admission.server import Webhook, start_server
-from spotwright.cluster.controller.serving.tls import ServedCertificate
+from spotwright.cluster import admission_server
+from spotwright.cluster.admission_server import AdmissionRequest, Webhook, start_server
+from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.certificates import ServedCertificate
+from spotwright.cluster.configurations import Configurations
+from spotwright.cluster.install import ENABLED_LABEL, webhook_configuration
 
 __all__ = ["LABEL", "serving"]
 
@@ -89,7 +88,7 @@ async def _serve(folder: Path) -> None:
     async def no_facts(_: AdmissionRequest) -> PodFacts:
         return PodFacts()
 
-    server.ANSWER_AFTER = 25.0
+    admission_server.ANSWER_AFTER = 25.0
     webhook = Webhook(configurations, no_object, no_facts, lambda: True, "localhost/busybox:1")
     context = ServedCertificate(folder / "tls.crt", folder / "tls.key").context()
     runner = await start_server(webhook, context, host=NETWORK.control_plane, port=0)

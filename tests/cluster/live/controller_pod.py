@@ -18,7 +18,7 @@ from tests.cluster.live.kube import Kube
 from tests.cluster.reading import on_the_bed
 from tests.cluster.reading.served import Printed, spotwright
 
-from spotwright.cluster.controller.permissions import permissions
+from spotwright.cluster.install import permissions
 
 __all__ = ["ControllerPod", "controller_pod"]
 

@@ -13,7 +13,7 @@ from tests.cluster.live.controllers import Controller, configuration, controller
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
 from tests.cluster.live.workloads import KINDS, make
 
-from spotwright.cluster.moving.free_moves import why_not_moved
+from spotwright.cluster.descheduler import why_not_moved
 from spotwright.engine.events import RunStatus
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse

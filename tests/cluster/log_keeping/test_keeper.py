@@ -14,10 +14,10 @@ from aiohttp import web
 from tests.cluster.log_keeping.container_log import BILLION, START, Line, answer
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
-from spotwright.cluster.api.requests import Api
-from spotwright.cluster.log_keeping import follower
-from spotwright.cluster.log_keeping.keeper import LogKeeper, SeenAttempt
-from spotwright.cluster.log_keeping.log_file import LogFile
+from spotwright.cluster import log_follower
+from spotwright.cluster.api_client import Api
+from spotwright.cluster.log_file import LogFile
+from spotwright.cluster.log_keeper import LogKeeper, SeenAttempt
 from spotwright.records.state_folder import StateFolder
 
 PODS = "/api/v1/namespaces/a/pods"
@@ -157,7 +157,7 @@ def test_what_the_disk_did_not_take_before_the_pod_was_gone_is_said_once_it_take
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = StateFolder.open(tmp_path / "state")
-    monkeypatch.setattr(follower, "_DISK", 0.02)
+    monkeypatch.setattr(log_follower, "_DISK", 0.02)
     real, tries = LogFile.append, list[bytes]()
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:
@@ -239,7 +239,7 @@ def test_a_stream_that_ends_at_once_is_opened_again_when_its_pod_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A container ends a second or so before its pod says so; until then every stream of its log ends at once."""
-    monkeypatch.setattr(follower, "_SHORT", 60.0)
+    monkeypatch.setattr(log_follower, "_SHORT", 60.0)
     state = StateFolder.open(tmp_path / "state")
 
     async def test(server: SmallApiServer, start: Callable[[], LogKeeper]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spotwright.cluster.log_keeping import log_file
-from spotwright.cluster.log_keeping.log_file import LogFile
+from spotwright.cluster import log_file
+from spotwright.cluster.log_file import LogFile
 from spotwright.model.quantities import format_bytes
 
 PIECES = [f"piece {number}\n".encode() * (number % 5 + 1) for number in range(12)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.cluster.watching.watched_objects import job, pod
 
-from spotwright.cluster.moving.free_moves import why_not_moved
+from spotwright.cluster.descheduler import why_not_moved
 
 RULE = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 

@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.watching.watched_objects import BEGIN, at, node
 
 from spotwright.clouds.providers import commands_to_free
-from spotwright.cluster.moving.lost_nodes import NodeSeen, not_ready_since, why_gone
+from spotwright.cluster.descheduler import NodeSeen, not_ready_since, why_gone
 from spotwright.notices import Notice
 from spotwright.notices.node_event import ToldNotice
 

@@ -17,12 +17,11 @@ from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_objects import SPOT, at, job, node, pod
 
 from spotwright import config as configuration
-from spotwright.cluster.api.requests import Api
-from spotwright.cluster.moving import mover
-from spotwright.cluster.moving.pool_pauses import LEFT_OUT_FILE, PoolsLeftOut, read_pauses
-from spotwright.cluster.moving.tally import Tally
-from spotwright.cluster.watching.run_store import RunStore, this_process
-from spotwright.cluster.watching.watch_and_keep_logs import watch_and_keep_logs
+from spotwright.cluster import descheduler
+from spotwright.cluster.api_client import Api
+from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, PoolsLeftOut, Tally, read_pauses
+from spotwright.cluster.watcher import watch_and_keep_logs
 from spotwright.engine.state import AttemptState, RunState
 from spotwright.model.attempts import Cause
 from spotwright.records.reader import RunReader
@@ -42,8 +41,8 @@ IGNORES = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "Disrupti
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mover, "_PAUSE", 0.02)
-    monkeypatch.setattr(mover, "_LOOK_AGAIN", 0.1)
+    monkeypatch.setattr(descheduler, "_PAUSE", 0.02)
+    monkeypatch.setattr(descheduler, "_LOOK_AGAIN", 0.1)
 
 
 class Bed:

@@ -9,7 +9,7 @@ import pytest
 
 from spotwright import config as configuration
 from spotwright.clouds import providers
-from spotwright.cluster.pools.found_pools import found_pools
+from spotwright.cluster.found_pools import found_pools
 from spotwright.model.pools import Pool
 
 AKS = {"kubernetes.azure.com/agentpool": "gpu", "agentpool": "gpu"}

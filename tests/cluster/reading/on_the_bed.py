@@ -165,8 +165,15 @@ def with_our_code(*containers: dict[str, Any], **volumes: dict[str, Any]) -> dic
 
 
 def _pod(namespace: str) -> dict[str, Any]:
-    serve = ["-m", "spotwright.cluster.reading", "--state", "/state", "--host", "0.0.0.0"]  # noqa: S104  # of the pod
-    watch = ["-m", "spotwright.cluster.watching", "--state", "/state", "--config", "/configuration/spotwright.yaml"]
+    serve = ["-m", "spotwright.cluster.reading_main", "--state", "/state", "--host", "0.0.0.0"]  # noqa: S104  # of the pod
+    watch = [
+        "-m",
+        "spotwright.cluster.watching_main",
+        "--state",
+        "/state",
+        "--config",
+        "/configuration/spotwright.yaml",
+    ]
     certificate = ["--certificate", "/serving/tls.crt", "--key", "/serving/tls.key"]
     ready = {"httpGet": {"scheme": "HTTPS", "path": "/healthz", "port": 9444}, "periodSeconds": 1}
     ports = [{"name": "reading", "containerPort": 9444}]

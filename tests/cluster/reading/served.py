@@ -16,11 +16,8 @@ import yaml
 from aiohttp import web
 
 from spotwright.cli import main
-from spotwright.cluster.api.connection import connect, find_cluster
-from spotwright.cluster.api.requests import Api
-from spotwright.cluster.reading.access import Access
-from spotwright.cluster.reading.run_index import RunIndex
-from spotwright.cluster.reading.server import ReadingServer, accept_certificates, serving_context
+from spotwright.cluster.api_client import Api, connect, find_cluster
+from spotwright.cluster.run_api import Access, ReadingServer, RunIndex, accept_certificates, serving_context
 from spotwright.records.state_folder import StateFolder
 
 USERS = {"anna-token": "anna", "admin-token": "admin"}

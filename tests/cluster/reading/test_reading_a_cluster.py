@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.reading.recorded import KFP_RUN, LOGS, record_two_teams
 from tests.cluster.reading.served import Served, serving, spotwright
 
-from spotwright.cluster.moving.pool_pauses import LEFT_OUT_FILE
+from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE
 from spotwright.records.state_folder import StateFolder
 from spotwright.scheduling.budgets import Pause
 
@@ -99,8 +99,8 @@ def test_a_client_certificate_is_a_login_and_logs_are_a_right_of_their_own(serve
 
 
 def test_a_log_comes_in_parts(served: Served, train: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spotwright.cluster.reading.server.LOG_AT_ONCE", 65536)
-    monkeypatch.setattr("spotwright.cluster.reading.remote_runs.LOG_AT_ONCE", 65536)
+    monkeypatch.setattr("spotwright.cluster.run_api.LOG_AT_ONCE", 65536)
+    monkeypatch.setattr("spotwright.cluster.run_api_client.LOG_AT_ONCE", 65536)
     printed = spotwright("logs", train, "train", "3", *served.options())
     assert printed.out.encode() == LOGS[3]
 

@@ -15,9 +15,7 @@ from tests.cluster.reading.served import Served, serving, spotwright
 from tests.cluster.watching.test_watcher_records import Cluster
 from tests.cluster.watching.watched_objects import done, job, pod
 
-from spotwright.cluster.reading.find_controller import find_controller
-from spotwright.cluster.reading.kubernetes import Kubernetes
-from spotwright.cluster.reading.remote_runs import RemoteRuns
+from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns, find_controller
 from spotwright.records.attempt_logs import follow_logs
 from spotwright.records.state_folder import StateFolder
 
@@ -25,7 +23,7 @@ from spotwright.records.state_folder import StateFolder
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost connection is given up at once."""
-    monkeypatch.setattr("spotwright.cluster.reading.controller._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("spotwright.cluster.run_api_client._FIRST_PAUSE", 0.0)
 
 
 def changed(options: list[str], name: str, value: str) -> list[str]:

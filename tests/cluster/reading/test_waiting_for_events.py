@@ -10,9 +10,7 @@ from aiohttp import ClientSession, web
 from tests.cluster.watching.test_watcher_records import Cluster
 from tests.cluster.watching.watched_objects import job, pod
 
-from spotwright.cluster.reading.access import Access, Caller
-from spotwright.cluster.reading.run_index import RunIndex
-from spotwright.cluster.reading.server import ReadingServer
+from spotwright.cluster.run_api import Access, Caller, ReadingServer, RunIndex
 from spotwright.records.state_folder import StateFolder
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from tests.cluster.watching.test_watcher_records import Cluster
 from tests.cluster.watching.watched_objects import at, job, pod
 
-from spotwright.cluster.watching.recorder import Recorder
-from spotwright.cluster.watching.run_store import WorkloadRun
-from spotwright.cluster.watching.view import SeenPod
-from spotwright.cluster.workloads.templates import templates_of
+from spotwright.cluster.observer import Recorder
+from spotwright.cluster.run_store import WorkloadRun
+from spotwright.cluster.view import SeenPod
+from spotwright.cluster.workloads import templates_of
 
 __all__ = ["API", "RecordedSet"]
 

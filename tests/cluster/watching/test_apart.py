@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from spotwright.cluster.watching.apart import apart
+from spotwright.cluster.controller import apart
 from spotwright.errors import StateError
 
 

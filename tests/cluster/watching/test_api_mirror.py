@@ -12,9 +12,8 @@ import pytest
 from aiohttp import web
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
-from spotwright.cluster.api.connection import find_cluster
-from spotwright.cluster.api.mirror import Change, ChangeKind, Mirror, Resource
-from spotwright.cluster.api.requests import Api, ApiFailed, wait_before
+from spotwright.cluster.api_client import Api, ApiFailed, find_cluster, wait_before
+from spotwright.cluster.mirror import Change, ChangeKind, Mirror, Resource
 from spotwright.errors import InputError
 
 PODS = Resource("/api/v1", "pods")
@@ -176,7 +175,7 @@ def test_the_servers_wish_is_obeyed_and_a_day_is_not() -> None:
 
 
 def test_a_server_that_calls_each_list_too_old_is_not_asked_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spotwright.cluster.api.mirror.wait_before", lambda *_: 60.0)
+    monkeypatch.setattr("spotwright.cluster.mirror.wait_before", lambda *_: 60.0)
 
     async def scenario() -> int:
         async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:

@@ -14,9 +14,9 @@ import pytest
 from scripts.make_recorded_deaths import RecordedMoment, read_deaths
 from tests.cluster.watching.test_watcher_records import Cluster
 
-from spotwright.cluster.watching.recorder import Recorder
-from spotwright.cluster.watching.view import SeenPod
-from spotwright.cluster.workloads.templates import templates_of
+from spotwright.cluster.observer import Recorder
+from spotwright.cluster.view import SeenPod
+from spotwright.cluster.workloads import templates_of
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse
 

@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 from tests.cluster.watching.watched_objects import job, pod
 
-from spotwright.cluster.workloads.gangs import gang_of
-from spotwright.cluster.workloads.outcome import outcome_of
-from spotwright.cluster.workloads.owners import lineage
-from spotwright.cluster.workloads.retries import retries_of
-from spotwright.cluster.workloads.tasks import task_name
+from spotwright.cluster.workloads import gang_of, lineage, outcome_of, retries_of, task_name
 from spotwright.engine.events import RunStatus
 
 

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
-from spotwright.cluster.api.requests import Api
-from spotwright.cluster.watching.lease import KubernetesLease, while_held
+from spotwright.cluster.api_client import Api
+from spotwright.cluster.lease import KubernetesLease, while_held
 from spotwright.errors import Fenced
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/spotwright/leases"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spotwright.cluster.watching.node_pools import NodePool, pool_of_node
+from spotwright.cluster.view import NodePool, pool_of_node
 from spotwright.model.pools import Capacity, Pool, Provider
 
 LABELS = {

@@ -21,8 +21,7 @@ from typing import Any
 import pytest
 from tests.cluster.live.kube import Kube
 
-from spotwright.cluster.api.connection import connect, find_cluster
-from spotwright.cluster.api.requests import Api
+from spotwright.cluster.api_client import Api, connect, find_cluster
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
 from spotwright.records.reader import RunReader
@@ -70,7 +69,7 @@ def start_watcher(state: Path, namespace: str, *options: str) -> subprocess.Pope
     command = [
         sys.executable,
         "-m",
-        "spotwright.cluster.watching",
+        "spotwright.cluster.watching_main",
         "--state",
         str(state),
         "--namespace",

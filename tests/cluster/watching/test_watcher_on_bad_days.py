@@ -18,11 +18,11 @@ from tests.cluster.watching.test_watcher_records import CONFIG
 from tests.cluster.watching.watched_objects import SPOT, at, done, job, node, pod
 
 from spotwright import config as configuration
-from spotwright.cluster.api.mirror import Change, ChangeKind
-from spotwright.cluster.api.requests import Api
-from spotwright.cluster.watching import run_store, watcher
-from spotwright.cluster.watching.run_store import RunStore, this_process
-from spotwright.cluster.watching.watcher import Watcher
+from spotwright.cluster import run_store, watcher
+from spotwright.cluster.api_client import Api
+from spotwright.cluster.mirror import Change, ChangeKind
+from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.watcher import Watcher
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
 from spotwright.errors import StateError

@@ -10,10 +10,10 @@ import pytest
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, at, done, job, node, pod
 
 from spotwright import config as configuration
-from spotwright.cluster.watching.recorder import Recorder
-from spotwright.cluster.watching.run_store import RunStore, this_process
-from spotwright.cluster.watching.view import ClusterView, SeenPod
-from spotwright.cluster.workloads.templates import templates_of
+from spotwright.cluster.observer import Recorder
+from spotwright.cluster.run_store import RunStore, this_process
+from spotwright.cluster.view import ClusterView, SeenPod
+from spotwright.cluster.workloads import templates_of
 from spotwright.engine.events import EngineStarted, Event
 from spotwright.engine.state import RunState
 from spotwright.errors import Fenced

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from tests.cluster.watching.watched_objects import job, pod
 
-from spotwright.cluster.workloads.outcome import outcome_of
-from spotwright.cluster.workloads.owners import lineage, uid_of
-from spotwright.cluster.workloads.tasks import task_name
+from spotwright.cluster.workloads import lineage, outcome_of, task_name, uid_of
 
 NODE_NAME = "workflows.argoproj.io/node-name"
 

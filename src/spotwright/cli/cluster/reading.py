@@ -16,8 +16,7 @@ from spotwright.cli.options import state_option
 from spotwright.errors import InputError
 
 if TYPE_CHECKING:
-    from spotwright.cluster.reading.kubernetes import Kubernetes
-    from spotwright.cluster.reading.remote_runs import RemoteRuns
+    from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns
     from spotwright.records.reader import RunReader
 
 __all__ = ["Place", "cluster_options", "cluster_place", "explain_objects", "open_cluster", "open_run", "place_options"]
@@ -89,7 +88,7 @@ def cluster_place(
 def explain_objects(place: Place, names: Sequence[str], *, as_json: bool) -> str:
     """Why the pods of these objects of a cluster are where they are: text, or ``{"objects": [...]}`` as JSON."""
     with open_cluster(place) as (kubernetes, runs):
-        from spotwright.cluster.reading.explaining import explain_object
+        from spotwright.cluster.explaining import explain_object
         from spotwright.views.object_explanation import object_text
 
         explained = [explain_object(kubernetes, runs, name, place.namespace) for name in names]
@@ -113,9 +112,7 @@ def _check(place: Place) -> None:
 def open_cluster(place: Place) -> Iterator[tuple[Kubernetes, RemoteRuns]]:
     """The cluster of a place, and its runs. Raises :class:`InputError` with what to do."""
     try:
-        from spotwright.cluster.reading.find_controller import find_controller
-        from spotwright.cluster.reading.kubernetes import Kubernetes
-        from spotwright.cluster.reading.remote_runs import RemoteRuns
+        from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns, find_controller
     except ModuleNotFoundError as error:
         raise InputError(
             f"--cluster needs the package {error.name}: install Spotwright with it, pip install 'spotwright[cluster]'"

@@ -114,8 +114,8 @@ def controller(
     Needs the extra: pip install 'spotwright[cluster]'.
     """
     _require_extra()
-    from spotwright.cluster.controller.permissions import permissions
-    from spotwright.cluster.controller.settings import CertificateFiles, Settings
+    from spotwright.cluster.controller_settings import CertificateFiles, Settings
+    from spotwright.cluster.install import permissions
 
     own = home or _own_namespace()
     if print_rbac:
@@ -152,11 +152,10 @@ def controller(
 
 async def _main(settings: object, context: str | None, kubeconfig: Path | None, *, unregister: bool) -> int:
     """Run the controller, or take its registration out. Returns the exit code."""
-    from spotwright.cluster.api.connection import connect, find_cluster
-    from spotwright.cluster.api.requests import Api
-    from spotwright.cluster.controller.process import run_controller
-    from spotwright.cluster.controller.serving.registering import Registration
-    from spotwright.cluster.controller.settings import Settings
+    from spotwright.cluster.api_client import Api, connect, find_cluster
+    from spotwright.cluster.controller import run_controller
+    from spotwright.cluster.controller_settings import Settings
+    from spotwright.cluster.install import Registration
 
     if not isinstance(settings, Settings):
         raise TypeError("the settings are made by this module")

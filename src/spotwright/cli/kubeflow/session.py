@@ -161,7 +161,7 @@ def _controllers_record(run: KfpRun, opened: ExitStack) -> tuple[Callable[[], Ru
 def _watch_pods(follower: Follower, run: KfpRun, opened: ExitStack) -> bool:
     """Look at the pods too where there is a kubeconfig: the controller's record may come late, or be lost."""
     try:
-        from spotwright.cluster.reading.kubernetes import Kubernetes
+        from spotwright.cluster.run_api_client import Kubernetes
 
         kubernetes = Kubernetes(run.login.context or None)
     except (ModuleNotFoundError, SpotwrightError):

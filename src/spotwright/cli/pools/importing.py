@@ -12,7 +12,7 @@ import yaml
 
 from spotwright.cli import SUCCEEDED
 from spotwright.cli.pools.inputs import ask_cluster, cluster_options, read_file
-from spotwright.cluster.pools.found_pools import found_pools
+from spotwright.cluster.found_pools import found_pools
 from spotwright.errors import InputError
 from spotwright.provisioning.api_model import pools_of_api_model
 from spotwright.provisioning.import_notes import notes_on

@@ -38,7 +38,7 @@ def read_file(path: Path) -> Objects:
 def ask_cluster(context: str | None) -> Objects:
     """The nodes, NodePools and DaemonSets of a cluster."""
     try:
-        from spotwright.cluster.pools.reading import ask_for_pools
+        from spotwright.cluster.run_api_client import ask_for_pools
     except ModuleNotFoundError as error:
         raise InputError(f"--cluster needs {error.name}: pip install 'spotwright[cluster]'") from None
     shown = ask_for_pools(context)

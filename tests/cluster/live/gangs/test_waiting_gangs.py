@@ -27,7 +27,7 @@ from tests.cluster.live.gangs.a_gang import (
 )
 from tests.cluster.live.kube import Kube, Object, pod, pod_spec
 
-from spotwright.cluster.moving.pool_pauses import LEFT_OUT_FILE, read_pauses
+from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, read_pauses
 from spotwright.engine.state import AttemptState
 from spotwright.model.attempts import Cause
 from spotwright.scheduling.budgets import BudgetUse, Pause

@@ -1,1 +1,0 @@
-"""Admission: objects are placed when they are created, and pods get the rung of their attempt. Nothing is denied or gated."""

@@ -1,0 +1,426 @@
+"""Decide about one new object: place it, or leave it alone, and which warnings its creator gets.
+
+Admission fails open: an object that cannot be placed is created as its user wrote it, with a warning that says why. Owners that
+were placed are not placed twice: what their controllers create carries the placement already, except the retries of a TrainJob,
+which only the JobSet can have. Updates are decided in :mod:`spotwright.cluster.admit_updates`.
+
+Read from an object whether it is placed, is made by something that is, or is to be left alone.
+
+Write findings as admission warnings, which kubectl shows to whoever creates the object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spotwright.cluster.api_defaults import dependent_defaults, without_defaults
+from spotwright.config import Config
+from spotwright.errors import InputError
+from spotwright.manifests.files.live_objects import PlacedObject, place_object
+from spotwright.manifests.files.record import ANNOTATION as PLACED_ANNOTATION
+from spotwright.manifests.files.required_pools import require_pools
+from spotwright.manifests.kinds import NAMESAKES, SERVED, find_kind, served_version
+from spotwright.manifests.kinds.kfp.backend_workflows import is_backend_workflow, place_workflow
+from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL, Finding, Level, name_of
+from spotwright.manifests.yamltext.documents import show
+from spotwright.manifests.yamltext.edits import value_at
+from spotwright.version import __version__
+
+__all__ = [
+    "ADMITTED_ANNOTATION",
+    "IGNORE_ANNOTATION",
+    "MAX_ALL",
+    "MAX_EACH",
+    "Outcome",
+    "Verdict",
+    "admit_object",
+    "admitted_by",
+    "admitted_mark",
+    "as_warnings",
+    "controller_of",
+    "has_own_policy",
+    "has_placed_templates",
+    "is_admitted",
+    "is_ignored",
+    "is_placed",
+    "own_policy",
+    "place_as_new",
+    "pods_of",
+    "policy_of_templates",
+    "referenced_objects",
+    "warnings_of",
+]
+
+
+ADMITTED_ANNOTATION = "spotwright.dev/admitted"
+"""The annotation of every object that a webhook has placed: the version, and the digest of the configuration."""
+
+IGNORE_ANNOTATION = "spotwright.dev/ignore"
+"""The annotation, with the value ``true``, of objects that are left exactly as they come; pods of theirs too."""
+
+_TEMPLATES = (
+    "spec.template",
+    "spec.jobTemplate.spec.template",
+    "spec.replicatedJobs.*.template.spec.template",
+    "spec.tasks.*.template",
+    "spec.jobTemplate.spec.tasks.*.template",
+)
+_TEKTON = ("spec.podTemplate", "spec.taskRunTemplate.podTemplate", "spec.taskRunSpecs.*")
+_REPLICA_SPECS = ("pytorch", "tf", "mpi", "xgb", "paddle", "jax")
+
+
+def admitted_mark(config: Config, by: str = "") -> dict[str, str]:
+    """The annotation for an object that is placed by a configuration. ``by`` names the controller: NAMESPACE/NAME."""
+    digest = hashlib.sha256(config.text.encode()).hexdigest()[:12]
+    mark = {"v": 1, "spotwright": __version__, "config": digest, **({"by": by} if by else {})}
+    return {ADMITTED_ANNOTATION: json.dumps(mark, separators=(",", ":"))}
+
+
+def admitted_by(data: Mapping[str, Any]) -> str:
+    """The controller that has placed an object, NAMESPACE/NAME; empty if its mark does not tell."""
+    try:
+        mark = json.loads(str(_metadata(data, "annotations").get(ADMITTED_ANNOTATION, "")))
+    except ValueError:
+        return ""
+    return str(mark.get("by", "")) if isinstance(mark, dict) else ""
+
+
+def is_ignored(data: Mapping[str, Any]) -> bool:
+    """Whether an object asks to be left alone."""
+    return str(_metadata(data, "annotations").get(IGNORE_ANNOTATION, "")).lower() == "true"
+
+
+def is_placed(data: Mapping[str, Any]) -> bool:
+    """Whether a webhook, or ``spotwright place`` on its file, has placed the object itself."""
+    return not {ADMITTED_ANNOTATION, PLACED_ANNOTATION}.isdisjoint(_metadata(data, "annotations"))
+
+
+def is_admitted(data: Mapping[str, Any]) -> bool:
+    """Whether a webhook has placed the object."""
+    return ADMITTED_ANNOTATION in _metadata(data, "annotations")
+
+
+def has_own_policy(data: Mapping[str, Any]) -> bool:
+    """Whether a label or an annotation of the object sets a policy."""
+    return bool(own_policy(data))
+
+
+def own_policy(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The label and the annotation with which an object sets a policy, as they stand in its metadata."""
+    labels, annotations = _metadata(data, "labels"), _metadata(data, "annotations")
+    policy: dict[str, dict[str, str]] = {}
+    if SPOT_LABEL in labels:
+        policy["labels"] = {SPOT_LABEL: labels[SPOT_LABEL]}
+    if POLICY_ANNOTATION in annotations:
+        policy["annotations"] = {POLICY_ANNOTATION: annotations[POLICY_ANNOTATION]}
+    return policy
+
+
+def pods_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """What an object says of its pods: their templates, or Tekton's; ``None`` if its kind has none of its own."""
+    tekton = _TEKTON if str(data.get("apiVersion", "")).startswith("tekton.dev/") else ()
+    return [*_pod_templates(data), *(each for path in tekton for each in _matches(data, path.split(".")))] or None
+
+
+def policy_of_templates(data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The policy that is written in the first of an object's placed pod templates."""
+    placed = (template for template in _pod_templates(data) if POLICY_ANNOTATION in _metadata(template, "annotations"))
+    template = next(placed, None)
+    return {} if template is None else own_policy({"metadata": template.get("metadata")})
+
+
+def has_placed_templates(data: Mapping[str, Any]) -> bool:
+    """Whether the object has pod templates that were placed, in this object or in its owner.
+
+    All of them have to be, except those of a Workflow, whose own steps may have no pods, and of a SparkApplication, whose driver
+    and executors have annotations and no templates.
+    """
+    templates = list(_pod_templates(data))
+    if templates:
+        return all(POLICY_ANNOTATION in _metadata(template, "annotations") for template in templates)
+    steps = _matches(data, ["spec", "templates", "*"])
+    roles = _matches(data, ["spec", "executor", "annotations"])
+    return any(POLICY_ANNOTATION in _metadata(step, "annotations") for step in steps) or any(
+        POLICY_ANNOTATION in annotations for annotations in roles
+    )
+
+
+def controller_of(data: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """The group, kind and name of the controller that owns an object; ``None`` if a user made it."""
+    metadata = data.get("metadata") or {}
+    for owner in metadata.get("ownerReferences") or ():
+        if isinstance(owner, dict) and owner.get("controller"):
+            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
+            return group, str(owner.get("kind", "")), str(owner.get("name", ""))
+    return None
+
+
+def _pod_templates(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The pod templates of the kinds whose owners are placed: Jobs, sets of jobs, training jobs and clusters."""
+    for pattern in _TEMPLATES:
+        yield from _matches(data, pattern.split("."))
+    for name in _REPLICA_SPECS:
+        yield from _matches(data, ["spec", f"{name}ReplicaSpecs", "*", "template"])
+    yield from _matches(data, ["spec", "headGroupSpec", "template"])
+    yield from _matches(data, ["spec", "workerGroupSpecs", "*", "template"])
+
+
+def _matches(value: Any, steps: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """The mappings that a path leads to; ``*`` is every item of a list and every value of a mapping."""
+    if not steps:
+        if isinstance(value, dict):
+            yield value
+    elif steps[0] == "*":
+        for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            yield from _matches(item, steps[1:])
+    else:
+        yield from _matches(value_at(value, (steps[0],)), steps[1:])
+
+
+def _metadata(data: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    values = value_at(data, ("metadata", field))
+    return values if isinstance(values, dict) else {}
+
+
+MAX_EACH = 255
+"""The longest warning, in characters."""
+
+MAX_ALL = 4096
+"""The characters of all warnings of one answer together."""
+
+_PREFIX = "spotwright: "
+_MORE = "{count} more warnings do not fit here; spotwright explain FILE shows all"
+
+
+def warnings_of(findings: Iterable[Finding]) -> list[str]:
+    """The warnings for findings of level warning; notes tell nothing that the user has to change."""
+    texts = []
+    for finding in findings:
+        if finding.level is Level.WARNING:
+            field = show(finding.path)
+            texts.append(f"{field}: {finding.text}" if field else finding.text)
+    return as_warnings(list(dict.fromkeys(texts)))
+
+
+def as_warnings(texts: Sequence[str]) -> list[str]:
+    """Texts as warnings within both limits."""
+    warnings: list[str] = []
+    room = MAX_ALL - MAX_EACH  # the last one may have to say how many are left out
+    for index, text in enumerate(texts):
+        lines = textwrap.wrap(text, MAX_EACH - len(_PREFIX) - 2, break_on_hyphens=False)
+        marked = [
+            _PREFIX + line for line in (*lines[:1], *(f"… {line}" for line in lines[1:]))
+        ]  # a blank text has none
+        if sum(map(len, marked)) > room:
+            return [*warnings, _PREFIX + _MORE.format(count=len(texts) - index)]
+        room -= sum(map(len, marked))
+        warnings += marked
+    return warnings
+
+
+_OWNED_BY = {
+    "JobSet": ("Job",),
+    "MPIJob": ("Job",),
+    "PipelineRun": ("TaskRun",),
+    "RayJob": ("RayCluster",),
+    "RayService": ("RayCluster",),
+    "Workflow": ("Pod",),
+}
+"""Kinds whose owner alone is placed, with the kinds that they create: a part must not follow rules that its owner does not."""
+
+_OLD_KINDS = frozenset(
+    {"CronJob", "Experiment", "MPIJob", "Pipeline", "PipelineRun", "RayCluster", "RayJob", "TaskRun"}
+)
+"""Kinds that are served in several versions with the same fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer for one object: the operations of a JSON patch, the warnings, and a word for logs and metrics.
+
+    ``placed`` is the object with its placement and without the API server's defaults, where it was placed.
+    """
+
+    verdict: str
+    patch: Sequence[Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
+    placed: Mapping[str, Any] | None = None
+    rival: str = ""
+
+
+class Verdict:
+    """The words of :attr:`Outcome.verdict`."""
+
+    PLACED = "placed"
+    NOTHING_TO_DO = "nothing to do"
+    IGNORED = "asks to be ignored"
+    ALREADY_PLACED = "placed already"
+    OWNED = "follows its owner"
+    NO_POLICY = "has no policy of its own"
+    UNKNOWN_KIND = "kind is not placed"
+    UNKNOWN_VERSION = "version is not known"
+    UNPLACEABLE = "cannot be placed"
+    NO_CONFIGURATION = "no configuration"
+    RESTORED = "applied again"
+
+
+def admit_object(
+    data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]] = (), by: str = ""
+) -> Outcome:
+    """Place an object that is about to be created; ``data`` is not changed.
+
+    ``config`` is the configuration of its namespace, ``None`` if there is none. ``beside`` are the objects that
+    :func:`referenced_objects` names, as far as they exist: runtimes and templates, and the owner. ``by`` names this controller.
+    """
+    verdict, warning = _reason_to_leave(data, config, beside)
+    rival = admitted_by(data) if by else ""
+    if rival not in ("", by):
+        return Outcome(
+            verdict or Verdict.ALREADY_PLACED, warnings=as_warnings([_two_controllers(rival, by)]), rival=rival
+        )
+    if verdict or config is None:
+        return Outcome(verdict or Verdict.NO_CONFIGURATION, warnings=as_warnings([warning]) if warning else ())
+    try:
+        plain, placed = place_as_new(data, config, beside, admitted_mark(config, by))
+    except InputError as error:
+        first = str(error).splitlines()[0]
+        return Outcome(Verdict.UNPLACEABLE, warnings=as_warnings([f"not placed: {first}"]))
+    if not placed.patch:
+        return Outcome(Verdict.NOTHING_TO_DO, warnings=warnings_of(placed.findings) if placed.roles else ())
+    patch = [*_missing_annotations(data, plain), *placed.patch, *dependent_defaults(data, placed.data)]
+    return Outcome(Verdict.PLACED, patch, warnings_of(placed.findings), placed.data)
+
+
+def place_as_new(
+    data: Mapping[str, Any],
+    config: Config,
+    beside: Sequence[Mapping[str, Any]],
+    marks: Mapping[str, str] | None = None,
+) -> tuple[Mapping[str, Any], PlacedObject]:
+    """What of an object counts as its user's, and that with a placement; ``data`` is not changed.
+
+    Raises :class:`InputError` where it cannot be placed.
+    """
+    require_pools(config)
+    plain = _with_policy_of_owner(without_defaults(data), beside)
+    rules = place_workflow if is_backend_workflow(plain) else None
+    return plain, place_object(plain, config, beside=beside, marks=marks, place=rules)
+
+
+def _reason_to_leave(
+    data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]]
+) -> tuple[str, str]:
+    """Why an object is left alone, with a warning for its creator if there is something to change; both empty otherwise."""
+    api_version, kind = str(data.get("apiVersion", "")), str(data.get("kind", ""))
+    owner = controller_of(data)
+    if is_ignored(data) or any(_is_owner(other, owner) and is_ignored(other) for other in beside):
+        return Verdict.IGNORED, ""
+    if find_kind(api_version, kind) is None or kind not in (*SERVED, "Deployment"):
+        return Verdict.UNKNOWN_KIND, ""
+    served = served_version(api_version, kind) or api_version
+    if api_version != served and kind not in _OLD_KINDS and not api_version.startswith("kubeflow.org/"):
+        return Verdict.UNKNOWN_VERSION, f"not placed: {kind} of {api_version} is not known, {served} is"
+    if is_placed(data):
+        return Verdict.ALREADY_PLACED, ""
+    if kind == "Pod" and (owner is not None or not has_own_policy(data)):
+        return Verdict.OWNED if owner is not None else Verdict.NO_POLICY, ""
+    if owner is not None and kind in _OWNED_BY.get(owner[1], ()):
+        return Verdict.OWNED, ""
+    if (
+        has_placed_templates(data)
+        and not is_backend_workflow(data)
+        and not (owner is not None and owner[1] == "TrainJob")
+    ):
+        return Verdict.ALREADY_PLACED, _two_policies(data)
+    return "" if config is not None else Verdict.NO_CONFIGURATION, ""
+
+
+def _two_controllers(rival: str, by: str) -> str:
+    """A warning about an object that another controller has placed, or an object that was copied with its mark."""
+    return (
+        f"placed by the controller {rival}, and left so by {by}: two controllers serve this namespace, and both record and move"
+        f" its pods; end one of them (spotwright controller --unregister); of a copied object, remove {ADMITTED_ANNOTATION}"
+    )
+
+
+def _two_policies(data: Mapping[str, Any]) -> str:
+    """A warning where an object and its pod template carry policies that differ; empty otherwise."""
+    own, of_pods = own_policy(data), policy_of_templates(data)
+    if not own or all(
+        of_pods.get(field, {}).get(key) == text for field, one in own.items() for key, text in one.items()
+    ):
+        return ""
+    return (
+        "not placed: it has one policy in its own metadata and another in its pod template, and its pods follow the template's;"
+        " remove one of them"
+    )
+
+
+def _with_policy_of_owner(data: Mapping[str, Any], beside: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """A JobSet that a TrainJob owns, with the TrainJob's own policy, or else the one that is in its placed pods.
+
+    Trainer copies no metadata of the TrainJob. The policy is read here and is not part of the patch.
+    """
+    owner = controller_of(data)
+    if data.get("kind") != "JobSet" or owner is None or owner[1] != "TrainJob" or has_own_policy(data):
+        return data
+    holder = next((other for other in beside if _is_owner(other, owner)), None)
+    policy = own_policy(holder) if holder is not None else policy_of_templates(data)
+    metadata = dict(data.get("metadata") or {})
+    for field, values in policy.items():
+        metadata[field] = {**(metadata.get(field) or {}), **values}
+    return {**data, "metadata": metadata}
+
+
+def _missing_annotations(data: Mapping[str, Any], plain: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The operation that makes the annotations to which our mark is added, where only the placed copy had any: its owner's."""
+    own, copied = (one.get("metadata") or {} for one in (data, plain))
+    if copied.get("annotations") is None or own.get("annotations") is not None:
+        return []
+    return [{"op": "add", "path": "/metadata/annotations", "value": {}}]
+
+
+def _is_owner(data: Mapping[str, Any], owner: tuple[str, str, str] | None) -> bool:
+    return owner is not None and (str(data.get("kind", "")), name_of(data.get("metadata"))) == owner[1:]
+
+
+def referenced_objects(data: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The objects that the placement of this one reads, each as API version, kind and name: all in its namespace or cluster-wide.
+
+    Kinds that begin with ``Cluster`` have no namespace.
+    """
+    kind, spec = str(data.get("kind", "")), data.get("spec")
+    references: list[tuple[str, str, str]] = []
+    if kind == "TrainJob" and isinstance(spec, dict):
+        runtime = spec.get("runtimeRef") or {}
+        references.append(_named(str(runtime.get("kind") or "ClusterTrainingRuntime"), runtime.get("name")))
+    if kind == "PipelineRun" and isinstance(spec, dict):
+        pipeline = spec.get("pipelineRef")
+        references.append(_named("Pipeline", pipeline.get("name") if isinstance(pipeline, dict) else None))
+    if kind in ("Workflow", "CronWorkflow") and isinstance(spec, dict):
+        for template in _template_references(spec):
+            names = "ClusterWorkflowTemplate" if template.get("clusterScope") else "WorkflowTemplate"
+            references.append(_named(names, template.get("name")))
+    owner = controller_of(data)
+    if owner is not None and owner[1] in SERVED and owner[:2] not in NAMESAKES and kind != "Pod":
+        references.append(_named(owner[1], owner[2]))
+    return [reference for reference in dict.fromkeys(references) if reference[2]]
+
+
+def _named(kind: str, name: Any) -> tuple[str, str, str]:
+    return SERVED[kind], kind, str(name or "")
+
+
+def _template_references(value: Any) -> list[Mapping[str, Any]]:
+    """The references to workflow templates in a workflow's spec, at any depth."""
+    if isinstance(value, list):
+        return [reference for item in value for reference in _template_references(item)]
+    if not isinstance(value, dict):
+        return []
+    own = [value[key] for key in ("workflowTemplateRef", "templateRef") if isinstance(value.get(key), dict)]
+    return [*own, *(reference for item in value.values() for reference in _template_references(item))]

@@ -1,0 +1,245 @@
+"""Put back what an update took away of an object's placement, so that the same file applied again changes nothing.
+
+An apply replaces lists that it cannot merge by those of the file: the tolerations of a Job, every list of a custom resource. What
+placement has added there would be lost, or the API server would refuse the update, because most kinds fix their pods when they
+are created. Two things show that the user has changed nothing:
+
+- The object is placed again, and gets the pods of before.
+- ``kubectl apply`` keeps what it sent in an annotation. Where that is the same as before, all that is missing is ours, also if
+  the policy has changed since; or another webhook's: JobSet adds fields to new objects alone.
+
+Otherwise the update is the user's, and nothing is added to it. Templates of work to come (a CronJob, a WorkflowTemplate) are
+placed again then: what is made of them would have no placement.
+
+Tell what of an object its users wrote from what admission has added: the API server lists the fields of each writer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from spotwright.cluster.admit_objects import (
+    ADMITTED_ANNOTATION,
+    Outcome,
+    Verdict,
+    admitted_by,
+    admitted_mark,
+    is_admitted,
+    is_ignored,
+    place_as_new,
+    pods_of,
+    warnings_of,
+)
+from spotwright.cluster.api_defaults import LAST_APPLIED, dependent_defaults, without_defaults
+from spotwright.config import Config
+from spotwright.errors import InputError
+from spotwright.manifests.files.live_objects import PlacedObject
+from spotwright.manifests.kinds.trainer.runtime_patches import without_own_entries
+from spotwright.manifests.yamltext.data_document import json_pointer, patched
+
+__all__ = ["Update", "restore_object", "without_unowned_fields"]
+
+
+_EMPTY: Mapping[str, Any] = {}
+
+
+def without_unowned_fields(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The object with those fields of its spec alone that somebody has set; None if the API server does not tell."""
+    managers = (data.get("metadata") or {}).get("managedFields") or ()
+    owned = [fields for each in managers if isinstance(fields := _spec_of(each), dict)]
+    spec = data.get("spec")
+    if not owned or not isinstance(spec, dict):
+        return None
+    return {**data, "spec": _kept(spec, owned)}
+
+
+def _spec_of(manager: Any) -> Any:
+    fields = manager.get("fieldsV1") if isinstance(manager, dict) and not manager.get("subresource") else None
+    return fields.get("f:spec") if isinstance(fields, dict) else None
+
+
+def _kept(value: Any, owned: Sequence[Mapping[str, Any]]) -> Any:
+    """The parts of a value that one of these sets of fields has; all of it where a set has nothing below it."""
+    if any(not (fields.keys() - {"."}) for fields in owned):
+        return value
+    if isinstance(value, dict):
+        below = {name: list(_below(owned, f"f:{name}")) for name in value}
+        return {name: _kept(item, below[name]) for name, item in value.items() if below[name]}
+    if isinstance(value, list):
+        items = ((item, list(_of_item(owned, item))) for item in value)
+        return [_kept(item, below) for item, below in items if below]
+    return value
+
+
+def _below(owned: Sequence[Mapping[str, Any]], key: str) -> Iterator[Mapping[str, Any]]:
+    return (fields[key] for fields in owned if isinstance(fields.get(key), dict))
+
+
+def _of_item(owned: Sequence[Mapping[str, Any]], item: Any) -> Iterator[Mapping[str, Any]]:
+    """The fields of an item of a list whose items are told apart: by keys (``k:{"name":"a"}``), or by themselves (``v:"a"``)."""
+    for fields in owned:
+        for key, below in fields.items():
+            kind, _, text = key.partition(":")
+            if kind in ("k", "v") and isinstance(below, dict) and _is_it(item, kind, text):
+                yield below
+
+
+def _is_it(item: Any, kind: str, text: str) -> bool:
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return False
+    if kind == "v":
+        return bool(item == told)
+    return (
+        isinstance(item, dict) and isinstance(told, dict) and all(item.get(key) == value for key, value in told.items())
+    )
+
+
+_APPLY = "kubectl-client-side-apply"
+"""The field manager of ``kubectl apply``, unless its user names another."""
+
+_TEMPLATES = frozenset(
+    {"CronJob", "CronWorkflow", "Deployment", "Pipeline", "RayCronJob", "ScheduledSparkApplication", "TrainingRuntime"}
+    | {"WorkflowTemplate"}
+)
+"""Kinds whose pods may be changed at any time, and that count for the work that is made of them afterwards."""
+
+
+class Update(NamedTuple):
+    """An update: the object as it is in the cluster, and the field manager that its client names."""
+
+    old: Mapping[str, Any]
+    manager: str = ""
+
+
+def restore_object(
+    data: Mapping[str, Any],
+    update: Update,
+    config: Config | None,
+    beside: Sequence[Mapping[str, Any]] = (),
+    by: str = "",
+) -> Outcome:
+    """The outcome for an update that makes ``data``, which is not changed. The others are as for a new object."""
+    unchanged, old = Outcome(Verdict.NOTHING_TO_DO), update.old
+    if not is_admitted(old) or is_ignored(data) or data.get("spec") == old.get("spec"):
+        return unchanged
+    rival = admitted_by(old) if by else ""
+    if rival not in ("", by):  # what another controller has placed, it restores
+        return Outcome(Verdict.NOTHING_TO_DO, rival=rival)
+    again = _placed_again(data, config, beside)
+    if again is None or not _is_placed_as(again.data, without_defaults(old)):
+        again = _placed_from_scratch(data, old, config, beside) or again
+    if again is not None and _is_placed_as(again.data, without_defaults(old)):
+        spec = _with_defaults(data, again.data)
+        return _restored(data, _filled(spec, old.get("spec")) if _is_same_file(data, update) else spec)
+    if _is_same_file(data, update):
+        return _restored(data, _filled(without_defaults(data).get("spec"), old.get("spec")))
+    if again is None or config is None or data.get("kind") not in _TEMPLATES:
+        return unchanged
+    outcome = _restored(data, _with_defaults(data, again.data), admitted_mark(config, by)[ADMITTED_ANNOTATION])
+    return Outcome(Verdict.PLACED, outcome.patch, warnings_of(again.findings)) if outcome.patch else unchanged
+
+
+def _placed_again(
+    data: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]]
+) -> PlacedObject | None:
+    """The object with a placement as if it were new; None where it cannot be placed: it is as it would be without us."""
+    if config is None:
+        return None
+    try:
+        return place_as_new(without_own_entries(data), config, beside)[1]
+    except InputError:
+        return None
+
+
+def _placed_from_scratch(
+    data: Mapping[str, Any], old: Mapping[str, Any], config: Config | None, beside: Sequence[Mapping[str, Any]]
+) -> PlacedObject | None:
+    """The object with a placement as if nothing of its placement were there; None unless that gives the pods of before.
+
+    A server-side apply takes away some of it and leaves the rest, and what a task of a PipelineRun gets depends on what all tasks
+    have. Fields that nobody has set are the placement's, or defaults, which are in the old object too.
+    """
+    bare = without_unowned_fields(data)
+    again = None if bare is None else _placed_again(bare, config, beside)
+    return again if again is not None and _is_placed_as(again.data, without_defaults(old)) else None
+
+
+def _with_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> Any:
+    """The spec of a placed object with the API server's defaults, which ``data`` has."""
+    whole = {**data, "spec": _filled(placed.get("spec"), data.get("spec"))}
+    return patched(whole, dependent_defaults(data, placed))["spec"]
+
+
+def _is_same_file(data: Mapping[str, Any], update: Update) -> bool:
+    """Whether ``kubectl apply`` sends the text that it has sent before. Other clients leave the annotation as it is."""
+    text = _annotations(data).get(LAST_APPLIED)
+    return update.manager == _APPLY and text is not None and text == _annotations(update.old).get(LAST_APPLIED)
+
+
+def _is_placed_as(placed: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether an object has the pods that another had; of a kind without pods of its own, the same spec."""
+    pods = pods_of(before)
+    was, now = (before.get("spec"), placed.get("spec")) if pods is None else (pods, pods_of(placed))
+    return bool(_without_empty(was) == _without_empty(now))
+
+
+def _restored(data: Mapping[str, Any], spec: Any, mark: str = "") -> Outcome:
+    """The operations that give ``data`` a spec, field by field, and a new ``mark``."""
+    before, patch = data.get("spec") or {}, list[dict[str, Any]]()
+    for name, value in (spec or {}).items():
+        if value != before.get(name) or name not in before:
+            operation = "replace" if name in before else "add"
+            patch.append({"op": operation, "path": json_pointer(("spec", name)), "value": value})
+    if patch and mark and _annotations(data):
+        path = json_pointer(("metadata", "annotations", ADMITTED_ANNOTATION))
+        patch.append({"op": "add", "path": path, "value": mark})
+    return Outcome(Verdict.RESTORED if patch else Verdict.NOTHING_TO_DO, patch)
+
+
+def _filled(value: Any, old: Any) -> Any:
+    """A value with everything that only ``old`` has; where both have something, the value's stays."""
+    if isinstance(value, dict) and isinstance(old, dict):
+        kept = {name: _filled(item, old[name]) if name in old else item for name, item in value.items()}
+        return {**kept, **{name: item for name, item in old.items() if name not in value}}
+    if isinstance(value, list) and isinstance(old, list):
+        return _filled_list(value, old)
+    return value
+
+
+def _filled_list(items: Sequence[Any], old: Sequence[Any]) -> Sequence[Any]:
+    """A list with the items that only ``old`` has, at their places; the list itself if it has items of its own."""
+    left, filled = list(items), []
+    for before in old:
+        if left and _is_part(left[0], before):
+            filled.append(_filled(left.pop(0), before))
+        else:
+            filled.append(before)
+    return items if left else filled
+
+
+def _is_part(value: Any, old: Any) -> bool:
+    """Whether ``old`` is the same item as a value, with perhaps more in it. Items with names are told apart by these."""
+    if isinstance(value, dict) and isinstance(old, dict):
+        if "name" in value and "name" in old:
+            return bool(value["name"] == old["name"])
+        return all(name in old and _is_part(item, old[name]) for name, item in value.items())
+    if isinstance(value, list) and isinstance(old, list):
+        rest = iter(old)
+        return all(any(_is_part(item, before) for before in rest) for item in value)
+    return bool(value == old)
+
+
+def _without_empty(value: Any) -> Any:
+    """A value without empty mappings, lists and nulls inside, which webhooks written in Go add and users leave out."""
+    if isinstance(value, dict):
+        kept = {key: _without_empty(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in (None, {}, [])}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def _annotations(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (data.get("metadata") or {}).get("annotations") or {}

@@ -1,0 +1,329 @@
+"""Finds the cluster and logs in: a service account inside a pod, or the context of a kubeconfig.
+
+lightkube reads the configuration, checks the server's certificate and sends tokens. It knows no command of the version
+``client.authentication.k8s.io/v1``, whose answer differs from ``v1beta1`` in its name alone, so those are asked as ``v1beta1``. A
+command that insists on ``v1`` gets its request in ``KUBERNETES_EXEC_INFO``, as from kubectl. No token is ever part of a message.
+
+Sends requests to the API server and tries those again that may be: 429 for all, 5xx and lost connections for reads.
+
+Writes Events about objects, which ``kubectl describe`` and ``kubectl get events`` show to those who can mend them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import random
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import yaml
+from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, KubeConfig, SingleConfig
+from lightkube.config.models import NameValue, UserExec
+from lightkube.core.exceptions import ConfigError as WrongConfiguration
+
+from spotwright.cluster.workloads import metadata, uid_of
+from spotwright.errors import InputError, SpotwrightError
+
+__all__ = ["Api", "ApiFailed", "EventWriter", "LoginFailed", "StreamSilent", "connect", "find_cluster", "wait_before"]
+
+
+_CONNECT = 10.0  # seconds to reach the server
+_ANSWER = 60.0  # seconds without a byte of an answer; the API server gives up after 60 itself
+_V1, _V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
+
+
+def find_cluster(context: str | None = None, *, kubeconfig: str | None = None) -> SingleConfig:
+    """The cluster of a context of the kubeconfig; without a context the pod's own cluster, else the current context.
+
+    ``kubeconfig`` is a path; the default is ``$KUBECONFIG``, then ``~/.kube/config``. Raises :class:`InputError` that names the
+    file, never what is in it.
+    """
+    if context is None and kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        try:
+            return _login(KubeConfig.from_service_account().get())
+        except (WrongConfiguration, KeyError, OSError):
+            pass  # no service account is mounted: a kubeconfig may be there
+    path = kubeconfig or os.environ.get("KUBECONFIG", "").split(os.pathsep)[0] or DEFAULT_KUBECONFIG
+    where = Path(path).expanduser()
+    if not where.is_file():
+        raise InputError(
+            f"{where}: there is no such kubeconfig; set KUBECONFIG, or run inside a pod with a service account"
+        )
+    try:
+        return _login(KubeConfig.from_file(where).get(context))
+    except WrongConfiguration as error:
+        raise InputError(f"{where}: {error}") from error
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OSError,
+        yaml.YAMLError,
+    ) as error:  # the error may quote a secret
+        raise InputError(f"{where}: is no kubeconfig that can be read ({type(error).__name__})") from None
+
+
+def connect(cluster: SingleConfig, *, many_streams: bool = False) -> httpx2.AsyncClient:
+    """A client with the cluster's address, certificates and authentication. Raises :class:`InputError` for wrong ones.
+
+    ``many_streams``: the client opens as many connections at once as are asked for, where the library's limit is 100.
+    """
+    parameters = ConnectionParams(timeout=httpx2.Timeout(_ANSWER, connect=_CONNECT))
+    try:
+        if many_streams:
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+            return httpx2.AsyncClient(**parameters.httpx_params(cluster), limits=limits)
+        return AsyncClient(cluster, parameters)
+    except (WrongConfiguration, OSError, ValueError) as error:
+        raise InputError(
+            f"context {cluster.context_name}: cannot log in to {cluster.cluster.server}: {error}"
+        ) from error
+
+
+def _login(cluster: SingleConfig | None) -> SingleConfig:
+    if cluster is None:
+        raise WrongConfiguration("no current context is set")
+    if cluster.user is not None and cluster.user.exec is not None and cluster.user.exec.apiVersion == _V1:
+        cluster.user.exec = _as_v1beta1(cluster.user.exec)
+    return cluster
+
+
+def _as_v1beta1(command: UserExec) -> UserExec:
+    request = {"apiVersion": _V1, "kind": "ExecCredential", "spec": {"interactive": False}}
+    variables = [*(command.env or ()), NameValue("KUBERNETES_EXEC_INFO", json.dumps(request))]
+    return UserExec(_V1BETA1, command.command, variables, command.args, command.installHint)
+
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.2, 30.0
+_OBEYED = 120.0  # seconds: a longer Retry-After is no answer to a request, but an outage
+_TRIES = 6
+_AGAIN = frozenset((429, 500, 502, 503, 504))
+
+
+class ApiFailed(SpotwrightError):
+    """The API server refused a request, or could not be reached. ``status`` is the HTTP status, 0 without an answer."""
+
+    def __init__(self, message: str, status: int = 0, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status == 0 or self.status in _AGAIN
+
+
+class LoginFailed(ApiFailed):
+    """What makes the login has failed: a command of the kubeconfig, or a file with a token. Nothing was asked."""
+
+    @property
+    def may_pass(self) -> bool:
+        """Not within seconds, and a command that asks a person would ask again and again."""
+        return False
+
+
+class StreamSilent(ApiFailed):
+    """Nothing came on a stream for longer than it may be silent: perhaps nothing happened, perhaps its connection is dead."""
+
+
+class Api:
+    """Requests to one API server. Paths begin with ``/api`` or ``/apis``; answers are plain dictionaries."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        self._client = client
+        self._offset = 0.0
+
+    def now(self) -> float:
+        """The server's clock, in Unix seconds, as good as whole seconds in ``Date`` allow."""
+        return time.time() + self._offset
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Read an object or a list. Raises :class:`ApiFailed`, for what may pass only after several tries."""
+        return await self._send_again("GET", path, params, None)
+
+    async def get_or_none(self, path: str) -> dict[str, Any] | None:
+        """Read what may not be there. Raises :class:`ApiFailed` for everything but 404."""
+        try:
+            return await self.get(path)
+        except ApiFailed as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def send(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """Write. Only 429 is tried again: after any other failure the write may have happened. Raises :class:`ApiFailed`."""
+        return await self._send_again(method, path, None, body)
+
+    async def _send_again(
+        self, method: str, path: str, params: Mapping[str, str] | None, body: object
+    ) -> dict[str, Any]:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return await self._send(method, path, params, body)
+            except ApiFailed as error:
+                is_safe = error.status == 429 or (method == "GET" and error.may_pass)
+                if attempt == _TRIES or not is_safe:
+                    raise
+                await asyncio.sleep(wait_before(attempt, error.retry_after))
+        raise AssertionError("the last try returns or raises")
+
+    async def _send(self, method: str, path: str, params: Mapping[str, str] | None, body: object) -> dict[str, Any]:
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"Content-Type": _content_type(method)}
+        try:
+            response = await self._client.request(method, path, params=params, content=content, headers=headers)
+        except WrongConfiguration as error:
+            raise LoginFailed(f"{path}: cannot log in: {error}") from error
+        except httpx2.HTTPError as error:
+            raise _unreachable(path, error) from error
+        self._note_time(response)
+        if response.status_code >= 400:
+            raise _refused(path, response.status_code, response.content, response.headers)
+        try:
+            answer: dict[str, Any] = msgspec.json.decode(response.content, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise ApiFailed(f"{path}: the answer is no JSON object") from error
+        return answer
+
+    @asynccontextmanager
+    async def lines(self, path: str, params: Mapping[str, str], *, silence: float) -> AsyncIterator[AsyncIterator[str]]:
+        """Open a stream and yield its lines. Raises :class:`StreamSilent` after ``silence`` seconds without a byte."""
+        async with self._stream(path, params, silence) as response:
+            yield response.aiter_lines()
+
+    @asynccontextmanager
+    async def chunks(
+        self, path: str, params: Mapping[str, str], *, silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a stream and yield its bytes as they come. Raises as :meth:`lines`."""
+        async with self._stream(path, params, silence) as response:
+            yield response.aiter_bytes()
+
+    @asynccontextmanager
+    async def _stream(self, path: str, params: Mapping[str, str], silence: float) -> AsyncIterator[httpx2.Response]:
+        timeout = httpx2.Timeout(silence, connect=10.0)
+        headers = {"Accept-Encoding": "identity"}  # a compressed stream would come in blocks, late
+        try:
+            async with self._client.stream("GET", path, params=params, timeout=timeout, headers=headers) as response:
+                self._note_time(response)
+                if response.status_code >= 400:
+                    raise _refused(path, response.status_code, await response.aread(), response.headers)
+                yield response
+        except WrongConfiguration as error:
+            raise LoginFailed(f"{path}: cannot log in: {error}") from error
+        except httpx2.ReadTimeout as error:
+            raise StreamSilent(f"{path}: nothing came for {silence:g} s") from error
+        except httpx2.HTTPError as error:
+            raise _unreachable(path, error) from error
+
+    def _note_time(self, response: httpx2.Response) -> None:
+        try:
+            at = parsedate_to_datetime(response.headers.get("date", "")).timestamp()
+        except (TypeError, ValueError):
+            return
+        offset = at - time.time()
+        if abs(offset - self._offset) > 1.0:  # Date has whole seconds: smaller differences are no news
+            self._offset = offset + 0.5
+
+
+def wait_before(attempt: int, retry_after: float | None) -> float:
+    """Seconds until the next try after the ``attempt``-th failure in a row: the server's wish, else twice as long each time."""
+    if retry_after is not None:
+        return min(retry_after, _OBEYED)
+    longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(attempt - 1, 10))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311  # spreads the clients, no secret
+
+
+def _content_type(method: str) -> str:
+    return "application/merge-patch+json" if method == "PATCH" else "application/json"
+
+
+def _unreachable(path: str, error: Exception) -> ApiFailed:
+    return ApiFailed(f"{path}: the API server does not answer ({type(error).__name__}: {error})")
+
+
+def _refused(path: str, status: int, content: bytes, headers: Mapping[str, str]) -> ApiFailed:
+    try:
+        message = str(msgspec.json.decode(content, type=dict[str, Any]).get("message", ""))
+    except msgspec.DecodeError:
+        message = ""
+    return ApiFailed(f"{path}: the API server answers {status} {message}".rstrip(), status, _seconds(headers))
+
+
+def _seconds(headers: Mapping[str, str]) -> float | None:
+    """The header Retry-After in seconds; it may be a number or a date."""
+    text = headers.get("retry-after", "")
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+_LOG = logging.getLogger(__name__)
+_LONGEST = (
+    1024  # bytes of a message; the API server refuses longer ones (Kubernetes, pkg/apis/core/validation/events.go)
+)
+_COMPONENT = "spotwright"
+
+
+class EventWriter:
+    """Writes Events. A failure is logged: nothing depends on an Event."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def write(self, about: Mapping[str, Any], reason: str, message: str, *, is_warning: bool) -> None:
+        """Write one Event. ``reason`` is a word in CamelCase, ``message`` a sentence for people."""
+        meta = metadata(about)
+        namespace = str(meta.get("namespace", "")) or "default"
+        said = "/".join((uid_of(about), str(meta.get("resourceVersion", "")), reason, message))
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"spotwright.{hashlib.sha256(said.encode()).hexdigest()[:16]}",
+                "namespace": namespace,
+            },
+            "involvedObject": {
+                "apiVersion": str(about.get("apiVersion", "v1")),
+                "kind": str(about.get("kind", "")),
+                "name": str(meta.get("name", "")),
+                "namespace": namespace,
+                "uid": uid_of(about),
+                "resourceVersion": str(meta.get("resourceVersion", "")),
+            },
+            "reason": reason,
+            "message": message.encode()[:_LONGEST].decode(errors="ignore"),
+            "type": "Warning" if is_warning else "Normal",
+            "source": {"component": _COMPONENT, "host": socket.gethostname()},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            await self._api.send("POST", f"/api/v1/namespaces/{namespace}/events", event)
+        except ApiFailed as error:
+            if error.status != 409:  # another replica was faster
+                _LOG.warning("an Event about %s %s cannot be written: %s", about.get("kind"), meta.get("name"), error)

@@ -1,0 +1,121 @@
+"""Tell the fields that a user wrote from those that the API server filled in, which it does before it asks a webhook.
+
+``place`` keeps what the user wrote and adds what is missing. A Job reaches a webhook with ``backoffLimit: 6`` even if its file
+has none, so a value that equals the default counts as missing, unless the object shows that somebody wrote it: ``kubectl
+apply`` keeps what it sent in an annotation, server-side apply lists the fields of each manager. A default that depends on
+another field is adapted after placement. Sources: Kubernetes, ``pkg/apis/batch/v1/defaults.go`` and
+``pkg/apis/core/v1/defaults.go`` (1.35); for JobSet, ``pkg/webhooks/jobset_webhook.go`` (0.10), whose defaults may be there too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from spotwright.manifests.yamltext.data_document import json_pointer
+from spotwright.manifests.yamltext.documents import MISSING, Path
+from spotwright.manifests.yamltext.edits import value_at
+
+__all__ = ["LAST_APPLIED", "dependent_defaults", "without_defaults"]
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which ``kubectl apply`` keeps the object that it sent, as JSON."""
+
+_GRACE = (("terminationGracePeriodSeconds",), 30)
+_NO_LIMIT = 2**31 - 1
+_JOB: Sequence[tuple[Path, Any]] = (
+    (("backoffLimit",), 6),
+    (("podReplacementPolicy",), "TerminatingOrFailed"),
+    (("template", "spec", "restartPolicy"), "Always"),
+    (("template", "spec", "terminationGracePeriodSeconds"), 30),
+)
+_JOB_SPECS: Mapping[str, Path] = {"Job": ("spec",), "CronJob": ("spec", "jobTemplate", "spec")}
+
+
+def without_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of an object without the values that equal a default and that nobody is seen to have written."""
+    result: dict[str, Any] = dict(data)
+    for path, default in _defaults(data):
+        if value_at(data, path, MISSING) == default and not _is_written(data, path):
+            result = _without(result, path)
+    return result
+
+
+def dependent_defaults(data: Mapping[str, Any], placed: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The operations that adapt defaults in ``data``, the object as it came, to the fields that placement has added.
+
+    ``placed`` is the placed copy, which has no defaults. With a ``podFailurePolicy`` the API server takes only the replacement
+    policy Failed; beside a limit for each index, the default of the common limit is none.
+    """
+    operations = []
+    base = _JOB_SPECS.get(str(data.get("kind")))
+    if base is not None:
+        spec, before = value_at(placed, base, {}), value_at(data, base, {})
+        for field, other, value in (
+            ("podReplacementPolicy", "podFailurePolicy", "Failed"),
+            ("backoffLimit", "backoffLimitPerIndex", _NO_LIMIT),
+        ):
+            if before.get(field) is not None and field not in spec and spec.get(other) is not None:
+                operations.append({"op": "replace", "path": json_pointer((*base, field)), "value": value})
+    return operations
+
+
+def _defaults(data: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """The paths at which the API server, or the webhook of JobSet, fills in a value that placement may set, with that value."""
+    kind = str(data.get("kind"))
+    if kind in _JOB_SPECS:
+        for path, default in _JOB:
+            yield (*_JOB_SPECS[kind], *path), default
+    elif kind == "Pod":
+        yield ("spec", *_GRACE[0]), _GRACE[1]
+    elif kind == "Deployment":
+        yield ("spec", "template", "spec", *_GRACE[0]), _GRACE[1]
+    elif kind == "JobSet":
+        for index in range(len(value_at(data, ("spec", "replicatedJobs")) or ())):
+            job = ("spec", "replicatedJobs", index, "template", "spec")
+            yield (*job, "template", "spec", "restartPolicy"), "OnFailure"
+
+
+def _is_written(data: Mapping[str, Any], path: Path) -> bool:
+    """Whether the object shows that somebody wrote the field: with ``kubectl apply``, or with server-side apply."""
+    metadata = data.get("metadata") or {}
+    applied = (metadata.get("annotations") or {}).get(LAST_APPLIED)
+    if applied is not None and value_at(_parsed(applied), path, MISSING) is not MISSING:
+        return True
+    return any(
+        _owns(manager.get("fieldsV1"), data, path)
+        for manager in metadata.get("managedFields") or ()
+        if isinstance(manager, dict) and manager.get("operation") == "Apply"
+    )
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):  # an annotation that is not kubectl's: it shows nothing
+        return None
+
+
+def _owns(fields: Any, data: Mapping[str, Any], path: Path) -> bool:
+    """Whether a manager's fields have a path. An item of a list is listed by its ``name`` (``k:{"name":"node"}``)."""
+    for depth, step in enumerate(path):
+        key = f"f:{step}"
+        if isinstance(step, int):
+            name = value_at(data, (*path[: depth + 1], "name"))
+            key = f"k:{json.dumps({'name': name}, separators=(',', ':'))}"
+        if not isinstance(fields, dict) or key not in fields:
+            return False
+        fields = fields[key]
+    return True
+
+
+def _without(data: Any, path: Path) -> Any:
+    """A copy of a value without the field at a path; only what is on the path is copied."""
+    copy = data.copy()
+    if len(path) == 1:
+        del copy[path[0]]
+    else:
+        copy[path[0]] = _without(copy[path[0]], path[1:])
+    return copy

@@ -1,0 +1,470 @@
+"""Finds the history of a pod's task while its review waits: the journals, joined with the numbers that were given out.
+
+An orchestrator may make the next pod within 30 ms of the end of the one before, and the leader needs a moment to record that
+end. So a review waits for it, at most half a second; after that the last certain rung holds, and nothing is refused for want
+of facts.
+
+Reads the attempts of every task from the journals, which the leader writes and all replicas read.
+
+Reads single objects from the API server for a review: what a placement refers to, and the owners of a pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from spotwright.cluster.admission_server import AdmissionRequest
+from spotwright.cluster.admit_pods import PodFacts
+from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.attempt_numbers import Ledger, Slot, token_of
+from spotwright.cluster.install import plural_of
+from spotwright.cluster.run_store import run_name
+from spotwright.cluster.workloads import Lineage, controller_reference, lineage, metadata, task_name, uid_of
+from spotwright.engine.events import AttemptAdopted, AttemptBound, AttemptDecided, AttemptEnded, AttemptTakenBack, Event
+from spotwright.errors import StateError
+from spotwright.model.attempts import Cause
+from spotwright.records.journal import Journal
+from spotwright.records.journal_stamp import JournalStamp, journal_stamp
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.scheduling.budgets import left_out, pauses_of
+from spotwright.scheduling.next_attempt import PastAttempt
+
+__all__ = ["FactFinder", "Histories", "Lookups", "RecordedAttempt", "RunHistory"]
+
+
+_HISTORIES_KEPT = 5_000  # runs whose histories stay in memory
+
+
+@dataclass(slots=True)
+class RecordedAttempt:
+    """One attempt as the journal has it. ``cause`` is None until it is decided; ``gang`` is the restart of a set, SET/RESTART."""
+
+    key: str
+    pools: tuple[str, ...]
+    gang: str = ""
+    pool: str | None = None
+    has_ended: bool = False
+    cause: Cause | None = None
+    moved_to: tuple[str, ...] | None = None  # it was taken back, and the next attempt waits for a node of these pools
+    moved_at: float = 0.0  # when that was decided, in Unix seconds
+
+    @property
+    def past(self) -> PastAttempt:
+        """The attempt as the decision about the next one reads it."""
+        waited, then = self.moved_to is not None, self.moved_to or ()
+        return PastAttempt(
+            self.cause, self.pools, self.pool, waited_in_vain=waited, then=then, has_ended=self.has_ended or waited
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what followed it is known: its cause, or the decision to take it back, which comes before its end."""
+        return self.cause is not None or self.moved_to is not None
+
+
+@dataclass(slots=True)
+class RunHistory:
+    """The attempts of one run by the path of their task, in order."""
+
+    tasks: dict[str, list[RecordedAttempt]] = field(default_factory=dict)
+
+    def of(self, path: str) -> Sequence[RecordedAttempt]:
+        """The attempts of a task; none if it is not in the journal."""
+        return self.tasks.get(path, ())
+
+    def members(self, gang: str) -> Iterator[tuple[str, RecordedAttempt]]:
+        """The attempts of all restarts of the set that ``gang``, as SET/RESTART, belongs to, each with the path of its task."""
+        of_set = f"{gang.partition('/')[0]}/"
+        for path, attempts in self.tasks.items():
+            yield from ((path, attempt) for attempt in attempts if attempt.gang.startswith(of_set))
+
+    def restarts_before(self, gang: str) -> Sequence[Mapping[str, RecordedAttempt]]:
+        """The restarts of a set before this one, in order, each with its members by the path of their task.
+
+        A restart may have ended before all of its pods were made, and a Job may have replaced a pod within one: a task need not
+        have as many attempts as its set has restarts.
+        """
+        restarts: dict[tuple[int, ...], dict[str, RecordedAttempt]] = {}
+        for path, attempt in self.members(gang):
+            place = _place(attempt.gang)
+            if place[0] < _place(gang)[0]:
+                restarts.setdefault(place, {})[path] = attempt
+        return [restarts[place] for place in sorted(restarts)]
+
+    def take(self, event: Event) -> None:
+        """Add what an event says."""
+        if isinstance(event, AttemptAdopted):
+            adopted = RecordedAttempt(event.key, tuple(event.pools), event.gang)
+            self.tasks.setdefault(event.task, []).append(adopted)
+        elif isinstance(event, (AttemptBound, AttemptEnded, AttemptDecided, AttemptTakenBack)):
+            attempt = self.tasks[event.task][event.attempt - 1]
+            if isinstance(event, AttemptBound):
+                attempt.pool, attempt.moved_to = event.pool, None
+            elif isinstance(event, AttemptTakenBack):
+                attempt.moved_to, attempt.moved_at = tuple(event.pools), event.at
+            elif isinstance(event, AttemptEnded):
+                attempt.has_ended = True
+            else:
+                attempt.has_ended, attempt.cause = True, event.cause
+
+
+def _place(gang: str) -> tuple[int, ...]:
+    """The place of a restart in the order of its set: its number, and that of a pod that was replaced within it."""
+    return tuple(int(number) for number in gang.split("/")[1:] if number.isdecimal()) or (0,)
+
+
+class _Reader:
+    """One journal, read as far as it went at the last look."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._path = folder.journal
+        self._stamp: JournalStamp | None = None
+        self._last = 0
+        self.history = RunHistory()
+
+    def refresh(self) -> RunHistory:
+        """Read what was written since the last look. Raises :class:`StateError`."""
+        stamp = journal_stamp(self._path)
+        if (stamp is not None and stamp == self._stamp) or not self._path.exists():
+            return self.history
+        with closing(Journal.read(self._path)) as journal:
+            for number, event in journal.events(self._last):
+                self.history.take(event)
+                self._last = number
+        self._stamp = stamp
+        return self.history
+
+
+class Histories:
+    """The histories of the runs of a state folder. For one thread at a time."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self._state = state
+        self._readers: OrderedDict[str, _Reader] = OrderedDict()
+
+    def of(self, root: Mapping[str, Any]) -> RunHistory:
+        """What the journal of a workload has now; empty if there is none yet. Raises :class:`StateError`."""
+        name = run_name(root)
+        reader = self._readers.pop(name, None) or _Reader(self._state.run(name))
+        self._readers[name] = reader
+        while len(self._readers) > _HISTORIES_KEPT:
+            self._readers.popitem(last=False)
+        return reader.refresh()
+
+
+_LOG = logging.getLogger(__name__)
+_FRESH = 3.0  # seconds in which an answer is given again: a template that was changed counts for what comes after
+_LOOKUPS_KEPT = 10_000
+
+
+class Lookups:
+    """Reads objects. ``clock`` is monotonic. An object that cannot be read counts as missing, and the log says why."""
+
+    def __init__(self, api: Api, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._clock = api, clock
+        self._answers: OrderedDict[str, tuple[float, Mapping[str, Any] | None]] = OrderedDict()
+        self._owners: OrderedDict[str, Mapping[str, Any]] = OrderedDict()  # by UID
+
+    async def find_object(self, api_version: str, kind: str, name: str, namespace: str) -> Mapping[str, Any] | None:
+        """An object by its name, up to three seconds old; None if it is missing or cannot be read."""
+        path = _path(api_version, kind, name, namespace)
+        read_at, found = self._answers.get(path, (float("-inf"), None))
+        if self._clock() - read_at > _FRESH:
+            found = await self._read(path)
+            _keep(self._answers, path, (self._clock(), found))
+            self._drop_stale()
+        return found
+
+    def _drop_stale(self) -> None:
+        """Drop answers that are not given again: ten thousand objects as they are would be hundreds of megabytes."""
+        while self._answers and self._clock() - next(iter(self._answers.values()))[0] > _FRESH:
+            self._answers.popitem(last=False)
+
+    async def owners(self, pod: Mapping[str, Any]) -> Lineage:
+        """The owners of a pod, as far as they can be read."""
+        namespace = str(metadata(pod).get("namespace", ""))
+        while True:
+            found = lineage(pod, lambda _kind, _namespace, uid: self._owners.get(uid))
+            if found.is_complete:
+                return found
+            reference = controller_reference(found.root(pod)) or {}
+            kind, name, uid = (str(reference.get(key, "")) for key in ("kind", "name", "uid"))
+            owner = await self._read(_path(str(reference.get("apiVersion", "")), kind, name, namespace))
+            if owner is None or uid_of(owner) != uid:
+                return found
+            _keep(self._owners, uid, _slim(owner))
+
+    async def _read(self, path: str) -> Mapping[str, Any] | None:
+        try:
+            return await self._api.get_or_none(path)
+        except ApiFailed as error:
+            _LOG.warning("%s", error)
+            return None
+
+
+def _path(api_version: str, kind: str, name: str, namespace: str) -> str:
+    base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    where = f"namespaces/{namespace}/" if namespace else ""
+    return f"{base}/{where}{plural_of(kind)}/{name}"
+
+
+def _slim(owner: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An owner with what never changes and names tasks: a workflow's templates and status may have megabytes."""
+    meta, spec = metadata(owner), owner.get("spec") or {}
+    return {
+        "apiVersion": owner.get("apiVersion"),
+        "kind": owner.get("kind"),
+        "metadata": {key: meta[key] for key in ("name", "namespace", "uid", "ownerReferences") if key in meta},
+        "spec": {
+            **{key: spec[key] for key in ("completions", "parallelism", "completionMode") if key in spec},
+            "replicatedJobs": [
+                {"name": each.get("name"), "replicas": each.get("replicas", 1)}
+                for each in spec.get("replicatedJobs") or ()
+            ],
+        },
+    }
+
+
+def _keep(kept: OrderedDict[str, Any], key: str, value: object) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > _LOOKUPS_KEPT:
+        kept.popitem(last=False)
+
+
+_T = TypeVar("_T")
+_WAIT = 0.45  # seconds for the end of the attempt before; with what is read around it, half a second
+_POLL = 0.02
+_RESTART = "jobset.sigs.k8s.io/restart-attempt"
+_SELECTORS = ("batch.kubernetes.io/controller-uid", "workflows.argoproj.io/workflow")
+_WORST_FIRST = (
+    *(cause for cause in Cause if cause.is_interruption),
+    *(cause for cause in Cause if cause.is_error),
+    Cause.UNSCHEDULABLE,
+    Cause.DISRUPTED,
+)
+"""Of the members of a gang, which one's ending counts for all: the others ended because their set was started again."""
+
+
+class _Asked(NamedTuple):
+    """A pod under review. ``gang`` is the restart of its set, as SET/RESTART, and empty without a set."""
+
+    token: str
+    root: Mapping[str, Any]
+    paths: Sequence[str]
+    gang: str
+
+    @property
+    def uid(self) -> str:
+        return uid_of(self.root)
+
+
+class _Looked(NamedTuple):
+    """What is known now. ``is_settled``: the end of every earlier attempt is known, so that waiting adds nothing."""
+
+    slots: Sequence[Slot]
+    history: RunHistory
+    is_settled: bool
+
+
+class FactFinder:
+    """Finds facts for the webhook: :meth:`find`. The journals are read in a thread of its own.
+
+    ``left_out`` gives the pools without capacity at a moment of the API server's clock.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        lookups: Lookups,
+        histories: Histories,
+        ledger: Ledger,
+        left_out: Callable[[float], Collection[str]] = lambda _: (),
+    ) -> None:
+        self._api, self._lookups, self._histories, self._ledger = api, lookups, histories, ledger
+        self._left_out = left_out
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="histories")
+        self._seen: list[str] = []  # tokens of pods that exist, and that are to be confirmed together
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def confirm(self, tokens: Sequence[str]) -> None:
+        """Note that the pods with these tokens exist, soon and in the background."""
+        with self._lock:
+            is_first = not self._seen
+            self._seen += tokens
+        if is_first:  # what comes until its turn is done with it
+            self._thread.submit(self._confirm)
+
+    async def find(self, request: AdmissionRequest) -> PodFacts:
+        """What is known of the pod's task. A dry run gives out no number."""
+        pod = request.data
+        lineage = await self._lookups.owners(pod)
+        if controller_reference(pod) is None:
+            return PodFacts()  # a pod that nobody makes again
+        if not lineage.is_complete or not lineage.owners:
+            return PodFacts(is_known=False)
+        try:
+            return await self._of(_asked(request, lineage.owners), pod, is_dry=request.dry_run)
+        except StateError as error:
+            _LOG.warning("%s", error)
+            return PodFacts(is_known=False)
+
+    async def _of(self, asked: _Asked, pod: Mapping[str, Any], *, is_dry: bool) -> PodFacts:
+        """All facts at once if no doubt is left and no end has to be waited for; else as soon as that is so, or time is over.
+
+        Mostly one turn of the thread is enough. Each turn costs milliseconds in a burst of reviews.
+        """
+        loop, now = asyncio.get_running_loop(), self._api.now()
+        doubtful, facts = await self._in_thread(self._first_turn, asked, is_dry, now)
+        if doubtful:
+            await self._settle_doubts(doubtful, pod)
+        until = loop.time() + _WAIT
+        while facts is None:
+            await asyncio.sleep(0 if doubtful else _POLL)  # settled doubts are worth a look at once
+            doubtful = ()
+            facts = await self._in_thread(self._answer, asked, is_dry, now, loop.time() >= until)
+        return facts
+
+    def _first_turn(self, asked: _Asked, is_dry: bool, now: float) -> tuple[Sequence[str], PodFacts | None]:
+        """Numbers whose pods nobody has seen; and the facts, if there are no such numbers and everything is settled."""
+        doubtful = self._ledger.doubtful(asked.uid, asked.paths)
+        return doubtful, None if doubtful else self._answer(asked, is_dry, now, is_last=False)
+
+    def _answer(self, asked: _Asked, is_dry: bool, now: float, is_last: bool) -> PodFacts | None:
+        """The facts if the end of every earlier attempt is known, or if this ``is_last``; else None."""
+        looked = self._look(asked)
+        return self._facts(asked, looked, is_dry, now) if looked.is_settled or is_last else None
+
+    def _facts(self, asked: _Asked, looked: _Looked, is_dry: bool, now: float) -> PodFacts:
+        """The facts of what was looked at, with the number that is given out now; a dry run gets the one that would be next."""
+        if is_dry:
+            slot = next((slot for slot in looked.slots if slot.is_free), looked.slots[-1])
+            number = max(slot.recorded, self._ledger.highest(asked.uid, slot.path)) + 1
+        else:
+            slot, number = self._ledger.number(asked.token, asked.uid, looked.slots)
+        history = looked.history
+        return PodFacts(
+            _merged(history, asked.gang, slot.path) if asked.gang else _before(history.of(slot.path), number),
+            number=number,
+            agree=None if is_dry or not asked.gang else partial(self._ledger.agree, asked.gang),
+            has_begun=bool(asked.gang) and self._ledger.has_begun(asked.gang),
+            without_capacity={*self._left_out(now), *_in_vain(history, asked.gang, slot.path, now)},
+            token="" if is_dry else asked.token,
+        )
+
+    def _look(self, asked: _Asked) -> _Looked:
+        history = self._histories.of(asked.root)
+        slots = [_slot(path, history.of(path)) for path in asked.paths]
+        if asked.gang:
+            is_settled = self._ledger.has_begun(asked.gang) or _is_gang_settled(history, asked.gang)
+            return _Looked(slots, history, is_settled)
+        given_out = {slot.path: self._ledger.highest(asked.uid, slot.path) for slot in slots}
+        return _Looked(slots, history, any(_is_settled(slot, history, given_out[slot.path]) for slot in slots))
+
+    async def _settle_doubts(self, doubtful: Sequence[str], pod: Mapping[str, Any]) -> None:
+        """Ask the API server about numbers whose pods nobody has seen: a quota or another webhook may have refused them."""
+        labels = metadata(pod).get("labels") or {}
+        selector = next((f"{key}={labels[key]}" for key in _SELECTORS if labels.get(key)), "")
+        params = {"labelSelector": selector} if selector else {}
+        try:
+            listed = await self._api.get(f"/api/v1/namespaces/{metadata(pod).get('namespace')}/pods", params)
+        except ApiFailed as error:
+            _LOG.warning("%s", error)
+            return
+        made = {token_of(each) for each in listed.get("items") or ()}
+        await self._in_thread(self._ledger.confirm, [token for token in doubtful if token in made])
+        await self._in_thread(self._ledger.withdraw, [token for token in doubtful if token not in made])
+
+    def _confirm(self) -> None:
+        with self._lock:
+            tokens, self._seen = self._seen, []
+        try:
+            self._ledger.confirm(tokens)
+        except StateError as error:
+            _LOG.warning("%s", error)
+
+    async def _in_thread(self, function: Callable[..., _T], *arguments: object) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+
+def _asked(request: AdmissionRequest, owners: Sequence[Mapping[str, Any]]) -> _Asked:
+    name = task_name(request.data, owners)
+    paths = [f"{name.path}-{slot}" for slot in range(name.slots)] if name.slots > 1 else [name.path]
+    restart = str((metadata(request.data).get("labels") or {}).get(_RESTART, ""))
+    sets = [uid_of(owner) for owner in owners if owner.get("kind") == "JobSet"]
+    gang = f"{sets[0]}/{restart}" if sets and restart.isdecimal() else ""
+    return _Asked(request.uid, owners[-1], paths, gang)
+
+
+def _slot(path: str, recorded: Sequence[RecordedAttempt]) -> Slot:
+    last = recorded[-1] if recorded else None
+    is_free = last is None or last.moved_to is not None or (last.has_ended and last.cause is not Cause.SUCCEEDED)
+    return Slot(path, len(recorded), is_free)
+
+
+def _is_settled(slot: Slot, history: RunHistory, given_out: int) -> bool:
+    """Whether the pod before this one is in the journal with its cause."""
+    recorded = history.of(slot.path)
+    return slot.is_free and len(recorded) >= given_out and all(attempt.is_settled for attempt in recorded)
+
+
+def _is_gang_settled(history: RunHistory, gang: str) -> bool:
+    """Whether all members of the restarts before this one are in the journal with their causes."""
+    before = history.restarts_before(gang)
+    if not all(attempt.is_settled for members in before for attempt in members.values()):
+        return False
+    of_set, _, restart = gang.partition("/")
+    last = f"{of_set}/{int(restart) - 1}"
+    return restart == "0" or any(attempt.gang == last for members in before for attempt in members.values())
+
+
+def _before(recorded: Sequence[RecordedAttempt], number: int) -> list[PastAttempt]:
+    """The attempts before this one: those of the journal, then those that only their numbers tell of."""
+    return [*(attempt.past for attempt in recorded), *[PastAttempt()] * (number - 1 - len(recorded))]
+
+
+def _in_vain(history: RunHistory, gang: str, path: str, now: float) -> Collection[str]:
+    """The pools that are left out for a task or its set alone, because it has waited for them in vain itself."""
+    own = [attempt for _, attempt in history.members(gang)] if gang else history.of(path)
+    return left_out(pauses_of(sorted((one.moved_at, one.pools) for one in own if one.moved_to is not None)), now)
+
+
+def _merged(history: RunHistory, gang: str, path: str) -> list[PastAttempt]:
+    """The restarts of a gang before this one, each with the ending of the member that ended it, as this task's past."""
+    return [_as_own(_worst(members.values()), members.get(path)) for members in history.restarts_before(gang)]
+
+
+def _as_own(worst: RecordedAttempt, own: RecordedAttempt | None) -> PastAttempt:
+    """The ending of the member that ended a restart, on the rung of this task's own attempt.
+
+    A member with other rungs, a leader on on-demand say, moves nobody: who waited in vain beside it stays on its own rung.
+    """
+    past = worst.past
+    if own is None or own.pools == worst.pools:
+        return past
+    return replace(past, pools=own.pools, pool=own.pool, then=own.pools if past.waited_in_vain else ())
+
+
+def _worst(members: Iterable[RecordedAttempt]) -> RecordedAttempt:
+    """The member whose ending counts for all."""
+    order = {cause: place for place, cause in enumerate(_WORST_FIRST)}
+
+    def place(member: RecordedAttempt) -> int:
+        cause = Cause.UNSCHEDULABLE if member.moved_to is not None else member.cause
+        return len(order) if cause is None else order.get(cause, len(order))
+
+    return min(members, key=place)

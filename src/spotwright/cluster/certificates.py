@@ -1,0 +1,451 @@
+"""Makes the webhook's certificate authority and serving certificates, and renews both before they expire.
+
+An API server accepts a webhook whose certificate is signed by the authority in its registration. All replicas share one
+authority, which lies in the state folder; each makes a serving certificate of its own, which no other process can read. Both
+live shortly and are renewed after two thirds of their time. A new authority stands beside the old one until that has expired,
+so that replicas may change one after the other.
+
+Keeps the certificates of a replica in force: makes or reads them, publishes their authority, and warns before they expire.
+
+The TLS context of a server whose certificate is renewed while it runs, and what API servers would say of the certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import ipaddress
+import logging
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from spotwright.cluster.api_client import ApiFailed
+from spotwright.cluster.controller_settings import CertificateFiles
+from spotwright.errors import InputError, SpotwrightError, StateError
+from spotwright.model.quantities import format_duration
+
+__all__ = [
+    "Authority",
+    "Publish",
+    "Renewal",
+    "ServedCertificate",
+    "Warn",
+    "make_serving_certificate",
+    "read_certificates",
+    "valid_between",
+    "why_refused",
+]
+
+
+_AUTHORITY_LASTS = timedelta(days=30)
+_SERVING_LASTS = timedelta(days=7)
+_BEFORE = timedelta(hours=1)  # clocks of API servers may be behind ours
+_NAME = "Spotwright webhook"
+_AGAIN = "remove it, and a new one is made"
+_SIGNS = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
+class Authority:
+    """The certificate authority in a folder that the replicas share. ``now`` is a function, for tests.
+
+    Raises :class:`StateError` where the folder cannot be used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._certificates, self._key, self._lock = (
+            folder / name for name in ("authority.pem", "authority.key", "authority.lock")
+        )
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(f"{folder}: cannot be made ({error.strerror})") from error
+
+    def renew(self, now: datetime | None = None) -> bytes:
+        """Make an authority where there is none, or the newest has used two thirds of its time.
+
+        Returns the certificates of all that have not expired, the newest first, as PEM text.
+        """
+        moment = now or datetime.now(UTC)
+        with self._locked():
+            kept = [one for one in self._read() if one.not_valid_after_utc > moment]
+            if not kept or not self._key.exists() or _is_due(kept[0], moment):
+                key = ec.generate_private_key(ec.SECP256R1())
+                kept = [_authority(key, moment), *kept]
+                _write(self._key, _pem_of_key(key))
+                _write(self._certificates, b"".join(map(_pem, kept)))
+        return b"".join(map(_pem, kept))
+
+    def issue(self, names: Sequence[str], now: datetime | None = None) -> tuple[bytes, bytes]:
+        """A new serving certificate for host names and addresses, and its key, as PEM texts."""
+        moment = now or datetime.now(UTC)
+        with self._locked():
+            authority, signer = self._read()[0], self._read_key()
+        if not isinstance(signer, ec.EllipticCurvePrivateKey):
+            raise StateError(f"{self._key}: is no key of ours; {_AGAIN}")
+        key = ec.generate_private_key(ec.SECP256R1())
+        ends = min(moment + _SERVING_LASTS, authority.not_valid_after_utc)
+        made = (
+            _builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{_NAME} server")]), key, moment, ends)
+            .issuer_name(authority.subject)
+            .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        )
+        return _pem(made.sign(signer, hashes.SHA256())), _pem_of_key(key)
+
+    def _read(self) -> list[x509.Certificate]:
+        if not self._certificates.exists():
+            return []
+        try:
+            return x509.load_pem_x509_certificates(self._certificates.read_bytes())
+        except (OSError, ValueError) as error:
+            raise StateError(f"{self._certificates}: cannot be read; {_AGAIN}") from error
+
+    def _read_key(self) -> object:
+        try:
+            return serialization.load_pem_private_key(self._key.read_bytes(), None)
+        except ValueError as error:  # a power loss may leave an empty file
+            raise StateError(f"{self._key}: is no key; {_AGAIN}") from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            with self._lock.open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
+        except OSError as error:
+            raise StateError(f"{self._lock.parent}: cannot be written ({error.strerror or error})") from error
+
+
+def make_serving_certificate(authority: Authority, names: Sequence[str], folder: Path) -> datetime:
+    """Write a new serving certificate into a folder of this process, ``tls.crt`` and ``tls.key``. Returns when to renew it."""
+    certificate, key = authority.issue(names)
+    _write(folder / "tls.key", key)
+    _write(folder / "tls.crt", certificate)  # last: the server looks at both when one has changed
+    made = x509.load_pem_x509_certificate(certificate)
+    return made.not_valid_before_utc + (made.not_valid_after_utc - made.not_valid_before_utc) * 2 / 3
+
+
+def _is_due(certificate: x509.Certificate, now: datetime) -> bool:
+    lasts = certificate.not_valid_after_utc - certificate.not_valid_before_utc
+    return now >= certificate.not_valid_before_utc + lasts * 2 / 3
+
+
+def _authority(key: ec.EllipticCurvePrivateKey, now: datetime) -> x509.Certificate:
+    name = x509.Name(
+        [
+            x509.NameAttribute(NameOID.COMMON_NAME, _NAME),
+            x509.NameAttribute(NameOID.SERIAL_NUMBER, f"{x509.random_serial_number():x}"[:16]),
+        ]
+    )
+    made = (
+        _builder(name, key, now, now + _AUTHORITY_LASTS)
+        .issuer_name(name)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_SIGNS, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return made.sign(key, hashes.SHA256())
+
+
+def _builder(
+    subject: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, ends: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BEFORE)
+        .not_valid_after(ends)
+    )
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _pem_of_key(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.touch(mode=0o600)
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # else a power loss may leave an empty file under the name
+        partial.replace(path)
+    except OSError as error:
+        raise StateError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+_TURNS = 8  # more than a handshake has flights
+
+
+class ServedCertificate:
+    """A certificate with its key, for the contexts of several servers. Both are PEM files.
+
+    Raises :class:`InputError` for files that cannot be used.
+    """
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._certificate, self._key = certificate, key
+        self._contexts: list[ssl.SSLContext] = []
+        self._loaded = self._stamps()
+        self._try()
+
+    def context(self) -> ssl.SSLContext:
+        """A new context for a server."""
+        made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        made.minimum_version = ssl.TLSVersion.TLSv1_2
+        made.load_cert_chain(self._certificate, self._key)
+        self._contexts.append(made)
+        return made
+
+    def reload(self) -> bool:
+        """Load the files again if they have changed; new connections get the new certificate. Returns whether they had.
+
+        Raises :class:`InputError` for files that cannot be used: the old certificate stays.
+        """
+        stamps = self._stamps()
+        if stamps == self._loaded:
+            return False
+        self._try()
+        for context in self._contexts:
+            context.load_cert_chain(self._certificate, self._key)
+        self._loaded = stamps
+        return True
+
+    def _try(self) -> None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self._certificate, self._key)
+        except (OSError, ValueError) as error:  # an SSLError is an OSError
+            why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+            raise InputError(f"{self._certificate}: cannot be served with the key {self._key} ({why})") from error
+
+    def _stamps(self) -> list[tuple[int, int]]:
+        try:
+            return [(stat.st_mtime_ns, stat.st_ino) for stat in (self._certificate.stat(), self._key.stat())]
+        except OSError as error:
+            raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from error
+
+
+def read_certificates(path: Path) -> bytes:
+    """The text of a PEM file with at least one certificate. Raises :class:`InputError`."""
+    try:
+        text = path.read_bytes()
+        x509.load_pem_x509_certificates(text)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise InputError(f"{path}: expected certificates as PEM text, found {error}") from error
+    return text
+
+
+def valid_between(certificate: bytes, authority: bytes) -> tuple[datetime, datetime]:
+    """Between which moments a certificate is accepted that one of these authorities has signed (PEM texts).
+
+    With the certificate its issuer expires: of several with the same name, the last one.
+    """
+    served = x509.load_pem_x509_certificates(certificate)[0]
+    issuers = [one for one in x509.load_pem_x509_certificates(authority) if one.subject == served.issuer]
+    ends = max((one.not_valid_after_utc for one in issuers), default=served.not_valid_after_utc)
+    return served.not_valid_before_utc, min(served.not_valid_after_utc, ends)
+
+
+def why_refused(certificate: Path, key: Path, authority: bytes, names: Sequence[str]) -> str:
+    """Why a client that trusts this authority refuses the certificate now, for any of these names; empty if it accepts.
+
+    It is found out by a handshake in memory, so nothing about chains, names and times is decided here. Raises
+    :class:`InputError` for files that cannot be used.
+    """
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        server.load_cert_chain(certificate, key)
+    except OSError as error:
+        raise InputError(f"{certificate}: cannot be served with the key {key} ({error})") from error
+    client = ssl.create_default_context(cadata=authority.decode("ascii"))
+    client.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT  # Go, in which API servers are written, is not so strict
+    for name in names:
+        try:
+            _shake_hands(client, server, name)
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+        except ssl.SSLError as error:  # a key that no client of today takes, such as one on another curve
+            return (error.reason or str(error)).replace("_", " ").lower()
+    return ""
+
+
+def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, name: str) -> None:
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (client.wrap_bio(back, there, server_hostname=name), server.wrap_bio(there, back, server_side=True))
+    for _ in range(_TURNS):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:  # it waits for the other one
+                continue
+
+
+Publish = Callable[[bytes], Awaitable[None]]
+"""Tells everyone who has to trust it of an authority, as PEM text."""
+
+Warn = Callable[[str, str], Awaitable[None]]
+"""Tells people of a problem: its reason in one word, and a sentence."""
+
+_LOG = logging.getLogger(__name__)
+_LOOK = 20.0  # seconds between two looks at the certificates
+_LEARN = 5.0  # seconds until everyone has heard of a new authority: API servers watch the registration
+_LATE = 5  # a certificate that has less than one part in so many of its time left should have been renewed
+_EARLIEST = timedelta(days=14)  # before its end, people are told of one that lives long
+_EXPIRES_AGAIN = timedelta(hours=12)
+_REFUSED_AGAIN = timedelta(hours=1)
+
+
+class Renewal:
+    """The certificates of one replica: files that somebody renews, or its own, where ``authority`` makes them.
+
+    ``names`` are those that its certificates are for; API servers reach it by the first. ``now`` is a function, for tests.
+    Raises :class:`SpotwrightError` for files that cannot be used.
+    """
+
+    def __init__(
+        self,
+        files: CertificateFiles,
+        authority: Authority | None,
+        names: Sequence[str],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._files, self._authority, self._names, self._now = files, authority, names, now
+        self._due: datetime | None = None  # when a certificate of its own is made again
+        self._published = b""
+        self._said = ""  # the reason of the last warning, while it holds
+        self._say_again = now()
+        self._problem = ""
+        self.authorities = b""  # PEM text: those to trust, the newest first
+        self._read_authorities()
+        if authority is not None:
+            self._make(authority)
+        self.served = ServedCertificate(files.certificate, files.key)
+
+    async def look(self, publish: Publish, warn: Warn) -> None:
+        """Renew what is due, publish a new authority, serve a new certificate, and warn of one that ends or is refused."""
+        problem = ""
+        try:
+            self._read_authorities()
+            await self._publish(publish)
+            if self._authority is not None and self._due is not None and self._now() >= self._due:
+                self._make(self._authority)
+            if self.served.reload():
+                _LOG.info("a new certificate is served, until %s", _moment(self._span()[1]))
+        except SpotwrightError as error:
+            problem = f"; it is not renewed: {error}"
+            if problem != self._problem:
+                _LOG.warning("certificates are not renewed, tried again every %g s: %s", _LOOK, error)
+        self._problem = problem
+        await self._judge(problem, warn)
+
+    async def follow(self, publish: Publish, warn: Warn) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await self.look(publish, warn)
+            await asyncio.sleep(_LOOK)
+
+    def _read_authorities(self) -> None:
+        """Read the authority; one that was there before stays beside it until it expires, because callers learn one by one."""
+        if self._authority is not None:
+            self.authorities = self._authority.renew(self._now())
+            return
+        known = x509.load_pem_x509_certificates(read_certificates(self._files.authority))
+        before = x509.load_pem_x509_certificates(self.authorities) if self.authorities else []
+        kept = [one for one in before if one not in known and one.not_valid_after_utc > self._now()]
+        self.authorities = b"".join(one.public_bytes(Encoding.PEM) for one in (*known, *kept))
+
+    async def _publish(self, publish: Publish) -> None:
+        """Publish the authorities, new ones a while before they are used. Known ones may wait for an API server that is away."""
+        is_new = self._published != self.authorities
+        try:
+            await publish(self.authorities)
+        except ApiFailed:
+            if is_new:
+                raise
+        if is_new and self._published:
+            await asyncio.sleep(_LEARN)
+        self._published = self.authorities
+
+    def _make(self, authority: Authority) -> None:
+        self._due = make_serving_certificate(authority, self._names, self._files.certificate.parent)
+
+    # Warnings
+
+    async def _judge(self, problem: str, warn: Warn) -> None:
+        """Say that the certificate is refused, or that it ends soon: at once, and now and then while it is so."""
+        try:
+            reason, text, again = self._verdict()
+        except SpotwrightError:  # the files cannot be read at all: that has been said
+            return
+        now = self._now()
+        if not reason and self._said:
+            _LOG.info("the certificate is accepted until %s", _moment(self._span()[1]))
+        elif reason and (reason != self._said or now >= self._say_again):
+            self._say_again = now + again
+            _LOG.warning("%s%s", text, problem)
+            await warn(reason, f"{text}{problem}")
+        self._said = reason
+
+    def _verdict(self) -> tuple[str, str, timedelta]:
+        """The reason of a warning, its sentence, and after what time it is said again; empty: all is well."""
+        whose = str(self._files.certificate) if self._authority is None else "that it makes itself"
+        begins, ends = self._span()
+        refused = why_refused(self._files.certificate, self._files.key, self.authorities, self._names[:1])
+        if refused:
+            text = f"API servers refuse the certificate {whose} ({refused}, valid until {_moment(ends)})"
+            effect = "what is created is not placed until there is a new one; attempts are recorded all the same"
+            return "CertificateRefused", f"{text}: {effect}", _REFUSED_AGAIN
+        left = ends - self._now()
+        if left < min((ends - begins) / _LATE, _EARLIEST):
+            lasts = f"{_moment(ends)}, in {format_duration(left.total_seconds())}"
+            text = f"the certificate {whose} expires at {lasts}, and nothing has renewed it"
+            return "CertificateExpires", f"{text}: after that nothing is placed", _EXPIRES_AGAIN
+        return "", "", timedelta(0)
+
+    def _span(self) -> tuple[datetime, datetime]:
+        return valid_between(read_certificates(self._files.certificate), self.authorities)
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,385 @@
+"""Moves what waits in vain, and lets no dead machine hold up a successor. It works beside the watcher of the leading replica.
+
+The watcher asks it about the newest attempt of each pod that it looks at (:meth:`Mover.decide`), and records the answer with
+what it saw. Only after that is in the journal the deed follows (:meth:`Mover.recorded`), and whoever leads next finds it there
+and goes on. The mover keeps the moments at which time alone makes a difference, and has the watcher look again.
+
+Does to pods what was decided: evicts one that waits in vain, deletes one whose machine is gone; tries until it is gone.
+
+Says whether a pod that waits for a node may be taken back: only where being made again costs its workload nothing.
+
+Says whether the machine of a node is certainly gone, or only does not report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from spotwright.clouds import node_signs
+from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.signals import mapping, mappings, seconds, text
+from spotwright.cluster.unavailable_pools import PoolPauses, Tally
+from spotwright.cluster.workloads import controller_reference, metadata, uid_of
+from spotwright.engine.decide import in_vain_at, take_back
+from spotwright.engine.events import AttemptBound, AttemptHeld, AttemptReleased, AttemptTakenBack, Event
+from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.notices.node_event import ToldNotice
+
+__all__ = ["Deed", "Deeds", "Mover", "NodeSeen", "not_ready_since", "why_gone", "why_not_moved"]
+
+
+_LOG = logging.getLogger(__name__)
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds between two tries
+_DONE = (404,)  # the pod is gone
+_CHANGED = 409  # its version or UID is another one: what the watcher sees next decides
+
+
+@dataclass(slots=True)
+class Deed:
+    """What is to be done to a pod. ``not_before`` is by the monotonic clock."""
+
+    what: Literal["evict", "delete"]
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    why: str
+    tries: int = 0
+    not_before: float = 0.0
+    is_done: bool = False
+
+
+class Deeds:
+    """The deeds that are not done yet, by the pod's UID. ``done`` hears of each one that is done."""
+
+    def __init__(self, api: Api, done: Callable[[Literal["evicted", "deleted"]], None] = lambda _: None) -> None:
+        self._api, self._done = api, done
+        self._open: dict[str, Deed] = {}
+
+    def want(self, deed: Deed) -> None:
+        """Let a deed be done; of one that is wanted already the pod's newest version counts."""
+        known = self._open.get(deed.uid)
+        if known is not None and known.what == deed.what:
+            if known.version != deed.version:
+                known.version, known.not_before = deed.version, known.not_before if known.is_done else 0.0
+        else:
+            self._open[deed.uid] = deed
+
+    def forget(self, uid: str) -> None:
+        """Want nothing of a pod any more."""
+        self._open.pop(uid, None)
+
+    async def do(self, clock: float) -> None:
+        """Try what is due."""
+        for deed in [each for each in self._open.values() if each.not_before <= clock]:
+            await self._try(deed, clock)
+
+    async def _try(self, deed: Deed, clock: float) -> None:
+        try:
+            await self._api.send(*_request(deed))
+        except ApiFailed as error:
+            if error.status in _DONE:
+                self._open.pop(deed.uid, None)
+                return
+            deed.tries += 1
+            deed.not_before = clock + min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(deed.tries - 1, 10))
+            if error.status != _CHANGED:
+                _LOG.warning("pod %s/%s: cannot %s it, tried again: %s", deed.namespace, deed.name, deed.what, error)
+            return
+        deed.not_before = clock + _LONGEST_WAIT  # its object may stay until its controller lets go of it
+        if deed.is_done:
+            return
+        deed.is_done = True
+        done: Literal["evicted", "deleted"] = "evicted" if deed.what == "evict" else "deleted"
+        self._done(done)
+        _LOG.info("pod %s/%s is %s: %s", deed.namespace, deed.name, done, deed.why)
+
+
+def _request(deed: Deed) -> tuple[str, str, dict[str, Any]]:
+    """The method, path and body of the request."""
+    path = f"/api/v1/namespaces/{deed.namespace}/pods/{deed.name}"
+    if deed.what == "delete":
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+        return "DELETE", path, {**options, "preconditions": {"uid": deed.uid}}
+    options = {"preconditions": {"uid": deed.uid, "resourceVersion": deed.version}}
+    meta = {"name": deed.name, "namespace": deed.namespace}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
+    return "POST", f"{path}/eviction", body
+
+
+_RUNG = "spotwright.dev/rung"
+_QUEUE = "kueue.x-k8s.io/queue-name"
+_EVICTED = "Pod team-a/one has condition DisruptionTarget matching FailJob rule at index 0"  # kubernetes, pod_failure_policy.go
+_RESTARTS = ("RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
+
+
+def why_not_moved(pod: Mapping[str, Any], owners: Sequence[Mapping[str, Any]]) -> str:
+    """Why a pod is left where it waits; empty if it may be taken back. ``owners`` are those of the pod, nearest first."""
+    labelled = [metadata(each).get("labels") or {} for each in (pod, *owners)]
+    if any(labels.get(_QUEUE) for labels in labelled):
+        return "Kueue chooses its flavor, and with it its nodes"
+    if controller_reference(pod) is None:
+        return "nobody makes a pod without a controller again"
+    if not (metadata(pod).get("annotations") or {}).get(_RUNG):
+        return "no webhook has admitted it for a rung, so the next pod would wait for the same nodes"
+    kinds = [text(owner.get("kind")) for owner in owners]
+    if "Workflow" in kinds:
+        return ""
+    if kinds[:1] != ["Job"]:
+        kind = kinds[0] if kinds else str((controller_reference(pod) or {}).get("kind", "controller"))
+        return f"its {kind} would count it as a failure"
+    job_set = next((owner for owner in owners if owner.get("kind") == "JobSet"), None)
+    action = _action_for_disruptions(owners[0])
+    if job_set is not None:
+        return _of_job_set(job_set, action, owners[0])
+    if action == "Ignore":
+        return ""
+    limit = mapping(owners[0].get("spec")).get("backoffLimit", 6)
+    return f"its Job would count it against backoffLimit {limit}: its podFailurePolicy does not ignore DisruptionTarget"
+
+
+def _of_job_set(job_set: Mapping[str, Any], action: str, job: Mapping[str, Any]) -> str:
+    if action != "FailJob":
+        return "its JobSet would not restart: no podFailurePolicy fails its Job on DisruptionTarget"
+    failure = mapping(mapping(job_set.get("spec")).get("failurePolicy"))
+    chosen = _action_of_set(
+        failure, str((metadata(job).get("labels") or {}).get("jobset.sigs.k8s.io/replicatedjob-name"))
+    )
+    if chosen not in _RESTARTS:
+        return f"its JobSet would not restart as a whole: its failurePolicy says {chosen}"
+    most, used = failure.get("maxRestarts") or 0, _restarts(mapping(job_set.get("status")))
+    if chosen == "RestartJobSet" and used >= most:
+        return f"its JobSet would fail: {used} of maxRestarts {most} are used"
+    return ""
+
+
+def _restarts(status: Mapping[str, Any]) -> int:
+    """The restarts that count against ``maxRestarts``."""
+    counted = status.get("restartsCountTowardsMax", status.get("restarts", 0))
+    return counted if isinstance(counted, int) else 0
+
+
+def _action_for_disruptions(job: Mapping[str, Any]) -> str:
+    """The action of the first rule on the condition that an eviction sets; empty without one."""
+    rules = mappings(mapping(mapping(job.get("spec")).get("podFailurePolicy")).get("rules"))
+    return next((text(rule.get("action")) for rule in rules if any(_on_disruption(rule))), "")
+
+
+def _on_disruption(rule: Mapping[str, Any]) -> Iterator[bool]:
+    for pattern in mappings(rule.get("onPodConditions")):
+        yield pattern.get("type") == "DisruptionTarget" and pattern.get("status", "True") == "True"
+
+
+def _is_about_disruptions(patterns: Any) -> bool:
+    """Whether a rule's patterns match what the Job controller says of a pod that was evicted; without patterns it does."""
+    if not isinstance(patterns, list) or not patterns:
+        return True
+    for pattern in patterns:
+        with contextlib.suppress(re.error):  # Go's and Python's expressions differ; the API server has checked Go's
+            if re.search(str(pattern), _EVICTED):
+                return True
+    return False
+
+
+def _action_of_set(failure: Mapping[str, Any], name: str) -> str:
+    """What a JobSet does when a Job of this name fails by its podFailurePolicy: without a rule it restarts."""
+    for rule in mappings(failure.get("rules")):
+        reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
+        is_for_it = (not reasons or "PodFailurePolicy" in reasons) and (not targets or name in targets)
+        if is_for_it and _is_about_disruptions(rule.get("onJobFailureMessagePatterns")):
+            return text(rule.get("action"))
+    return "RestartJobSet" if failure else "FailJobSet"
+
+
+_AFTER_NOTICE = 30.0  # seconds after the end that was announced, in which a machine is really taken
+_BEFORE_END = 180.0  # seconds before that end: a node that was silent long before has another trouble
+
+
+class NodeSeen(NamedTuple):
+    """What is known of a node. ``state`` is its object, or its last one; ``is_deleted``: the API has it no more."""
+
+    name: str
+    state: Mapping[str, Any] | None
+    events: Sequence[Mapping[str, Any]] = ()
+    told: ToldNotice | None = None
+    is_deleted: bool = False
+
+
+def why_gone(node: NodeSeen, now: float) -> str:
+    """Why the machine of a node is certainly gone; empty if that is not certain. ``now`` is the API server's clock."""
+    if node.state is None or _ready(node.state).get("status") == "True":
+        return ""
+    if node.is_deleted:
+        return f"the Node object {node.name} was deleted"
+    for taint in mappings(mapping(node.state.get("spec")).get("taints")):
+        if taint.get("key") in node_signs.GONE_TAINTS:
+            return f"node {node.name} does not report and has the taint {taint['key']}"
+    made_at = seconds(metadata(node.state).get("creationTimestamp")) or 0.0
+    for event in node.events:
+        if event.get("reason") in node_signs.GONE_EVENTS and _time_of(event) >= made_at:
+            return f"the provider has no machine for node {node.name} any more (event {event['reason']})"
+    return _taken_after_notice(node, now)
+
+
+def not_ready_since(node: Mapping[str, Any] | None) -> float | None:
+    """Since when a node is not Ready, in Unix seconds; None if it is, or if that is not known."""
+    ready = _ready(node)
+    return None if ready.get("status") in (None, "True") else seconds(ready.get("lastTransitionTime"))
+
+
+def _taken_after_notice(node: NodeSeen, now: float) -> str:
+    told, silent_since = node.told, not_ready_since(node.state)
+    if told is None or told.notice.kind != "interruption" or not told.notice.certain or silent_since is None:
+        return ""
+    ends_at = told.notice.ends_at
+    if now < ends_at + _AFTER_NOTICE or silent_since < ends_at - _BEFORE_END:
+        return ""
+    return f"the provider has announced the end of node {node.name}, which does not report since"
+
+
+def _ready(node: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    conditions = mappings(mapping((node or {}).get("status")).get("conditions"))
+    return next((each for each in conditions if each.get("type") == "Ready"), {})
+
+
+def _time_of(event: Mapping[str, Any]) -> float:
+    times = (event.get(name) for name in ("lastTimestamp", "eventTime", "firstTimestamp"))
+    return next((at for time in times if (at := seconds(text(time))) is not None), 0.0)
+
+
+_PAUSE = 0.5  # seconds between two looks at what is due
+_LOOK_AGAIN = (
+    5.0  # seconds until the watcher looks again at a pod whose wait, or whose node, may have changed its meaning
+)
+_FINISHED = ("Succeeded", "Failed")
+
+
+class _Seen(Protocol):
+    """A pod as the watcher shows it."""
+
+    @property
+    def pod(self) -> Mapping[str, Any]: ...
+    @property
+    def owners(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def is_gone(self) -> bool: ...
+
+
+class _View(Protocol):
+    """What the watcher knows of nodes."""
+
+    def node(self, name: str) -> Mapping[str, Any] | None: ...
+    def is_node_gone(self, name: str) -> bool: ...
+    def is_ready(self, name: str) -> bool: ...
+    def events_of(self, node: str) -> Sequence[Mapping[str, Any]]: ...
+    def told(self, name: str) -> ToldNotice | None: ...
+
+
+class Mover:
+    """Decides and acts for one leader. ``clock`` is monotonic; ``tally`` is for metrics."""
+
+    def __init__(
+        self,
+        api: Api,
+        pauses: PoolPauses,
+        clock: Callable[[], float] = time.monotonic,
+        tally: Tally | None = None,
+    ) -> None:
+        self._pauses, self._clock, self._tally = pauses, clock, tally or Tally()
+        self._deeds = Deeds(api, self._tally.moved)
+        self._attempts: dict[
+            str, AttemptState
+        ] = {}  # pod UID -> its attempt, from decision to record, where a deed may follow
+        self._due: dict[str, float] = {}  # pod UID -> when to look again, by the monotonic clock
+
+    async def run(self, look_at: Callable[[Iterable[str]], None]) -> None:
+        """Work until cancelled. ``look_at`` lets the watcher look at pods again, by their UIDs."""
+        while True:
+            clock = self._clock()
+            due = [uid for uid, at in self._due.items() if at <= clock]
+            for uid in due:
+                del self._due[uid]
+            if due:
+                look_at(due)
+            await self._deeds.do(clock)
+            await asyncio.sleep(_PAUSE)
+
+    def decide(
+        self, view: _View, state: RunState, seen: _Seen, task: TaskState, attempt: AttemptState, now: float
+    ) -> Iterator[Event]:
+        """The decisions about a pod's newest attempt, before they are in the journal. ``now`` is the API server's clock."""
+        node = str((seen.pod.get("spec") or {}).get("nodeName") or "")
+        if seen.is_gone or node or (seen.pod.get("status") or {}).get("phase") in _FINISHED:
+            self._tally.waits_no_more(uid_of(seen.pod))
+        if seen.is_gone or (seen.pod.get("status") or {}).get("phase") in _FINISHED:
+            if attempt.held is not None:
+                yield AttemptHeld(now, task.path, attempt.number)
+        elif node:
+            yield from self._about_its_node(view, node, seen, task, attempt, now)
+        elif attempt.is_live and attempt.bound_at is None:
+            yield from self._while_it_waits(state, seen, task, attempt, now)
+
+    def recorded(self, pod: Mapping[str, Any], *, is_gone: bool) -> None:
+        """Hear that what was decided about a pod is in the journal: now it may be done."""
+        uid = uid_of(pod)
+        attempt = self._attempts.pop(uid, None)
+        if is_gone or attempt is None:
+            self._deeds.forget(uid)
+            if is_gone:
+                self._due.pop(uid, None)
+            return
+        if attempt.taken_back is not None:
+            self._pauses.take(attempt.taken_back)
+            self._want("evict", pod, attempt.taken_back.why)
+        elif attempt.released:
+            self._want("delete", pod, attempt.released)
+
+    def _while_it_waits(
+        self, state: RunState, seen: _Seen, task: TaskState, attempt: AttemptState, now: float
+    ) -> Iterator[Event]:
+        uid = uid_of(seen.pod)
+        reason = attempt.waits.partition(":")[0]
+        self._tally.waits(uid, str(metadata(seen.pod).get("namespace", "")), reason)
+        if attempt.taken_back is None:
+            due = in_vain_at(task, attempt)
+            if due is None or why_not_moved(seen.pod, seen.owners):
+                self._due.pop(uid, None)
+                return
+            self._due[uid] = self._clock() + (due - now if due > now else _LOOK_AGAIN)
+            for event in take_back(state, task, attempt, self._pauses.pauses, self._pauses.taken, now):
+                if isinstance(event, AttemptTakenBack):
+                    self._tally.moved("taken-back")
+                yield event
+        self._attempts[uid] = attempt
+
+    def _about_its_node(
+        self, view: _View, name: str, seen: _Seen, task: TaskState, attempt: AttemptState, now: float
+    ) -> Iterator[Event]:
+        uid = uid_of(seen.pod)
+        if attempt.bound_at is not None and attempt.pool is not None:
+            self._pauses.take(AttemptBound(attempt.bound_at, node=name, pool=attempt.pool))
+        node = NodeSeen(name, view.node(name), view.events_of(name), view.told(name), view.is_node_gone(name))
+        if view.is_ready(name):
+            if attempt.held is not None:
+                yield AttemptHeld(now, task.path, attempt.number)
+            return
+        self._attempts[uid] = attempt
+        self._due[uid] = self._clock() + _LOOK_AGAIN
+        why = why_gone(node, now)
+        if why:
+            if not attempt.released:
+                yield AttemptReleased(now, task.path, attempt.number, why=why)
+        elif metadata(seen.pod).get("deletionTimestamp") and attempt.held is None and not attempt.released:
+            yield AttemptHeld(now, task.path, attempt.number, node=name, since=not_ready_since(node.state))
+
+    def _want(self, what: Any, pod: Mapping[str, Any], why: str) -> None:
+        meta = metadata(pod)
+        version = str(meta.get("resourceVersion", ""))
+        self._deeds.want(Deed(what, str(meta.get("namespace", "")), str(meta["name"]), uid_of(pod), version, why))

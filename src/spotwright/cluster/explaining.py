@@ -1,0 +1,394 @@
+"""Why a pod is where it is, or waits: what the API server shows of it now, and what its run has recorded before.
+
+Objects are read with the caller's own rights, the run through the controller. A Job or Workflow is explained by its pods,
+and so is a run.
+
+Why a pod that waits is moved or stays, and what to do about a pod whose node does not report.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from spotwright.clouds.providers import commands_to_free
+from spotwright.cluster.api_client import ApiFailed
+from spotwright.cluster.descheduler import NodeSeen, not_ready_since, why_gone, why_not_moved
+from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns
+from spotwright.cluster.signals import events_of_pod, has_not_started, why_not_started
+from spotwright.cluster.workloads import controller_reference, metadata
+from spotwright.engine.decide import in_vain_at, next_pools, why_it_stays
+from spotwright.engine.events import RunStatus
+from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.errors import InputError, UnknownRun
+from spotwright.records.reader import RunReader
+from spotwright.scheduling.budgets import Pause
+from spotwright.views.phrasing import after_cause, ended
+
+__all__ = ["explain_object", "lost_node", "move_of", "not_started"]
+
+
+_OWNERS = {"Job": "jobs", "JobSet": "jobsets", "TrainJob": "trainjobs", "Workflow": "workflows"}
+
+
+def move_of(
+    kubernetes: Kubernetes,
+    pod: Mapping[str, Any],
+    state: RunState | None,
+    task: TaskState | None,
+    attempt: AttemptState | None,
+    left_out: Sequence[Mapping[str, Any]],
+    now: float,
+) -> dict[str, Any] | None:
+    """What becomes of a pod that waits for a node: ``at`` (Unix seconds) it is taken back, ``to`` the pools of the next one.
+
+    ``stays`` says why it is not; None for a pod that waits for nothing, or for something else.
+    """
+    due = None if task is None or attempt is None else in_vain_at(task, attempt)
+    if state is None or task is None or attempt is None or due is None:
+        return None
+    pauses = {str(one["pool"]): Pause(int(one["times"]), one["since"], one["until"]) for one in left_out}
+    stays = why_not_moved(pod, _owners(kubernetes, pod)) or why_it_stays(state, task, attempt, pauses, now)
+    to = [] if stays else list(next_pools(state, task, attempt, pauses, now))
+    return {"at": None if stays else due, "to": to, "stays": stays}
+
+
+def lost_node(
+    kubernetes: Kubernetes, pod: Mapping[str, Any], attempt: AttemptState | None, now: float
+) -> dict[str, Any] | None:
+    """What is known of a node that does not report: ``node``, ``since``, ``gone`` (why its machine is), and ``commands``.
+
+    These are for people, to free the node. None for a pod whose node reports.
+    """
+    name = str((pod.get("spec") or {}).get("nodeName") or "")
+    if not name:
+        return None
+    held = None if attempt is None else attempt.held
+    try:
+        node: Mapping[str, Any] | None = kubernetes.get(f"/api/v1/nodes/{name}")
+    except ApiFailed as error:
+        if error.status == 404:
+            return {"node": name, "since": None, "gone": f"the Node object {name} was deleted", "commands": []}
+        if held is None:
+            return None
+        return {"node": name, "since": held.since, "gone": "", "commands": list(commands_to_free(name))}
+    since = not_ready_since(node)
+    if since is None:
+        return None
+    gone = why_gone(NodeSeen(name, node), now)
+    return {"node": name, "since": since, "gone": gone, "commands": [] if gone else list(commands_to_free(name))}
+
+
+def not_started(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> str:
+    """What holds up a pod that has its node; empty for one that has begun, or that nothing holds up."""
+    if not has_not_started(pod):
+        return ""
+    try:
+        events = kubernetes.get(*events_of_pod(pod)).get("items") or ()
+    except ApiFailed as error:
+        return why_not_started(pod, ()) or f"its events may say why, and they cannot be read: {error}"
+    return why_not_started(pod, events)
+
+
+def _owners(kubernetes: Kubernetes, pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The owners of a pod, nearest first; of one that cannot be read only its kind is known."""
+    owners: list[Mapping[str, Any]] = []
+    here = pod
+    while (reference := controller_reference(here)) is not None and reference.get("kind") in _OWNERS:
+        where = f"/apis/{reference.get('apiVersion')}/namespaces/{metadata(pod).get('namespace')}"
+        if any(
+            reference["name"] == metadata(each).get("name") and reference["kind"] == each["kind"] for each in owners
+        ):
+            break  # owners that own each other
+        try:
+            here = kubernetes.get(f"{where}/{_OWNERS[str(reference['kind'])]}/{reference['name']}")
+        except ApiFailed:
+            here = {"metadata": {"name": reference["name"]}}
+        owners.append({**here, "kind": reference["kind"]})
+    return owners
+
+
+_RESOURCES: Mapping[str, tuple[str, str]] = {
+    "Pod": ("/api/v1", "pods"),
+    "Job": ("/apis/batch/v1", "jobs"),
+    "JobSet": ("/apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
+    "TrainJob": ("/apis/trainer.kubeflow.org/v1alpha1", "trainjobs"),
+    "Workflow": ("/apis/argoproj.io/v1alpha1", "workflows"),
+}
+_SHORT = {"po": "Pod", "wf": "Workflow"}
+_KINDS = ", ".join(map(str.lower, _RESOURCES))
+_ATTEMPT, _RUNG, _WHY = (f"spotwright.dev/{name}" for name in ("attempt", "rung", "why"))
+_QUEUE = "kueue.x-k8s.io/queue-name"
+_MOST_PODS = 20  # of one object: people read them
+_HISTORY = 10  # attempts of a task that are told, the newest
+
+
+def explain_object(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespace: str = "") -> dict[str, Any]:
+    """What is known of ``kind/name``, or of the object of a run: ``{"object", "run", "pods", "notes"}``.
+
+    A run has the name that ``runs --cluster`` lists, or the id that Kubeflow Pipelines gave it.
+
+    Each of ``pods`` has its ``name``, ``task`` and ``attempt`` (null where no run has it), ``status`` (waiting, running,
+    ended), ``node``, ``pool``, ``capacity``, ``scheduler`` (what kube-scheduler says of a pod that waits),
+    ``not_started`` (what holds up a pod on its node, such as a volume that cannot be mounted), ``rung``
+    (``number`` from 1, ``of``, ``pools``), ``move`` (null, or what becomes of a pod without a node: ``at`` it is taken
+    back, ``to`` the pools of the next one, ``stays``: why not), ``lost_node`` (null, or ``node``, ``since``, ``gone``,
+    ``commands``), ``budgets`` (``interruptions`` and ``errors``, each ``spent`` and ``max``), ``history`` (a sentence for
+    each attempt before), ``webhook`` (what admission has written: ``attempt``, ``rung``, ``why``) and ``not_enforced``.
+    ``namespace``: by default that of the context. Raises :class:`InputError` for an object that is not there.
+    """
+    if "/" not in text:
+        return _of_a_run(kubernetes, runs, text, namespace)
+    kind, name = _read_name(text)
+    where = namespace or kubernetes.namespace
+    found = _object(kubernetes, where, kind, name)
+    if found is None:
+        raise InputError(
+            f"there is no {kind} {name} in namespace {where} any more: spotwright runs --cluster lists what is recorded"
+        )
+    root_kind, root_name = _root(kubernetes, where, kind, found)
+    reader, notes = _run(runs, root_kind, root_name, where)
+    pods = [found] if kind == "Pod" else _pods(kubernetes, where, reader)
+    if kind != "Pod" and not pods:
+        notes.append(f"no attempt of {kind} {name} waits or runs now")
+    return _told(kubernetes, runs, f"{kind} {where}/{name}", reader, pods, notes)
+
+
+def _of_a_run(kubernetes: Kubernetes, runs: RemoteRuns, text: str, namespace: str) -> dict[str, Any]:
+    """The object of a run explained, also if it is of a kind that cannot be named here, or was deleted."""
+    try:
+        reader = runs.open(text, namespace)
+    except UnknownRun as error:
+        raise InputError(f"{error}; an object is named as kind/name, with one of the kinds {_KINDS}") from error
+    where = str(reader.state.meta.arguments.get("namespace", ""))
+    pods = _pods(kubernetes, where, reader)
+    notes = []
+    if not pods:
+        is_over = reader.state.status is not RunStatus.RUNNING
+        so = f": the run has {reader.state.status.value}" if is_over else ""
+        notes.append(
+            f"no attempt of it waits or runs now{so}; spotwright show {reader.folder.name} --cluster tells of all"
+        )
+    return _told(kubernetes, runs, reader.state.meta.pipeline, reader, pods, notes)
+
+
+def _told(
+    kubernetes: Kubernetes,
+    runs: RemoteRuns,
+    what: str,
+    reader: RunReader | None,
+    pods: Sequence[Mapping[str, Any]],
+    notes: Sequence[str],
+) -> dict[str, Any]:
+    return {
+        "object": what,
+        "run": None if reader is None else reader.folder.name,
+        "pods": [_with_its_node(kubernetes, runs, pod, reader) for pod in pods[:_MOST_PODS]],
+        "notes": [*notes, *_left_out(len(pods))],
+    }
+
+
+def _with_its_node(
+    kubernetes: Kubernetes, runs: RemoteRuns, pod: Mapping[str, Any], reader: RunReader | None
+) -> dict[str, Any]:
+    """A pod explained, with what becomes of it where it waits for a node, or where its node does not report."""
+    task, attempt = _attempt_of(pod, reader)
+    explained, now = _explained(pod, reader), time.time() if reader is None else reader.now or time.time()
+    is_waiting, is_running = (explained["status"] == word for word in ("waiting", "running"))
+    left_out = runs.look_at_pools() if is_waiting else []
+    state = None if reader is None else reader.state
+    move = move_of(kubernetes, pod, state, task, attempt, left_out, now) if is_waiting else None
+    return {
+        **explained,
+        "move": move,
+        "not_started": not_started(kubernetes, pod),
+        "lost_node": lost_node(kubernetes, pod, attempt, now) if is_running else None,
+    }
+
+
+def _read_name(text: str) -> tuple[str, str]:
+    word, slash, name = text.partition("/")
+    kinds = {kind.lower(): kind for kind in _RESOURCES} | {f"{kind.lower()}s": kind for kind in _RESOURCES} | _SHORT
+    kind = kinds.get(word.lower().partition(".")[0], "")
+    if not (slash and name and kind):
+        raise InputError(f"{text!r}: expected the name of a run, or kind/name with one of the kinds {_KINDS}")
+    return kind, name
+
+
+def _object(kubernetes: Kubernetes, namespace: str, kind: str, name: str) -> dict[str, Any] | None:
+    base, plural = _RESOURCES[kind]
+    try:
+        return kubernetes.get(f"{base}/namespaces/{namespace}/{plural}/{name}")
+    except ApiFailed as error:
+        if error.status == 404:
+            return None
+        if error.status == 403:
+            raise InputError(f"you may not get {plural} in namespace {namespace}: ask for a Role there") from error
+        raise
+
+
+def _root(kubernetes: Kubernetes, namespace: str, kind: str, found: Mapping[str, Any]) -> tuple[str, str]:
+    """The kind and name of the topmost owner that is a run; an owner that cannot be read is taken at its name."""
+    name = str(found["metadata"]["name"])
+    passed: set[tuple[str, str]] = set()
+    while True:
+        owners = found["metadata"].get("ownerReferences") or ()
+        above = next((each for each in owners if each.get("controller") and each.get("kind") in _RESOURCES), None)
+        if above is None or (kind, name) in passed:  # users may write owners that own each other
+            return kind, name
+        passed.add((kind, name))
+        kind, name = str(above["kind"]), str(above["name"])
+        try:
+            read = _object(kubernetes, namespace, kind, name)
+        except InputError:
+            read = None
+        if read is None:
+            return kind, name
+        found = read
+
+
+def _run(runs: RemoteRuns, kind: str, name: str, namespace: str) -> tuple[RunReader | None, list[str]]:
+    try:
+        return runs.open(f"{kind}/{name}", namespace), []
+    except UnknownRun:
+        return None, [
+            f"no run of {kind} {namespace}/{name} is recorded: the namespace may lack the label spotwright.dev/enabled=true"
+        ]
+
+
+def _pods(kubernetes: Kubernetes, namespace: str, reader: RunReader | None) -> list[dict[str, Any]]:
+    """The pods of a run whose attempts have not ended, or that a silent node holds, in the order in which they were made."""
+    if reader is None:
+        return []
+    live = {
+        attempt.key.partition("/")[0]
+        for task in reader.state.tasks.values()
+        for attempt in task.attempts
+        if attempt.is_live or attempt.held is not None
+    }
+    try:
+        items = kubernetes.get(f"/api/v1/namespaces/{namespace}/pods").get("items") or []
+    except ApiFailed as error:
+        if error.status != 403:
+            raise
+        raise InputError(f"you may not list pods in namespace {namespace}: name one, as pod/NAME") from error
+    mine = [pod for pod in items if pod["metadata"]["uid"] in live]
+    return sorted(mine, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]))
+
+
+def _left_out(count: int) -> list[str]:
+    return [f"{count - _MOST_PODS} pods more wait or run"] if count > _MOST_PODS else []
+
+
+def _explained(pod: Mapping[str, Any], reader: RunReader | None) -> dict[str, Any]:
+    task, attempt = _attempt_of(pod, reader)
+    annotations = pod["metadata"].get("annotations") or {}
+    node = (pod.get("spec") or {}).get("nodeName")
+    phase = (pod.get("status") or {}).get("phase")
+    status = "ended" if phase in {"Succeeded", "Failed"} else "running" if node else "waiting"
+    return {
+        "name": pod["metadata"]["name"],
+        "task": None if task is None else task.path,
+        "attempt": None if attempt is None else attempt.number,
+        "status": status,
+        "since": _seconds(pod["metadata"].get("creationTimestamp")),
+        "node": node,
+        "pool": None if attempt is None else attempt.pool,
+        "capacity": _capacity(reader, attempt),
+        "scheduler": _scheduler(pod) if status == "waiting" else "",
+        "rung": _rung(task, attempt),
+        "budgets": _budgets(task),
+        "history": list(_history(task, attempt)),
+        "webhook": {
+            key: annotations.get(name, "") for key, name in (("attempt", _ATTEMPT), ("rung", _RUNG), ("why", _WHY))
+        },
+        "not_enforced": list(_not_enforced(pod, attempt)),
+    }
+
+
+def _attempt_of(pod: Mapping[str, Any], reader: RunReader | None) -> tuple[TaskState | None, AttemptState | None]:
+    """The newest attempt of a pod: one whose container was started again holds several."""
+    uid = pod["metadata"]["uid"]
+    for task in () if reader is None else (*reader.state.tasks.values(), *reader.state.retired.values()):
+        for attempt in reversed(task.attempts):
+            if attempt.key.partition("/")[0] == uid:
+                return task, attempt
+    return None, None
+
+
+def _capacity(reader: RunReader | None, attempt: AttemptState | None) -> str | None:
+    if reader is None or attempt is None or attempt.pool is None:
+        return None
+    pool = reader.state.plan.config.pools.get(attempt.pool)
+    return None if pool is None else pool.capacity.value
+
+
+def _scheduler(pod: Mapping[str, Any]) -> str:
+    """What kube-scheduler says of a pod that has no node."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    for each in conditions:
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return str(each.get("message") or each.get("reason") or "")
+    return ""
+
+
+def _rung(task: TaskState | None, attempt: AttemptState | None) -> dict[str, Any] | None:
+    if task is None or attempt is None:
+        return None
+    return {"number": attempt.rung + 1, "of": len(task.plan.ladder.rungs), "pools": list(attempt.pools)}
+
+
+def _budgets(task: TaskState | None) -> dict[str, Any] | None:
+    if task is None:
+        return None
+    spent, policy = task.spent, task.plan.policy
+    return {
+        "interruptions": {"spent": spent.interruptions, "max": policy.max_interruptions},
+        "errors": {"spent": spent.errors, "max": policy.retries},
+    }
+
+
+def _history(task: TaskState | None, attempt: AttemptState | None) -> Iterator[str]:
+    """A sentence for each attempt before this one, oldest first; of many the newest."""
+    if task is None or attempt is None:
+        return
+    before = [each for each in task.attempts if each.number < attempt.number]
+    if len(before) > _HISTORY:
+        yield f"{len(before) - _HISTORY} attempts before these"
+    for each in before[-_HISTORY:]:
+        where = f" in {each.pool}" if each.pool else ""
+        if each.cause is None:
+            yield f"attempt {each.number}{where} has not ended yet"
+            continue
+        following = after_cause(each.cause, each.following)
+        yield f"attempt {each.number}{where} {ended(each.cause, each.cause_why, each.progress)}" + (
+            f"; then {following}" if following else ""
+        )
+
+
+def _not_enforced(pod: Mapping[str, Any], attempt: AttemptState | None) -> Iterator[str]:
+    """What nothing in the cluster keeps for this pod."""
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    is_admitted = bool((metadata.get("annotations") or {}).get(_RUNG))
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if (metadata.get("labels") or {}).get(_QUEUE):
+        yield "the rung: Kueue chooses the flavor, and with it the nodes"
+    elif not is_admitted:
+        yield "the rung: no webhook has admitted this pod, so its own affinity alone decides where it may run"
+    elif not affinity:
+        yield "the rung: the pod has no required node affinity, so it is a wish"
+    if not is_admitted:
+        yield "the budgets: they are counted, but no pod is made a refusal when one is spent"
+    if attempt is not None and attempt.pool is not None and attempt.pools and attempt.pool not in attempt.pools:
+        yield f"the pools of its rung: it runs in {attempt.pool}, which is not one of them"
+
+
+def _seconds(text: object) -> float | None:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,429 @@
+"""Follows the log of one attempt, container by container, until its pod has ended and everything is read.
+
+A stream ends in many ways: the container has ended, the API server or the kubelet was restarted, the connection is cut or dead.
+None of them says which, so a log counts as read only after an answer that was asked for when the container had ended already.
+
+Reads one answer of the pod log endpoint: what is new in it, with secrets hidden, and how far the log is read then.
+
+Chooses which containers of a pod belong to an attempt's log, and in which order they are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spotwright.cluster.api_client import Api, ApiFailed, StreamSilent, wait_before
+from spotwright.cluster.log_file import (
+    LogFile,
+    Overlap,
+    Piece,
+    Position,
+    Redaction,
+    StampedLines,
+    secret_values,
+    stamp_text,
+)
+from spotwright.cluster.workloads import main_container, metadata, uid_of
+from spotwright.model.quantities import format_duration
+
+__all__ = ["Follower", "Readable", "Reading", "has_finished", "next_readable"]
+
+
+class Reading:
+    """One answer, asked for from ``position`` on. ``secrets`` are values by name."""
+
+    def __init__(self, position: Position, secrets: Mapping[str, str]) -> None:
+        self._lines, self._overlap = StampedLines(), Overlap(position)
+        self._redaction = Redaction(secrets)
+        self._position = position
+
+    @property
+    def words(self) -> str:
+        """What the kubelet said itself instead of a line; empty: nothing."""
+        return self._lines.words
+
+    def feed(self, data: bytes) -> tuple[bytes, Position]:
+        """The text that is new in these bytes of the answer, and the position behind it."""
+        return self._new(self._lines.feed(data))
+
+    def flush(self, *, is_over: bool = False) -> tuple[bytes, Position]:
+        """The rest, after the answer has ended as it should. ``is_over``: so had the container when it was asked for."""
+        text, position = self._new(self._lines.flush())
+        if is_over and self._overlap.is_gone and not self.words:
+            text += _end(position.last, is_open=position.opened >= 0)
+            position = Position(tail=position.tail)  # nothing is expected any more: it is said once
+        return text, position
+
+    def _new(self, pieces: Iterable[Piece]) -> tuple[bytes, Position]:
+        position, texts = self._position.copy(), []
+        for piece in pieces:
+            part = self._overlap.new_part(piece)
+            if self._overlap.missing_from:
+                texts.append(_gap(self._overlap.missing_from, piece.stamp, is_open=position.opened >= 0))
+                self._overlap.missing_from, position.opened = 0, -1
+            if part:
+                text, length = self._redaction.hide(part, ends=piece.ends)
+                texts.append(text)
+                position.add(piece, length)
+        self._position = position
+        return b"".join(texts), position
+
+
+def _end(last: int, *, is_open: bool) -> bytes:
+    """The line that says what may be missing where nothing has come that was read before, nor anything new."""
+    line_end = "\n" if is_open else ""
+    why = "the kubelet has rotated its log"
+    return f"{line_end}[spotwright: lines may be missing here, after {stamp_text(last)}: {why}]\n".encode()
+
+
+def _gap(missing_from: int, until: int, *, is_open: bool) -> bytes:
+    """The line that says what is missing."""
+    line_end = "\n" if is_open else ""
+    span = f"between {stamp_text(missing_from)} and {stamp_text(until)}"
+    lasted = format_duration(max(0.0, (until - missing_from) / 1e9))
+    return (
+        f"{line_end}[spotwright: lines are missing here, {span} ({lasted}): the kubelet has rotated its log]\n".encode()
+    )
+
+
+_ADDED = frozenset(
+    (
+        "init",  # Argo: fetches artifacts
+        "kfp-launcher",  # KFP: copies the launcher
+        "istio-init",
+        "istio-validation",
+        "linkerd-init",
+        "vault-agent-init",
+    )
+)
+
+
+class Readable(NamedTuple):
+    """A container whose log can be read now. ``is_over``: nothing more will be written to it."""
+
+    container: str
+    is_main: bool
+    is_previous: bool = False  # it has been started again since
+    is_over: bool = False
+    is_lost: bool = False  # it has been started again twice: its log cannot be read any more
+    exit_code: int | None = None
+
+
+def next_readable(pod: Mapping[str, Any], restart: int, done: Iterable[str]) -> Readable | None:
+    """The next container of an attempt whose log is to be read; None: none now. ``done`` are the names of those that were."""
+    done = frozenset(done)
+    main = main_container(pod)
+    if main not in done:
+        if restart == 0:
+            for status in _first(pod):
+                if status["name"] not in done and (found := _ended_or_running(status)) is not None:
+                    return found
+        return _main(pod, main, restart)
+    return next((each for each in _failed_beside(pod, main) if each.container not in done), None)
+
+
+def has_finished(pod: Mapping[str, Any], restart: int) -> bool:
+    """Whether an attempt's pod has ended for good, or its container was started again."""
+    status = pod.get("status") or {}
+    main = main_container(pod)
+    count = next((_count(each) for each in status.get("containerStatuses") or () if each.get("name") == main), 0)
+    return status.get("phase") in ("Succeeded", "Failed") or count > restart
+
+
+def _first(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The init containers whose words belong to the log."""
+    specs = (pod.get("spec") or {}).get("initContainers") or ()
+    beside = {each.get("name") for each in specs if each.get("restartPolicy") == "Always"}
+    for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        code = _ended(status).get("exitCode")
+        if status.get("name") not in beside and (status.get("name") not in _ADDED or code):
+            yield status
+
+
+def _main(pod: Mapping[str, Any], name: str, restart: int) -> Readable | None:
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        if status.get("name") != name:
+            continue
+        count = _count(status)
+        if count > restart + 1:
+            return Readable(name, is_main=True, is_lost=True)
+        if count == restart + 1:
+            return Readable(name, is_main=True, is_previous=True, is_over=True)
+        last = (status.get("lastState") or {}).get("terminated")
+        if count == restart and last and "waiting" in (status.get("state") or {}):
+            return Readable(name, is_main=True, is_over=True)  # it waits for its next start
+        return _ended_or_running(status, is_main=True) if count == restart else None
+    return None
+
+
+def _ended_or_running(status: Mapping[str, Any], *, is_main: bool = False) -> Readable | None:
+    state = status.get("state") or {}
+    if state.get("terminated"):
+        return Readable(
+            str(status["name"]), is_main=is_main, is_over=True, exit_code=state["terminated"].get("exitCode")
+        )
+    return Readable(str(status["name"]), is_main=is_main) if state.get("running") else None
+
+
+def _failed_beside(pod: Mapping[str, Any], main: str) -> Iterator[Readable]:
+    """The containers beside the main one that failed."""
+    status = pod.get("status") or {}
+    for each in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())):
+        found = _ended_or_running(each)
+        if found is not None and found.container != main and found.is_over and found.exit_code not in (0, 137, 143):
+            yield found
+
+
+def _ended(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (status.get("state") or {}).get("terminated") or {}
+    return found
+
+
+def _count(status: Mapping[str, Any]) -> int:
+    return int(status.get("restartCount") or 0)
+
+
+_LOG = logging.getLogger(__name__)
+_SILENCE, _LONGEST_SILENCE = 60.0, 600.0  # seconds without a byte until a stream is opened anew: perhaps it is dead
+_LAST_WORDS = 3.0  # seconds without a byte after a pod is gone; what its node had sent by then is read
+_DISK = 5.0  # seconds until a log that could not be written is tried again
+_SHORT = 0.5  # seconds: a stream that ends sooner is not opened again at once
+_TRIES = 20  # of an ended container whose log is refused
+
+
+class Answer(Enum):
+    """How an answer of the endpoint ended."""
+
+    WHOLE = auto()  # everything is read, and nothing more will be written
+    AGAIN = auto()  # it ended, and the container may go on
+    CUT = auto()  # it broke off, or did not come
+    REFUSED = auto()  # there is no such log now
+
+
+class Follower:
+    """Keeps the log of one attempt. ``places`` limits how many streams are opened at once."""
+
+    def __init__(
+        self, api: Api, pod: Mapping[str, Any], restart: int, file: LogFile, places: asyncio.Semaphore, key: str
+    ) -> None:
+        self._api, self._file, self._places, self._key = api, file, places, key
+        self.pod, self._restart = pod, restart
+        self._changed = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._done: list[str] = []
+        self._container = ""
+        self._position = Position()
+        self._came_at = 0.0  # when the last bytes came, by the monotonic clock
+        self._trouble = ""  # why the last stream broke off; empty: it did not
+        self._is_unwritten = False  # something came, and the disk did not take it
+        self._silence = _SILENCE
+        self._retry_after: float | None = None
+
+    def put(self, pod: Mapping[str, Any], *, is_lost: bool) -> None:
+        """The pod has changed. ``is_lost``: it is gone, or its node does not report any more."""
+        self.pod = pod
+        if is_lost:
+            self._lost.set()
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Follow until the log is complete."""
+        self._take_up()
+        passing = refused = 0
+        while True:
+            self._changed.clear()
+            target = next_readable(self.pod, self._restart, self._done)
+            if target is not None and target.is_lost:
+                await self._write_surely(
+                    lambda: self._say(
+                        "this attempt's log is missing: its container was started again twice before it was read"
+                    )
+                )
+                self._done.append(target.container)
+            elif target is None or refused > _TRIES:
+                if self._lost.is_set() or has_finished(self.pod, self._restart):
+                    break
+                await self._changed.wait()
+                refused = 0
+            else:
+                began = time.monotonic()
+                answer = await self._read(target)
+                passing = passing + 1 if answer is Answer.CUT else 0
+                refused = refused + 1 if answer is Answer.REFUSED else 0
+                if self._lost.is_set() and answer is not Answer.WHOLE:
+                    break
+                if passing or refused:
+                    await asyncio.sleep(wait_before(min(passing + refused, 6), self._retry_after))
+                elif answer is Answer.AGAIN and time.monotonic() - began < _SHORT:
+                    with contextlib.suppress(TimeoutError):  # mostly the container has ended, and its pod says so soon
+                        async with asyncio.timeout(_SHORT):
+                            await self._changed.wait()
+        await self._write_surely(self._say_why_it_ends)
+        await self._write_surely(self._file.finish)
+
+    def _take_up(self) -> None:
+        """Go on where an earlier process was killed."""
+        if self._file.open() and self._file.notes:
+            notes = self._file.notes
+            self._done, self._container = list(notes["done"]), str(notes["container"])
+            self._position = Position.from_json(notes["position"])
+
+    def _say_why_it_ends(self) -> None:
+        """If the end of the log was not read, it says so."""
+        if self._trouble and (self._file.notes or self._is_unwritten):
+            last = f"; its last line is of {stamp_text(self._position.last)}" if self._position.last else ""
+            self._say(f"the log ends here: {self._trouble}{last}")
+
+    async def _write_surely(self, write: Callable[[], None]) -> None:
+        """Write what nobody could tell later, as soon as the disk takes it: nothing else of this attempt will come."""
+        while True:
+            try:
+                write()
+            except OSError as error:
+                _LOG.warning("log of %s waits: %s", self._key, error)
+                await asyncio.sleep(_DISK)
+            else:
+                return
+
+    # A stream
+
+    async def _read(self, target: Readable) -> Answer:
+        """Read a container's log as far as it goes, but not for ever where its pod is lost."""
+        reading = asyncio.ensure_future(self._session(target))
+        lost = asyncio.ensure_future(self._lost.wait())
+        try:
+            await asyncio.wait((reading, lost), return_when=asyncio.FIRST_COMPLETED)
+            self._came_at = time.monotonic()
+            while not reading.done() and (left := self._came_at + _LAST_WORDS - time.monotonic()) > 0:
+                await asyncio.wait((reading,), timeout=left)
+        finally:
+            lost.cancel()
+            reading.cancel()
+            await asyncio.wait((reading, lost))
+        if reading.cancelled():
+            self._trouble = "its node does not report any more"
+            return Answer.CUT
+        answer = reading.result()
+        if answer is Answer.WHOLE and target.is_over:
+            self._done.append(target.container)
+        return answer
+
+    async def _session(self, target: Readable) -> Answer:
+        self._retry_after = None
+        try:
+            if target.container != self._container:
+                self._begin(target)
+            return await self._stream(target)
+        except StreamSilent:
+            self._silence = min(2 * self._silence, _LONGEST_SILENCE)
+            return Answer.AGAIN
+        except ApiFailed as error:
+            _LOG.debug("log of %s: %s", self._key, error)
+            self._retry_after = error.retry_after
+            if error.may_pass:
+                self._trouble = self._trouble or "the connection to its node was lost"
+                return Answer.CUT
+            return Answer.REFUSED
+        except OSError as error:
+            _LOG.warning("log of %s waits: %s", self._key, error)
+            self._is_unwritten = True
+            self._trouble = f"what came next could not be written ({error.strerror}), and its pod is gone"
+            await asyncio.sleep(_DISK)
+            return Answer.AGAIN
+
+    async def _stream(self, target: Readable) -> Answer:
+        reading = Reading(self._position, secret_values(self.pod))
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._places:
+                opened = self._api.chunks(f"{self.path}/log", self._parameters(target), silence=self._silence)
+                chunks = await stack.enter_async_context(opened)
+            if not await self._is_meant(target):
+                return Answer.AGAIN
+            async for chunk in chunks:
+                self._came_at = time.monotonic()
+                self._take(*reading.feed(chunk))
+        self._take(*reading.flush(is_over=target.is_over))
+        if reading.words:
+            _LOG.debug("log of %s: %s", self._key, reading.words)
+            return Answer.CUT
+        self._trouble = ""
+        return Answer.WHOLE if target.is_over else Answer.AGAIN
+
+    async def _is_meant(self, target: Readable) -> bool:
+        """Whether the opened stream is that of this attempt: a container may have been started again in the meantime."""
+        if (self.pod.get("spec") or {}).get("restartPolicy") == "Never":
+            return True
+        pod = await self._api.get_or_none(self.path)
+        if pod is None or uid_of(pod) != uid_of(self.pod):
+            return True  # it went in this moment, and the stream was opened before
+        self.pod = pod
+        return next_readable(pod, self._restart, self._done) == target
+
+    def _take(self, text: bytes, position: Position) -> None:
+        """Write what is new in a stream. Raises :class:`OSError`; the position is then as before."""
+        if text:
+            self._silence = _SILENCE
+            self._write(text, position)
+
+    # The file
+
+    def _begin(self, target: Readable) -> None:
+        """Begin a container; of several each has a heading, the main one only behind others."""
+        heading = ""
+        if not target.is_main or self._file.notes:
+            code = "" if target.is_main or not target.exit_code else f", which exited with {target.exit_code}"
+            heading = f"==> container {target.container}{code} <==\n"
+        before, self._container = self._container, target.container
+        try:
+            self._write(heading.encode(), Position())
+        except OSError:
+            self._container = before
+            raise
+
+    def _say(self, text: str) -> None:
+        """Write a line of our own into the log."""
+        position = self._position.copy()
+        line_end = "\n" if position.opened > 0 else ""
+        position.opened = -1
+        self._write(f"{line_end}[spotwright: {text}]\n".encode(), position)
+
+    def _write(self, data: bytes, position: Position) -> None:
+        notes = {
+            "namespace": metadata(self.pod).get("namespace", ""),
+            "pod": metadata(self.pod).get("name", ""),
+            "uid": uid_of(self.pod),
+            "restart": self._restart,
+            "container": self._container,
+            "done": self._done,
+            "position": position.to_json(),
+        }
+        self._file.append(data, notes)
+        self._position = position
+
+    @property
+    def log(self) -> Path:
+        """The file of the log."""
+        return self._file.path
+
+    @property
+    def path(self) -> str:
+        """The path of the pod."""
+        meta = metadata(self.pod)
+        return f"/api/v1/namespaces/{meta.get('namespace', '')}/pods/{meta.get('name', '')}"
+
+    def _parameters(self, target: Readable) -> dict[str, str]:
+        since = self._position.since_time
+        return {
+            "container": target.container,
+            "timestamps": "true",
+            **({} if target.is_over else {"follow": "true"}),
+            **({"previous": "true"} if target.is_previous else {}),
+            **({"sinceTime": since} if since else {}),
+        }

@@ -1,0 +1,148 @@
+"""Serves the controller's metrics at ``/metrics``, in the text format of Prometheus, over plain HTTP.
+
+The port is one of its own: that of the webhook has to be reached by API servers, and metrics are for those who may see the
+names of pools and namespaces. By default it is reached from this machine alone. The format is four kinds of line
+(https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4), so no library is needed for it.
+
+Lets people read runs beside the webhook: a port of its own, with the webhook's certificate and the authority published.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from aiohttp import web
+
+from spotwright.cluster.api_client import Api, ApiFailed
+from spotwright.cluster.controller_settings import Settings
+from spotwright.cluster.run_api import publish_authority, start_reading
+from spotwright.cluster.unavailable_pools import Tally
+from spotwright.errors import InputError
+from spotwright.records.state_folder import StateFolder
+from spotwright.scheduling.budgets import Pause
+
+__all__ = ["Metrics", "Readers", "serve_metrics"]
+
+
+_LOG = logging.getLogger(__name__)
+_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_Labels = tuple[tuple[str, str], ...]
+
+
+class _Family(NamedTuple):
+    """One metric: its name, its kind, what it means, and a value for each set of labels."""
+
+    name: str
+    kind: str
+    help: str
+    values: Iterable[tuple[_Labels, float]]
+
+
+class Metrics:
+    """The metrics of one replica, computed when they are asked for.
+
+    ``pauses`` gives the pools that are left out now; ``verdicts`` counts the reviews that this replica has answered.
+    """
+
+    def __init__(
+        self, tally: Tally, pauses: Callable[[], Mapping[str, Pause]], verdicts: Callable[[], Mapping[str, int]]
+    ) -> None:
+        self._tally, self._pauses, self._verdicts = tally, pauses, verdicts
+
+    def text(self) -> str:
+        """All metrics as text."""
+        return "".join(line for family in self._families() for line in _lines(family))
+
+    def _families(self) -> Iterator[_Family]:
+        leading = [((), float(self._tally.is_leading))]
+        yield _Family("spotwright_leading", "gauge", "Whether this replica records and moves.", leading)
+        moves = [((("move", what),), count) for what, count in self._tally.moves.items()]
+        text = "Attempts taken back after pending_timeout, pods evicted for it, and pods deleted whose machine is gone."
+        yield _Family("spotwright_moves_total", "counter", text, moves)
+        waiting = [
+            ((("namespace", name), ("reason", why)), count) for (name, why), count in self._tally.waiting.items()
+        ]
+        yield _Family("spotwright_pods_waiting", "gauge", "Pods of attempts that wait for a node.", waiting)
+        pauses = self._pauses()
+        until = [((("pool", pool),), pause.until) for pool, pause in pauses.items()]
+        text = "Until when a pool is left out because it had no node, in Unix seconds."
+        yield _Family("spotwright_pool_left_out_until_seconds", "gauge", text, until)
+        times = [((("pool", pool),), pause.times) for pool, pause in pauses.items()]
+        yield _Family("spotwright_pool_left_out_times", "gauge", "How often in a row a pool had no node.", times)
+        reviews = [((("verdict", verdict),), count) for verdict, count in self._verdicts().items()]
+        yield _Family("spotwright_reviews_total", "counter", "Reviews that this replica has answered.", reviews)
+
+
+async def serve_metrics(metrics: Metrics, host: str, port: int, *, is_asked: bool) -> web.AppRunner | None:
+    """Listen; ``await runner.cleanup()`` ends it.
+
+    Where nobody ``is_asked`` for this address, a port that is taken (by another replica on this machine) is a warning, and None
+    comes back. Else it raises :class:`InputError`.
+    """
+
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(body=metrics.text().encode(), headers={"Content-Type": _TYPE})
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", answer)])
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        await runner.cleanup()
+        if is_asked:
+            raise InputError(f"{host}:{port}: cannot listen there ({error}); see --metrics-listen") from error
+        _LOG.warning("no metrics are served: %s:%d is taken; name another address with --metrics-listen", host, port)
+        return None
+    _LOG.info("metrics are served at http://%s:%d/metrics", host, runner.addresses[0][1])
+    return runner
+
+
+def _lines(family: _Family) -> Iterator[str]:
+    yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+    for labels, value in sorted(family.values):
+        named = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in labels)
+        yield f"{family.name}{{{named}}} {value:.15g}\n" if named else f"{family.name} {value:.15g}\n"
+
+
+class Readers:
+    """The server that people read from, if the settings name a port for it; else every call does nothing."""
+
+    def __init__(self, settings: Settings, api: Api, state: StateFolder) -> None:
+        self._settings, self._api, self._state = settings, api, state
+        self._runner: web.AppRunner | None = None
+        self._problem = ""
+
+    async def start(self, context: ssl.SSLContext) -> None:
+        """Listen with this certificate. Raises :class:`InputError` where the port cannot be listened on."""
+        port = self._settings.read_port
+        if port is None:
+            return
+        host = self._settings.read_host
+        try:
+            self._runner = await start_reading(self._state, self._api, context, host=host, port=port)
+        except OSError as error:
+            raise InputError(f"{host}:{port}: cannot listen there ({error}); see --read-listen") from error
+        _LOG.info("runs are read at https://%s:%d", host, self._runner.addresses[0][1])
+
+    async def publish(self, authority: bytes) -> None:
+        """Write the authority where readers find it. Without the right to do so they name a file themselves."""
+        if self._runner is None:
+            return
+        try:
+            await publish_authority(self._api, self._settings.home, authority.decode())
+            self._problem = ""
+        except ApiFailed as error:
+            if self._problem != str(error):
+                _LOG.warning("readers do not find the authority of our certificate: %s", error)
+            self._problem = str(error)
+
+    async def stop(self) -> None:
+        """End every connection."""
+        if self._runner is not None:
+            await self._runner.cleanup()

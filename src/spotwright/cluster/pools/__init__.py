@@ -1,1 +1,0 @@
-"""Pools as a cluster shows them: what its nodes and Karpenter's NodePools say of themselves."""

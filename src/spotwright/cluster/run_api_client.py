@@ -1,0 +1,734 @@
+"""Requests to the controller of a cluster: through a port-forward to its pod, or straight to its address.
+
+In both cases TLS reaches from here to the controller, and its certificate is checked, because the request carries the caller's
+own login. Requests only read, so one whose connection was cut is sent again: what is read goes on at its offset.
+
+Finds the controller of a cluster: its pod by label, its authority in a ConfigMap beside it, or the address that is given.
+
+A connection to a port of a pod through the API server, as a socket: what ``kubectl port-forward`` does, without a local port.
+
+The cluster that a command names, from a thread that waits for it: commands of the command line are plain functions.
+
+The runs of a cluster for the views of this machine: a list of lines, and a reader of one run.
+
+Asks a cluster for what its pools are read off: nodes, Karpenter's NodePools where it has them, and DaemonSets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import http.client
+import json
+import os
+import socket
+import ssl
+import threading
+import time
+import zlib
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpx2
+from httpx2.websockets import AsyncWebSocketSession, HTTPXWSException, WebSocketUpgradeError
+from lightkube.config.client_adapter import user_cert
+from lightkube.config.kubeconfig import SingleConfig
+from lightkube.core.exceptions import ConfigError as WrongConfiguration
+
+from spotwright.cluster.api_client import Api, ApiFailed, LoginFailed, connect, find_cluster
+from spotwright.errors import InputError, SpotwrightError, StateError, UnknownRun
+from spotwright.records.journal import JournalRow, decoded
+from spotwright.records.reader import RunReader
+from spotwright.records.run_source import Look
+from spotwright.records.state_folder import RunFolder
+
+__all__ = [
+    "AUTHORITY_VARIABLE",
+    "CONFIG_MAP",
+    "LOG_AT_ONCE",
+    "NAMESPACE",
+    "POD_LABEL",
+    "PORT_NAME",
+    "Controller",
+    "ControllerGone",
+    "ForwardRefused",
+    "Kubernetes",
+    "Login",
+    "PortForward",
+    "RemoteRun",
+    "RemoteRuns",
+    "ShownPools",
+    "ask_for_pools",
+    "find_controller",
+    "reading_name",
+]
+
+
+LOG_AT_ONCE = 1024 * 1024
+"""Bytes of a log in one answer; a shorter answer has all that there is so far."""
+
+_SILENT = 60.0  # seconds without a byte of an answer; the longest wait for events is 30 s
+_TRIES = 8
+_FIRST_TRIES = 4  # of a controller that has not answered before: 1.4 s
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 8.0  # 30 s in all until a connection counts as lost
+_FAULTS = (OSError, http.client.HTTPException, EOFError, zlib.error)
+
+
+class Login(Protocol):
+    """The login of the caller."""
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether it is a client certificate."""
+
+    def authorization(self, *, again: bool = False) -> str:
+        """The header with a token, or nothing; ``again``: another one than before."""
+
+    def expired(self) -> InputError:
+        """The error of a login that is not accepted any more."""
+
+
+class ControllerGone(SpotwrightError):
+    """The connection to the controller was lost and did not come back."""
+
+
+class Controller:
+    """One controller. ``dial`` connects to it; ``name`` is that of its certificate, ``place`` says where it is, for messages."""
+
+    def __init__(
+        self, dial: Callable[[], socket.socket], context: ssl.SSLContext, name: str, place: str, login: Login
+    ) -> None:
+        self._dial, self._context, self._name, self.place, self._login = dial, context, name, place, login
+        self._connection: http.client.HTTPConnection | None = None
+        self._authorization = login.authorization()
+        self._has_answered = False
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def get(self, path: str, params: Mapping[str, object] | None = None) -> dict[str, Any]:
+        """The JSON object of an answer. Raises :class:`SpotwrightError` with what the controller says."""
+        answer: dict[str, Any] = json.loads(self.get_bytes(path, params))
+        return answer
+
+    def get_bytes(self, path: str, params: Mapping[str, object] | None = None) -> bytes:
+        """The content of an answer. Raises like :meth:`get`."""
+        target = f"{path}?{urlencode(params)}" if params else path
+        status, content = self._ask_again(target)
+        if status == 401:
+            another = self._login.authorization(again=True)
+            if another not in {"", self._authorization}:
+                self._authorization = another
+                status, content = self._ask_again(target)
+        if status != 200:
+            raise self._error(status, content)
+        return content
+
+    def _ask_again(self, target: str) -> tuple[int, bytes]:
+        pause = _FIRST_PAUSE
+        for number in range(1, _TRIES + 1):
+            try:
+                return self._ask(target)
+            except ssl.SSLCertVerificationError as error:
+                self.close()
+                raise InputError(
+                    f"{self.place}: its certificate is not the controller's ({error.verify_message}); nothing was sent to it"
+                ) from error
+            except _FAULTS as error:
+                self.close()
+                if number >= (_TRIES if self._has_answered else _FIRST_TRIES):
+                    raise self._gone(error) from error
+            time.sleep(pause)
+            pause = min(_LONGEST_PAUSE, 2 * pause)
+        raise AssertionError("the last try returns or raises")
+
+    def _ask(self, target: str) -> tuple[int, bytes]:
+        if self._connection is None:
+            self._connection = _Connection(self._dial, self._context, self._name)
+        headers = {"Accept-Encoding": "gzip"} | ({"Authorization": self._authorization} if self._authorization else {})
+        self._connection.request("GET", target, headers=headers)
+        answer = self._connection.getresponse()
+        content = answer.read()
+        self._has_answered = True
+        if answer.headers.get("Content-Encoding") == "gzip":
+            content = gzip.decompress(content)
+        if answer.status in {502, 504}:
+            raise http.client.HTTPException(
+                f"status {answer.status}"
+            )  # of what lies between; the controller sends none
+        return answer.status, content
+
+    def _gone(self, error: Exception) -> ControllerGone:
+        """The error of a connection that does not come back, or that nobody has answered."""
+        if self._has_answered:
+            return ControllerGone(
+                f"{self.place}: the connection was lost and does not come back ({_named(error)}); "
+                "repeat the command once the controller runs"
+            )
+        text = f"{self.place}: does not answer ({_named(error)}); see whether it runs"
+        if self._login.has_certificate:  # a server that refuses one may close the connection without a word
+            text += ", and whether your client certificate is of this cluster and has not expired"
+        return ControllerGone(text)
+
+    def _error(self, status: int, content: bytes) -> SpotwrightError:
+        try:
+            told = json.loads(content)
+            kind, message = str(told["error"]), str(told["message"])
+        except (ValueError, KeyError, TypeError):
+            return InputError(f"{self.place}: answers {status}, which is no answer of a controller of Spotwright")
+        if status == 401 and self._authorization:
+            return self._login.expired()
+        if kind == "unknown":
+            return UnknownRun(message)
+        return StateError(message) if kind == "state" else InputError(message)
+
+
+class _Connection(http.client.HTTPConnection):
+    """HTTP over TLS over a socket that somebody else connects."""
+
+    def __init__(self, dial: Callable[[], socket.socket], context: ssl.SSLContext, name: str) -> None:
+        super().__init__(name)
+        self._dial, self._context, self._name = dial, context, name
+
+    def connect(self) -> None:
+        """Connect, and check the certificate before anything is sent."""
+        plain = self._dial()
+        plain.settimeout(_SILENT)
+        try:
+            self.sock = self._context.wrap_socket(plain, server_hostname=self._name)
+        except BaseException:
+            plain.close()
+            raise
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+_PROTOCOL = "v4.channel.k8s.io"
+_DATA = 0
+_PIECE = 32 * 1024
+_LARGEST = 1024 * 1024  # bytes of a message; a kubelet sends 32 KiB
+
+
+class ForwardRefused(SpotwrightError):
+    """The API server does not connect to the pod. ``status`` is the HTTP status, 0 without an answer."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class PortForward:
+    """Carries bytes between a socket and a port of a pod. ``client`` is logged in to the API server."""
+
+    def __init__(self, client: httpx2.AsyncClient, namespace: str, pod: str, port: int) -> None:
+        self._client, self._port = client, port
+        self._path = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
+        self._pod = f"pod {pod} in namespace {namespace}"
+
+    async def open(self) -> socket.socket:
+        """The socket. Closing it ends the connection, and what ends the connection ends the socket, as a cut connection does.
+
+        Raises :class:`ForwardRefused`.
+        """
+        near, far = socket.socketpair()
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._carry(far, opened), name=f"port-forward to {self._pod}")
+        task.add_done_callback(_RUNNING.discard)
+        _RUNNING.add(task)
+        try:
+            await asyncio.shield(opened)
+        except BaseException:
+            task.cancel()
+            near.close()
+            raise
+        return near
+
+    async def _carry(self, far: socket.socket, opened: asyncio.Future[None]) -> None:
+        """Open the WebSocket and carry bytes in both directions, until one of the ends is gone."""
+        far.setblocking(False)
+        url = str(self._client.base_url.join(self._path))
+        with far:
+            try:
+                async with self._client.websocket(
+                    url,
+                    subprotocols=[_PROTOCOL],
+                    params={"ports": str(self._port)},
+                    max_message_size_bytes=_LARGEST,
+                    keepalive_ping_interval_seconds=None,
+                ) as session:
+                    opened.set_result(None)
+                    ways = [asyncio.create_task(way(session, far)) for way in (_downwards, _upwards)]
+                    await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                    for way in ways:
+                        way.cancel()
+                    await asyncio.gather(*ways, return_exceptions=True)
+            except* Exception as errors:  # of the login too: who waits for the connection would wait for ever
+                if opened.done() and not isinstance(_first(errors), (httpx2.HTTPError, HTTPXWSException, OSError)):
+                    raise
+                if not opened.done():
+                    opened.set_exception(self._refused(_first(errors)))
+
+    def _refused(self, error: BaseException) -> ForwardRefused:
+        if isinstance(error, WebSocketUpgradeError):
+            status = error.response.status_code
+            return ForwardRefused(f"{self._pod}: the API server refuses to connect to it ({status})", status)
+        return ForwardRefused(f"{self._pod}: the API server does not connect to it ({type(error).__name__}: {error})")
+
+
+_RUNNING: set[asyncio.Task[None]] = set()
+"""A loop holds its tasks weakly: https://docs.python.org/3/library/asyncio-task.html#asyncio.create_task."""
+
+
+async def _downwards(session: AsyncWebSocketSession, far: socket.socket) -> None:
+    loop, begun = asyncio.get_running_loop(), set[int]()
+    with contextlib.suppress(HTTPXWSException, httpx2.HTTPError, OSError):
+        while True:
+            message = await session.receive_bytes()
+            channel, data = message[0], message[1:]
+            if channel not in begun:
+                begun.add(channel)  # the port, which is known
+            elif channel == _DATA:
+                await loop.sock_sendall(far, data)
+            else:
+                return  # an error of the pod's side: nothing comes any more
+
+
+async def _upwards(session: AsyncWebSocketSession, far: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(HTTPXWSException, httpx2.HTTPError, OSError):
+        while data := await loop.sock_recv(far, _PIECE):
+            await session.send_bytes(bytes([_DATA]) + data)
+
+
+def _first(error: BaseException) -> Any:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+T = TypeVar("T")
+
+
+class Kubernetes:
+    """The cluster of a context, with its login. Close it when done."""
+
+    def __init__(self, context: str | None = None, kubeconfig: str | None = None) -> None:
+        """Raises :class:`InputError` for an unknown context or a kubeconfig that cannot be read."""
+        self._config: SingleConfig = find_cluster(context, kubeconfig=kubeconfig)
+        self.context = self._config.context_name or "this cluster"
+        self.namespace = self._config.namespace
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="requests to Kubernetes", daemon=True)
+        self._thread.start()
+        try:
+            self.client: httpx2.AsyncClient = self.call(self._connect())
+        except BaseException:
+            self._stop()
+            raise
+        self._api = Api(self.client)
+
+    async def _connect(self) -> httpx2.AsyncClient:
+        return connect(self._config)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something in the loop, and wait for its result."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """End every request and connection."""
+        self.call(self._api.close())
+        self._stop()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+            self._loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+        self._loop.close()
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Read an object or a list. Raises :class:`ApiFailed`, and :class:`InputError` for a login that is not accepted."""
+        try:
+            return self.call(self._api.get(path, params))
+        except LoginFailed as error:
+            raise InputError(f"context {self.context}: {error}") from error
+        except ApiFailed as error:
+            if error.status == 401:
+                raise self.expired() from error
+            raise
+
+    def expired(self) -> InputError:
+        """The error of a login that the cluster does not accept any more."""
+        return InputError(
+            f"context {self.context}: the cluster does not accept the login, which may have expired: log in again "
+            "(kubectl get pods tells how), then repeat the command"
+        )
+
+    # The same login for the controller
+
+    def authorization(self, *, again: bool = False) -> str:
+        """The header with the token of the login, or nothing for one with a certificate. ``again``: a new one, if there is."""
+        auth = self.client.auth  # the same object, so that a command is not asked twice for a token
+        if auth is None or isinstance(auth, httpx2.BasicAuth):
+            return ""
+        flow = auth.sync_auth_flow(httpx2.Request("GET", self._config.cluster.server))
+        try:
+            request = next(flow)
+            if again:
+                request = flow.send(httpx2.Response(401))
+        except StopIteration:
+            return ""  # there is no other one
+        except WrongConfiguration as error:
+            raise InputError(f"context {self.context}: cannot log in: {error}") from error
+        finally:
+            flow.close()
+        return str(request.headers.get("Authorization", ""))
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether the login is a client certificate."""
+        user = self._config.user
+        return user is not None and bool(user.client_cert or user.client_cert_data)
+
+    def present_certificate(self, context: ssl.SSLContext) -> None:
+        """Let a TLS context show the certificate of the login, if it has one."""
+        user = self._config.user
+        certificate = None if user is None else user_cert(user, self._config.abs_file)
+        if certificate is not None:
+            context.load_cert_chain(*certificate)
+
+
+NAMESPACE = "spotwright"
+"""The namespace of the controller, unless another one is named."""
+
+POD_LABEL = "app.kubernetes.io/name=spotwright"
+"""The label of the controller's pods."""
+
+CONFIG_MAP = "spotwright-reading"
+"""The ConfigMap with the authority of the controller's certificate, in ``ca.crt``."""
+
+PORT_NAME = "reading"
+"""The name of the port in the controller's pod, where it is not :data:`_PORT`."""
+
+AUTHORITY_VARIABLE = "SPOTWRIGHT_CONTROLLER_CA"
+"""The environment variable with the file of the authority, for a controller that is named by its URL."""
+
+_PORT = 9444
+_CONNECT = 10.0  # seconds
+
+
+def reading_name(namespace: str) -> str:
+    """The name for which the certificate of a controller in this namespace has to be, so that readers accept it."""
+    return f"spotwright.{namespace}.svc"
+
+
+def find_controller(kubernetes: Kubernetes, named: str = "") -> Controller:
+    """The controller of a cluster. ``named``: an ``https`` URL, or the namespace of its pod; by default ``spotwright``.
+
+    Raises :class:`InputError` with what to do.
+    """
+    if "://" in named:
+        return _at_address(kubernetes, named)
+    namespace = named or NAMESPACE
+    context = _context(kubernetes, _authority(kubernetes, namespace))
+    pod, port = _pod(kubernetes, namespace)
+
+    def dial() -> socket.socket:
+        nonlocal pod, port
+        try:
+            return _forward(kubernetes, namespace, pod, port)
+        except ForwardRefused as error:
+            if error.status in {401, 403}:
+                raise _not_allowed(kubernetes, namespace, "create pods/portforward") from error
+            pod, port = _pod(kubernetes, namespace)  # it may have another pod by now
+            try:
+                return _forward(kubernetes, namespace, pod, port)
+            except ForwardRefused as second:
+                raise ConnectionError(str(second)) from second
+
+    place = f"the controller of context {kubernetes.context}"
+    return Controller(dial, context, reading_name(namespace), place, kubernetes)
+
+
+def _forward(kubernetes: Kubernetes, namespace: str, pod: str, port: int) -> socket.socket:
+    async def opened() -> socket.socket:
+        return await PortForward(kubernetes.client, namespace, pod, port).open()
+
+    return kubernetes.call(opened())
+
+
+def _at_address(kubernetes: Kubernetes, url: str) -> Controller:
+    """The controller at a URL; its certificate is checked against the file of the environment, else as for any site."""
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname or "", parts.port or 443
+    except ValueError as error:
+        raise InputError(f"--controller {url}: {error}") from error
+    if parts.scheme != "https" or not host or parts.path not in {"", "/"}:
+        raise InputError(f"--controller {url}: expected https://HOST:PORT, because your login is sent there")
+    authority = os.environ.get(AUTHORITY_VARIABLE, "")
+    try:
+        text = Path(authority).read_text(encoding="ascii") if authority else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{AUTHORITY_VARIABLE}={authority}: cannot be read ({error})") from error
+
+    def dial() -> socket.socket:
+        return socket.create_connection((host, port), timeout=_CONNECT)
+
+    return Controller(dial, _context(kubernetes, text), host, f"the controller at {url}", kubernetes)
+
+
+def _context(kubernetes: Kubernetes, authority: str) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cadata=authority or None)
+    except ssl.SSLError as error:
+        raise InputError(f"the authority of the controller's certificate is no certificate ({error.reason})") from error
+    kubernetes.present_certificate(context)
+    return context
+
+
+def _authority(kubernetes: Kubernetes, namespace: str) -> str:
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{CONFIG_MAP}"
+    found = _read(kubernetes, namespace, path, f"get configmaps/{CONFIG_MAP}")
+    authority = str((found.get("data") or {}).get("ca.crt", ""))
+    if not authority:
+        raise InputError(f"ConfigMap {CONFIG_MAP} in namespace {namespace} has no ca.crt: start the controller again")
+    return authority
+
+
+def _pod(kubernetes: Kubernetes, namespace: str) -> tuple[str, int]:
+    """The name and port of a pod of the controller that is ready."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    items = _read(kubernetes, namespace, path, "list pods", {"labelSelector": POD_LABEL}).get("items") or ()
+    for pod in items:
+        if _is_ready(pod):
+            return str(pod["metadata"]["name"]), _port_of(pod)
+    if items:
+        raise InputError(
+            f"no controller is ready in namespace {namespace} of context {kubernetes.context}: "
+            f"kubectl -n {namespace} describe pod {items[0]['metadata']['name']} tells why"
+        )
+    raise _not_found(kubernetes, namespace)
+
+
+def _read(
+    kubernetes: Kubernetes, namespace: str, path: str, right: str, params: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    try:
+        return kubernetes.get(path, params)
+    except ApiFailed as error:
+        if error.status == 403:
+            raise _not_allowed(kubernetes, namespace, right) from error
+        if error.status == 404:
+            raise _not_found(kubernetes, namespace) from error
+        raise InputError(f"context {kubernetes.context}: {error}") from error
+
+
+def _not_found(kubernetes: Kubernetes, namespace: str) -> InputError:
+    return InputError(
+        f"there is no controller of Spotwright in namespace {namespace} of context {kubernetes.context}: "
+        "install it there, or name its namespace or URL with --controller"
+    )
+
+
+def _not_allowed(kubernetes: Kubernetes, namespace: str, right: str) -> InputError:
+    return InputError(
+        f"context {kubernetes.context}: you may not {right} in namespace {namespace}, where the controller is: "
+        "ask for the Role spotwright-reader there, or name the controller's URL with --controller"
+    )
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    is_ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return is_ready and not pod["metadata"].get("deletionTimestamp")
+
+
+def _port_of(pod: Mapping[str, Any]) -> int:
+    ports = [port for container in pod["spec"]["containers"] for port in container.get("ports") or ()]
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == PORT_NAME), _PORT)
+
+
+_Dial = Callable[[], socket.socket]
+
+
+class RemoteRuns:
+    """The runs that a controller serves to the caller."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self.left_out: list[dict[str, Any]] = []  # the pools that new attempts pass over, after :meth:`lines`
+
+    def lines(self, namespace: str = "") -> tuple[list[dict[str, Any]], list[str]]:
+        """The lines of all runs, oldest first, and a sentence for each run that cannot be read."""
+        lines: list[dict[str, Any]] = []
+        problems: list[str] = []
+        before = ""
+        while True:
+            page = self._controller.get("/v1/runs", {"namespace": namespace, "before": before})
+            lines += page["runs"]
+            problems += page["problems"]
+            before = page["next"]
+            if not before:
+                self.left_out = page.get("left_out", [])
+                return lines[::-1], problems
+
+    def look_at_pools(self) -> list[dict[str, Any]]:
+        """The pools that new attempts pass over now, each with ``until``, ``since`` and ``times`` in a row."""
+        page = self._controller.get("/v1/runs", {"limit": 1})
+        self.left_out = page.get("left_out", [])  # a controller of an earlier version tells of none
+        return self.left_out
+
+    def open(self, name: str, namespace: str = "") -> RunReader:
+        """A reader of the run of this name. Raises :class:`UnknownRun`."""
+        found = self._controller.get("/v1/find", {"name": name, "namespace": namespace})
+        return RunReader(RunFolder(Path(found["folder"])), RemoteRun(self._controller, found["run"]))
+
+
+class RemoteRun:
+    """The facts of one run, as a controller serves them. It is a :class:`~spotwright.records.run_source.RunSource`."""
+
+    def __init__(self, controller: Controller, name: str) -> None:
+        self._controller, self._name = controller, name
+        self._path = f"/v1/runs/{quote(name)}"
+        self._answer: dict[str, Any] = {}
+        self._is_new = False  # the answer has events that no look has taken yet
+        self._wait = 0.0
+        self._offset = 0.0  # seconds that the controller's clock is ahead of ours
+
+    def made_at(self) -> int:
+        """See :meth:`RunSource.made_at`."""
+        if not self._answer:
+            self._ask(0)
+            self._is_new = True
+        return int(self._answer["made_at"])
+
+    @contextmanager
+    def look(self, after: int) -> Iterator[Look]:
+        """See :meth:`RunSource.look`."""
+        if not self._is_new or after:
+            self._ask(after)
+        self._is_new = False
+        yield Look(bool(self._answer["driven"]), decoded(self._rows(), f"run {self._name} of the cluster", str))
+
+    def _rows(self) -> Iterator[JournalRow]:
+        while True:
+            rows = [tuple(row) for row in self._answer["events"]]
+            yield from rows
+            if not self._answer.get("more"):
+                return
+            self._ask(rows[-1][0])
+
+    def _ask(self, after: int) -> None:
+        params = {"after": after, "wait": self._wait}
+        if after:
+            params["made_at"] = self._answer["made_at"]
+        self._wait = 0.0
+        self._answer = self._controller.get(f"{self._path}/events", params)
+        self._offset = self._answer["now"] - time.time()
+
+    def plan_count(self) -> int:
+        """See :meth:`~spotwright.records.stored_plan.PlanTexts.plan_count`."""
+        return int(self._answer["plans"])
+
+    def plan_text(self, version: int) -> tuple[str, str]:
+        """See :meth:`~spotwright.records.stored_plan.PlanTexts.plan_text`."""
+        answer = self._controller.get(f"{self._path}/plans/{version}")
+        return str(answer["place"]), str(answer["text"])
+
+    def pause(self, seconds: float) -> None:
+        """See :meth:`RunSource.pause`: the controller waits in the next look, and answers as soon as something happens."""
+        self._wait = seconds
+
+    def now(self) -> float:
+        """See :meth:`RunSource.now`."""
+        return time.time() + self._offset
+
+    def read_log(self, task: str, attempt: int, environment: str, offset: int) -> bytes:
+        """See :meth:`RunSource.read_log`."""
+        parts: list[bytes] = []
+        while True:
+            query = {"task": task, "attempt": attempt, "environment": environment, "offset": offset}
+            part = self._controller.get_bytes(f"{self._path}/log", query)
+            parts.append(part)
+            offset += len(part)
+            if len(part) < LOG_AT_ONCE:
+                return b"".join(parts)
+
+    def other_run(self, name: str) -> RemoteRun | None:
+        """See :meth:`RunSource.other_run`."""
+        other = RemoteRun(self._controller, name)
+        try:
+            other.made_at()
+        except SpotwrightError:
+            return None  # deleted, or not for the caller to read: its results remain, its logs do not
+        return other
+
+
+_DAEMON_SETS = "/apis/apps/v1/daemonsets"
+_NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+_NOT_FOR_US = (403, 404)  # no right to list them; a server without them, such as a control plane of one's own
+
+
+class ShownPools(NamedTuple):
+    """The objects of a cluster that show its pools, as the API writes them.
+
+    ``no_daemon_sets`` says why its DaemonSets are not known; empty if they are.
+    """
+
+    nodes: list[dict[str, Any]]
+    node_pools: list[dict[str, Any]]
+    daemon_sets: list[dict[str, Any]]
+    no_daemon_sets: str = ""
+
+
+def ask_for_pools(context: str | None = None) -> ShownPools:
+    """The nodes and NodePools of the cluster of a context; the default is that of the kubeconfig, or the pod's own.
+
+    Raises :class:`InputError` where the cluster cannot be found, reached, or refuses to list its nodes.
+    """
+    return asyncio.run(_ask(context))
+
+
+async def _ask(context: str | None) -> ShownPools:
+    api = Api(connect(find_cluster(context)))
+    try:
+        nodes = await api.get("/api/v1/nodes")
+        found = await api.get_or_none(_NODE_POOLS)
+        sets, no_sets = await _daemon_sets(api)
+    except ApiFailed as error:
+        raise InputError(
+            f"{error}: reading pools needs a cluster that answers, and the right to list its nodes"
+        ) from error
+    finally:
+        await api.close()
+    return ShownPools(list(nodes.get("items") or ()), list((found or {}).get("items") or ()), sets, no_sets)
+
+
+async def _daemon_sets(api: Api) -> tuple[list[dict[str, Any]], str]:
+    """The DaemonSets of all namespaces, with the kind that items of a list lack; or why there are none to see.
+
+    Pools can be read without them, so one who may not list them is told so. Raises :class:`ApiFailed` for anything else.
+    """
+    try:
+        answer = await api.get(_DAEMON_SETS)
+    except ApiFailed as error:
+        if error.status not in _NOT_FOR_US:
+            raise
+        return [], str(error)
+    return [{"kind": "DaemonSet", **item} for item in answer.get("items") or ()], ""

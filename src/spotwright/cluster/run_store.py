@@ -1,0 +1,378 @@
+"""Keeps a run for each workload in a state folder: its plan, its journal, its lease and its folded state.
+
+A run's name is the workload's namespace, name and the beginning of its UID, so whoever looks again after a crash finds the same
+run. All events of one observation are one transaction: either the journal has them or the next observation finds them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spotwright import config as configuration
+from spotwright.cluster.view import NodePool
+from spotwright.cluster.workloads import metadata, seconds, uid_of
+from spotwright.config import Config
+from spotwright.engine.events import (
+    AttemptAdopted,
+    EngineStarted,
+    Event,
+    PlanExtended,
+    RunCreated,
+    RunFinished,
+    RunMeta,
+    RunStatus,
+)
+from spotwright.engine.fold import fold
+from spotwright.engine.ports import Holder
+from spotwright.engine.state import AttemptState, RunState, TaskState
+from spotwright.errors import Fenced, SpotwrightError, StateError
+from spotwright.manifests.pod_graph import PodSource, PodTask
+from spotwright.model.pools import Pool
+from spotwright.records.journal import Journal
+from spotwright.records.reader import RunReader
+from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.stored_plan import PlanVersions, StoredPlan, load_plans, save_plan
+from spotwright.version import __version__
+
+__all__ = ["RunStore", "WorkloadRun", "run_name", "this_process"]
+
+
+_OPEN = 256  # journals whose files are open at once: each costs about 0.2 MB and three file descriptors
+_UID = "uid"  # the argument of a run that holds its workload's UID
+_KFP_RUN = "pipeline/runid"  # the label of a Workflow with the id of its run in Kubeflow Pipelines
+
+
+@dataclass
+class WorkloadRun:
+    """One run under this watcher's lease. ``state`` is what the journal says, plus the events that wait in ``pending``."""
+
+    folder: RunFolder
+    journal: Journal
+    state: RunState
+    stored: StoredPlan
+    pending: list[Event]
+    require: Callable[[], None]  # raises Fenced once this process may not write any more
+    use: Callable[[WorkloadRun], None]  # tells the store that its journal is in use
+    is_open: bool = True
+    _attempts: dict[str, tuple[TaskState, AttemptState]] | None = None
+
+    @property
+    def uid(self) -> str:
+        """The UID of its workload."""
+        return str(self.state.meta.arguments.get(_UID, ""))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its end is recorded, or waits to be."""
+        return self.state.status is not RunStatus.RUNNING
+
+    @property
+    def attempts(self) -> Mapping[str, tuple[TaskState, AttemptState]]:
+        """All attempts by their keys, with their tasks. A look at one pod of thousands does not go through all of them."""
+        if self._attempts is None:
+            tasks = (*self.state.tasks.values(), *self.state.retired.values())
+            self._attempts = {attempt.key: (task, attempt) for task in tasks for attempt in task.attempts}
+        return self._attempts
+
+    def add(self, event: Event) -> None:
+        """Fold an event now and write it with the next :meth:`commit`."""
+        fold(self.state, event)
+        if isinstance(event, AttemptAdopted) and self._attempts is not None:
+            task = self.state.tasks[event.task]
+            self._attempts[event.key] = (task, task.last)
+        self.pending.append(event)
+
+    def commit(self) -> Sequence[Event]:
+        """Write the pending events in one durable transaction, and return them.
+
+        Raises :class:`StateError`, and :class:`Fenced` where another process records now.
+        """
+        events, self.pending = self.pending, []
+        if events:
+            self.require()
+            self.wake()
+            self.journal.append(events)
+            self.use(
+                self
+            )  # afterwards: closing another journal takes several writes to the disk, and nobody waits for those
+        return events
+
+    def rest(self) -> None:
+        """Close the file of the journal until it is used again; its lease stays, because that is in the file."""
+        if self.is_open:
+            self.journal.close()
+            self.is_open = False
+
+    def wake(self) -> None:
+        """Open the file of the journal, unless it is open. Raises :class:`StateError`."""
+        if not self.is_open:
+            epoch, self.journal = self.journal.epoch, Journal.open(self.folder.journal)
+            self.journal.epoch, self.is_open = epoch, True
+
+    def template(self, name: str) -> PodTask | None:
+        """A template of the plan by name."""
+        source = self.stored.source
+        tasks = source.tasks if isinstance(source, PodSource) else ()
+        return next((task for task in tasks if task.name == name), None)
+
+    def extend(self, at: float, *, pool: NodePool | None = None, template: PodTask | None = None) -> None:
+        """Put a plan in force that has one more pool, or one more template, or more of one that it has.
+
+        A template that fits no pool goes anywhere.
+        """
+        config = self.stored.config if pool is None else _with_pool(self.stored.config, pool)
+        source = self.stored.source
+        if template is not None and isinstance(source, PodSource):
+            others = tuple(task for task in source.tasks if task.name != template.name)
+            source = PodSource(source.pipeline, (*others, template))
+        self.stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True))
+        version = self.state.version + 1
+        self.require()
+        save_plan(self.folder, version, self.stored)
+        self.add(PlanExtended(at, version=version))
+
+
+class RunStore:
+    """The runs of all workloads that are watched, by UID. ``config_of`` gives the configuration for new runs of a namespace.
+
+    ``require`` is called before each write, and raises :class:`Fenced` once another process records
+    (:meth:`spotwright.cluster.lease.KubernetesLease.require`). Without it the caller sees to it that there is no other.
+    """
+
+    def __init__(
+        self,
+        folder: StateFolder,
+        config_of: Config | Callable[[str], Config],
+        holder: Holder,
+        require: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._folder, self._holder, self._require = folder, holder, require
+        self._config_of = (lambda _: config_of) if isinstance(config_of, Config) else config_of
+        self.runs: dict[str, WorkloadRun] = {}
+        self._over: set[str] = set()  # UIDs of workloads whose runs have ended
+        self._used: OrderedDict[str, WorkloadRun] = OrderedDict()  # runs whose journals are open, the latest one last
+        self.unopened: dict[str, RunFolder] = {}  # unfinished runs that cannot be written, by UID
+
+    def open_unfinished(self, now: float, namespace: str = "") -> Iterator[str]:
+        """Take up the runs that were left, of one namespace or of all. Yields a sentence for each one that cannot be read.
+
+        Of runs that have ended only the first and the last event are read. A run that can be read and not written is in
+        ``unopened``.
+        """
+        for folder in self._folder.runs():
+            try:
+                arguments, has_ended = _glance(folder)
+                uid = str(arguments.get(_UID, ""))
+                if has_ended:
+                    self._over.add(uid)
+                elif uid and uid not in self.runs and namespace in ("", arguments.get("namespace")):
+                    self.unopened[uid] = folder
+                    self.open_again(folder, now)
+            except Fenced:
+                raise
+            except SpotwrightError as error:
+                yield f"run {folder.name} is not watched: {error}"
+
+    def pools(self, namespace: str) -> Mapping[str, Pool]:
+        """The pools of the configuration for new runs of a namespace."""
+        return self._config_of(namespace).pools
+
+    def runs_of(self, namespace: str) -> list[tuple[str, WorkloadRun]]:
+        """The runs of a namespace with the UIDs of their workloads."""
+        return [(uid, run) for uid, run in self.runs.items() if run.state.meta.arguments.get("namespace") == namespace]
+
+    def is_over(self, uid: str) -> bool:
+        """Whether the run of this workload has ended."""
+        return uid in self._over
+
+    def create(
+        self, root: Mapping[str, Any], templates: Sequence[PodTask], pools: Sequence[NodePool], now: float
+    ) -> WorkloadRun:
+        """Begin the run of a workload. A folder that a killed watcher had only begun is finished."""
+        folder = self._folder.run(run_name(root))
+        config = self._config_of(str(metadata(root).get("namespace", "")))
+        for pool in pools:
+            config = config if pool.name in config.pools else _with_pool(config, pool)
+        source = PodSource(str(metadata(root)["name"]), tuple(templates))
+        stored = _plannable(StoredPlan(source, config, None, {}, real_nodes=True))
+        self._require()
+        try:
+            folder.path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise StateError(f"{folder.path}: cannot be made ({error.strerror}); free some space") from error
+        if not folder.plan(1).exists():
+            save_plan(folder, 1, stored)
+        if not folder.journal.exists():
+            _create_whole(folder.journal)
+        state = RunState(PlanVersions(folder))
+        made_at = min(now, seconds(metadata(root).get("creationTimestamp")) or now)
+        run = self._keep(folder, state, now, created=RunCreated(made_at, meta=_meta(root, folder.name, config)))
+        run.commit()
+        return run
+
+    def finish(self, run: WorkloadRun) -> None:
+        """Give up a run whose end is written."""
+        self._use(run)
+        run.journal.give_up()
+        self._drop(run)
+        self._over.add(run.uid)
+
+    def forget(self, uid: str) -> None:
+        """Drop what is in memory of a run, after its journal could not be written; :meth:`open_again` reads it anew."""
+        run = self.runs.get(uid)
+        if run is not None:
+            self._drop(run)
+            self.unopened[uid] = run.folder
+
+    def open_again(self, folder: RunFolder, now: float) -> WorkloadRun:
+        """Read a run anew from its journal. Raises :class:`StateError`."""
+        run = self._keep(folder, RunReader(folder, _is_nobody).state, now)
+        self.unopened.pop(run.uid, None)
+        return run
+
+    def release(self, run: WorkloadRun) -> None:
+        """Give up a run that has not ended and is not watched any more; :meth:`open_unfinished` takes it up again."""
+        self._use(run)
+        run.journal.give_up()
+        self._drop(run)
+
+    def close(self) -> None:
+        """Give up the leases of the journals that are open, where this process may write.
+
+        The other leases are those of a process that has ended, which every reader sees. The runs go on with the next watcher.
+        """
+        for run in self._used.values():
+            with contextlib.suppress(Fenced):
+                self._require()
+                run.journal.give_up()
+            run.rest()
+        self._used.clear()
+        self.runs.clear()
+
+    def _use(self, run: WorkloadRun) -> None:
+        """Open the journal of a run, and close that of the run which was not used for the longest time, if many are open."""
+        run.wake()
+        self._used[run.uid] = run
+        self._used.move_to_end(run.uid)
+        while len(self._used) > _OPEN:
+            _, idle = self._used.popitem(last=False)
+            idle.rest()
+
+    def _drop(self, run: WorkloadRun) -> None:
+        run.rest()
+        self._used.pop(run.uid, None)
+        self.runs.pop(run.uid, None)
+
+    def _keep(self, folder: RunFolder, state: RunState, now: float, created: RunCreated | None = None) -> WorkloadRun:
+        self._require()
+        journal = Journal.open(folder.journal)
+        try:
+            epoch = journal.take(self._holder, _is_nobody)
+            has_begun = state.events > 0 or next(iter(journal.events()), None) is not None
+            run = WorkloadRun(folder, journal, state, load_plans(folder)[-1], [], self._require, self._use)
+            if created is not None and not has_begun:
+                run.add(created)
+            run.add(EngineStarted(now, epoch=epoch, pid=os.getpid(), version=__version__))
+            run.commit()
+        except BaseException:
+            for uid in [uid for uid, other in self._used.items() if other.journal is journal]:
+                del self._used[uid]
+            journal.close()
+            raise
+        self.runs[run.uid] = run
+        return run
+
+
+def this_process() -> Holder:
+    """This process as the holder of leases, in the form that every reader of runs understands."""
+    start_time = Path("/proc/self/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[19]
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return {"pid": os.getpid(), "starttime": int(start_time), "boot_id": boot}
+
+
+def _is_nobody(_holder: Holder) -> bool:
+    """No other watcher may write: the lock of the state folder or the Lease lets one in, and the next epoch fences the others."""
+    return False
+
+
+def _glance(folder: RunFolder) -> tuple[Mapping[str, Any], bool]:
+    """The arguments of a run, and whether it has ended. Raises :class:`StateError`."""
+    journal = Journal.read(folder.journal)
+    try:
+        first, last = journal.first_and_last()
+    finally:
+        journal.close()
+    return first.meta.arguments if isinstance(first, RunCreated) else {}, last == RunFinished.kind
+
+
+def run_name(root: Mapping[str, Any]) -> str:
+    """The name of a workload's run. The state folder allows 100 characters, which a namespace and a name may exceed."""
+    meta = metadata(root)
+    text = f"{meta.get('namespace', '')}.{meta.get('name', '')}"[:90].rstrip("-.")
+    return f"{re.sub(r'[^A-Za-z0-9._-]', '-', text)}-{uid_of(root)[:8]}"
+
+
+def _meta(root: Mapping[str, Any], name: str, config: Config) -> RunMeta:
+    meta = metadata(root)
+    kind, namespace = str(root.get("kind", "")), str(meta.get("namespace", ""))
+    arguments = {"kind": kind, "namespace": namespace, "name": str(meta.get("name", "")), _UID: uid_of(root)}
+    kfp_run = (meta.get("labels") or {}).get(_KFP_RUN)
+    if kfp_run:
+        arguments["kfp_run"] = str(kfp_run)
+    return RunMeta(
+        run=name,
+        pipeline=f"{kind} {namespace}/{meta.get('name', '')}",
+        config=config.path,
+        arguments=arguments,
+        orchestrator=kind,
+    )
+
+
+def _plannable(stored: StoredPlan) -> StoredPlan:
+    """The plan; where its templates fit no pool, one without their demands: the cluster decides where pods run, not the plan."""
+    try:
+        stored.plan.check()
+    except SpotwrightError:
+        source = stored.source
+        if not isinstance(source, PodSource):
+            raise StateError("a workload's plan is made of pod templates") from None
+        bare = PodSource(source.pipeline, tuple(_without_demands(task) for task in source.tasks))
+        return replace(stored, source=bare)
+    return stored
+
+
+def _without_demands(task: PodTask) -> PodTask:
+    containers = [{"name": each.get("name", "")} for each in task.spec.get("containers") or ()]
+    return PodTask(task.kind, task.name, {"containers": containers}, retries=task.retries)
+
+
+def _create_whole(path: Path) -> None:
+    """Make a journal that is there whole or not at all: what a kill or a full disk left of one is no journal for ever.
+
+    Raises :class:`StateError`.
+    """
+    beside = path.with_name("journal.new")
+    try:
+        for left in path.parent.glob(f"{beside.name}*"):
+            left.unlink()
+        Journal.create(beside).close()
+        beside.rename(path)
+    except OSError as error:
+        raise StateError(f"{path}: cannot be made ({error.strerror}); free some space") from error
+
+
+def _with_pool(config: Config, pool: NodePool) -> Config:
+    """The configuration with one pool more, as a text that can be stored."""
+    import yaml
+
+    data = yaml.safe_load(config.text) or {}
+    capacity = "spot" if pool.is_spot else "on-demand"
+    pools = {**(data.get("pools") or {}), pool.name: {"capacity": capacity}}
+    return configuration.from_mapping({**data, "pools": pools}, config.path)

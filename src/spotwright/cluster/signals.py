@@ -1,0 +1,539 @@
+"""Translates the last states of a pod, its node and its owners into the signals that the classifier judges.
+
+Pure functions on objects as the API writes them. :mod:`spotwright.scheduling.cause` alone decides what the signals mean.
+
+Reads fields of API objects of any shape: a missing or wrong value reads as empty, so that no object stops the watcher.
+
+Reads the state of a node near the end of a pod: conditions, taints, and its kind of capacity.
+
+Reads what the owners of a pod say about its end: a controller that stops a pod on purpose marks itself, not the pod.
+
+Reads the end of one pod: its containers, the moment at which it was told to stop, and whether its end is its own.
+
+Puts the evidence of one ended attempt together: pod, node, owners and notice become the model's signals.
+
+Says why a pod waits: for a node, or on its node for an image or its configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from spotwright.checkpoint_file import config_map
+from spotwright.clouds import node_signs
+from spotwright.clouds.providers import is_spot_node
+from spotwright.model.attempts import ContainerEnd, Signals, StatusCondition
+from spotwright.notices.notice import Notice
+
+__all__ = [
+    "LastSeen",
+    "OwnersWord",
+    "PodEnd",
+    "PodWaits",
+    "bound_at",
+    "conditions",
+    "events_of",
+    "events_of_pod",
+    "has_not_started",
+    "is_held_up",
+    "is_spot",
+    "mapping",
+    "mappings",
+    "read_owners",
+    "read_pod",
+    "seconds",
+    "signals_of",
+    "taints_of",
+    "text",
+    "transition",
+    "waits_for",
+    "why_not_started",
+]
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """The mappings among the items of a list; none if the value is no list."""
+    return tuple(item for item in value if isinstance(item, Mapping)) if isinstance(value, (list, tuple)) else ()
+
+
+def text(value: Any) -> str:
+    """The value if it is a string, else the empty string."""
+    return value if isinstance(value, str) else ""
+
+
+def seconds(value: Any) -> float | None:
+    """A time of the API (RFC 3339, whole seconds or microseconds, UTC) in Unix seconds; None if it is missing or malformed."""
+    try:
+        return datetime.fromisoformat(text(value)).timestamp()
+    except ValueError:
+        return None
+
+
+def conditions(of_object: Mapping[str, Any]) -> tuple[StatusCondition, ...]:
+    """The conditions in the status of an object."""
+    return tuple(
+        StatusCondition(
+            text(each.get("type")), text(each.get("status")), text(each.get("reason")), text(each.get("message"))
+        )
+        for each in mappings(mapping(of_object.get("status")).get("conditions"))
+    )
+
+
+def transition(of_object: Mapping[str, Any], kind: str, reason: str = "") -> float | None:
+    """The time at which a condition became true, in Unix seconds; None if it is not true, or not for this reason."""
+    for each in mappings(mapping(of_object.get("status")).get("conditions")):
+        if each.get("type") == kind and each.get("status") == "True" and reason in ("", each.get("reason")):
+            return seconds(each.get("lastTransitionTime"))
+    return None
+
+
+def taints_of(node: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys of the node's taints, each once."""
+    keys = (text(taint.get("key")) for taint in mappings(mapping(node.get("spec")).get("taints")))
+    return tuple(dict.fromkeys(key for key in keys if key))
+
+
+def is_spot(node: Mapping[str, Any]) -> bool | None:
+    """True for a spot node, False for an on-demand node, None if its labels and taints do not tell."""
+    labels = mapping(mapping(node.get("metadata")).get("labels"))
+    return is_spot_node({name: text(value) for name, value in labels.items()}, taints_of(node))
+
+
+def events_of(events: Iterable[Mapping[str, Any]]) -> tuple[StatusCondition, ...]:
+    """Events about the node, as the API writes them (``v1`` Event), in the shape of a condition."""
+    return tuple(
+        StatusCondition(text(event.get("reason")), "True", text(event.get("reason")), text(event.get("message")))
+        for event in events
+    )
+
+
+_FAILING = ("FailureTarget", "Failed")
+_DONE = ("SuccessCriteriaMet", "Complete", "Completed", "Succeeded")
+_NODE_ID = "workflows.argoproj.io/node-id"
+_DEADLINE = "exceeded its deadline"  # Argo's message where the Workflow's own time limit passed
+
+
+@dataclass(frozen=True, slots=True)
+class OwnersWord:
+    """Why the owners of a pod stopped it; empty where they did not."""
+
+    timed_out: bool = False
+    cancelled: bool = False
+    moved: str = ""
+    message: str = ""  # Argo's message about the pod's step
+    step: str = ""  # Argo's phase of it: Succeeded | Failed | Error | ...
+
+
+def read_owners(owners: Sequence[Mapping[str, Any]], pod: Mapping[str, Any], told_at: float | None) -> OwnersWord:
+    """Read the owners of a pod, nearest first. ``told_at``: when the pod was told to stop; later changes explain nothing."""
+    for index, owner in enumerate(owners):
+        word = (
+            _workflow(owner, pod)
+            if owner.get("kind") == "Workflow"
+            else _controller(owner, owners[index + 1 :], told_at)
+        )
+        if word != OwnersWord():
+            return word
+    return OwnersWord()
+
+
+def _controller(owner: Mapping[str, Any], above: Sequence[Mapping[str, Any]], told_at: float | None) -> OwnersWord:
+    """The word of a Job, JobSet or TrainJob: its conditions, its deletion, its suspension."""
+    kind = text(owner.get("kind")) or "owner"
+    for condition in mappings(mapping(owner.get("status")).get("conditions")):
+        if condition.get("status") != "True" or not _was_before(condition.get("lastTransitionTime"), told_at):
+            continue
+        if condition.get("type") in _FAILING:
+            reason = text(condition.get("reason"))
+            return (
+                OwnersWord(timed_out=True) if reason == "DeadlineExceeded" else OwnersWord(moved=f"its {kind} failed")
+            )
+        if condition.get("type") in _DONE:
+            return OwnersWord(moved=f"its {kind} had succeeded")
+    if _was_before(mapping(owner.get("metadata")).get("deletionTimestamp"), told_at):
+        return _deleted(kind, above)
+    if mapping(owner.get("spec")).get("suspend") is True:
+        return OwnersWord(moved=f"its {kind} was suspended")
+    return OwnersWord()
+
+
+def _deleted(kind: str, above: Sequence[Mapping[str, Any]]) -> OwnersWord:
+    """A deleted owner was cancelled by its user, unless an owner of its own lives on and replaces it."""
+    for owner in above:
+        if not mapping(owner.get("metadata")).get("deletionTimestamp"):
+            return OwnersWord(moved=f"its {text(owner.get('kind'))} replaced its {kind}")
+    return OwnersWord(cancelled=True)
+
+
+def _was_before(time: Any, told_at: float | None) -> bool:
+    at = seconds(time)
+    return told_at is not None and at is not None and at <= told_at
+
+
+def _workflow(owner: Mapping[str, Any], pod: Mapping[str, Any]) -> OwnersWord:
+    """The word of an Argo Workflow: whether it was stopped, and the message and phase of the pod's step."""
+    node_id = text(mapping(mapping(pod.get("metadata")).get("annotations")).get(_NODE_ID))
+    step = mapping(mapping(mapping(owner.get("status")).get("nodes")).get(node_id))
+    message = text(step.get("message"))
+    spec, meta = (mapping(owner.get(name)) for name in ("spec", "metadata"))
+    is_ended_by_kfp = spec.get("activeDeadlineSeconds") == 0  # so KFP ends a run that its user cancels
+    is_cancelled = bool(spec.get("shutdown") or meta.get("deletionTimestamp")) or is_ended_by_kfp
+    is_late = _DEADLINE in message and not is_ended_by_kfp
+    return OwnersWord(timed_out=is_late, cancelled=is_cancelled, message=message, step=text(step.get("phase")))
+
+
+_MAIN = "main"  # the user's container in KFP and Argo
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+_NO_ERROR = ("ContainerCreating", "PodInitializing")  # reasons of a container that waits for its turn
+_SIGNALS = (137, 143)  # exit codes after SIGKILL and SIGTERM, whoever sent them
+_ANSWERS_TO_A_STOP = (0, *_SIGNALS)
+_NO_COMMAND = (64, "failed to find name in PATH")  # Argo's emissary where the command does not exist (Argo 3.7.3)
+_STATUS_UNKNOWN = "ContainerStatusUnknown"  # the kubelet lost the container, and its exit code 137 is invented
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnd:
+    """What the last state of a pod tells about its end. Times are in Unix seconds."""
+
+    containers: tuple[ContainerEnd, ...]
+    exit_code: int | None  # of the container that runs the user's code; None: it has none, or the kubelet invented it
+    start_error: str = ""  # why its work never began, although a container ran
+    never_started: bool = False  # a container waits for its image or configuration
+    has_node: bool = True
+    is_earlier: bool = False  # an end of an earlier restart: what the pod's status says now does not belong to it
+    is_marked: bool = False  # Kubernetes marked it for disruption, which tells who ended it
+    is_deleted: bool = False  # its object is being deleted, or gone
+    told_at: float | None = None  # the moment at which Kubernetes told it to stop; None: not told, or not known
+    is_stopped: bool = False  # it ended because it was told to stop, or it had not ended when its object went
+
+    @property
+    def is_its_own(self) -> bool:
+        """True if the code itself ended: nobody had told it to stop, and no signal ended it."""
+        return self.exit_code not in (None, *_SIGNALS) and not self.is_stopped
+
+
+def read_pod(
+    pod: Mapping[str, Any],
+    *,
+    gone: bool = False,
+    restart: int | None = None,
+    waited: Mapping[str, Any] | None = None,
+) -> PodEnd:
+    """Read the end of a pod, or of one of its restarts in place.
+
+    ``gone``: the API has the pod no more. ``restart``: the restart count of the main container in the attempt; None: the last.
+    ``waited``: an earlier state in which a container waited; the kubelet forgets the reason when it ends the pod.
+    """
+    status = mapping(pod.get("status"))
+    statuses = mappings(status.get("containerStatuses"))
+    main = _main(pod, statuses)
+    if restart is not None and _restarts(main) > restart:
+        return _earlier_restart(main)
+    ended = mapping(mapping(main.get("state")).get("terminated"))
+    is_deleted = gone or bool(mapping(pod.get("metadata")).get("deletionTimestamp"))
+    told_at = _told_at(pod)
+    code = _code(ended)
+    init = tuple(_init_statuses(pod, status))
+    containers = tuple(map(_container, statuses)) + tuple(end for each in init if (end := _container(each)).waiting)
+    if waited is not None and ended.get("reason") == _STATUS_UNKNOWN and not ended.get("startedAt"):
+        containers = read_pod(waited).containers
+    return PodEnd(
+        containers=containers,
+        exit_code=None if ended.get("reason") == _STATUS_UNKNOWN else code,
+        start_error=_no_command(ended) or next((error for each in init if (error := _init_error(each))), ""),
+        never_started=any(container.waiting for container in containers),
+        has_node=bool(mapping(pod.get("spec")).get("nodeName")),
+        is_marked=transition(pod, "DisruptionTarget") is not None,
+        is_deleted=is_deleted,
+        told_at=told_at,
+        is_stopped=_is_stopped(pod, told_at, seconds(ended.get("finishedAt")), code)
+        if ended
+        else is_deleted or told_at is not None,
+    )
+
+
+def _earlier_restart(main: Mapping[str, Any]) -> PodEnd:
+    """The end of a container that was started again in the same pod: nobody told the pod to stop."""
+    ended = mapping(mapping(main.get("lastState")).get("terminated"))
+    container = ContainerEnd(
+        text(main.get("name")),
+        _code(ended),
+        _whole(ended.get("signal")),
+        text(ended.get("reason")),
+        text(ended.get("message")),
+    )
+    return PodEnd((container,), container.exit_code, is_earlier=True)
+
+
+def _main(pod: Mapping[str, Any], statuses: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any]:
+    """The status of the container that runs the user's code: ``main``, else the pod's default container, else its first."""
+    annotations = mapping(mapping(pod.get("metadata")).get("annotations"))
+    first = next(iter(mappings(mapping(pod.get("spec")).get("containers"))), {})
+    for name in (_MAIN, annotations.get(_DEFAULT_CONTAINER), first.get("name")):
+        for status in statuses:
+            if status.get("name") == name:
+                return status
+    return {}
+
+
+def _restarts(status: Mapping[str, Any]) -> int:
+    count = status.get("restartCount")
+    return count if isinstance(count, int) else 0
+
+
+def _container(status: Mapping[str, Any]) -> ContainerEnd:
+    """The end of a container, or the error for which it waits. A container that is started again shows its last end."""
+    state = mapping(status.get("state"))
+    waiting = text(mapping(state.get("waiting")).get("reason"))
+    ended = mapping(state.get("terminated")) or mapping(mapping(status.get("lastState")).get("terminated"))
+    return ContainerEnd(
+        name=text(status.get("name")),
+        exit_code=_code(ended),
+        signal=_whole(ended.get("signal")),
+        reason=text(ended.get("reason")),
+        message=text(ended.get("message")),
+        waiting="" if waiting in _NO_ERROR else waiting,
+    )
+
+
+def _code(ended: Mapping[str, Any]) -> int | None:
+    return _whole(ended.get("exitCode"))
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _init_statuses(pod: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The init containers that must end before the work begins; sidecars, which run beside it, are left out."""
+    sidecars = {
+        each.get("name")
+        for each in mappings(mapping(pod.get("spec")).get("initContainers"))
+        if each.get("restartPolicy") == "Always"
+    }
+    return (each for each in mappings(status.get("initContainerStatuses")) if each.get("name") not in sidecars)
+
+
+def _init_error(status: Mapping[str, Any]) -> str:
+    code = _code(mapping(mapping(status.get("state")).get("terminated")))
+    return f"its init container {text(status.get('name'))} exited with {code}" if code else ""
+
+
+def _no_command(ended: Mapping[str, Any]) -> str:
+    """What Argo says where it found no such command; without Argo the runtime says so by the reason ``StartError``."""
+    code, beginning = _NO_COMMAND
+    message = text(ended.get("message"))
+    return f"its command was not found: {message}" if _code(ended) == code and message.startswith(beginning) else ""
+
+
+def _told_at(pod: Mapping[str, Any]) -> float | None:
+    """The moment at which the pod was told to stop: marked for disruption, or deleted (its deadline less its grace period)."""
+    metadata = mapping(pod.get("metadata"))
+    deadline = seconds(metadata.get("deletionTimestamp"))
+    grace = metadata.get("deletionGracePeriodSeconds")
+    deleted_at = deadline - grace if deadline is not None and isinstance(grace, int) else deadline
+    times = (transition(pod, "DisruptionTarget"), deleted_at)
+    return min((time for time in times if time is not None), default=None)
+
+
+def _is_stopped(pod: Mapping[str, Any], told_at: float | None, ended_at: float | None, code: int | None) -> bool:
+    """True if a pod with an exit code ended because it was told to stop."""
+    if told_at is None or ended_at is None or ended_at != told_at:
+        return told_at is not None and (ended_at is None or ended_at > told_at)
+    return code in _ANSWERS_TO_A_STOP or transition(pod, "DisruptionTarget") is not None
+
+
+_TAINT_MANAGER = "DeletionByTaintManager"  # reason of a pod's DisruptionTarget, for any taint with the effect NoExecute
+
+
+@dataclass(frozen=True, slots=True)
+class LastSeen:
+    """The last states of a pod and of the objects around it, as the API wrote them.
+
+    ``pod``: its first state in which it is finished (phase Succeeded or Failed), else the last state before it vanished
+    (``pod_gone``). ``node``: the state of its node at that time, or the last one that was seen; None: it never had a node, or
+    its node was not observed. ``node_gone``: the API has the Node object no more. ``owners``: the pod's owner first, then the
+    owner's owner (Job, JobSet, TrainJob; or the Workflow). ``node_events``: events about the node. ``waited``: a state in which
+    the pod waited for an image or its configuration, because the kubelet forgets the reason when the pod is deleted.
+    """
+
+    pod: Mapping[str, Any]
+    node: Mapping[str, Any] | None = None
+    owners: Sequence[Mapping[str, Any]] = ()
+    pod_gone: bool = False
+    node_gone: bool = False
+    node_events: Sequence[Mapping[str, Any]] = ()
+    waited: Mapping[str, Any] | None = None
+
+
+def signals_of(
+    seen: LastSeen, *, notice: Notice | None = None, restart: int | None = None, spot: bool | None = None
+) -> Signals:
+    """The signals of an ended attempt.
+
+    ``notice``: the agent's latest notice for the node before the end. ``restart``: for an attempt that was started again in the
+    same pod (``restartPolicy: OnFailure``), the restart count of the main container while it ran; None: the last. ``spot``: the
+    kind of the node's pool where the configuration knows it; None: read it off the node.
+    """
+    end = read_pod(seen.pod, gone=seen.pod_gone, restart=restart, waited=seen.waited)
+    asked = end.is_stopped and not end.is_marked  # a mark on the pod says more than what its owners did next
+    word = read_owners(seen.owners, seen.pod, end.told_at) if asked else OwnersWord()
+    node = seen.node or {}
+    pod = {} if end.is_earlier else seen.pod
+    status = mapping(pod.get("status"))
+    is_stopped_by_owner = word.timed_out or word.cancelled or bool(word.moved)
+    return Signals(
+        exit_code=end.exit_code,
+        outputs_complete=_outputs_complete(end),
+        accepted_by_controller=_may_be_accepted(seen.pod, end),
+        noticed=notice is not None and notice.kind == "interruption",
+        node_gone=seen.node_gone and end.has_node and not end.is_its_own,
+        timed_out=word.timed_out,
+        cancelled=word.cancelled,
+        moved=word.moved or _never_bound(end),
+        start_error=end.start_error,
+        phase=text(status.get("phase")),
+        reason=text(status.get("reason")),
+        message=text(status.get("message")) or word.message,
+        conditions=conditions(pod),
+        containers=end.containers,
+        node_conditions=conditions(node),
+        node_taints=(*taints_of(node), *_unreachable_before(pod, node)),
+        node_events=events_of(seen.node_events),
+        pod_deleted=end.is_deleted and end.is_stopped and not end.never_started and not is_stopped_by_owner,
+        spot=spot if spot is not None else is_spot(node),
+    )
+
+
+def _unreachable_before(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[str]:
+    """The taint of a node that came back: it reports again only since after its pod was deleted for a taint."""
+    marked_at = transition(pod, "DisruptionTarget", reason=_TAINT_MANAGER)
+    ready_since = transition(node, "Ready")
+    if marked_at is not None and ready_since is not None and ready_since > marked_at:
+        yield from sorted(node_signs.UNREACHABLE_TAINTS)
+
+
+def _outputs_complete(end: PodEnd) -> bool | None:
+    """True if the code exited with 0 although nobody had told it to stop; None: not known."""
+    return True if end.exit_code == 0 and not end.is_stopped else None
+
+
+def _may_be_accepted(pod: Mapping[str, Any], end: PodEnd) -> bool:
+    """True if a pod was told to stop, ended in the phase Succeeded, and has a controller that counts such pods."""
+    has_owner = bool(mapping(pod.get("metadata")).get("ownerReferences"))
+    return (
+        has_owner and end.exit_code == 0 and end.is_stopped and mapping(pod.get("status")).get("phase") == "Succeeded"
+    )
+
+
+def _never_bound(end: PodEnd) -> str:
+    """Why a pod without a node ended: its object was deleted while it waited."""
+    return "deleted before it had a node" if end.is_deleted and not end.has_node else ""
+
+
+_SAME = {"ErrImagePull": "ImagePullBackOff"}  # the kubelet writes both in turn for one reason
+_VOLUMES = "persistentvolumeclaim"  # in the scheduler's words where no node would help: a claim is unbound, deleted or not there
+_USUAL = ("", "ContainerCreating", "PodInitializing")  # reasons of a container that waits for its turn
+
+
+class PodWaits(NamedTuple):
+    """Why a pod waits. ``kind`` is Kubernetes' reason (``Unschedulable``, ``ImagePullBackOff``), empty if nothing holds it up.
+
+    A pod that is unschedulable because of its volume claims has the kind ``VolumeNotReady``: no other node would help. ``since``
+    is the moment (Unix seconds) from which on the scheduler has found no node; None where that is not what it waits for.
+    """
+
+    kind: str = ""
+    words: str = ""
+    since: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.words}" if self.words else self.kind
+
+
+def waits_for(pod: Mapping[str, Any]) -> PodWaits:
+    """Why a pod has no node yet, or does not start on it; empty if nothing holds it up."""
+    status = mapping(pod.get("status"))
+    if not mapping(pod.get("spec")).get("nodeName"):
+        for condition in mappings(status.get("conditions")):
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                return _unscheduled(text(condition.get("reason")), text(condition.get("message")), condition)
+        return PodWaits()
+    return next(_containers(status), PodWaits())
+
+
+def _unscheduled(reason: str, message: str, condition: Mapping[str, Any]) -> PodWaits:
+    if reason == "Unschedulable" and _VOLUMES in message.lower():
+        return PodWaits("VolumeNotReady", message)
+    return PodWaits(reason, message, seconds(condition.get("lastTransitionTime")))
+
+
+def is_held_up(pod: Mapping[str, Any]) -> bool:
+    """Whether a container of the pod waits for its image or configuration, and something is wrong with that."""
+    return next(_containers(mapping(pod.get("status"))), None) is not None
+
+
+def _containers(status: Mapping[str, Any]) -> Iterator[PodWaits]:
+    for each in (*mappings(status.get("initContainerStatuses")), *mappings(status.get("containerStatuses"))):
+        waiting = mapping(mapping(each.get("state")).get("waiting"))
+        if text(waiting.get("reason")) not in _USUAL:
+            reason = text(waiting.get("reason"))
+            yield PodWaits(_SAME.get(reason, reason), text(waiting.get("message")))
+
+
+def has_not_started(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has its node, and no container of it has begun there."""
+    has_node = bool(mapping(pod.get("spec")).get("nodeName"))
+    return has_node and mapping(pod.get("status")).get("phase") == "Pending"
+
+
+def bound_at(pod: Mapping[str, Any]) -> float | None:
+    """The moment (Unix seconds) at which a pod got its node; None for one without."""
+    for condition in mappings(mapping(pod.get("status")).get("conditions")):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            return seconds(condition.get("lastTransitionTime"))
+    return None
+
+
+def events_of_pod(pod: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
+    """The path and the query at which the API server has the events about a pod."""
+    meta = mapping(pod.get("metadata"))
+    query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.uid={text(meta.get('uid'))}"}
+    return f"/api/v1/namespaces/{text(meta.get('namespace'))}/events", query
+
+
+def why_not_started(pod: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
+    """What holds up a pod on its node, in a sentence; empty if nothing does.
+
+    A volume that cannot be mounted stands in no status: the kubelet says so in events alone, and tries again. What it said before
+    newer events is over.
+    """
+    if not has_not_started(pod):
+        return ""
+    held = waits_for(pod)
+    if held.kind:
+        return str(held)
+    newest = max(events, key=_said_at, default=None)
+    if newest is None or newest.get("type") != "Warning":
+        return ""
+    says = f"{text(newest.get('reason'))}: {text(newest.get('message'))}"
+    name = text(mapping(config_map()["metadata"]).get("name"))
+    if f'configmap "{name}" not found' not in says:
+        return says
+    namespace = text(mapping(pod.get("metadata")).get("namespace"))
+    return f"{says}; make it: spotwright checkpoint-file --config-map | kubectl -n {namespace} apply -f -"
+
+
+def _said_at(event: Mapping[str, Any]) -> float:
+    """When an event was told last. One that its writer counts in a series has no ``lastTimestamp``."""
+    series = mapping(event.get("series"))
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return next((at for each in times if (at := seconds(each)) is not None), 0.0)

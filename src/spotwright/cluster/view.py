@@ -1,0 +1,316 @@
+"""What the watcher knows of the cluster: pods by workload, nodes, owners, events about nodes, and what was deleted lately.
+
+The view keeps no history but two things that decide causes: the first state in which a pod was finished, and the last states of
+deleted nodes and owners.
+
+Names the pool of a node: the configured pool whose labels it carries, else the pool that its provider's label names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from spotwright.clouds import providers
+from spotwright.cluster.signals import is_held_up
+from spotwright.cluster.workloads import Lineage, lineage, metadata, seconds, uid_of
+from spotwright.model.pools import Pool
+from spotwright.model.quantities import parse_resource
+from spotwright.notices.kubernetes_node import KubernetesSource
+from spotwright.notices.node_event import NAMESPACE, ToldNotice, notice_in, withdrawal_in
+from spotwright.notices.notice import Notice
+
+__all__ = ["ClusterView", "NodePool", "SeenPod", "offers_of", "pool_of_node", "strange_pools"]
+
+
+_KEPT = 2_000  # deleted objects whose last state is remembered
+_KEPT_EVENTS = 20  # a node
+_SETTLING = 0.7  # seconds in which the streams of owners and nodes catch up with that of pods
+
+
+class SeenPod(NamedTuple):
+    """A pod with its owners, nearest first. ``is_gone``: the API has it no more, and this is its last state."""
+
+    pod: Mapping[str, Any]
+    owners: Sequence[Mapping[str, Any]]
+    is_gone: bool = False
+
+
+class ClusterView:
+    """Objects by UID and name. ``clock`` is monotonic; the view decides by it alone when the streams have caught up."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[str, str], Mapping[str, Any]] = {}  # by kind and UID
+        self._nodes: dict[str, Mapping[str, Any]] = {}
+        self._gone_nodes: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._gone_owners: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
+        self._events: dict[str, list[Mapping[str, Any]]] = {}
+        self._notices: dict[str, KubernetesSource] = {}
+        self._on_node: dict[str, set[str]] = {}  # node -> UIDs of pods
+        self._waited: dict[str, Mapping[str, Any]] = {}  # pod UID -> its last state in which a container was held up
+        self._ended_at: dict[str, float] = {}  # pod UID -> when its end was first seen, by the monotonic clock
+        self._going: set[str] = set()  # namespaces that are being deleted
+        self.pods: dict[str, Mapping[str, Any]] = {}  # by UID; of a finished pod the first finished state
+        self.gone_pods: dict[str, Mapping[str, Any]] = {}  # deleted, and not recorded yet
+        self.clock = 0.0
+        self.nodes_are_complete = False
+
+    # Changes
+
+    def put_pod(self, pod: Mapping[str, Any]) -> None:
+        """A pod was added or has changed."""
+        uid = uid_of(pod)
+        before = self.pods.get(uid)
+        if before is not None and is_finished(before):
+            return  # later states only tell how it was tidied up
+        self.pods[uid] = pod
+        self._on_node.setdefault(_node_of(pod), set()).add(uid)
+        if is_held_up(pod):
+            self._waited[uid] = pod
+        if is_finished(pod) or is_stopped(pod):
+            self._ended_at.setdefault(uid, self.clock)
+
+    def delete_pod(self, pod: Mapping[str, Any]) -> None:
+        """A pod has left the API."""
+        uid = uid_of(pod)
+        before = self.pods.pop(uid, None)
+        self._on_node.get(_node_of(pod), set()).discard(uid)
+        self.gone_pods[uid] = before if before is not None and is_finished(before) else pod
+        self._ended_at.setdefault(uid, self.clock)
+
+    def settle_pod(self, uid: str) -> None:
+        """Note that what a pod's end shows is recorded: nobody has to look at it again before it changes."""
+        self._ended_at.pop(uid, None)
+
+    def forget_pod(self, uid: str) -> None:
+        """Drop a deleted pod, once its end is recorded."""
+        self.gone_pods.pop(uid, None)
+        self._waited.pop(uid, None)
+        self._ended_at.pop(uid, None)
+
+    def put_namespace(self, namespace: Mapping[str, Any]) -> str:
+        """A namespace was added, has changed or is gone. Returns its name."""
+        meta = metadata(namespace)
+        (self._going.add if meta.get("deletionTimestamp") else self._going.discard)(meta["name"])
+        return str(meta["name"])
+
+    def is_going(self, namespace: str) -> bool:
+        """Whether a namespace is being deleted, or was: whatever ends in it ends by that."""
+        return namespace in self._going
+
+    def drop_namespace(self, namespace: str) -> None:
+        """Forget the pods and the owners of a namespace that is not watched any more: nothing is known of them from now on."""
+        for kept in (self.pods, self.gone_pods):
+            for uid in [uid for uid, pod in kept.items() if metadata(pod).get("namespace") == namespace]:
+                self._on_node.get(_node_of(kept.pop(uid)), set()).discard(uid)
+                self._waited.pop(uid, None)
+                self._ended_at.pop(uid, None)
+        for key in [key for key, owner in self._owners.items() if metadata(owner).get("namespace") == namespace]:
+            del self._owners[key]
+
+    def put_owner(self, owner: Mapping[str, Any]) -> None:
+        """A Job, JobSet, TrainJob or Workflow was added or has changed."""
+        self._owners[(str(owner.get("kind")), uid_of(owner))] = owner
+
+    def delete_owner(self, owner: Mapping[str, Any]) -> None:
+        """An owner has left the API."""
+        key = (str(owner.get("kind")), uid_of(owner))
+        self._owners.pop(key, None)
+        _remember(self._gone_owners, key, owner)
+
+    def put_node(self, node: Mapping[str, Any]) -> bool:
+        """A node was added or has changed. Returns whether anything of it has that says how its pods ended."""
+        name = str(metadata(node).get("name", ""))
+        before = self._nodes.get(name)
+        self._nodes[name] = node
+        self._gone_nodes.pop(name, None)
+        return before is None or _signs(before) != _signs(node)
+
+    def delete_node(self, node: Mapping[str, Any]) -> None:
+        """A Node object was deleted."""
+        name = str(metadata(node).get("name", ""))
+        self._nodes.pop(name, None)
+        for forgotten in _remember(self._gone_nodes, name, node):
+            for kept in (self._events, self._notices, self._on_node):  # spot nodes have new names again and again
+                kept.pop(forgotten, None)
+
+    def put_node_event(self, event: Mapping[str, Any]) -> None:
+        """An Event about a node.
+
+        Only those of the namespace ``default`` count, where the kubelet, the cloud's controller and the node agent write them:
+        a team that may create Events in its own namespace must not announce the end of a node.
+        """
+        if metadata(event).get("namespace") != NAMESPACE:
+            return
+        name = str((event.get("involvedObject") or {}).get("name", ""))
+        events = self._events.setdefault(name, [])
+        others = [each for each in events if uid_of(each) != uid_of(event)]
+        events[:] = [*others[-_KEPT_EVENTS + 1 :], event]
+
+    # Questions
+
+    def waited(self, uid: str) -> Mapping[str, Any] | None:
+        """The last state of a pod in which a container was held up: the kubelet forgets why when it ends the pod."""
+        return self._waited.get(uid)
+
+    def lineage(self, pod: Mapping[str, Any]) -> Lineage:
+        """The owners of a pod, also those that were deleted lately."""
+        return lineage(pod, self._find)
+
+    def owner(self, kind: str, uid: str) -> Mapping[str, Any] | None:
+        """An owner that the API has."""
+        return self._owners.get((kind, uid))
+
+    def node(self, name: str) -> Mapping[str, Any] | None:
+        """The state of a node, or its last one."""
+        return self._nodes.get(name) or self._gone_nodes.get(name)
+
+    def nodes(self) -> Sequence[Mapping[str, Any]]:
+        """All nodes that the API has."""
+        return tuple(self._nodes.values())
+
+    def is_node_gone(self, name: str) -> bool:
+        """Whether the API has no Node object of this name."""
+        return self.nodes_are_complete and name not in self._nodes
+
+    def is_ready(self, name: str) -> bool:
+        """Whether the API has a node of this name that reports and is well."""
+        return _ready(self._nodes.get(name)) == "True"
+
+    def is_cut_off(self, pod: Mapping[str, Any]) -> bool:
+        """Whether a pod is to be deleted and its node does not report: its object stays, and nothing will change in it."""
+        name = str((pod.get("spec") or {}).get("nodeName", ""))
+        if not name or not metadata(pod).get("deletionTimestamp"):
+            return False
+        return self.is_node_gone(name) or _ready(self.node(name)) == "Unknown"
+
+    def is_settled(self, pod: Mapping[str, Any]) -> bool:
+        """Whether the owners' word on a pod that was told to stop has had time to come. A pod that ended by itself needs none."""
+        if is_finished(pod) and not is_stopped(pod):
+            return True
+        return self.clock >= self._ended_at.get(uid_of(pod), 0.0) + _SETTLING
+
+    def unsettled_until(self) -> float | None:
+        """When the next pod settles, by the monotonic clock."""
+        later = [at + _SETTLING for at in self._ended_at.values() if at + _SETTLING > self.clock]
+        return min(later, default=None)
+
+    def ending(self) -> Sequence[str]:
+        """The UIDs of pods that somebody stops or that are gone, and whose end may now be recorded."""
+        return [uid for uid, at in self._ended_at.items() if self.clock >= at + _SETTLING]
+
+    def pods_on(self, node: str) -> Sequence[str]:
+        """The UIDs of the pods on a node that the API has."""
+        return tuple(self._on_node.get(node, ()))
+
+    def events_of(self, node: str) -> Sequence[Mapping[str, Any]]:
+        """The latest events about a node."""
+        return self._events.get(node, ())
+
+    def notice(self, name: str) -> Notice | None:
+        """The notice that a node's conditions and taints hold."""
+        if self.node(name) is None:
+            return None
+        source = self._notices.setdefault(name, KubernetesSource(lambda: self.node(name)))
+        return source.poll(0.0)
+
+    def told(self, name: str) -> ToldNotice | None:
+        """The latest notice that the agent of a node told, unless it was withdrawn.
+
+        None for those about an earlier node of the same name.
+        """
+        made_at = seconds(metadata(self.node(name) or {}).get("creationTimestamp"))
+        withdrawn = self.withdrawn(name)
+        found = [told for event in self.events_of(name) if (told := notice_in(event)) is not None]
+        valid = (told for told in found if made_at is None or told.at >= made_at)
+        return max((told for told in valid if told.id not in withdrawn), key=lambda told: told.at, default=None)
+
+    def withdrawn(self, name: str) -> Collection[str]:
+        """The ids of the notices of a node that were withdrawn."""
+        found = (withdrawal_in(event) for event in self.events_of(name))
+        return {withdrawal[0] for withdrawal in found if withdrawal is not None}
+
+    def _find(self, kind: str, _namespace: str, uid: str) -> Mapping[str, Any] | None:
+        return self._owners.get((kind, uid)) or self._gone_owners.get((kind, uid))
+
+
+def is_finished(pod: Mapping[str, Any]) -> bool:
+    """Whether all containers of a pod have ended for good."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_stopped(pod: Mapping[str, Any]) -> bool:
+    """Whether somebody deletes a pod."""
+    return bool(metadata(pod).get("deletionTimestamp"))
+
+
+def _node_of(pod: Mapping[str, Any]) -> str:
+    return str((pod.get("spec") or {}).get("nodeName", ""))
+
+
+def _signs(node: Mapping[str, Any]) -> tuple[object, ...]:
+    """What of a node says how its pods end; a heartbeat changes nothing of it."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    spec = node.get("spec") or {}
+    states = [(each.get("type"), each.get("status"), each.get("reason")) for each in conditions]
+    return states, spec.get("taints"), spec.get("unschedulable"), metadata(node).get("labels")
+
+
+def _ready(node: Mapping[str, Any] | None) -> str:
+    conditions = ((node or {}).get("status") or {}).get("conditions") or ()
+    return next((str(each.get("status")) for each in conditions if each.get("type") == "Ready"), "")
+
+
+def _remember(kept: OrderedDict[Any, Mapping[str, Any]], key: Any, value: Mapping[str, Any]) -> list[Any]:
+    """Keep an object with the latest others. Returns the keys of those that are forgotten for it."""
+    kept[key] = value
+    return [kept.popitem(last=False)[0] for _ in range(len(kept) - _KEPT)]
+
+
+_NO_NAME = "other-nodes"
+
+
+class NodePool(NamedTuple):
+    """The pool of a node. ``is_configured``: the configuration has it."""
+
+    name: str
+    is_spot: bool
+    is_configured: bool
+
+
+def pool_of_node(node: Mapping[str, Any] | None, pools: Mapping[str, Pool]) -> NodePool:
+    """The pool of a node. ``None``: nothing is known of the node."""
+    labels = dict(metadata(node or {}).get("labels") or {})
+    pool = providers.pool_of(labels, pools)
+    if pool is not None:
+        return NodePool(pool.name, pool.is_spot, is_configured=True)
+    taints = tuple(str(taint.get("key", "")) for taint in ((node or {}).get("spec") or {}).get("taints") or ())
+    is_spot = bool(providers.is_spot_node(labels, taints))
+    name = next((labels[label] for label in providers.POOL_LABELS if labels.get(label)), _NO_NAME)
+    return NodePool(_unused(name.lower(), pools, is_spot=is_spot), is_spot, is_configured=False)
+
+
+def strange_pools(nodes: Iterable[Mapping[str, Any]], pools: Mapping[str, Pool]) -> tuple[NodePool, ...]:
+    """The pools of these nodes that the configuration does not have, each once."""
+    found = (pool_of_node(node, pools) for node in nodes)
+    return tuple({pool.name: pool for pool in found if not pool.is_configured}.values())
+
+
+def offers_of(node: Mapping[str, Any] | None, pool: Pool) -> dict[str, int]:
+    """What a node offers to pods of the resources that are paid for, where its pool's configuration does not say it."""
+    allocatable = ((node or {}).get("status") or {}).get("allocatable") or {}
+    offers: dict[str, int] = {}
+    for name, amount in allocatable.items():
+        if name in (pool.node or {}) or not (name in ("cpu", "memory") or providers.is_accelerator(name)):
+            continue
+        with contextlib.suppress(ValueError):  # no amount that we can read: it counts as not known
+            offers[name] = parse_resource(name, amount)
+    return {name: amount for name, amount in offers.items() if amount > 0}
+
+
+def _unused(name: str, pools: Mapping[str, Pool], *, is_spot: bool) -> str:
+    """The name, or another one where the configuration means other nodes by it."""
+    taken = pools.get(name)
+    return name if taken is None or taken.is_spot is is_spot else f"{name}-{'spot' if is_spot else 'on-demand'}"

@@ -1,1 +1,0 @@
-"""Translates objects of the API into runs, tasks and attempts. Pure functions on dictionaries."""
