@@ -14,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from spotwright.local.imds.imds_client import MetadataServers
+from spotwright.local.imds_client import MetadataServers
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.notices import Notice, NoticeWatch, from_environment
 

@@ -13,8 +13,6 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-import spotwright.local.body
-import spotwright.local.host.preflight  # noqa: F401 (a run imports both when it needs them)
 from spotwright.kfp.loader import load
 from spotwright.runs.run_options import PlanOptions, RunOptions
 from spotwright.runs.runner import prepare, start

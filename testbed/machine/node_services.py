@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.agent.http_server import HttpServer
-from spotwright.local.imds.imds_protocols import AzureGroup, metadata_server_of
+from spotwright.local.imds_server import AzureGroup, metadata_server_of
 from testbed.machine.logind import Logind
 from testbed.settings import NETWORK
 

@@ -18,7 +18,7 @@ import pytest
 from tests.notices.servers import Callback, Server, answer, wait_until
 
 from spotwright.agent.agent_main import Address
-from spotwright.local.imds.imds_protocols import AzureGroup, AzureMetadataServer
+from spotwright.local.imds_server import AzureGroup, AzureMetadataServer
 from spotwright.manifests.rules.environment import NOTICE_PORT
 from spotwright.notices import NoticeWatch, from_environment
 from spotwright.notices.node_agent import PORT

@@ -23,11 +23,10 @@ from spotwright.engine.ports import Clock, World
 from spotwright.engine.state import RunState, TaskState
 from spotwright.kfp.executors import PythonComponent
 from spotwright.kfp.secrets import Secrets
-from spotwright.local.attempts import AttemptPaths
-from spotwright.local.body import EngineSide, LocalHooks, open_world
-from spotwright.local.host.clock import steady_clock
-from spotwright.local.interruption_port import NodeRemoval
-from spotwright.local.processes.protocol import LOG, StartOrder, read_exit
+from spotwright.local.attempt_orders import AttemptPaths
+from spotwright.local.host import steady_clock
+from spotwright.local.protocol import LOG, StartOrder, read_exit
+from spotwright.local.world import EngineSide, LocalHooks, NodeRemoval, open_world
 from spotwright.model.attempts import Signals
 from spotwright.records.state_folder import RunFolder
 from spotwright.simulation.simulated_attempts import AttemptStart, Behavior, Outputs, SimulatedAttempts

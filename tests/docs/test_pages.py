@@ -18,7 +18,7 @@ from tests.views.builders import Story, a_plan, a_task
 import spotwright
 from spotwright import config
 from spotwright.cli import cli
-from spotwright.local.attempts import _environment, _expectations
+from spotwright.local.attempt_orders import _environment, _expectations
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Capacity, Pool, Simulate
 from spotwright.views.account.compute import account

@@ -17,7 +17,7 @@ from tests.e2e.project import Done, Project
 from tests.sampling import every
 
 from spotwright.local.supervisor import fetch
-from spotwright.local.supervisor.mounting.mounts import why_impossible
+from spotwright.local.supervisor.mounts import why_impossible
 
 DATASET = {"schemaTitle": "system.Dataset", "schemaVersion": "0.0.1"}
 

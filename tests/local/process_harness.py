@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from spotwright.local.processes.attempt_processes import AttemptProcesses
-from spotwright.local.processes.protocol import Ended, ExitRecord, Started, StartFailed, StartOrder
+from spotwright.local.attempt_processes import AttemptProcesses
+from spotwright.local.protocol import Ended, ExitRecord, Started, StartFailed, StartOrder
 from spotwright.local.supervisor import process_identity
 
 TIMEOUT = 300.0

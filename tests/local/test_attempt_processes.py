@@ -13,10 +13,9 @@ from tests.local.process_harness import ProcessHarness, alive, marked, until
 from tests.local.test_shim import LEAVES, LEFT, SLEEP
 
 from spotwright.errors import UnsupportedPlatform
-from spotwright.local.processes import fork_server_client
-from spotwright.local.processes.attempt_processes import AttemptProcesses
-from spotwright.local.processes.protocol import Ended, Started, StartFailed
-from spotwright.local.python_envs.python_environment import PythonEnvironment
+from spotwright.local import fork_server_client
+from spotwright.local.attempt_processes import AttemptProcesses
+from spotwright.local.protocol import Ended, PythonEnvironment, Started, StartFailed
 from spotwright.local.supervisor import process_identity
 
 NOTHING = "def work() -> int:\n    return 1\n"

@@ -9,8 +9,8 @@ import pytest
 from tests.local.process_harness import ProcessHarness
 from tests.local.test_shim import SLEEP
 
-from spotwright.local.processes.order_codec import cgroup_of
-from spotwright.local.processes.protocol import Ended, Started, StartOrder
+from spotwright.local.attempt_processes import cgroup_of
+from spotwright.local.protocol import Ended, Started, StartOrder
 from spotwright.local.supervisor import cgroups
 
 needs_groups = pytest.mark.skipif(cgroups.parent() is None, reason="no control groups can be made here")

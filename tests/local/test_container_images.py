@@ -12,13 +12,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.local.supervisor.containers.images import (
-    CALLING_USER,
-    IMAGE_USER,
-    MAPPED_USER,
-    ROOT_USER,
-    prepare_image,
-)
+from spotwright.local.supervisor.containers import CALLING_USER, IMAGE_USER, MAPPED_USER, ROOT_USER, prepare_image
 
 RUN = ["client", "run", "image"]
 CLIENT = """#!/bin/sh
@@ -118,7 +112,7 @@ def test_root_makes_the_images_user_the_owner_of_the_attempts_folders(client: Pa
 
 def _ended(client: Path, **fields: Any) -> tuple[int, str]:
     order = _container(client, MAPPED_USER, **fields)
-    code = f"from spotwright.local.supervisor.containers.images import prepare_image; prepare_image({order!r}, {RUN!r})"
+    code = f"from spotwright.local.supervisor.containers import prepare_image; prepare_image({order!r}, {RUN!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.local.supervisor.containers.container_commands import ContainerRun, conclude, run_command
-from spotwright.local.supervisor.containers.container_runtimes import ContainerRuntime, detect_runtime
+from spotwright.local.supervisor.containers import ContainerRun, ContainerRuntime, conclude, detect_runtime, run_command
 
 INFO = {"SecurityOptions": ["name=seccomp"], "CpuCfsQuota": True, "MemoryLimit": True, "Runtimes": {"runc": {}}}
 

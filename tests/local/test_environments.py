@@ -21,11 +21,10 @@ from tests.local.process_harness import ProcessHarness, marked, until
 from tests.local.wheels import wheel
 
 import spotwright.checkpoint
-from spotwright.local.processes.protocol import Ended, StartFailed
-from spotwright.local.python_envs import build_environment, environments
-from spotwright.local.python_envs.build_environment import without_credentials
-from spotwright.local.python_envs.environments import directory_of, find_python
-from spotwright.local.python_envs.python_environment import PythonEnvironment
+from spotwright.local import build_environment, python_envs
+from spotwright.local.build_environment import without_credentials
+from spotwright.local.protocol import Ended, PythonEnvironment, StartFailed
+from spotwright.local.python_envs import directory_of, find_python
 
 USES = "def work() -> str:\n    import littlepackage, sys\n    return littlepackage.VERSION + ' ' + sys.prefix\n"
 
@@ -197,7 +196,7 @@ def test_a_disk_that_is_full_while_an_environment_is_built_is_named(
 
 def test_a_full_disk_of_temporary_files_is_named_with_their_variable(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from spotwright.local.python_envs.build_environment import _FullDisk\n"
+        "import sys; from pathlib import Path; from spotwright.local.build_environment import _FullDisk\n"
         "full = _FullDisk(Path(sys.argv[1])); full.look('ERROR: [Errno 28] No space left on device: x')\n"
         "print(full.folder, full.variable, full.words)"
     )
@@ -354,7 +353,7 @@ def test_without_packages_the_interpreter_is_the_engines(tmp_path: Path) -> None
 
 def test_the_cache_folder_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert environments.cache_folder() == tmp_path / "spotwright" / "environments"
+    assert python_envs.cache_folder() == tmp_path / "spotwright" / "environments"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", os.sep + "home-of-a-user")
-    assert environments.cache_folder() == Path("/home-of-a-user/.cache/spotwright/environments")
+    assert python_envs.cache_folder() == Path("/home-of-a-user/.cache/spotwright/environments")

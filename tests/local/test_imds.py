@@ -19,7 +19,7 @@ from tests.events import data_of
 from tests.notices.servers import Callback, after, wait_until
 from tests.supply.builders import Lab
 
-from spotwright.local.imds.imds_client import MetadataServers, has_metadata_server
+from spotwright.local.imds_client import MetadataServers, has_metadata_server
 from spotwright.local.supervisor.process_identity import marks
 from spotwright.model.pools import Pool, Provider
 from spotwright.notices import NoticeWatch, from_environment
@@ -295,7 +295,7 @@ def test_the_servers_end_with_a_killed_engine_and_return_with_the_next(project: 
     project.config(CLOUDS.format(provider="gke", takes="").replace("fall_back_after: 1", "fall_back_after: 5"))
     under = project.start("run", str(project.pipeline({"train": step(asks_until_noticed)})), "--name", "r")
     eventually((project.playground / "asking").exists)
-    servers = [pid for pid, command in project.processes().items() if "imds_process" in command]
+    servers = [pid for pid, command in project.processes().items() if "imds_server" in command]
     assert len(servers) == 1
     under.kill()
     eventually(lambda: servers[0] not in project.processes())

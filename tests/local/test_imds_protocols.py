@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spotwright.agent.http_server import DeferredResponse, Request, Response
-from spotwright.local.imds.imds_protocols import (
+from spotwright.local.imds_server import (
     AwsMetadataServer,
     AzureGroup,
     AzureMetadataServer,
@@ -215,7 +215,7 @@ def test_ec2_requires_a_token(headers: dict[str, str]) -> None:
 def test_ec2_refuses_an_expired_token(monkeypatch: pytest.MonkeyPatch) -> None:
     node = AwsMetadataServer()
     headers, now = token(node, "60"), time.monotonic()
-    monkeypatch.setattr("spotwright.local.imds.imds_protocols.time.monotonic", lambda: now + 61)
+    monkeypatch.setattr("spotwright.local.imds_server.time.monotonic", lambda: now + 61)
     assert ask(node, ACTION, headers=headers).status == 401
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.local.process_harness import ProcessHarness, until
 
-from spotwright.local.processes.protocol import Started
-from spotwright.local.supervisor.log_redaction import SecretRedactor
+from spotwright.local.protocol import Started
+from spotwright.local.supervisor.attempt_supervisor import SecretRedactor
 
 KEY = b"-----BEGIN-----\nMIIEvQIBADANBgkq\n  hkiG9w0BAQEFAASC\nab\n-----END-----\n"
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from spotwright.local.supervisor.mounting import mounts
+from spotwright.local.supervisor import mounts
 
 SCRIPT = """
 import ctypes, json, os, sys
 from pathlib import Path
-from spotwright.local.supervisor.mounting import mounts
+from spotwright.local.supervisor import mounts
 
 request = json.loads(sys.argv[1])
 if request["without_rights"]:

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 from tests.local.process_harness import ProcessHarness
 
-from spotwright.local.processes.protocol import PrivateFolderSettings
-from spotwright.local.supervisor import process_identity
+from spotwright.local.protocol import PrivateFolderSettings
+from spotwright.local.supervisor import mounts, private_folders, process_identity
 from spotwright.local.supervisor.fork_server import _Server
-from spotwright.local.supervisor.mounting import mounts, private_folders, private_namespace
-from spotwright.local.supervisor.mounting.mounts import why_impossible
-from spotwright.local.supervisor.mounting.private_folders import PrivateFolders, why_incomplete
+from spotwright.local.supervisor.mounts import why_impossible
+from spotwright.local.supervisor.private_folders import PrivateFolders, why_incomplete
 from spotwright.local.visible_paths import named_paths, private_folder_settings
 
 LOOK_AND_WRITE = """
@@ -41,7 +40,7 @@ def work(shared: str, readable: str) -> str:
 IN_TURN = """
 import ctypes, json, os, sys
 from pathlib import Path
-from spotwright.local.supervisor.mounting.private_folders import PrivateFolders
+from spotwright.local.supervisor.private_folders import PrivateFolders
 
 request = json.loads(sys.argv[1])
 if request["without_rights"]:
@@ -255,23 +254,23 @@ def test_only_paths_that_exist_are_remembered_for_the_attempts_of_a_run(tmp_path
     rehearsed = PrivateFolderSettings(own=(str(tmp_path),), everything=True)
 
     for settings in (existing, missing, rehearsed):
-        private_namespace.remember_visible_paths(settings.data)
+        private_folders.remember_visible_paths(settings.data)
 
-    assert list(private_namespace._remembered) == [private_namespace._key(existing.data)]
-    private_namespace.forget_visible_paths()
-    assert not private_namespace._remembered
+    assert list(private_folders._remembered) == [private_folders._key(existing.data)]
+    private_folders.forget_visible_paths()
+    assert not private_folders._remembered
 
 
 def test_a_mount_makes_the_fork_server_look_the_paths_up_again(tmp_path: Path) -> None:
     def mount_and_look() -> bytes:
         mounts.unshare()
         server = _Server(socket.socketpair()[0])
-        private_namespace.remember_visible_paths(PrivateFolderSettings(own=(str(tmp_path),)).data)
-        before = len(private_namespace._remembered)
+        private_folders.remember_visible_paths(PrivateFolderSettings(own=(str(tmp_path),)).data)
+        before = len(private_folders._remembered)
         server._poll(0)
-        unchanged = len(private_namespace._remembered)
+        unchanged = len(private_folders._remembered)
         mounts.mount_file_system("tmpfs", str(tmp_path))
         server._poll(0)
-        return repr([before, unchanged, len(private_namespace._remembered)]).encode()
+        return repr([before, unchanged, len(private_folders._remembered)]).encode()
 
     assert mounts.try_in_child(mount_and_look) == b"[1, 1, 0]"

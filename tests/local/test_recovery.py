@@ -16,8 +16,8 @@ from tests.local.process_harness import ProcessHarness, alive, marked, until
 from tests.local.test_shim import LEAVES, LEFT, SLEEP, STUBBORN
 
 from spotwright.errors import StateError
-from spotwright.local.processes.protocol import ExitRecord
-from spotwright.local.processes.recovery import settle, settle_all, sweep, sweep_attempt
+from spotwright.local.protocol import ExitRecord
+from spotwright.local.recovery import settle, settle_all, sweep, sweep_attempt
 from spotwright.local.supervisor import process_identity
 
 # An engine in a separate process: it starts the given attempts and waits for ever.

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.local.process_harness import ProcessHarness, alive, until
 
-from spotwright.local.processes.protocol import Ended, Started
+from spotwright.local.protocol import Ended, Started
 from spotwright.local.supervisor import process_identity
 
 SLEEP = "import os, time\ndef work():\n    open('pid', 'w').write(f'{os.getpid()}\\n')\n    time.sleep(600)\n"

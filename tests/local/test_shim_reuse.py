@@ -11,18 +11,18 @@ import pytest
 from tests.local.process_harness import ProcessHarness, alive, marked, until
 from tests.local.test_shim import SLEEP
 
-from spotwright.local.processes import attempt_processes
-from spotwright.local.processes.fork_server_client import ForkServer
-from spotwright.local.processes.order_codec import OrderCodec
-from spotwright.local.processes.protocol import Started, read_exit
-from spotwright.local.processes.recovery import KILL
+from spotwright.local import attempt_processes
+from spotwright.local.attempt_processes import OrderCodec
+from spotwright.local.fork_server_client import ForkServer
+from spotwright.local.protocol import Started, read_exit
+from spotwright.local.recovery import KILL
 from spotwright.local.supervisor import process_identity
 
 NOTHING = "def work():\n    pass\n"
 # A shim that gets no order.
 UNUSED = """
 import os, socket
-from spotwright.local.supervisor import shim
+from spotwright.local.supervisor import fork_server as shim
 
 shim._IDLE_SECONDS = 0.05
 engine, theirs = socket.socketpair()

@@ -14,14 +14,13 @@ import pytest
 from tests.local.process_harness import ProcessHarness, until
 from tests.local.test_shim import SLEEP
 
-from spotwright.local.exit_evidence import keep_reason
-from spotwright.local.processes.protocol import Started, StartFailed, read_exit
-from spotwright.local.processes.recovery import settle
-from spotwright.local.processes.shim_connection import ShimConnection
-from spotwright.local.python_envs.python_environment import PythonEnvironment
+from spotwright.local.ends import keep_reason
+from spotwright.local.fork_server_client import ShimConnection
+from spotwright.local.protocol import PythonEnvironment, Started, StartFailed, read_exit
+from spotwright.local.recovery import settle
 from spotwright.local.supervisor import process_identity
 from spotwright.local.supervisor.attempt_supervisor import AttemptSupervisor
-from spotwright.local.supervisor.mounting.private_folders import PrivateFolders
+from spotwright.local.supervisor.private_folders import PrivateFolders
 
 NOTHING = "def work():\n    pass\n"
 
@@ -44,7 +43,7 @@ engine.recv(1)
 # A shim with two orders; a signal for each attempt comes too late and is still pending after it.
 LATE_SIGNAL = """
 import os, signal, socket
-from spotwright.local.supervisor import shim
+from spotwright.local.supervisor import fork_server as shim
 from spotwright.local.supervisor.frames import pack
 
 class AttemptSupervisor:
@@ -72,7 +71,7 @@ print(b"starttime" in received, b"second" in received)
 CANNOT_KILL = """
 import os, subprocess, sys
 from spotwright.local.supervisor import attempt_supervisor
-from spotwright.local.supervisor.mounting.private_folders import PrivateFolders
+from spotwright.local.supervisor.private_folders import PrivateFolders
 
 def refused(*_):
     raise PermissionError

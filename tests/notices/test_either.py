@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.notices.servers import Server, json_answer, wait_until
 
-from spotwright.local.attempts import NOTICE, write_notice
+from spotwright.local.attempt_orders import NOTICE, write_notice
 from spotwright.notices import Source, from_environment
 from spotwright.notices.either import EitherSource
 

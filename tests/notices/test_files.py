@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.notices.servers import after
 
-from spotwright.local.attempts import NOTICE, write_notice
+from spotwright.local.attempt_orders import NOTICE, write_notice
 from spotwright.notices import KINDS, SourceError
 from spotwright.notices.file import FileSource, _read
 

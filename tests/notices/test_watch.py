@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.notices.servers import Callback, Server, answer, json_answer, wait_until
 
-from spotwright.local.attempts import NOTICE, write_notice
+from spotwright.local.attempt_orders import NOTICE, write_notice
 from spotwright.notices import Notice, NoticeWatch, Source, SourceError, from_environment
 from spotwright.notices.file import FileSource
 from spotwright.notices.node_agent import PORT, NodeAgentSource

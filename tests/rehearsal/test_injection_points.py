@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from spotwright.local.supervisor.syscalls import FileCall
+from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.tracing.attempt_trace import FileOperation
 from spotwright.rehearsal.trials.fault_injector import TrialTiming
 from spotwright.rehearsal.trials.injection_points import (

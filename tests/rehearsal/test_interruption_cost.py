@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spotwright.engine.events import RunStatus
-from spotwright.local.supervisor.syscalls import FileCall
+from spotwright.local.supervisor.kernel import FileCall
 from spotwright.records.state_folder import RunFolder
 from spotwright.rehearsal.rehearsal_report import outcome_text
 from spotwright.rehearsal.step_rehearsal import LIMIT_FACTOR, LIMIT_SECONDS

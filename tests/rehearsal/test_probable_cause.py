@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.rehearsal.test_interruption_cost import INTERRUPTED, POINT
 
-from spotwright.local.supervisor.syscalls import FileCall
+from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.trials.injection_points import SAVES, summarize_activity
 from spotwright.rehearsal.verdicts.probable_cause import probable_cause

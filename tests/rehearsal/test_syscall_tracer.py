@@ -21,7 +21,7 @@ from tests.rehearsal.sample_steps import by_hand, by_hand_and_reports, starts_ov
 from tests.sampling import every
 
 from spotwright.local.supervisor import process_identity
-from spotwright.local.supervisor.syscalls import FileCall
+from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.rehearsal_report import as_json, as_junit, as_text
 from spotwright.rehearsal.tracing import syscall_tracer
 from spotwright.rehearsal.tracing.attempt_trace import FileOperation, OnSigterm

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spotwright.interrupts import interrupts_held
-from spotwright.local.supervisor.mounting.mounts import try_in_child
+from spotwright.local.supervisor.mounts import try_in_child
 
 DESTRUCTOR = """
 import signal, time

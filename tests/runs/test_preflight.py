@@ -9,7 +9,7 @@ from tests.pipelines.builders import compiled, ir, python_container, task
 
 from spotwright.errors import PipelineError
 from spotwright.kfp.pipeline_graph import build
-from spotwright.local.host.preflight import check_containers, unmet_requests
+from spotwright.local.preflight import check_containers, unmet_requests
 from spotwright.local.supervisor import cgroups
 from spotwright.runs.planning import plan_run
 from spotwright.runs.run_options import PlanOptions

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from spotwright.local.processes.attempt_processes import AttemptProcesses
-from spotwright.local.processes.prestart import EarlyServer
-from spotwright.local.processes.protocol import Ended, Started, StartOrder
+from spotwright.local.attempt_processes import AttemptProcesses
+from spotwright.local.fork_server_client import EarlyServer
+from spotwright.local.protocol import Ended, Started, StartOrder
 from spotwright.runs.run_names import new_name
 
 

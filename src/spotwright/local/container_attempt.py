@@ -13,17 +13,20 @@ from spotwright.errors import StateError
 from spotwright.graph import Container, TaskContext, TaskSpec
 from spotwright.kfp.launcher import ARTIFACTS, PARAMETERS, command_of
 from spotwright.local.pod_environment import make_folder
-from spotwright.local.processes.protocol import OUT, WORK, StartOrder
-from spotwright.local.supervisor.containers.container_commands import (
+from spotwright.local.protocol import OUT, WORK, StartOrder
+from spotwright.local.supervisor.containers import (
+    CALLING_USER,
+    IMAGE_USER,
+    MAPPED_USER,
+    ROOT_USER,
     ContainerMount,
     ContainerRun,
+    ContainerRuntime,
     container_name,
     is_client_variable,
     memory_folder,
     run_command,
 )
-from spotwright.local.supervisor.containers.container_runtimes import ContainerRuntime
-from spotwright.local.supervisor.containers.images import CALLING_USER, IMAGE_USER, MAPPED_USER, ROOT_USER
 
 __all__ = ["ContainerSettings", "container_order", "user_mode"]
 
@@ -121,7 +124,7 @@ def _checkpoint_library(run_folder: Path) -> str:
 
 
 def user_mode(runtime: ContainerRuntime) -> str:
-    """Which user containers run as: a mode of :mod:`spotwright.local.supervisor.containers.images`."""
+    """Which user containers run as: a mode of :mod:`spotwright.local.supervisor.containers`."""
     if runtime.rootless:
         return MAPPED_USER if runtime.kind == "podman" else ROOT_USER
     return IMAGE_USER if os.getuid() == 0 else CALLING_USER

@@ -15,7 +15,7 @@ import stat
 import struct
 from pathlib import Path
 
-from spotwright.local.processes.protocol import PROGRESS
+from spotwright.local.protocol import PROGRESS
 from spotwright.local.supervisor import kernel
 
 __all__ = ["ProgressWatch", "read_progress"]

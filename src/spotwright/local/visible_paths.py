@@ -1,7 +1,7 @@
 """Decide what an attempt sees of this machine below its private folders: the run's files, and paths that the user named.
 
 ``/tmp`` and the like are empty when an attempt starts, and writes to the home folder are its own (see
-:mod:`spotwright.local.supervisor.mounting.private_folders`). A run must still work where the project lies in one of them, and a
+:mod:`spotwright.local.supervisor.private_folders`). A run must still work where the project lies in one of them, and a
 file that the user passes as an argument must still be there:
 
 - the state folder and the checkpoints are shared, because they stand for storage of the cluster;
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from spotwright.local.processes.protocol import PrivateFolderSettings
-from spotwright.local.supervisor.mounting.private_namespace import is_below, private_folders
+from spotwright.local.protocol import PrivateFolderSettings
+from spotwright.local.supervisor.private_folders import is_below, private_folders
 
 __all__ = ["named_paths", "private_folder_settings"]
 

@@ -1,16 +1,22 @@
 """This machine as the engine's world: real processes on simulated nodes, in real time.
 
 The :class:`~spotwright.supply.simulated_pools.Supply` says which node an attempt gets and when the node goes; the
-:class:`~spotwright.local.processes.attempt_processes.AttemptProcesses` run the attempts. This module joins the two: a binding
+:class:`~spotwright.local.attempt_processes.AttemptProcesses` run the attempts. This module joins the two: a binding
 starts a process, a notice becomes a file, the end of a node becomes SIGKILL, an exit record becomes the signals of an ended
 attempt. Everything waits in one selector, so an idle run uses no CPU.
+
+Puts the local body of a run together: processes, progress watch, metadata servers, supply and the world above them.
+
+The port through which rehearsals remove nodes of a local run at moments of their own choice, beside what pools simulate.
 """
 
 from __future__ import annotations
 
 import selectors
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, NamedTuple, Protocol
 
 from spotwright.engine.events import (
     AttemptBound,
@@ -29,18 +35,18 @@ from spotwright.engine.next_rung import effective_plan
 from spotwright.engine.ports import Clock, Outcome
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import SpotwrightError
-from spotwright.local.attempts import AttemptPaths, attempt_key, start_order, write_notice
-from spotwright.local.exit_evidence import ObservedEnd, ended_event, hide_secrets, keep_reason
-from spotwright.local.imds.imds_client import MetadataServers
-from spotwright.local.interruption_port import InterruptionSource
-from spotwright.local.processes.attempt_processes import AttemptProcesses
-from spotwright.local.processes.fork_server_client import ForkServer
-from spotwright.local.processes.protocol import Ended, Started, StartFailed
+from spotwright.local.attempt_orders import AttemptPaths, attempt_key, start_order, write_notice
+from spotwright.local.attempt_processes import AttemptProcesses
+from spotwright.local.ends import ObservedEnd, ended_event, hide_secrets, keep_reason
+from spotwright.local.fork_server_client import EarlyServer, ForkServer
+from spotwright.local.imds_client import MetadataServers, has_metadata_server
+from spotwright.local.pod_environment import deleted_pvc
 from spotwright.local.progress_watch import ProgressWatch
-from spotwright.local.pvc_volumes import deleted_pvc
-from spotwright.local.python_envs.task_environments import TaskEnvironments
+from spotwright.local.protocol import Ended, Started, StartFailed, StartOrder
+from spotwright.local.python_envs import TaskEnvironments
 from spotwright.local.result_cache import ResultCache, Results
-from spotwright.model.pools import Pool
+from spotwright.local.supervisor.process_identity import marks
+from spotwright.model.pools import Pool, Trace
 from spotwright.scheduling.budgets import FollowUp
 from spotwright.supply.node_fit import (
     AttemptKey,
@@ -55,7 +61,60 @@ from spotwright.supply.node_fit import (
 )
 from spotwright.supply.simulated_pools import Supply
 
-__all__ = ["LocalWorld", "Machine"]
+__all__ = [
+    "EngineSide",
+    "InterruptionSource",
+    "LocalHooks",
+    "LocalWorld",
+    "Machine",
+    "MakeInterruptions",
+    "NodeRemoval",
+    "open_world",
+]
+
+
+class NodeRemoval(NamedTuple):
+    """The provider takes the node of this attempt after ``notice`` seconds; zero: at once.
+
+    With ``drain`` the provider takes nothing: Kubernetes moves the attempts off the node, as ``kubectl drain`` does.
+    """
+
+    key: AttemptKey
+    notice: float
+    why: str
+    drain: bool = False
+
+
+class InterruptionSource(Protocol):
+    """Hears what attempts do, and decides whose node is removed. Moments are those of the world's clock.
+
+    A source that is woken from outside must also wake the world's selector.
+    """
+
+    def starting(self, key: AttemptKey, order: StartOrder) -> StartOrder:
+        """An attempt is about to start with this order. Returns the order to start it with."""
+
+    def started(self, key: AttemptKey, shim: int) -> None:
+        """The attempt runs under the shim of this pid."""
+
+    def reported(self, key: AttemptKey, progress: float) -> None:
+        """The attempt reported its progress."""
+
+    def ended(self, key: AttemptKey) -> None:
+        """No process of the attempt is alive any more."""
+
+    def next_moment(self) -> float | None:
+        """When :meth:`due` or :meth:`requests` has something new without another event; ``None``: never."""
+
+    def requests(self, now: float) -> list[Event]:
+        """Requests to the run, as facts: a cancel, a stop."""
+
+    def due(self, now: float) -> list[NodeRemoval]:
+        """The nodes to remove now."""
+
+    def performed(self) -> None:
+        """The removals that were due are done: notices are written, attempts without notice are being killed."""
+
 
 PROGRESS_STEP = 0.05
 """How much progress must change before it is written to the journal again."""
@@ -154,14 +213,14 @@ class LocalWorld:
     def recover(self, state: RunState) -> list[Event]:
         """Settle the attempts of earlier engines: ends since then count, running attempts are ended, their nodes are gone."""
         self._recovered = True
-        from spotwright.local.settlement import settle_run
+        from spotwright.local.recovery import settle_run
 
         return settle_run(state, self._paths)
 
     def begin(self, state: RunState) -> None:
         """Take up the run: queue the attempts that waited for a node when the last engine ended."""
         if self._recovered:
-            from spotwright.local.settlement import hide_secrets_everywhere
+            from spotwright.local.recovery import hide_secrets_everywhere
 
             hide_secrets_everywhere(state, self._paths)
         self._processes.warm(self._server())
@@ -396,3 +455,74 @@ class LocalWorld:
         Evicted: _on_evicted,
         NodeGone: _on_gone,
     }
+
+
+MakeInterruptions = Callable[[selectors.BaseSelector, Clock], InterruptionSource]
+"""Makes the interruption source of a rehearsal from the run's selector and clock."""
+
+
+class LocalHooks(NamedTuple):
+    """Optional parts of a run on this machine: a fork server that was started early, and a source of interruptions."""
+
+    server: EarlyServer | None = None
+    interruptions: MakeInterruptions | None = None
+
+
+class EngineSide(NamedTuple):
+    """What the engine lends to its body: the selector in which everything waits, the clock, and the facts from outside.
+
+    ``facts`` returns the stops and requests since its last call.
+    """
+
+    selector: selectors.BaseSelector
+    clock: Clock
+    facts: Callable[[], list[Event]]
+
+
+@contextmanager
+def open_world(
+    engine: EngineSide,
+    paths: AttemptPaths,
+    state: RunState,
+    pools: Mapping[str, Pool],
+    traces: Mapping[str, Trace],
+    results: Results | None,
+    hooks: LocalHooks,
+) -> Iterator[LocalWorld]:
+    """The world of one run on this machine."""
+    meta, selector, clock = state.meta, engine.selector, engine.clock
+    made = Counter(node.pool for node in state.nodes.values())
+    supply = Supply(pools, seed=meta.seed, scale=meta.time_scale, now=clock(), traces=traces, made=made)
+    with (
+        closing(AttemptProcesses(selector, run=paths.run, folder=paths.folder)) as processes,
+        _metadata(selector, paths, pools, meta.time_scale) as metadata,
+    ):
+        server = hooks.server.take if hooks.server is not None else _no_server
+        machine = Machine(selector, processes, ProgressWatch(selector), metadata, server)
+        interruptions = hooks.interruptions(selector, clock) if hooks.interruptions is not None else None
+        yield LocalWorld(
+            machine,
+            supply,
+            paths,
+            clock,
+            pools=pools,
+            results=results,
+            outside_facts=engine.facts,
+            interruptions=interruptions,
+        )
+
+
+def _no_server() -> None:
+    return None
+
+
+@contextmanager
+def _metadata(
+    selector: selectors.BaseSelector, paths: AttemptPaths, pools: Mapping[str, Pool], scale: float
+) -> Iterator[MetadataServers | None]:
+    """The metadata servers for nodes with a cloud provider; ``None`` where no pool of the run has one."""
+    if not any(has_metadata_server(pool) for pool in pools.values()):
+        yield None
+        return
+    with closing(MetadataServers(selector, marks(paths.run, paths.folder), scale=scale)) as metadata:
+        yield metadata

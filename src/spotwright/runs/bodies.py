@@ -27,10 +27,10 @@ if TYPE_CHECKING:  # `as` offers a name to annotations elsewhere; __all__ has on
     from spotwright.engine.ports import Clock, Holder
     from spotwright.engine.state import RunState
     from spotwright.kfp.secrets import Secrets
-    from spotwright.local.attempts import AttemptPaths
-    from spotwright.local.body import LocalHooks as LocalHooks  # noqa: PLC0414
-    from spotwright.local.host.preflight import HostResources as HostResources  # noqa: PLC0414
-    from spotwright.local.processes.prestart import EarlyServer as EarlyServer  # noqa: PLC0414
+    from spotwright.local.attempt_orders import AttemptPaths
+    from spotwright.local.fork_server_client import EarlyServer as EarlyServer  # noqa: PLC0414
+    from spotwright.local.preflight import HostResources as HostResources  # noqa: PLC0414
+    from spotwright.local.world import LocalHooks as LocalHooks  # noqa: PLC0414
     from spotwright.local.world import LocalWorld
     from spotwright.records.stored_plan import StoredPlan
 
@@ -66,14 +66,14 @@ REQUEST_SIGNAL = getattr(signal, "SIGUSR1", None)
 
 def require_platform() -> None:
     """Raise :class:`~spotwright.errors.UnsupportedPlatform` on platforms that cannot run attempts."""
-    from spotwright.local.host.prerequisites import require_linux
+    from spotwright.local.host import require_linux
 
     require_linux()
 
 
 def local_clock() -> Clock:
     """The clock of an engine on this machine."""
-    from spotwright.local.host.clock import steady_clock
+    from spotwright.local.host import steady_clock
 
     return steady_clock()
 
@@ -121,7 +121,7 @@ def _open(holder: Holder) -> int | None:
 
 def run_folders_in_use() -> frozenset[Path]:
     """The folders of runs with a live process on this machine, whether or not an engine drives them."""
-    from spotwright.local.host import activity
+    from spotwright.local import host as activity
 
     return activity.run_folders_in_use()
 
@@ -136,15 +136,15 @@ class CachedEnvironment(NamedTuple):
 
 def environments_folder() -> Path:
     """The cache of Python environments for ``packages_to_install``, which all projects of this user share."""
-    from spotwright.local.python_envs.environments import cache_folder
+    from spotwright.local.python_envs import cache_folder
 
     return cache_folder()
 
 
 def cached_environments() -> list[CachedEnvironment]:
     """The Python environments in that cache."""
-    from spotwright.local.host import activity
-    from spotwright.local.python_envs.build_environment import used_at
+    from spotwright.local import host as activity
+    from spotwright.local.build_environment import used_at
 
     cache = environments_folder()
     paths = [path for path in cache.iterdir() if _ENVIRONMENT.fullmatch(path.name)] if cache.is_dir() else []
@@ -157,42 +157,42 @@ def cached_environments() -> list[CachedEnvironment]:
 
 def early_server(folder: Path, tasks: int) -> EarlyServer:
     """Start the fork server for the run in this folder, where ``tasks`` start at once, while the engine is being imported."""
-    from spotwright.local.processes.prestart import EarlyServer
+    from spotwright.local.fork_server_client import EarlyServer
 
     return EarlyServer(folder, tasks)
 
 
 def local_hooks(server: EarlyServer) -> LocalHooks:
     """The hooks of a run whose fork server was started early."""
-    from spotwright.local.body import LocalHooks
+    from spotwright.local.world import LocalHooks
 
     return LocalHooks(server)
 
 
 def read_secrets(plan: Plan, arguments: Mapping[str, Any]) -> HostResources:
-    """The secrets, config maps and stored arguments of a plan; see :mod:`spotwright.local.host.preflight`."""
-    from spotwright.local.host import preflight
+    """The secrets, config maps and stored arguments of a plan; see :mod:`spotwright.local.preflight`."""
+    from spotwright.local import preflight
 
     return preflight.read_secrets(plan, arguments)
 
 
 def read_secrets_again(plan: Plan, given: Mapping[str, Any], *, textual: bool) -> HostResources:
     """The same as :func:`read_secrets`, from arguments as the journal keeps them."""
-    from spotwright.local.host import preflight
+    from spotwright.local import preflight
 
     return preflight.read_secrets_again(plan, given, textual=textual)
 
 
 def check_machine(stored: StoredPlan, host: HostResources, containers: str) -> HostResources:
     """Check that this machine can run the tasks of a plan. Raises :class:`~spotwright.errors.PipelineError`."""
-    from spotwright.local.host import preflight
+    from spotwright.local import preflight
 
     return preflight.check_machine(stored.place_of, stored.plan.graph, host, containers)
 
 
 def unmet_requests(plan: Plan, host: HostResources) -> Sequence[str]:
     """Warnings for settings that this machine cannot honour."""
-    from spotwright.local.host import preflight
+    from spotwright.local import preflight
 
     return preflight.unmet_requests(plan, host.containers)
 
@@ -219,16 +219,16 @@ def open_world(
     hooks: LocalHooks | None = None,
 ) -> AbstractContextManager[LocalWorld]:
     """The world of a run on this machine. ``facts`` returns the stops and requests since its last call."""
-    from spotwright.local import body
+    from spotwright.local import world
     from spotwright.local.result_cache import Results
 
     host, stored = run.host, run.stored
     paths = replace(_paths(run.folder, run.epoch, host.secrets), containers=host.containers, objects=host.objects)
     cache = Cache(StateFolder(paths.folder.parent.parent).cache)
     results = Results(cache.find, cache.keep) if run.caching else None
-    engine = body.EngineSide(selector, clock, facts)
+    engine = world.EngineSide(selector, clock, facts)
     traces, pools = stored.traces, stored.plan.config.pools
-    return body.open_world(engine, paths, run.state, pools, traces, results, hooks or body.LocalHooks())
+    return world.open_world(engine, paths, run.state, pools, traces, results, hooks or world.LocalHooks())
 
 
 def settle(folder: RunFolder, epoch: int, state: RunState, secrets: Secrets | None) -> list[Event]:
@@ -237,7 +237,7 @@ def settle(folder: RunFolder, epoch: int, state: RunState, secrets: Secrets | No
     ``secrets`` is ``None`` where they cannot be read.
     """
     from spotwright.kfp.secrets import Secrets as NoSecrets
-    from spotwright.local.settlement import settle_run
+    from spotwright.local.recovery import settle_run
 
     paths = _paths(folder, epoch, secrets or NoSecrets())
     return settle_run(state, paths, secrets_known=secrets is not None)
@@ -245,14 +245,14 @@ def settle(folder: RunFolder, epoch: int, state: RunState, secrets: Secrets | No
 
 def hide_secrets(folder: RunFolder, state: RunState, secrets: Secrets) -> None:
     """Hide secrets in the outputs of every attempt, once the facts of :func:`settle` are committed."""
-    from spotwright.local.settlement import hide_secrets_everywhere
+    from spotwright.local.recovery import hide_secrets_everywhere
 
     hide_secrets_everywhere(state, _paths(folder, state.epoch, secrets))
 
 
 def _paths(folder: RunFolder, epoch: int, secrets: Secrets) -> AttemptPaths:
     """The absolute paths that the attempts of a run use."""
-    from spotwright.local.attempts import AttemptPaths
+    from spotwright.local.attempt_orders import AttemptPaths
 
     here = RunFolder(folder.path.absolute())
     state = StateFolder(here.path.parent.parent)

@@ -1,7 +1,7 @@
 """Plan a run: the graph of a compiled pipeline or of pod templates on the pools of a configuration, with its arguments bound.
 
 Planning reads only the files that the user named: it needs no container runtime, no secret and no mount. The next step checks
-that this machine can run the plan (:mod:`spotwright.local.host.preflight`).
+that this machine can run the plan (:mod:`spotwright.local.preflight`).
 """
 
 from __future__ import annotations

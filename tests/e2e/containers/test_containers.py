@@ -17,7 +17,7 @@ import pytest
 from tests.e2e.containers.container_engine import ContainerEngine
 from tests.e2e.project import AT_WORK, QUICK, Project, eventually
 
-from spotwright.local.processes.protocol import read_exit
+from spotwright.local.protocol import read_exit
 
 NUMBER = {"parameterType": "NUMBER_INTEGER"}
 WAITS = 'trap "echo told; exit 143" TERM; echo started; touch "$PLAYGROUND/started"; while :; do sleep 0.05; done'

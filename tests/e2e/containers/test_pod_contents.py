@@ -229,7 +229,7 @@ def test_a_container_gets_its_secrets_as_files_that_are_deleted_with_it(project:
 
 @pytest.fixture(autouse=True)
 def needs_mounts() -> None:
-    from spotwright.local.supervisor.mounting.mounts import why_impossible
+    from spotwright.local.supervisor.mounts import why_impossible
 
     if why := why_impossible():
         pytest.skip(why)

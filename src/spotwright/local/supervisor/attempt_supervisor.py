@@ -7,31 +7,135 @@ process of the attempt is alive. It is the claim's file under a second name, wit
 a new file costs more than writing the record.
 
 Runs in the fork server's interpreter, so it uses only the standard library.
-"""
 
-# ruff: noqa: PTH101, PTH102, PTH103, PTH104 (system calls as they are, for the reason in process_identity.py)
+Send SIGTERM to an attempt's container through the runtime, not through the client that carries the container's output.
+
+Redact secrets in logs: replace them in a stream of bytes, also when a write splits a secret.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import cgroups, executor_main, process_identity
-from .log_redaction import SecretRedactor
-from .mounting.private_folders import PrivateFolders
+from .private_folders import PrivateFolders
 
 if TYPE_CHECKING:
     import resource
 
-    from .containers.termination import ContainerTermination
 
-__all__ = ["KILL", "AttemptSupervisor"]
+__all__ = ["KILL", "AttemptSupervisor", "ContainerTermination", "SecretRedactor"]
+
+
+_RETRY_SECONDS = 0.05  # until the next request after a failed one: the container does not run yet
+
+
+class ContainerTermination:
+    """SIGTERM for one container. ``container`` holds the client's ``program`` and the container's ``name``.
+
+    The clients that it starts are children of this process, whose end the caller reports with :meth:`reaped`.
+    """
+
+    def __init__(self, container: dict[str, Any]) -> None:
+        self._command = [container["program"], "kill", "--signal", "TERM", container["name"]]
+        self._pid = 0  # of the client under way
+        self.retry_at: float | None = None
+        """The moment of the monotonic clock from which the caller must call :meth:`send` again; None: not at all."""
+
+    def send(self) -> None:
+        """Start the client that requests SIGTERM, without waiting for it; do nothing while one is under way."""
+        self.retry_at = None
+        if self._pid:
+            return
+        quiet = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in (0, 1, 2)]
+        try:
+            self._pid = os.posix_spawn(
+                self._command[0],
+                self._command,
+                os.environ,
+                file_actions=quiet,
+                setsigmask=(),  # this process blocks the signals that it waits for
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them
+            )
+        except OSError:  # the limit of processes
+            self.retry_at = time.monotonic() + _RETRY_SECONDS
+
+    def reaped(self, pid: int, status: int) -> None:
+        """Take note of the end of a child of this process, with its status as wait(2) gives it."""
+        if pid == self._pid:
+            self._pid = 0
+            if status != 0:
+                self.retry_at = time.monotonic() + _RETRY_SECONDS
+
+
+_REPLACEMENT = b"***"
+_MIN_LINE = 8  # bytes of a line of a multi-line secret: shorter ones ("}", "----") occur in ordinary text
+_HEAD = 16
+
+
+class SecretRedactor:
+    """Replaces every occurrence of the secrets in a stream by ``***``."""
+
+    def __init__(self, secrets: Iterable[bytes]) -> None:
+        # longest first: if one secret begins with another, the longer one must be replaced as a whole
+        self._secrets = sorted({part for secret in secrets for part in _parts(secret)}, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, self._secrets)) or b"(?!)")
+        self._longest = len(self._secrets[0]) if self._secrets else 0
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Add bytes of the stream; return the redacted bytes that can be written now."""
+        text = self._held + data
+        redacted: list[bytes] = []
+        position, open_end = 0, self._open_end(text, 0)
+        for match in self._pattern.finditer(text):
+            if match.start() >= open_end:
+                break
+            redacted += (text[position : match.start()], _REPLACEMENT)
+            position = match.end()
+            if position > open_end:
+                open_end = self._open_end(text, position)
+        redacted.append(text[position:open_end])
+        self._held = text[open_end:]
+        return b"".join(redacted)
+
+    def flush(self) -> bytes:
+        """The redacted rest, after the end of the stream."""
+        held, self._held = self._held, b""
+        return self._pattern.sub(_REPLACEMENT, held)
+
+    def _open_end(self, text: bytes, start: int) -> int:
+        """The first position from which the text may be an incomplete secret; the text's length if there is none."""
+        for position in range(max(start, len(text) - self._longest + 1), len(text)):
+            head = text[position : position + _HEAD]
+            for secret in self._secrets:
+                # compare a short head first: slicing a secret of a megabyte at every position would take minutes
+                if (
+                    secret.startswith(head)
+                    and len(secret) > len(text) - position
+                    and secret.startswith(text[position:])
+                ):
+                    return position
+        return len(text)
+
+
+def _parts(secret: bytes) -> list[bytes]:
+    lines = [line.strip() for line in secret.splitlines()]
+    if len(lines) == 1:
+        return lines if lines[0] else []
+    return [line for line in lines if len(line) >= _MIN_LINE]
+
+
+# ruff: noqa: PTH101, PTH102, PTH103, PTH104 (system calls as they are, for the reason in process_identity.py)
+
 
 KILL = signal.SIGUSR1
 """The signal that tells a shim that the node of its attempt is gone."""
@@ -45,7 +149,7 @@ _PUMP_TIMEOUT = 2.0  # seconds for the last log lines if a process that we may n
 class AttemptSupervisor:
     """Runs one attempt, from its claim to its exit record.
 
-    The order is the JSON object that the engine sent, see :mod:`spotwright.local.processes.order_codec`.
+    The order is the JSON object that the engine sent, see :mod:`spotwright.local.attempt_processes`.
 
     ``next_signal`` waits for the next signal that concerns the attempt (SIGCHLD, SIGTERM, :data:`KILL`), until a moment of
     the monotonic clock; it returns ``None`` if that passes first.
@@ -196,7 +300,6 @@ class AttemptSupervisor:
             return
         if self._termination is None:
             # few attempts need this module; imported at the top it would slow every fork
-            from .containers.termination import ContainerTermination
 
             self._termination = ContainerTermination(self._order["container"])
         self._termination.send()
@@ -266,14 +369,10 @@ class AttemptSupervisor:
         """End the container whose client the main process was; it is not our descendant."""
         if self._order["container"] is None:
             return {}
-        from .containers import (
-            container_commands,
-        )  # few attempts need this module; imported at the top it would slow every fork
+        from . import containers  # few attempts need this module; imported at the top it would slow every fork
 
         code, log = self._exit_status().get("exit_code"), f"{self._directory}/log.txt"
-        return container_commands.conclude(
-            self._order["container"], code, log, cgroups.machine_oom_kills() - oom_before
-        )
+        return containers.conclude(self._order["container"], code, log, cgroups.machine_oom_kills() - oom_before)
 
     def _remove_scratch(self) -> None:
         """Remove the content of the attempt's empty-folder mounts, which may be large."""

@@ -6,29 +6,87 @@ as in a plain run: exit code, traceback, ``__main__`` (which ``multiprocessing``
 ``sys.path``. One difference is deliberate: a plain run logs its whole input, including secrets.
 
 Runs in the environment's interpreter, so it uses only the standard library and KFP's runtime.
+
+Copy artifacts that user code wrote to a ``custom_path`` on a mount that only the attempt can see.
+
+Execute a container component's command in place of the attempt's main process.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import importlib.util
 import io
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
 import types
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import cgroups, exec_command, kernel, syscalls
-from .mounting import private_folders as private
+from . import cgroups, kernel
+from . import private_folders as private
 
-__all__ = ["execute", "precompile", "run_executed", "run_forked", "warm_up"]
+__all__ = ["copy_custom_paths", "exec_command", "execute", "precompile", "run_executed", "run_forked", "warm_up"]
+
+
+def copy_custom_paths(out: Path) -> None:
+    """Copy files and folders at custom paths to the artifacts' usual paths below ``out``. Raises ``OSError`` if a copy fails."""
+    try:
+        output = json.loads((out / "executor_output.json").read_bytes())
+    except (OSError, ValueError):
+        return  # the reader of the outputs reports it
+    for name, custom in _custom_paths(output):
+        source, target = Path(custom), out / "artifacts" / os.path.basename(name)  # noqa: PTH119 (a name may hold any text)
+        if not source.is_absolute() or not source.exists() or target.exists():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target)
+        else:
+            shutil.copy2(source, target)
+
+
+def _custom_paths(output: Any) -> Iterator[tuple[str, str]]:
+    artifacts = output.get("artifacts") if isinstance(output, dict) else None
+    for name, entry in artifacts.items() if isinstance(artifacts, dict) else ():
+        entries = entry.get("artifacts") if isinstance(entry, dict) else None
+        first = entries[0] if isinstance(entries, list) and entries else None
+        custom = first.get("custom_path") if isinstance(first, dict) else None
+        if isinstance(custom, str) and custom:
+            yield name, custom
+
+
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # the exit codes of a shell
+_FORK_SERVER_ONLY = ("_KFP_RUNTIME",)  # variables that only the fork server needs, for the SDK
+
+
+def exec_command(command: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """Replace this process by the command, with ``env`` added to the environment. Never returns."""
+    environment = {name: value for name, value in os.environ.items() if name not in _FORK_SERVER_ONLY} | dict(env)
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the command would inherit that
+        signal.signal(ignored, signal.SIG_DFL)
+    try:
+        os.execvpe(command[0], list(command), environment)  # noqa: S606 (the user's own command)
+    except (OSError, ValueError) as error:
+        print(f"spotwright: {command[0]}: {_reason(error)}", file=sys.stderr)  # noqa: T201
+        sys.stderr.flush()
+        os._exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        return "its arguments are too long for this machine; pass a large value as an artifact"
+    return str(error.strerror if isinstance(error, OSError) else error)
+
 
 _COMPONENT = "ephemeral_component"  # the module name in the command of a lightweight component
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "MALLOC_", "GLIBC_")  # by the interpreter, the loader, the C library
@@ -111,9 +169,9 @@ def run_forked(
             _prepare_file_system(order)
         os.chdir(f"{order['directory']}/work")
         if order["hold"]:
-            syscalls.hold_for_tracer()
+            kernel.hold_for_tracer()
         if order["command"]:
-            exec_command.exec_command(_with_image(order), env)
+            exec_command(_with_image(order), env)
         if _needs_fresh_interpreter(env):
             _execute_fresh(order, env)
         os.environ.update(env)
@@ -133,17 +191,16 @@ def _with_image(order: dict[str, Any]) -> list[str]:
     """The attempt's command line; for the client of a container with the image pulled and its user set."""
     if order["container"] is None:
         return list(order["command"])
-    from .containers import images  # few attempts need this module; imported at the top it would slow every fork
+    from . import containers  # few attempts need this module; imported at the top it would slow every fork
 
-    return images.prepare_image(order["container"], order["command"])
+    return containers.prepare_image(order["container"], order["command"])
 
 
 def _prepare_file_system(order: dict[str, Any]) -> None:
     """Fetch remote inputs, then mount the attempt's volumes, or write the files that its container mounts."""
     import subprocess  # few attempts need these modules; imported at the top they would slow every fork
 
-    from .containers import container_commands
-    from .mounting import mounts
+    from . import containers, mounts
 
     for command in order["fetches"]:
         subprocess.run(
@@ -151,7 +208,7 @@ def _prepare_file_system(order: dict[str, Any]) -> None:
         )  # if it fails, the user's code reports the missing file
     try:
         mounts.enter(order["mounts"], f"{order['directory']}/scratch/root")
-        container_commands.write_files(order["files"])
+        containers.write_files(order["files"])
     except OSError as error:
         targets = ", ".join([*(mount["target"] for mount in order["mounts"]), *order["files"]])
         print(f"spotwright: {targets}: cannot be mounted: {error.strerror}", file=sys.stderr)  # noqa: T201
@@ -210,8 +267,6 @@ def _call(order: dict[str, Any]) -> None:
     module = _load(path)
     executor.Executor(json.loads(text), getattr(module, function)).execute()
     if order["mounts"]:
-        from .custom_paths import copy_custom_paths
-
         copy_custom_paths(Path(order["directory"], "out"))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from spotwright.local.supervisor.syscalls import FileCall
+from spotwright.local.supervisor.kernel import FileCall
 
 __all__ = ["NO_ANSWER", "AttemptTrace", "FileOperation", "OnSigterm", "on_sigterm", "read_blocked", "read_on_sigterm"]
 

@@ -1,7 +1,7 @@
 """Trace an attempt's file operations with ptrace, and hold the attempt at exactly one of them.
 
 A dedicated thread traces the attempt's main process and all its descendants (ptrace(2)). The processes run at full speed
-except for the calls of :mod:`spotwright.local.supervisor.syscalls`; each of those that succeeds in a watched folder becomes a
+except for the calls of :mod:`spotwright.local.supervisor.kernel`; each of those that succeeds in a watched folder becomes a
 :class:`FileOperation`. At the operation that an injection waits for, every traced process stands still until the world has
 taken the node or delivered the notice. So "inside a save" means inside, for any code and any size of save.
 
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spotwright.local.supervisor import process_identity
-from spotwright.local.supervisor.syscalls import CALLS, FileCall, is_supported_machine
+from spotwright.local.supervisor.kernel import CALLS, FileCall, is_supported_machine
 from spotwright.rehearsal.tracing.attempt_trace import (
     AttemptTrace,
     FileOperation,

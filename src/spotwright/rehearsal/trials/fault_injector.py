@@ -1,7 +1,7 @@
 """Inject the interruptions of one trial, through the same port by which simulated pools take nodes.
 
 The world reports each attempt's progress to the injector and asks which nodes go; see
-:mod:`spotwright.local.interruption_port`. For an injection that waits for a file operation the attempt is traced; the tracer
+:mod:`spotwright.local.world`. For an injection that waits for a file operation the attempt is traced; the tracer
 holds the attempt until the world has taken the node or delivered the notice.
 """
 
@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 from spotwright.engine.events import CancelRequested, Event
 from spotwright.engine.ports import Clock
 from spotwright.errors import StateError
-from spotwright.local.interruption_port import NodeRemoval
-from spotwright.local.processes.protocol import PrivateFolderSettings, StartOrder
-from spotwright.local.supervisor.syscalls import FileCall
+from spotwright.local.protocol import PrivateFolderSettings, StartOrder
+from spotwright.local.supervisor.kernel import FileCall
+from spotwright.local.world import NodeRemoval
 from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.tracing.run_delay import run_delay
 from spotwright.rehearsal.tracing.syscall_tracer import SyscallTracer

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
-from spotwright.local.supervisor.syscalls import FileCall
+from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.tracing.attempt_trace import FileOperation
 
 __all__ = [

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.errors import InputError
-from spotwright.local.processes.protocol import StartOrder
+from spotwright.local.protocol import StartOrder
 from spotwright.rehearsal.trials.injection_points import SAVES
 
 __all__ = ["KEPT", "PersistedPaths", "copy_path", "remove_path"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from spotwright.local.processes.protocol import StartOrder
+from spotwright.local.protocol import StartOrder
 from spotwright.rehearsal.trials.injection_points import SAVES
 from spotwright.rehearsal.trials.persisted_paths import KEPT, copy_path, remove_path
 

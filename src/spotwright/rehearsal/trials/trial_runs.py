@@ -30,10 +30,10 @@ from spotwright.engine.plan import Plan
 from spotwright.engine.ports import Clock
 from spotwright.engine.state import RunState, TaskState
 from spotwright.errors import InputError
-from spotwright.local.body import LocalHooks
-from spotwright.local.exit_evidence import last_line
-from spotwright.local.processes.prestart import EarlyServer
-from spotwright.local.processes.protocol import LOG, OUT, WORK, StartOrder
+from spotwright.local.ends import last_line
+from spotwright.local.fork_server_client import EarlyServer
+from spotwright.local.protocol import LOG, OUT, WORK, StartOrder
+from spotwright.local.world import LocalHooks
 from spotwright.model.pools import Simulate
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace, FileOperation

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from spotwright.errors import InputError
 from spotwright.kfp.compiled import Compiled
-from spotwright.local.processes.protocol import LOG, OUT, WORK, StartOrder
+from spotwright.local.protocol import LOG, OUT, WORK, StartOrder
 from spotwright.rehearsal.trials.injection_points import OUTPUTS, SAVES, SCRATCH
 from spotwright.rehearsal.trials.persisted_paths import PersistedPaths, remove_path
 from spotwright.rehearsal.trials.pvc_folders import PvcFolders

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import PurePath
 
-from spotwright.local.supervisor.syscalls import FileCall
+from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.tracing.attempt_trace import FileOperation, OnSigterm
 from spotwright.rehearsal.trials.injection_points import OUTPUTS, SAVES, SCRATCH, FileActivity, InjectionKind, Save
 from spotwright.rehearsal.trials.trial_runs import TrialRun

@@ -3,6 +3,8 @@
 The directory of an attempt holds, by these names: ``claim`` (the process that may run it, written once), ``exit.jsonl`` (the
 claim again and the exit record; once it exists, no process of the attempt is alive), ``log.txt`` (standard output and error),
 ``work`` (the current directory of the user's code), ``out`` (the executor's output) and ``progress``.
+
+The Python environment that an attempt requests.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from spotwright.frozen import Frozen
-from spotwright.local.python_envs.python_environment import PythonEnvironment
 
 __all__ = [
     "CLAIM",
@@ -27,11 +28,25 @@ __all__ = [
     "Ended",
     "ExitRecord",
     "PrivateFolderSettings",
+    "PythonEnvironment",
     "StartFailed",
     "StartOrder",
     "Started",
     "read_exit",
 ]
+
+
+class PythonEnvironment(NamedTuple):
+    """The Python environment of an attempt. Without packages it is the interpreter itself, which can import KFP's runtime.
+
+    ``index_urls`` are pip's ``--index-url`` (the first) and ``--extra-index-url`` (the others), as KFP writes them.
+    """
+
+    packages: tuple[str, ...] = ()  # arguments of ``pip install``: requirements, paths, options
+    index_urls: tuple[str, ...] = ()  # may hold credentials, so they are never printed
+    trusted_hosts: tuple[str, ...] = ()
+    python: str = ""  # empty: the interpreter that runs the engine
+
 
 CLAIM = "claim"
 EXIT = "exit.jsonl"
@@ -67,7 +82,7 @@ class StartOrder:
     ``executor_input`` is KFP's ExecutorInput as JSON data with absolute paths.
 
     A ``command`` is executed instead of a ``module``. If it is the client of a ``container``, that mapping has the fields that
-    :mod:`~spotwright.local.supervisor.containers.container_commands` and its sibling ``images`` read.
+    :mod:`~spotwright.local.supervisor.containers` and its sibling ``images`` read.
     """
 
     key: str

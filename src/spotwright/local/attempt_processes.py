@@ -2,11 +2,15 @@
 
 An engine has one :class:`AttemptProcesses`. It keeps a fork server per Python environment, requests shims from it, sends each
 shim one start order after another, and translates what the selector reports into ``Started``, ``Ended`` and ``StartFailed`` of
-:mod:`~spotwright.local.processes.protocol`. Every order ends in exactly one of the last two.
+:mod:`~spotwright.local.protocol`. Every order ends in exactly one of the last two.
+
+Encode start orders as JSON for the supervisor's processes. Component sources go into files, so that each is sent once.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import selectors
 import signal
@@ -16,27 +20,94 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.errors import SpotwrightError, StateError
-from spotwright.local.host.prerequisites import allow_descriptors, require_linux
-from spotwright.local.processes import recovery
-from spotwright.local.processes.channels import Channel
-from spotwright.local.processes.fork_server_client import ForkServer
-from spotwright.local.processes.order_codec import OrderCodec
-from spotwright.local.processes.protocol import (
+from spotwright.local import recovery
+from spotwright.local.fork_server_client import Channel, ForkServer, ShimConnection, TrackedAttempt
+from spotwright.local.host import allow_descriptors, require_linux
+from spotwright.local.protocol import (
     CLAIM,
     Ended,
     ExitRecord,
+    PythonEnvironment,
     Started,
     StartFailed,
     StartOrder,
     read_exit,
 )
-from spotwright.local.processes.shim_connection import ShimConnection, TrackedAttempt
-from spotwright.local.python_envs.environment_builds import BuildFailure, EnvironmentBuilds
-from spotwright.local.python_envs.environments import cache_folder
-from spotwright.local.python_envs.python_environment import PythonEnvironment
-from spotwright.local.supervisor import process_identity
+from spotwright.local.python_envs import BuildFailure, EnvironmentBuilds, cache_folder
+from spotwright.local.supervisor import cgroups, process_identity
 
-__all__ = ["AttemptProcesses"]
+__all__ = ["AttemptProcesses", "OrderCodec", "cgroup_of"]
+
+
+class OrderCodec:
+    """Encodes the orders of a run. Component sources are written below the run's ``folder``, which is absolute."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._components: dict[str, str] = {}
+
+    def encode(self, order: StartOrder) -> dict[str, Any]:
+        """The order as JSON data. Raises ``OSError`` if the component's source cannot be written."""
+        marks = {"SPOTWRIGHT_RUN": order.run, "SPOTWRIGHT_TASK": order.task, "SPOTWRIGHT_ATTEMPT": str(order.attempt)}
+        return {
+            "key": order.key,
+            "directory": order.directory,
+            "folder": str(self._folder),
+            "run": order.run,
+            "task": order.task,
+            "attempt": order.attempt,
+            "epoch": order.epoch,
+            "component": self._component(order.module) if not order.command else "",
+            "command": order.command,
+            "container": order.container,
+            "mounts": order.mounts,
+            "files": order.files,
+            "fetches": order.fetches,
+            "function": order.function,
+            "executor_input": json.dumps(order.executor_input),
+            "env": {**marks, **order.env},
+            "timeout": order.timeout,
+            "grace": order.grace,
+            "memory_limit": order.memory_limit,
+            "group": cgroup_of(order),
+            "secrets": [secret.decode("latin-1") for secret in order.secrets],
+            "private": order.private.data if order.private is not None else None,
+            "hold": order.hold,
+        }
+
+    def claim(self, order: StartOrder, pid: int) -> dict[str, Any]:
+        """The fields of the claim by the shim with this pid that a sweep needs."""
+        return {
+            "folder": str(self._folder),
+            "task": order.task,
+            "attempt": order.attempt,
+            "pid": pid,
+            "group": cgroup_of(order),
+            "container": order.container,
+        }
+
+    def _component(self, source: str) -> str:
+        """Write a component's source to a file, once for all its attempts; workers of ``multiprocessing`` import it again."""
+        path = self._components.get(source)
+        if path is None:
+            folder = self._folder / "components" / hashlib.sha256(source.encode()).hexdigest()[:32]
+            folder.mkdir(parents=True, exist_ok=True)
+            file = folder / "ephemeral_component.py"
+            temporary = folder / f".{os.getpid()}.tmp"
+            temporary.write_text(source, "utf-8")
+            temporary.rename(file)
+            path = self._components[source] = str(file)
+        return path
+
+
+def cgroup_of(order: StartOrder) -> tuple[int, str, str] | None:
+    """Version, parent and name for the attempt's control group; ``None`` without a limit, or if none can be made."""
+    parent = cgroups.parent() if order.memory_limit is not None else None
+    if parent is None:
+        return None
+    name = hashlib.sha256(json.dumps([order.run, order.task, order.attempt, order.epoch]).encode()).hexdigest()[:24]
+    return parent.version, parent.path, name
+
 
 ENVIRONMENT_LOGS = "environments"
 """The folder below that of the run with the logs of builds of Python environments."""
@@ -356,7 +427,7 @@ class AttemptProcesses:
             why = server.error_output if server.error_output and not server.was_killed else "killed"
             self._fail(order.key, f"its process was lost before it began: {why}", ours=True)
         else:
-            from spotwright.local.python_envs.build_environment import without_credentials  # here: for errors alone
+            from spotwright.local.build_environment import without_credentials  # here: for errors alone
 
             problem = without_credentials(server.error_output) or "it did not start"
             self._fail(order.key, f"the Python environment cannot be used: {problem}")

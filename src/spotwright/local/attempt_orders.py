@@ -2,17 +2,20 @@
 
 All files of an attempt are below its own folder, so that attempts never see each other's half-written files. Only the checkpoint
 folder is passed from attempt to attempt.
+
+Remote inputs of an attempt: each is downloaded once per run and mounted at the path that pods use (``/gcs``, ``/s3``).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from spotwright.engine.io_resolution import context_of, inputs_of
@@ -23,19 +26,58 @@ from spotwright.graph import Container, PodTemplate, TaskContext, TaskSpec
 from spotwright.kfp.executors import PythonComponent
 from spotwright.kfp.launcher import executor_input
 from spotwright.kfp.secrets import ClusterObjects, Secrets
-from spotwright.kfp.values import expand_environment
-from spotwright.local.artifact_inputs import remote_inputs
-from spotwright.local.pod_environment import make_folder, pod_environment
-from spotwright.local.processes.protocol import OUT, PROGRESS, WORK, StartOrder
-from spotwright.local.pvc_volumes import Volumes
-from spotwright.local.python_envs.task_environments import environment_of
+from spotwright.kfp.values import CLUSTER_ONLY, expand_environment, path_of
+from spotwright.local.pod_environment import Volumes, make_folder, pod_environment
+from spotwright.local.protocol import OUT, PROGRESS, WORK, StartOrder
+from spotwright.local.python_envs import environment_of
 from spotwright.local.visible_paths import private_folder_settings
 from spotwright.model.pools import Pool
 
 if TYPE_CHECKING:
-    from spotwright.local.supervisor.containers.container_runtimes import ContainerRuntime
+    from spotwright.local.supervisor.containers import ContainerRuntime
 
-__all__ = ["NOTICE", "AttemptPaths", "attempt_key", "start_order", "write_notice"]
+
+__all__ = ["NOTICE", "AttemptPaths", "RemoteInputs", "attempt_key", "remote_inputs", "start_order", "write_notice"]
+
+
+_FETCH = Path(__file__).parent / "supervisor" / "fetch.py"
+
+
+class RemoteInputs(NamedTuple):
+    """Download commands, and mounts as :func:`spotwright.local.supervisor.mounts.enter` takes them."""
+
+    fetches: tuple[tuple[str, ...], ...]
+    mounts: tuple[Mapping[str, Any], ...]
+
+
+def remote_inputs(executor_input: Mapping[str, Any], below: str) -> RemoteInputs:
+    """The downloads into ``below``, a folder of the run, that an executor input needs; makes the folders to mount.
+
+    For an artifact that only a cluster can provide, the download command merely reports that in the attempt's log.
+    """
+    if not executor_input["inputs"]["artifacts"]:
+        return _NONE
+    fetches: list[tuple[str, ...]] = []
+    mounts: dict[str, Mapping[str, Any]] = {}
+    folder = Path(below)
+    for entry in executor_input["inputs"]["artifacts"].values():
+        for artifact in entry["artifacts"]:
+            uri = str(artifact.get("uri", ""))
+            path = path_of(uri)
+            if uri.startswith(CLUSTER_ONLY):
+                fetches.append((sys.executable, "-P", str(_FETCH), uri, str(folder / "nothing")))
+            if path == uri or ".." in path.split("/"):
+                continue
+            target, root = folder / path.lstrip("/"), path.split("/")[1]
+            if not target.exists():
+                fetches.append((sys.executable, "-P", str(_FETCH), uri, str(target)))
+            (folder / root).mkdir(parents=True, exist_ok=True)
+            mounts[root] = {"target": f"/{root}", "source": str(folder / root), "optional": True}
+    return RemoteInputs(tuple(dict.fromkeys(fetches)), tuple(mounts.values())) if fetches or mounts else _NONE
+
+
+_NONE = RemoteInputs((), ())
+
 
 WORKSPACE = "workspace"
 """The folder of a run that all its tasks share: ``dsl.WORKSPACE_PATH_PLACEHOLDER``."""

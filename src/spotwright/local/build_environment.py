@@ -21,6 +21,7 @@ from typing import Any, TextIO
 
 __all__ = ["LINKED", "UNWRITABLE", "interpreter", "is_built", "mark_used", "used_at", "without_credentials"]
 
+
 _MARKER = "spotwright-built.json"
 
 LINKED = "linked-packages"

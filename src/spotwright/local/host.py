@@ -2,16 +2,27 @@
 
 This module can be imported on every platform. Commands that run attempts call it first, so that the user reads one message with
 the alternatives instead of an error about the first missing system call.
+
+Find out what is in use on this machine: runs with live processes, and Python environments.
+
+The clock of a run on this machine.
+
+The machine of a local run: checks of its platform, containers and mounts, and its secrets and clock.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
 
 from spotwright.errors import UnsupportedPlatform
+from spotwright.local.supervisor import process_identity
 
-__all__ = ["allow_descriptors", "require_linux"]
+__all__ = ["allow_descriptors", "environments_in_use", "require_linux", "run_folders_in_use", "steady_clock"]
+
 
 _DESCRIPTORS = 65536  # each shim takes two of the engine's and one of its fork server's
 _NAMES = {"darwin": "macOS", "win32": "Windows"}
@@ -46,3 +57,31 @@ def allow_descriptors() -> None:
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def run_folders_in_use() -> frozenset[Path]:
+    """The folders of runs with a live process, as far as this user may read the environment of processes."""
+    mark = f"{process_identity.FOLDER}=".encode()
+    environments = (process_identity.environ(pid) for pid in process_identity.pids())
+    marks = {variable for variables in environments for variable in variables if variable.startswith(mark)}
+    return frozenset(Path(os.fsdecode(each.removeprefix(mark))) for each in marks)
+
+
+def environments_in_use(cache: Path) -> frozenset[str]:
+    """The names of the environments below this folder whose interpreter runs, or which are being built."""
+    folder = os.fsencode(cache) + b"/"
+    words = (word for pid in process_identity.pids() for word in _command(pid) if word.startswith(folder))
+    return frozenset(os.fsdecode(word.removeprefix(folder).partition(b"/")[0]) for word in words)
+
+
+def _command(pid: int) -> list[bytes]:
+    try:
+        return process_identity.read(f"/proc/{pid}/cmdline").split(b"\0")
+    except OSError:
+        return []
+
+
+def steady_clock() -> Callable[[], float]:
+    """A clock of Unix time that never goes back: the wall clock at this call, continued by the monotonic clock."""
+    wall, start = time.time(), time.monotonic()
+    return lambda: wall + time.monotonic() - start

@@ -23,13 +23,15 @@ from spotwright.kfp.executors import Importer
 from spotwright.kfp.secrets import ClusterObjects, Secrets, look_up_objects
 from spotwright.kfp.values import CLUSTER_ONLY
 from spotwright.local.supervisor import cgroups
-from spotwright.local.supervisor.mounting.mounts import why_impossible
-from spotwright.local.supervisor.mounting.private_folders import why_incomplete
+from spotwright.local.supervisor.mounts import why_impossible
+from spotwright.local.supervisor.private_folders import why_incomplete
 
 if TYPE_CHECKING:
-    from spotwright.local.supervisor.containers.container_runtimes import ContainerRuntime
+    from spotwright.local.supervisor.containers import ContainerRuntime
+
 
 __all__ = ["HostResources", "check_containers", "check_machine", "read_secrets", "read_secrets_again", "unmet_requests"]
+
 
 PlaceOf = Callable[[str], str]
 """The place of a task, by its path, in the source of its graph."""
@@ -217,7 +219,7 @@ def check_containers(place_of: PlaceOf, graph: TaskGraph, mode: str) -> Containe
         for path, container in containers:
             _check_host(place_of, path, container)
         return None
-    from spotwright.local.supervisor.containers.container_runtimes import CLIS, detect_runtime
+    from spotwright.local.supervisor.containers import CLIS, detect_runtime
 
     refused = []
     for kind in CLIS if mode == "auto" else (mode,):

@@ -10,8 +10,6 @@ of that folder are bind-mounted. Nothing is created on the machine itself.
 Runs in the fork server's interpreter, so it uses only the standard library.
 """
 
-# ruff: noqa: PTH102, PTH103, PTH112, PTH115, PTH116, PTH118, PTH120, PTH123, PTH206, PTH208, PTH211 (as in process_identity.py)
-
 from __future__ import annotations
 
 import contextlib
@@ -34,6 +32,10 @@ __all__ = [
     "unshare",
     "why_impossible",
 ]
+
+
+# ruff: noqa: PTH102, PTH103, PTH112, PTH115, PTH116, PTH118, PTH120, PTH123, PTH206, PTH208, PTH211 (as in process_identity.py)
+
 
 _NEWNS, _NEWUSER = 0x00020000, 0x10000000
 _RDONLY, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 32, 4096, 16384, 1 << 18

@@ -4,6 +4,8 @@ An attempt's shim outlives the engine. After ``kill -9`` of the engine the next 
 attempt's directory decides between shim and engine, once for all. If nobody has claimed the attempt, the engine fences it and it
 never runs. If a shim has, the engine tells the shim that its node is gone, and the shim writes its record. If the shim itself was
 killed, its main process was killed with it; other processes are found by their session and by the marks in their environment.
+
+Settle the attempts of earlier engines on this machine: ends since then count, running attempts are ended.
 """
 
 from __future__ import annotations
@@ -14,17 +16,34 @@ import select
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from spotwright.engine.events import AttemptEnded, Event, NodeChanged
+from spotwright.engine.state import RunState
 from spotwright.errors import StateError
-from spotwright.local.processes.protocol import ExitRecord, read_exit
+from spotwright.local.attempt_orders import AttemptPaths
+from spotwright.local.ends import ObservedEnd, ended_event, hide_secrets
+from spotwright.local.protocol import OUT, ExitRecord, read_exit
 from spotwright.local.supervisor import cgroups, process_identity
+from spotwright.model.attempts import Signals
 
-__all__ = ["KILL", "end_all", "fence", "settle", "settle_all", "sweep", "sweep_attempt"]
+__all__ = [
+    "KILL",
+    "end_all",
+    "fence",
+    "hide_secrets_everywhere",
+    "settle",
+    "settle_all",
+    "settle_run",
+    "sweep",
+    "sweep_attempt",
+]
+
 
 KILL = signal.SIGUSR1
-"""The signal that tells a shim that its node is gone; see :mod:`spotwright.local.supervisor.shim`."""
+"""The signal that tells a shim that its node is gone; see :mod:`spotwright.local.supervisor.fork_server`."""
 
 _PATIENCE = 10.0
 """Seconds that SIGKILL may take to end a process."""
@@ -105,9 +124,9 @@ def sweep_attempt(claim: dict[str, Any]) -> int:
 
 def _conclude(container: dict[str, Any]) -> None:
     """Remove a container and its folder. Only runs with containers import the module that does it."""
-    from spotwright.local.supervisor.containers import container_commands
+    from spotwright.local.supervisor import containers
 
-    container_commands.conclude(container)
+    containers.conclude(container)
 
 
 def _below_monitors(container: str) -> Iterator[tuple[int, int]]:
@@ -235,3 +254,55 @@ def _kill(pid: int, matches: Callable[[int], bool], killed: set[int]) -> int | N
 def _is_alive(pid: int) -> bool:
     stat = process_identity.stat(pid)
     return stat is not None and stat.state not in "ZX"
+
+
+def settle_run(state: RunState, paths: AttemptPaths, *, secrets_known: bool = True) -> list[Event]:
+    """End every attempt that had a node when the last engine ended. Returns the facts about them, oldest first.
+
+    No process of the run is alive afterwards. ``secrets_known`` is false where the run's secrets cannot be read. They could not
+    be hidden in outputs then, so the outputs are deleted and the attempts count as cancelled.
+    """
+    bound = [task for task in map(state.tasks.__getitem__, state.under_way) if task.last.bound_at is not None]
+    directories = [paths.attempt(task.path, task.last.number) for task in bound]
+    records = settle_all(directories, run=paths.run, epoch=paths.epoch)
+    events: list[Event] = []
+    for task, directory, record in zip(bound, directories, records, strict=True):
+        attempt, key, at = task.last, (task.path, task.last.number), _ended_at(state, record)
+        if secrets_known:
+            observed = ObservedEnd(
+                noticed=attempt.noticed_at is not None, spot=_is_spot(state, attempt.pool), engine_gone=True
+            )
+            events.append(ended_event(at, key, task.plan.spec, directory, record, observed, paths))
+        else:
+            from shutil import rmtree  # here: every run imports this module, and none but this one deletes anything
+
+            rmtree(directory / OUT, ignore_errors=True)
+            events.append(AttemptEnded(at, *key, signals=Signals(cancelled=True), settled=True))
+    sweep(paths.folder)
+    events.sort(key=lambda event: event.at)
+    return [*events, *_lost_nodes(state, events[-1].at if events else state.last_at)]
+
+
+def hide_secrets_everywhere(state: RunState, paths: AttemptPaths) -> None:
+    """Hide secrets in the outputs of every attempt of the run: the last engine may have ended before it did so."""
+    if paths.secrets:
+        for task in chain(state.tasks.values(), state.retired.values()):
+            for attempt in task.attempts:
+                hide_secrets(paths.attempt(task.path, attempt.number), paths.secrets)
+
+
+def _ended_at(state: RunState, record: ExitRecord | None) -> float:
+    if record is None or any(order.what == "kill" for order in record.ordered):
+        return state.last_at
+    return max(state.last_at, record.ended_at)
+
+
+def _lost_nodes(state: RunState, at: float) -> list[Event]:
+    """The ends of the simulated nodes: at the end of their engine, or of the last attempt that outlived it."""
+    gone = [node for node in state.nodes.values() if node.gone_at is None]
+    return [NodeChanged(at, node=n.name, pool=n.pool, state="gone", why="its engine ended") for n in gone]
+
+
+def _is_spot(state: RunState, pool: str | None) -> bool | None:
+    configured = state.plan.config.pools.get(pool or "")
+    return configured.is_spot if configured is not None else None

@@ -15,12 +15,13 @@ from spotwright.errors import StateError
 from spotwright.graph import TaskSpec
 from spotwright.kfp.launcher import EXECUTOR_OUTPUT, PARAMETERS, AttemptOutputs, read_outputs
 from spotwright.kfp.secrets import Secrets
-from spotwright.local.attempts import AttemptPaths
-from spotwright.local.processes.protocol import LOG, OUT, PROGRESS, ExitRecord
+from spotwright.local.attempt_orders import AttemptPaths
 from spotwright.local.progress_watch import read_progress
+from spotwright.local.protocol import LOG, OUT, PROGRESS, ExitRecord
 from spotwright.model.attempts import Signals
 
 __all__ = ["ObservedEnd", "ended_event", "hide_secrets", "keep_reason", "last_line"]
+
 
 _TAIL = 4096  # bytes at the end of a log that are searched for its last line
 _LONGEST_LINE = 300

@@ -1,7 +1,7 @@
 """The engine's client of the simulated nodes' metadata servers: it boots and ends them and knows their addresses.
 
 Only spot nodes of a pool with a provider have one. The listening sockets are made here, so that the addresses are known at once
-and early connections wait. The serving process (:mod:`spotwright.local.imds.imds_process`) is started with the first such node
+and early connections wait. The serving process (:mod:`spotwright.local.imds_server`) is started with the first such node
 and ends with its engine.
 """
 
@@ -20,6 +20,7 @@ from spotwright.errors import StateError
 from spotwright.model.pools import Pool, Provider
 
 __all__ = ["MetadataServers", "has_metadata_server"]
+
 
 _LOOPBACK = "127.0.0.1"
 _BACKLOG = 128
@@ -138,7 +139,7 @@ def _listener() -> socket.socket:
 def _execute(descriptor: int, marks: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "spotwright.local.imds.imds_process", str(descriptor)],
+            [sys.executable, "-P", "-m", "spotwright.local.imds_server", str(descriptor)],
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -1,1 +1,0 @@
-"""Python environments for tasks with ``packages_to_install``, built once per set of packages by a separate process."""

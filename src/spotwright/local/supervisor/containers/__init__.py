@@ -1,1 +1,0 @@
-"""Container components with podman or docker: container runtimes of this machine, command lines, images."""
