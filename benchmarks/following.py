@@ -18,9 +18,8 @@ from itertools import islice
 from pathlib import Path
 
 from spotwright.engine.events import Event
-from spotwright.records.attempt_logs import list_logs
 from spotwright.records.journal import Journal
-from spotwright.records.reader import RunReader
+from spotwright.records.reader import RunReader, list_logs
 from spotwright.records.state_folder import RunFolder
 from spotwright.runs.bodies import is_alive, this_process
 

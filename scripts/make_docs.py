@@ -23,17 +23,17 @@ from spotwright import checkpoint
 from spotwright.cli import cli
 from spotwright.cli.pools.checking import check_json
 from spotwright.cli.pools.listing import pool_json
+from spotwright.cli.prune import prune_json
 from spotwright.clouds import providers
 from spotwright.forecast.policy_comparison import comparison_json
 from spotwright.forecast.report import beside_json, forecast_json
 from spotwright.lint.formats.json_report import lint_json
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import format_duration
-from spotwright.rehearsal.rehearsal_report import as_json
+from spotwright.rehearsal.report import as_json
 from spotwright.views import account_report, run_json
 from spotwright.views.explanation import explanation_json
-from spotwright.views.prune_report import prune_json
-from spotwright.views.spending.totals_report import totals_json
+from spotwright.views.spending import totals_json
 
 __all__ = ["PAGES", "behind", "main", "markdown"]
 

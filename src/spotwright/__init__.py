@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from spotwright.manifests.files.python_objects import place, unplace
     from spotwright.manifests.files.sdk_options import TrainJobOption
     from spotwright.policies import defaults, never, prefer, require
-    from spotwright.rehearsal.rehearsal_api import RehearsalReport, rehearse
-    from spotwright.runs.run_api import Run, open_run, run
+    from spotwright.rehearsal.api import RehearsalReport, rehearse
+    from spotwright.runs.api import Run, open_run, run
 
 __all__ = [
     "RehearsalReport",
@@ -36,18 +36,18 @@ __all__ = [
 
 
 _HOMES = {
-    "RehearsalReport": "spotwright.rehearsal.rehearsal_api",
-    "Run": "spotwright.runs.run_api",
+    "RehearsalReport": "spotwright.rehearsal.api",
+    "Run": "spotwright.runs.api",
     "SpotwrightError": "spotwright.errors",
     "TrainJobOption": "spotwright.manifests.files.sdk_options",
     "defaults": "spotwright.policies",
     "never": "spotwright.policies",
-    "open_run": "spotwright.runs.run_api",
+    "open_run": "spotwright.runs.api",
     "place": "spotwright.manifests.files.python_objects",
     "prefer": "spotwright.policies",
-    "rehearse": "spotwright.rehearsal.rehearsal_api",
+    "rehearse": "spotwright.rehearsal.api",
     "require": "spotwright.policies",
-    "run": "spotwright.runs.run_api",
+    "run": "spotwright.runs.api",
     "unplace": "spotwright.manifests.files.python_objects",
 }
 

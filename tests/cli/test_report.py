@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from spotwright.cli import cli
 from spotwright.errors import UnknownRun
-from spotwright.views.spending.focus import COLUMNS
+from spotwright.views.spending import COLUMNS
 
 RECORDED = Path(__file__).parents[1] / "records" / "journals" / "format_1" / "state"
 RUNS = sorted(path.name for path in (RECORDED / "runs").iterdir())

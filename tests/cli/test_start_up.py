@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.building import document, step
 
 import spotwright
-from spotwright.runs.run_api import Run
+from spotwright.runs.api import Run
 
 HEAVY = {"kfp", "google", "rich", "asyncio", "yaml", "sqlite3", "numpy", "pandas", "kubernetes"}
 HELP = "sys.argv = ['spotwright', *{command}]\nfrom spotwright.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
@@ -28,8 +28,8 @@ FOR_OTHER_RUNS = {
     "spotwright.local.supervisor.containers", "spotwright.manifests", "spotwright.market", "spotwright.notices",
     "spotwright.kfp.dsl_compiler",
     "spotwright.provisioning", "spotwright.records.reader", "spotwright.rehearsal", "spotwright.runs.resume",
-    "spotwright.runs.run_api", "spotwright.simulation", "spotwright.views.artifacts", "spotwright.views.live.display",
-    "spotwright.views.live.workload_sentences", "spotwright.views.notebook",
+    "spotwright.runs.api", "spotwright.simulation", "spotwright.views.live_table",
+    "spotwright.views.notebook",
 }  # fmt: skip
 """Modules for clusters, containers, packages, deadlines, errors, interruptions of a run and mistakes of a user."""
 

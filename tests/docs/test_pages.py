@@ -21,7 +21,7 @@ from spotwright.cli import cli
 from spotwright.local.attempt_orders import _environment, _expectations
 from spotwright.model.attempts import Cause
 from spotwright.model.pools import Capacity, Pool, Simulate
-from spotwright.views.account.compute import account
+from spotwright.views.account import account
 from spotwright.views.account_report import report_json
 from spotwright.views.run_json import run_view, summary
 

@@ -22,7 +22,7 @@ from spotwright.runs.planning import plan_run
 from spotwright.runs.run_options import PlanOptions
 from spotwright.simulation.run import SimulatedRun, simulate
 from spotwright.simulation.simulated_attempts import TaskWork, WorkModel
-from spotwright.views.account.compute import account
+from spotwright.views.account import account
 
 SCALE = 1200.0  # 20 minutes of the market in a second
 WORK = 3.0  # real seconds of each of the two tasks: an hour of the market

@@ -17,7 +17,7 @@ from spotwright.forecast.tasks import Offer, TaskToCome
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Trace
 from spotwright.simulation.simulated_attempts import TaskWork, WorkModel
-from spotwright.views.account.compute import account
+from spotwright.views.account import account
 
 BOOT, TICK, TICKS = 180.0, 600.0, 600
 WORK = {"first": 2400.0, "second": 3600.0}

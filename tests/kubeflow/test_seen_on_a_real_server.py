@@ -14,7 +14,7 @@ from tests.kubeflow.test_recorder import Recorded, of_workflow
 
 from spotwright.kubeflow.following import SILENT, hold_up
 from spotwright.kubeflow.task_status import Node
-from spotwright.views.live.narration import Narrator
+from spotwright.views.narration import Narrator
 
 RUNS = Try("Running", began=1, ended=None)
 ENDED = Try("Failed", "Step exceeded its deadline", "n2", 1, 3)

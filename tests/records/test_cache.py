@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spotwright.errors import StateError
-from spotwright.records.cache import Cache
+from spotwright.records.state_folder import Cache
 
 
 def a_result(**artifacts: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from spotwright.records.journal_stamp import journal_stamp
+from spotwright.records.journal import journal_stamp
 
 
 def aged(file: Path, seconds: float) -> None:

@@ -15,9 +15,8 @@ from tests.e2e.project import AT_WORK, a_project
 from spotwright.engine.events import Event
 from spotwright.engine.ports import Holder
 from spotwright.errors import StateError
-from spotwright.records.attempt_logs import follow_logs, list_logs
 from spotwright.records.journal import Journal
-from spotwright.records.reader import RunReader
+from spotwright.records.reader import RunReader, follow_logs, list_logs
 from spotwright.records.state_folder import RunFolder
 from spotwright.views.run_json import run_view
 
@@ -154,7 +153,7 @@ def test_a_follower_prints_every_log_once_and_whole(growing: GrowingRun, monkeyp
             journal.append(rest[:7])
         del rest[:7]
 
-    monkeypatch.setattr("spotwright.records.run_source.time.sleep", grow_instead_of_sleeping)
+    monkeypatch.setattr("spotwright.records.stored_plan.time.sleep", grow_instead_of_sleeping)
     pieces = list(follow_logs(reader))
     assert {(log.task, log.attempt): text for log, text in pieces} == expected
     assert len(pieces) == len(expected)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from spotwright.errors import StateError
-from spotwright.records.inventory import disk_use
-from spotwright.records.trash import Trash
+from spotwright.runs.pruning import Trash, disk_use
 
 
 def a_folder(path: Path) -> Path:

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from tests.e2e.building import Param, document, step
 
-from spotwright.rehearsal.session import Rehearsal
-from spotwright.rehearsal.setup import RehearsalOptions, run_rehearsal
+from spotwright.rehearsal.session import Rehearsal, RehearsalOptions, run_rehearsal
 
 _IMPORTS = "import json, os, signal, sys, time\nfrom pathlib import Path\nfrom typing import Any\nfrom kfp import dsl\n"
 

@@ -11,7 +11,7 @@ from tests.rehearsal import process_steps as processes
 from tests.rehearsal import sample_steps as steps
 from tests.rehearsal import storage_steps as storage
 
-from spotwright.rehearsal.verdicts.verdict import Verdict
+from spotwright.rehearsal.verdict import Verdict
 
 __all__ = ["SAMPLES", "USER_STEPS", "SampleStep"]
 

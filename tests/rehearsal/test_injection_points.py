@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from spotwright.local.supervisor.kernel import FileCall
-from spotwright.rehearsal.tracing.attempt_trace import FileOperation
-from spotwright.rehearsal.trials.fault_injector import TrialTiming
-from spotwright.rehearsal.trials.injection_points import (
+from spotwright.rehearsal.attempt_trace import FileOperation
+from spotwright.rehearsal.fault_injector import TrialTiming
+from spotwright.rehearsal.injection_points import (
     OUTPUTS,
     SAVES,
     AtOperation,

@@ -11,20 +11,24 @@ import pytest
 from spotwright.engine.events import RunStatus
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.records.state_folder import RunFolder
-from spotwright.rehearsal.rehearsal_report import outcome_text
+from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
+from spotwright.rehearsal.fault_injector import InjectionResult
+from spotwright.rehearsal.injection_points import SAVES, AtShare, Injection, InjectionKind, InjectionPoint
+from spotwright.rehearsal.report import outcome_text
 from spotwright.rehearsal.step_rehearsal import LIMIT_FACTOR, LIMIT_SECONDS
-from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace, FileOperation
-from spotwright.rehearsal.trials.fault_injector import InjectionResult
-from spotwright.rehearsal.trials.injection_points import SAVES, AtShare, Injection, InjectionKind, InjectionPoint
-from spotwright.rehearsal.trials.trial_runs import TrialAttempt, TrialRun
-from spotwright.rehearsal.verdicts.interruption_cost import (
+from spotwright.rehearsal.trials import TrialAttempt, TrialRun
+from spotwright.rehearsal.verdict import (
+    MIN_KEPT_SHARE,
     Baseline,
     InterruptionCost,
     MeasuredBy,
+    PointOutcome,
+    StepReport,
+    Verdict,
     cost_of,
     most_reliable,
+    verdict_of,
 )
-from spotwright.rehearsal.verdicts.verdict import MIN_KEPT_SHARE, PointOutcome, StepReport, Verdict, verdict_of
 
 POINT = InjectionPoint("middle, no notice", InjectionKind.MIDDLE, ())
 SAVES_REGULARLY = Baseline(1.0, save_times=tuple(number / 10 for number in range(1, 10)), traced_seconds=1.0)

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from spotwright.errors import InputError
-from spotwright.rehearsal.verdicts.output_comparison import (
-    Difference,
-    compare_outputs,
-    load_compare_function,
-    without_noise,
-)
+from spotwright.rehearsal.output_comparison import Difference, compare_outputs, load_compare_function, without_noise
 
 
 def differences(old: Any, new: Any, tolerance: float = 0.0) -> list[str]:

@@ -17,8 +17,8 @@ from tests.sampling import every
 from spotwright.errors import InputError
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
-from spotwright.rehearsal.rehearsal_report import as_text
-from spotwright.rehearsal.verdicts.verdict import Verdict
+from spotwright.rehearsal.report import as_text
+from spotwright.rehearsal.verdict import Verdict
 from spotwright.runs.bodies import is_alive
 
 pytestmark = pytest.mark.slow
@@ -174,7 +174,7 @@ def test_a_failing_upstream_task_is_named_in_the_report(rehearse: Rehearse, tmp_
 
 
 def test_an_undisturbed_failure_is_reported_in_every_format(rehearse: Rehearse, tmp_path: Path) -> None:
-    from spotwright.rehearsal.rehearsal_report import as_json, as_junit, as_text
+    from spotwright.rehearsal.report import as_json, as_junit, as_text
 
     (tmp_path / "chain.py").write_text(CHAIN.replace("return 1", "raise OSError('no such data')"))
     rehearsal = rehearse(pipeline=tmp_path / "chain.py", task="second", arguments={"ledger": str(tmp_path / "l")})

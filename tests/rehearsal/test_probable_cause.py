@@ -8,10 +8,10 @@ import pytest
 from tests.rehearsal.test_interruption_cost import INTERRUPTED, POINT
 
 from spotwright.local.supervisor.kernel import FileCall
-from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace, FileOperation
-from spotwright.rehearsal.trials.injection_points import SAVES, summarize_activity
-from spotwright.rehearsal.verdicts.probable_cause import probable_cause
-from spotwright.rehearsal.verdicts.verdict import PointOutcome
+from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
+from spotwright.rehearsal.injection_points import SAVES, summarize_activity
+from spotwright.rehearsal.report import probable_cause
+from spotwright.rehearsal.verdict import PointOutcome
 
 MADE = FileOperation(FileCall.OPEN, SAVES, "lock", 0.0)
 REMOVED = FileOperation(FileCall.REMOVE, SAVES, "lock", 1.0)

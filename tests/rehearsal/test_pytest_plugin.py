@@ -23,7 +23,7 @@ def run(pytester: pytest.Pytester, tests: str) -> pytest.RunResult:
 
 
 FAKE = """
-from spotwright.rehearsal import rehearsal_api
+from spotwright.rehearsal import api as rehearsal_api
 
 def rehearse(subject, **options):
     words = {"good": "safe and resumes", "slow": "safe but starts over", "bad": "not safe"}

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from spotwright.rehearsal.rehearsal_api import RehearsalReport
+from spotwright.rehearsal.api import RehearsalReport
 
 
 def point(name: str, **fields: Any) -> Mapping[str, Any]:

@@ -22,13 +22,13 @@ from tests.sampling import every
 
 from spotwright.local.supervisor import process_identity
 from spotwright.local.supervisor.kernel import FileCall
-from spotwright.rehearsal.rehearsal_report import as_json, as_junit, as_text
-from spotwright.rehearsal.tracing import syscall_tracer
-from spotwright.rehearsal.tracing.attempt_trace import FileOperation, OnSigterm
-from spotwright.rehearsal.tracing.syscall_tracer import SyscallTracer
-from spotwright.rehearsal.verdicts.verdict import Verdict
+from spotwright.rehearsal import syscall_tracer
+from spotwright.rehearsal.attempt_trace import FileOperation, OnSigterm
+from spotwright.rehearsal.report import as_json, as_junit, as_text
+from spotwright.rehearsal.syscall_tracer import SyscallTracer
+from spotwright.rehearsal.verdict import Verdict
 
-HELD = "import importlib, sys\nfrom spotwright.local.supervisor import syscalls\nsyscalls.hold_for_tracer()\n"
+HELD = "import importlib, sys\nfrom spotwright.local.supervisor import kernel\nkernel.hold_for_tracer()\n"
 
 
 class TracedProgram:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spotwright.errors import PipelineError
-from spotwright.runs.component_pins import check_pins, keep_pins
+from spotwright.runs.planning import check_pins, keep_pins
 
 ONE, TWO = "https://host/0a/one.yaml", "https://host/0a/two.yaml"
 

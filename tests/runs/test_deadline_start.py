@@ -6,7 +6,7 @@ import pytest
 from tests.engine.builders import ON_DEMAND, SPOT, a_config, a_dag, a_fan, a_plan, a_task
 
 from spotwright.engine.plan import Plan
-from spotwright.runs.deadline_start import deadline_notes
+from spotwright.runs.planning import deadline_notes
 
 NOW = 1_800_000_000.0
 

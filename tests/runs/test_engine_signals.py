@@ -14,8 +14,7 @@ import pytest
 from spotwright.engine.events import CancelRequested, EngineDetached, Event, StopRequested
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import RunFolder
-from spotwright.runs.engine_signals import EngineSignals
-from spotwright.runs.runner import leased
+from spotwright.runs.runner import EngineSignals, leased
 
 Waiting = tuple[Journal, EngineSignals, selectors.BaseSelector]
 

@@ -104,7 +104,7 @@ def test_the_compilers_process_ends_silently_when_it_is_interrupted_at_its_start
     assert (process.returncode, errors) == (-signal.SIGINT, "")
 
 
-@pytest.mark.parametrize("module", ["spotwright.runs.subprocess_main", "spotwright.rehearsal.rehearsal_process"])
+@pytest.mark.parametrize("module", ["spotwright.runs.engine_process", "spotwright.rehearsal.process"])
 def test_the_process_of_the_python_api_ends_silently_when_it_is_interrupted_at_its_start(module: str) -> None:
     with interrupts_held():
         process = subprocess.Popen(

@@ -15,7 +15,7 @@ from pathlib import Path
 from spotwright.local.attempt_processes import AttemptProcesses
 from spotwright.local.fork_server_client import EarlyServer
 from spotwright.local.protocol import Ended, Started, StartOrder
-from spotwright.runs.run_names import new_name
+from spotwright.runs.run_options import new_name
 
 
 def is_alive(pid: int) -> bool:

@@ -39,4 +39,4 @@ def test_a_refusal_is_raised_as_the_same_kind_of_error(error: SpotwrightError, r
 
 def test_arguments_that_are_no_json_are_refused_before_a_process_begins() -> None:
     with pytest.raises(InputError, match="a parameter is a string, number, boolean, list or mapping"):
-        ask("spotwright.runs.subprocess_main", {"arguments": {"x": object()}})
+        ask("spotwright.runs.engine_process", {"arguments": {"x": object()}})

@@ -15,7 +15,7 @@ from spotwright.engine.loop import replay_decisions
 from spotwright.engine.ports import Outcome, Refused
 from spotwright.engine.state import RunState
 from spotwright.graph import TaskSpec
-from spotwright.views.account.compute import account
+from spotwright.views.account import account
 
 BUILD = 30.0
 PANDAS, TORCH = (replace(CODE, packages=(package,)) for package in ("pandas", "torch"))

@@ -14,10 +14,8 @@ from spotwright.config import parse
 from spotwright.errors import StateError
 from spotwright.model.policy import Spot
 from spotwright.model.pools import Pool
-from spotwright.views.account.account_model import Account, SpentOn
-from spotwright.views.account.amounts import Amount, total
-from spotwright.views.account.compute import account
-from spotwright.views.spending.charges import Line, charges_of
+from spotwright.views.account import Account, Amount, SpentOn, account, total
+from spotwright.views.spending import Line, charges_of
 
 HOUR = 3600
 

@@ -9,7 +9,7 @@ import pytest
 from kfp import dsl
 from tests.views.builders import Story, a_plan, a_task
 
-from spotwright.views.account.compute import account
+from spotwright.views.account import account
 from spotwright.views.notebook import run_html
 from spotwright.views.run_json import run_view
 from spotwright.views.run_text import show_text

@@ -10,7 +10,7 @@ from spotwright.config import Config
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool, Resources
 from spotwright.scheduling.ladder import Ladder, Work, build
-from spotwright.views.account.counterfactual import OnDemand, on_demand_for
+from spotwright.views.account import OnDemand, on_demand_for
 
 CONFIG = """\
 version: 1

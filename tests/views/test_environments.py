@@ -8,12 +8,11 @@ from rich.console import Console
 from tests.views.builders import START, Story, a_plan, a_task
 
 from spotwright.engine.loop import Observer
-from spotwright.views.account.compute import account
+from spotwright.views.account import account
 from spotwright.views.account_report import report_json, report_text
-from spotwright.views.live.display import Picture
-from spotwright.views.live.live_state import LiveState
-from spotwright.views.live.run_progress import PlainProgress
+from spotwright.views.live_table import LiveState, Picture
 from spotwright.views.run_json import run_view
+from spotwright.views.run_progress import PlainProgress
 from spotwright.views.run_text import show_text, summary_text
 
 PACKAGES = ("pandas>=2", "torch")

@@ -16,9 +16,8 @@ from tests.views.builders import CPU, START, Story, a_plan, a_task, tutorial, tu
 
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunState
-from spotwright.views.live.display import LiveProgress, Picture
-from spotwright.views.live.live_state import LiveState
-from spotwright.views.live.run_progress import PlainProgress, make_progress
+from spotwright.views.live_table import LiveProgress, LiveState, Picture
+from spotwright.views.run_progress import PlainProgress, make_progress
 
 
 def drawn(content: LiveState, now: float, width: int = 100, height: int = 30) -> list[str]:

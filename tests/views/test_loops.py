@@ -9,10 +9,10 @@ from tests.engine.scripts import FAILED, TAKEN, Behavior, scripted
 
 from spotwright.engine.events import Event
 from spotwright.engine.state import RunState
-from spotwright.views.live.narration import Narrator
+from spotwright.views.narration import Narrator
 from spotwright.views.run_json import run_view
+from spotwright.views.run_rows import attempt_rows
 from spotwright.views.run_text import show_text
-from spotwright.views.table_rows import attempt_rows
 
 ROOM = a_config(a_pool(max_nodes=200), policy={"spot": "require"})
 

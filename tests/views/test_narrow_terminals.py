@@ -8,11 +8,11 @@ import pytest
 from tests.views.builders import Story, tutorial, tutorial_plan
 
 from spotwright.engine.state import RunState
-from spotwright.views.account.compute import account
+from spotwright.views.account import account
 from spotwright.views.account_report import report_text
 from spotwright.views.run_json import run_view, summary
 from spotwright.views.run_text import runs_text, show_text, summary_text
-from spotwright.views.table import Rows, table, terminal_width
+from spotwright.views.text import Rows, table, terminal_width
 
 NAME = "iris-x7k2p"
 

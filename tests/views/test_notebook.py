@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from tests.views.builders import Story, a_plan, a_task, tutorial
 
-from spotwright.views.account.compute import account
+from spotwright.views.account import account
 from spotwright.views.notebook import Report, TaskTable, account_html, run_html, tasks_html
 from spotwright.views.run_json import run_view
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.views.account.occupancy import Stay, occupy, share_of
+from spotwright.views.account import Stay, occupy, share_of
 
 HALF = Fraction(1, 2)
 NODE = {"cpu": 4000, "memory": 16 * 2**30, "nvidia.com/gpu": 2}

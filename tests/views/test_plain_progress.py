@@ -11,7 +11,7 @@ from tests.events import an_event
 from tests.views.builders import Story, a_plan, a_task, tutorial, tutorial_plan
 
 from spotwright.engine.fold import fold
-from spotwright.views.live.run_progress import PlainProgress, make_progress
+from spotwright.views.run_progress import PlainProgress, make_progress
 
 
 def test_the_lines_of_the_tutorial() -> None:

@@ -10,9 +10,8 @@ from tests.views.builders import POOLS, Story, a_config, a_plan, a_task, tutoria
 
 from spotwright.config import built_in, parse
 from spotwright.model.pools import PriceSource
-from spotwright.views.account.compute import account
-from spotwright.views.account_report import report_json, report_text
-from spotwright.views.amount_phrasing import cost_heading
+from spotwright.views.account import account
+from spotwright.views.account_report import cost_heading, report_json, report_text
 
 
 def test_amounts_far_below_the_total_are_limits() -> None:

@@ -11,9 +11,9 @@ import pytest
 from tests.views.builders import Story, a_model, a_plan, a_task, tutorial, tutorial_plan
 
 from spotwright.model.attempts import Cause
-from spotwright.views.phrasing import ended
 from spotwright.views.run_json import run_view, summary
 from spotwright.views.run_text import runs_text, show_text, summary_text
+from spotwright.views.text import ended
 
 NAME = "iris-x7k2p"
 

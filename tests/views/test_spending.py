@@ -13,13 +13,18 @@ from tests.views.builders import POOLS, Story, a_plan, a_task, tutorial
 from tests.views.test_account import any_story, requests, steps
 
 from spotwright.config import parse
-from spotwright.views.account.account_model import Account
-from spotwright.views.account.amounts import total
-from spotwright.views.account.compute import account
-from spotwright.views.spending.charges import charges_of
-from spotwright.views.spending.focus import COLUMNS, DECIMALS, LEFT_OUT, rows_of
-from spotwright.views.spending.totals import Kind, Totals
-from spotwright.views.spending.totals_report import totals_json, totals_text
+from spotwright.views.account import Account, account, total
+from spotwright.views.spending import (
+    COLUMNS,
+    DECIMALS,
+    LEFT_OUT,
+    Kind,
+    Totals,
+    charges_of,
+    rows_of,
+    totals_json,
+    totals_text,
+)
 
 HOUR = 3600
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spotwright.views.table import Rows, shorten, table, wrapped
+from spotwright.views.text import Rows, shorten, table, wrapped
 
 
 def test_columns_are_aligned_left_right_and_on_the_point() -> None:

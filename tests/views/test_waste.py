@@ -8,7 +8,7 @@ import pytest
 
 from spotwright.engine.state import AttemptState
 from spotwright.model.attempts import Cause
-from spotwright.views.account.waste import KeptWork, kept_of
+from spotwright.views.account import KeptWork, kept_of
 
 ALL, NONE, UNKNOWN = KeptWork(Fraction(1), Fraction(1)), KeptWork(), KeptWork(Fraction(0), Fraction(1))
 

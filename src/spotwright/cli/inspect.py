@@ -14,8 +14,7 @@ from spotwright.cli import SUCCEEDED
 from spotwright.cli.cluster.reading import Place, open_cluster, open_run, place_options
 from spotwright.cli.options import json_option, state_option
 from spotwright.errors import InputError, SpotwrightError
-from spotwright.records.attempt_logs import ENVIRONMENT, AttemptLog, follow_logs, list_logs
-from spotwright.records.reader import RunReader
+from spotwright.records.reader import ENVIRONMENT, AttemptLog, RunReader, follow_logs, list_logs
 from spotwright.records.state_folder import StateFolder
 from spotwright.runs.bodies import is_alive
 from spotwright.views.run_json import run_view, summary
@@ -145,9 +144,9 @@ def cancel(name: str, state: Path, as_json: bool) -> int:
     from spotwright.runs.bodies import require_platform
 
     require_platform()
-    from spotwright.runs import cancellation
+    from spotwright.runs import resume
 
-    ended = cancellation.cancel(folder)
+    ended = resume.cancel(folder)
     if as_json:
         click.echo(json.dumps(run_view(ended, folder.name)))
     else:
@@ -157,7 +156,7 @@ def cancel(name: str, state: Path, as_json: bool) -> int:
 
 def _show_progress(reader: RunReader, stream: TextIO) -> None:
     """Show a run as ``spotwright run`` does, from now until no engine drives it any more."""
-    from spotwright.views.live.run_progress import make_progress
+    from spotwright.views.run_progress import make_progress
 
     with make_progress(stream) as progress:
         progress.join(reader.state)

@@ -13,7 +13,7 @@ from spotwright.cli import FAILED, SUCCEEDED, importing
 from spotwright.cli.options import Duration, PipelineOptions, pipeline_options
 from spotwright.errors import InputError
 from spotwright.runs.bodies import require_platform
-from spotwright.views.table import fitted
+from spotwright.views.text import fitted
 
 __all__ = ["rehearse"]
 
@@ -94,8 +94,8 @@ def rehearse(
     """
     require_platform()
     with importing():
-        from spotwright.rehearsal.rehearsal_report import as_json, as_junit, as_text, failures, outcome_text
-        from spotwright.rehearsal.setup import RehearsalOptions, run_rehearsal
+        from spotwright.rehearsal.report import as_json, as_junit, as_text, failures, outcome_text
+        from spotwright.rehearsal.session import RehearsalOptions, run_rehearsal
     options = RehearsalOptions(
         pipeline=pipeline_file, command=ctx.meta.get("command", ()), pipeline_name=shared.pipeline_name, task=task,
         arguments=shared.arguments, config=shared.config, containers=shared.containers, outputs=outputs, keep=keep,

@@ -77,7 +77,7 @@ def run(
         return _run_on_kfp(shared, kfp, pipeline_file, name)
     require_platform()
     from spotwright.runs.bodies import early_server
-    from spotwright.runs.run_names import new_name
+    from spotwright.runs.run_options import new_name
 
     compiled = load(pipeline_file, pipeline=shared.pipeline_name)
     name = name if name is not None else new_name(compiled.pipeline)

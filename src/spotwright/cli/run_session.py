@@ -23,7 +23,7 @@ from spotwright.records.state_folder import RunFolder
 from spotwright.runs import bodies
 from spotwright.runs.run_options import PlanOptions, RunOptions
 from spotwright.runs.runner import prepare, start
-from spotwright.views.live.run_progress import make_progress
+from spotwright.views.run_progress import make_progress
 
 __all__ = ["begin", "go_on"]
 

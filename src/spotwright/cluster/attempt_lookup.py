@@ -33,8 +33,7 @@ from spotwright.cluster.workloads import Lineage, controller_reference, lineage,
 from spotwright.engine.events import AttemptAdopted, AttemptBound, AttemptDecided, AttemptEnded, AttemptTakenBack, Event
 from spotwright.errors import StateError
 from spotwright.model.attempts import Cause
-from spotwright.records.journal import Journal
-from spotwright.records.journal_stamp import JournalStamp, journal_stamp
+from spotwright.records.journal import Journal, JournalStamp, journal_stamp
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.scheduling.budgets import left_out, pauses_of
 from spotwright.scheduling.next_attempt import PastAttempt

@@ -25,7 +25,7 @@ from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.errors import InputError, UnknownRun
 from spotwright.records.reader import RunReader
 from spotwright.scheduling.budgets import Pause
-from spotwright.views.phrasing import after_cause, ended
+from spotwright.views.text import after_cause, ended
 
 __all__ = ["explain_object", "lost_node", "move_of", "not_started"]
 

@@ -47,11 +47,10 @@ from spotwright.cluster.unavailable_pools import LEFT_OUT_FILE, read_pauses
 from spotwright.engine.events import RunCreated
 from spotwright.engine.ports import Holder, Liveness
 from spotwright.errors import InputError, SpotwrightError, UnknownRun
-from spotwright.records.journal import Journal, JournalRow, decoded
-from spotwright.records.journal_stamp import JournalStamp, journal_stamp
+from spotwright.records.journal import Journal, JournalRow, JournalStamp, decoded, journal_stamp
 from spotwright.records.reader import RunReader
-from spotwright.records.run_source import RunFiles
 from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.stored_plan import RunFiles
 from spotwright.views.run_json import summary
 
 __all__ = [

@@ -43,8 +43,8 @@ from spotwright.cluster.api_client import Api, ApiFailed, LoginFailed, connect, 
 from spotwright.errors import InputError, SpotwrightError, StateError, UnknownRun
 from spotwright.records.journal import JournalRow, decoded
 from spotwright.records.reader import RunReader
-from spotwright.records.run_source import Look
 from spotwright.records.state_folder import RunFolder
+from spotwright.records.stored_plan import Look
 
 __all__ = [
     "AUTHORITY_VARIABLE",
@@ -601,7 +601,7 @@ class RemoteRuns:
 
 
 class RemoteRun:
-    """The facts of one run, as a controller serves them. It is a :class:`~spotwright.records.run_source.RunSource`."""
+    """The facts of one run, as a controller serves them. It is a :class:`~spotwright.records.stored_plan.RunSource`."""
 
     def __init__(self, controller: Controller, name: str) -> None:
         self._controller, self._name = controller, name

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spotwright.forecast.forecast import DEADLINE, ON_DEMAND, SPOT, UNIFORM_PROGRESS, Forecast, PolicyForecast
 from spotwright.forecast.report import NAMES, length, money, share, unit
-from spotwright.views.phrasing import plural
-from spotwright.views.table import shorten
+from spotwright.views.text import plural, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,8 +25,7 @@ from spotwright.market import TICK, Windows, hazards_of, part, windows_of
 from spotwright.model.pools import Trace
 from spotwright.model.quantities import format_duration
 from spotwright.simulation.deadline_jobs import cheapest, simulate
-from spotwright.views.phrasing import plural
-from spotwright.views.table import Rows, table, wrapped
+from spotwright.views.text import Rows, plural, table, wrapped
 
 __all__ = ["POLICIES", "Comparison", "Line", "compare", "comparison_json", "comparison_text", "job_of"]
 

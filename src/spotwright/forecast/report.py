@@ -27,10 +27,9 @@ from spotwright.forecast.forecast import (
 )
 from spotwright.model.policy import Spot
 from spotwright.model.quantities import format_duration
-from spotwright.views.account.account_model import Account
-from spotwright.views.amount_phrasing import price_unit
-from spotwright.views.phrasing import plural
-from spotwright.views.table import Rows, table, wrapped
+from spotwright.views.account import Account
+from spotwright.views.account_report import price_unit
+from spotwright.views.text import Rows, plural, table, wrapped
 
 __all__ = [
     "NAMES",

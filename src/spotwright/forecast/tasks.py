@@ -28,7 +28,7 @@ from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
 from spotwright.scheduling.ladder import Ladder, Work, build
-from spotwright.views.account.occupancy import share_of
+from spotwright.views.account import share_of
 
 __all__ = [
     "ASSUMED",

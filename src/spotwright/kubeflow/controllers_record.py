@@ -13,7 +13,7 @@ from spotwright.engine.events import Event, NoteAdded, RunStatus
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError, UnknownRun
 from spotwright.records.reader import RunReader
-from spotwright.views.live.run_progress import Shown
+from spotwright.views.run_progress import Shown
 
 __all__ = ["ControllersRecord"]
 
@@ -22,7 +22,7 @@ _LOST = 30.0  # seconds until a controller that was lost is asked again
 
 
 class ControllersRecord:
-    """Shows one run, of KFP's facts or of the controller's. It is a :class:`~spotwright.views.live.run_progress.Shown`.
+    """Shows one run, of KFP's facts or of the controller's. It is a :class:`~spotwright.views.run_progress.Shown`.
 
     ``open_record`` opens the controller's record, and raises :class:`UnknownRun` while there is none; None: no controller is
     there. ``reader`` is the record once there is one, ``lost`` why it cannot be read now.

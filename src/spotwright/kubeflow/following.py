@@ -33,8 +33,8 @@ from spotwright.records.stored_plan import load_plans
 from spotwright.runs.bodies import is_alive
 from spotwright.runs.runner import errors_after_start, leased
 from spotwright.version import __version__
-from spotwright.views.live.run_progress import Shown
-from spotwright.views.phrasing import plural
+from spotwright.views.run_progress import Shown
+from spotwright.views.text import plural
 
 __all__ = ["SILENT", "Follower", "Pauses", "cancel", "followed", "hold_up"]
 

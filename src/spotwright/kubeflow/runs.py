@@ -21,7 +21,7 @@ from spotwright.kfp.arguments import references
 from spotwright.kubeflow.server import KfpServer, Login, ServerAway, Version
 from spotwright.records.state_folder import RunFolder, StateFolder, write_atomically
 from spotwright.runs.planning import PlannedRun
-from spotwright.runs.run_names import new_name
+from spotwright.runs.run_options import new_name
 from spotwright.runs.runner import begin_records
 
 __all__ = [

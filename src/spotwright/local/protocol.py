@@ -106,7 +106,7 @@ class StartOrder:
     fetches: tuple[tuple[str, ...], ...] = ()  # command lines that download inputs; executed first
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for a container: texts by folder and name
     private: PrivateFolderSettings | None = None  # None: the attempt sees the machine's temporary folders and home
-    hold: bool = False  # stop before the user's code, for a tracer: see supervisor.syscalls
+    hold: bool = False  # stop before the user's code, for a tracer: see supervisor.kernel
 
 
 class EndOrder(NamedTuple):

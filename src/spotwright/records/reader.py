@@ -5,23 +5,28 @@ it keeps the state and the last sequence number, so the cost of a look depends o
 
 The journal is opened for each look and closed again: the last connection that closes removes SQLite's log file, and a reader may
 not do that.
+
+Lists the logs of a run's attempts and of the builds of its Python environments, and follows them while they are written.
 """
 
 from __future__ import annotations
 
+import codecs
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 from spotwright.engine.events import Event, RunStatus
 from spotwright.engine.fold import fold
 from spotwright.engine.ports import Liveness
-from spotwright.engine.state import RunState
-from spotwright.records.run_source import RunFiles, RunSource
+from spotwright.engine.state import RunState, TaskState
+from spotwright.errors import InputError, UnknownRun
 from spotwright.records.state_folder import RunFolder
-from spotwright.records.stored_plan import PlanVersions
+from spotwright.records.stored_plan import PlanVersions, RunFiles, RunSource
 
-__all__ = ["RunReader"]
+__all__ = ["ENVIRONMENT", "AttemptLog", "RunReader", "follow_logs", "list_logs"]
 
 
 class RunReader:
@@ -85,3 +90,207 @@ def _no_collection() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+ENVIRONMENT = 0
+"""The number that stands for the build of a task's Python environment, before its first attempt."""
+
+_POLL = 0.2  # seconds between two looks at followed logs: a person reads along
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLog:
+    """One attempt's log, in the folder of the run that made it. ``placed_at`` is Unix seconds.
+
+    With the number :data:`ENVIRONMENT` it is the log of a build, in the file ``environment``, which tasks with the same packages
+    share. Its ``placed_at`` is the begin of the build.
+    """
+
+    run: RunFolder
+    task: str
+    attempt: int
+    has_node: bool
+    ended: bool
+    placed_at: float
+    source: RunSource
+    environment: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Identifies the log in its state folder."""
+        return self.run.name, self.environment or self.task, self.attempt
+
+    @property
+    def path(self) -> Path:
+        """The file, which an attempt without a node does not have."""
+        return self.run.environment_log(self.environment) if self.environment else self.run.log(self.task, self.attempt)
+
+    @property
+    def heading(self) -> str:
+        """The line above the log where several are printed."""
+        return f"==> {self.task} {'environment' if self.environment else f'attempt {self.attempt}'} <=="
+
+    def text(self) -> str:
+        """The text so far. Bytes that are not UTF-8 become replacement characters."""
+        return self.read(0).decode("utf-8", "replace")
+
+    def read(self, offset: int) -> bytes:
+        """What the log has from an offset on, in bytes."""
+        return self.source.read_log(self.task, self.attempt, self.environment, offset)
+
+
+def list_logs(reader: RunReader, task: str | None = None, attempt: int | None = None) -> list[AttemptLog]:
+    """The logs of a run, a task or one attempt, in the order in which the attempts were placed.
+
+    A task is a path, or a name that one or more tasks have wherever they are; a loop or pipeline stands for the tasks inside it.
+    Raises :class:`UnknownRun` for a task or attempt that the run does not have, :class:`InputError` for an attempt of several.
+    """
+    return _Selection(reader, task, attempt).logs()
+
+
+def follow_logs(
+    reader: RunReader, task: str | None = None, attempt: int | None = None
+) -> Iterator[tuple[AttemptLog, str]]:
+    """Pieces of the logs as they are written, until the run or the one attempt has ended. Arguments as for :func:`list_logs`.
+
+    A task or attempt that a running run does not have yet is waited for.
+    """
+    selection, tails = _Selection(reader, task, attempt), _Tails()
+    logs = selection.logs_so_far()
+    while True:
+        is_over = reader.state.status is not RunStatus.RUNNING or not reader.is_driven
+        if is_over:
+            logs = selection.logs()
+        yield from tails.read(logs, is_over=is_over)
+        if is_over or (attempt is not None and tails.have_ended):
+            return
+        reader.source.pause(_POLL)
+        changed = {event.task for event in reader.refresh()}
+        logs = selection.logs_so_far(changed)
+
+
+class _Selection:
+    """The tasks and attempts whose logs are wanted. Another run whose results were used is read once for all tasks."""
+
+    def __init__(self, reader: RunReader, task: str | None, attempt: int | None) -> None:
+        self._reader, self._task, self._attempt = reader, task, attempt
+        self._other_runs: dict[str, RunReader | None] = {}
+
+    def logs(self) -> list[AttemptLog]:
+        """All wanted logs. Raises :class:`UnknownRun` if the run has no such task or attempt."""
+        tasks, run = self._reader.state.tasks, self._reader.folder.name
+        paths = self._paths(tasks)
+        if not paths and self._task is not None:
+            existing = ", ".join(tasks) or "not known yet"
+            raise UnknownRun(f"run {run} has no task {self._task!r}; its tasks are {existing}")
+        logs = self._of_tasks(paths)
+        if self._attempt == ENVIRONMENT and not logs:
+            raise UnknownRun(f"run {run} has built no Python environment for task {paths[0]}")
+        if self._attempt is not None and not logs:
+            count = len(tasks[paths[0]].attempts)
+            raise UnknownRun(
+                f"task {paths[0]} of run {run} has {count} attempt{'s' * (count != 1)}, not an attempt {self._attempt}"
+            )
+        return logs
+
+    def logs_so_far(self, changed: Iterable[str] | None = None) -> list[AttemptLog]:
+        """The wanted logs that exist so far; with ``changed``, only those of these tasks."""
+        tasks = self._reader.state.tasks
+        return self._of_tasks(self._paths(tasks if changed is None else changed))
+
+    def _paths(self, candidates: Iterable[str]) -> list[str]:
+        tasks = self._reader.state.tasks
+        paths = [path for path in candidates if path in tasks and self._is_meant(path)]
+        if self._attempt is not None and len(paths) > 1:
+            raise InputError(f"{self._task} is more than one task: {', '.join(paths)}; name one of them")
+        return paths
+
+    def _is_meant(self, path: str) -> bool:
+        """Whether the wanted task is this one or contains it."""
+        tasks, name = self._reader.state.tasks, self._task
+        if name is None:
+            return True
+        if name in tasks:
+            return path == name or path.startswith(f"{name}/")
+        while path:
+            around, _, last = path.rpartition("/")
+            if last == name or (path in tasks and tasks[path].plan.spec.name == name):
+                return True
+            path = around
+        return False
+
+    def _of_tasks(self, paths: Iterable[str]) -> list[AttemptLog]:
+        """The wanted logs of these tasks."""
+        tasks = self._reader.state.tasks
+        logs = [log for path in paths for log in self._of_task(self._reader, tasks[path])]
+        wanted = sorted((log for log in logs if self._attempt in (None, log.attempt)), key=lambda log: log.placed_at)
+        return list({log.key: log for log in reversed(wanted)}.values())[::-1]  # of a shared build the first task's
+
+    def _of_task(self, reader: RunReader, task: TaskState) -> Iterator[AttemptLog]:
+        folder, source = reader.folder, reader.source
+        built = task.environment
+        if built is not None and built.began_at is not None:
+            ended = built.ended_at is not None
+            yield AttemptLog(folder, task.path, ENVIRONMENT, True, ended, built.began_at, source, built.log)
+        for attempt in task.attempts:
+            has_node, ended = attempt.bound_at is not None, not attempt.is_live
+            yield AttemptLog(folder, task.path, attempt.number, has_node, ended, attempt.placed_at, source)
+        if task.cached_from is not None:
+            run, path_there = task.cached_from
+            other = self._other_run(run)
+            origin = None
+            if other is not None:  # a resume with changed code may have retired the task
+                origin = other.state.tasks.get(path_there) or other.state.retired.get(path_there)
+            if other is not None and origin is not None:
+                yield from self._of_task(other, origin)
+
+    def _other_run(self, name: str) -> RunReader | None:
+        """The run that computed a cached result; ``None`` if it was deleted: its results remain, its logs do not."""
+        if name not in self._other_runs:
+            folder = RunFolder(self._reader.folder.path.parent / name)
+            source = self._reader.source.other_run(name)
+            self._other_runs[name] = RunReader(folder, source) if source is not None else None
+        return self._other_runs[name]
+
+
+class _Tails:
+    """Logs that may still grow, each with the position up to which it was read."""
+
+    def __init__(self) -> None:
+        self._growing: dict[tuple[str, str, int], tuple[AttemptLog, _Tail]] = {}
+        self._ended: set[tuple[str, str, int]] = set()
+
+    @property
+    def have_ended(self) -> bool:
+        """Whether there were logs, and all of them have been read to their ends."""
+        return bool(self._ended) and not self._growing
+
+    def read(self, logs: Iterable[AttemptLog], *, is_over: bool) -> Iterator[tuple[AttemptLog, str]]:
+        """The new text of these logs and of those before; ``is_over``: no log grows any more."""
+        for log in logs:
+            if log.key not in self._ended and (log.has_node or log.ended):  # thousands may wait for a node
+                _, tail = self._growing.get(log.key) or (log, _Tail(log))
+                self._growing[log.key] = (log, tail)
+        for key, (log, tail) in list(self._growing.items()):
+            ends_here = is_over or log.ended
+            text = tail.read(ends_here=ends_here)
+            if text:
+                yield log, text
+            if ends_here:
+                del self._growing[key]
+                self._ended.add(key)
+
+
+class _Tail:
+    """Reads the new text of a log. An incomplete character is kept until its other bytes come."""
+
+    def __init__(self, log: AttemptLog) -> None:
+        self._log = log
+        self._position = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def read(self, *, ends_here: bool) -> str:
+        """The new text; ``ends_here``: the log does not grow any more."""
+        data = self._log.read(self._position)
+        self._position += len(data)
+        return self._decoder.decode(data, final=ends_here)

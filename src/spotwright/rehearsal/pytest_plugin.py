@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from spotwright.rehearsal.rehearsal_api import RehearsalReport
+    from spotwright.rehearsal.api import RehearsalReport
 
 __all__ = ["pytest_configure", "pytest_pyfunc_call", "rehearsal"]
 
@@ -58,7 +58,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
 def _rehearsed(item: pytest.Item, tmp_folders: pytest.TempPathFactory) -> RehearsalReport:
     """The report on the subject of the test's mark, rehearsed once per test."""
     if _REPORT not in item.stash:
-        from spotwright.rehearsal.rehearsal_api import rehearse
+        from spotwright.rehearsal.api import rehearse
 
         mark = item.get_closest_marker("spot_safe")
         if mark is None or len(mark.args) != 1:

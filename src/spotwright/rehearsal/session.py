@@ -1,20 +1,41 @@
-"""A whole rehearsal, from the prepared pipeline or command to a verdict on every step."""
+"""Set up a rehearsal from the user's options: the single entry for the command line, the Python API and the pytest plugin.
+
+A whole rehearsal, from the prepared pipeline or command to a verdict on every step.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
+from spotwright.kfp.compiled import Compiled
+from spotwright.kfp.loader import load
+from spotwright.local.visible_paths import named_paths
 from spotwright.model.attempts import Cause
+from spotwright.records.state_folder import StateFolder, write_atomically
+from spotwright.rehearsal.output_comparison import load_compare_function
 from spotwright.rehearsal.step_rehearsal import ProgressCallback, RehearsalSettings, StepRehearsal
-from spotwright.rehearsal.trials.trial_runs import TrialRun, TrialRunner
-from spotwright.rehearsal.trials.workspaces import Workspace
-from spotwright.rehearsal.verdicts.verdict import StepReport
-from spotwright.runs.runner import Prepared
+from spotwright.rehearsal.trials import PersistedPaths, TrialRun, TrialRunner, copy_path
+from spotwright.rehearsal.verdict import StepReport
+from spotwright.rehearsal.workspaces import (
+    COMMAND_TASK,
+    CommandWorkspace,
+    PvcFolders,
+    TaskWorkspace,
+    Workspace,
+    compiled_command,
+)
+from spotwright.runs.bodies import this_process
+from spotwright.runs.run_options import DEFAULT_STATE, PlanOptions, RunOptions, new_name
+from spotwright.runs.runner import Prepared, prepare
 
-__all__ = ["Rehearsal", "rehearse_steps"]
+__all__ = ["Rehearsal", "RehearsalOptions", "rehearse_steps", "run_rehearsal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +76,124 @@ def _tasks(task: str | None, first: TrialRun) -> list[str]:
         return matches
     problem = "there is no such task" if not matches else f"{len(matches)} tasks have that name"
     raise InputError(f"--task {task}: {problem}; the executed tasks are {', '.join(first.executed)}")
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalOptions:
+    """The options of a rehearsal, with exactly one of ``pipeline``, ``compiled`` and ``command``. Durations are seconds.
+
+    ``arguments`` are texts as typed, as for ``spotwright run``. ``outputs``, ``stdout`` and ``keep`` paths relative to
+    ``folder`` are for commands only.
+    """
+
+    pipeline: Path | None = None
+    command: tuple[str, ...] = ()
+    compiled: Compiled | None = None
+    folder: Path = field(default_factory=Path.cwd)
+    pipeline_name: str | None = None
+    task: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    config: Path | Mapping[str, Any] | None = None
+    containers: str = "auto"
+    outputs: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    stdout: bool = False
+    seed: int | None = None
+    interruptions: int = 5
+    tolerance: float = 0.0
+    compare: str | None = None
+    notice: float | None = None
+    budget: float | None = None
+    state: Path = Path(DEFAULT_STATE)
+
+
+def run_rehearsal(options: RehearsalOptions, report: ProgressCallback) -> Rehearsal:
+    """Rehearse. Raises :class:`InputError` and :class:`StateError` for problems found before anything was executed."""
+    _refuse_contradictions(options)
+    settings = RehearsalSettings(
+        seed=options.seed if options.seed is not None else secrets.randbelow(2**31),
+        interruptions=options.interruptions,
+        tolerance=options.tolerance,
+        compare=load_compare_function(options.compare, options.folder) if options.compare else None,
+        notice=options.notice,
+        budget=options.budget,
+    )
+    compiled = _compiled(options)
+    state = StateFolder.open(options.state.absolute())
+    folder = state.path / "rehearsals" / new_name(compiled.pipeline)
+    write_atomically(StateFolder.open(folder).driver, this_process())
+    copy_path(state.path / "volumes", folder / "volumes")  # claims begin with the data of earlier runs
+    persisted = PersistedPaths([path for path in options.keep if path.startswith("/")], folder / "kept")
+    try:
+        prepared, workspace = _prepare(options, compiled, folder, persisted)
+    except InputError:
+        shutil.rmtree(folder)  # nothing was executed, so the folder holds nothing to look at
+        raise
+    report(f"seed {settings.seed}")
+    for note in prepared.notes:
+        report(f"note: {note}")
+    return rehearse_steps(prepared, workspace, settings, COMMAND_TASK if options.command else options.task, report)
+
+
+def _refuse_contradictions(options: RehearsalOptions) -> None:
+    if bool(options.command) == (options.pipeline is not None or options.compiled is not None):
+        raise InputError("expected either a pipeline, or a command after --: spotwright rehearse -- python train.py")
+    if options.command:
+        wrong = [name for name, value in (("--task", options.task), ("--arg", options.arguments)) if value]
+        if wrong:
+            raise InputError(f"{wrong[0]}: is for pipelines, and this is a command")
+        return
+    if options.outputs or options.stdout:
+        raise InputError(
+            f"{'--output' if options.outputs else '--stdout'}: is for commands; a task declares its outputs"
+        )
+    if options.keep and options.task is None:
+        raise InputError("--keep: name the task that writes to this path with --task")
+    relative = [path for path in options.keep if not path.startswith("/")]
+    if relative:
+        raise InputError(
+            f"--keep {relative[0]}: expected an absolute path; a task's own folder is empty at the start of every attempt"
+        )
+
+
+def _compiled(options: RehearsalOptions) -> Compiled:
+    if options.compiled is not None:
+        return options.compiled
+    if options.pipeline is not None:
+        return load(options.pipeline, pipeline=options.pipeline_name)
+    return compiled_command(options.command, options.outputs)
+
+
+def _prepare(
+    options: RehearsalOptions, compiled: Compiled, folder: Path, persisted: PersistedPaths
+) -> tuple[Prepared, Workspace]:
+    """The prepared run, whose arguments name the copies of persisted paths, and its workspace."""
+    if options.command:
+        return _prepare_command(options, folder, persisted)
+    planning = PlanOptions(arguments=options.arguments, textual=True, config=options.config)
+    prepared = prepare(compiled, planning, RunOptions(state=folder, containers=options.containers))
+    arguments = persisted.replace_in(prepared.host.arguments)
+    persisted.require_all_named()
+    workspace = TaskWorkspace(persisted, PvcFolders(folder / "claims"), options.task)
+    return prepared._replace(host=replace(prepared.host, arguments=arguments)), workspace
+
+
+def _prepare_command(
+    options: RehearsalOptions, folder: Path, persisted: PersistedPaths
+) -> tuple[Prepared, CommandWorkspace]:
+    command = persisted.replace_in(options.command)
+    compiled = compiled_command(command, options.outputs)
+    planning = PlanOptions(config=options.config, folder=options.folder)
+    prepared = prepare(compiled, planning, RunOptions(state=folder))
+    workspace = CommandWorkspace(
+        folder=options.folder.absolute(),
+        state=options.state.absolute(),
+        persisted=persisted,
+        output_names=options.outputs,
+        kept=tuple(path for path in options.keep if not path.startswith("/")),
+        stdout=options.stdout,
+        readable=named_paths([str(options.folder.absolute()), *command]),
+    )
+    persisted.require_all_named()
+    workspace.check()
+    return prepared, workspace

@@ -20,9 +20,9 @@ from pathlib import Path
 from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause
-from spotwright.rehearsal.tracing.attempt_trace import AttemptTrace
-from spotwright.rehearsal.trials.fault_injector import TrialTiming
-from spotwright.rehearsal.trials.injection_points import (
+from spotwright.rehearsal.attempt_trace import AttemptTrace
+from spotwright.rehearsal.fault_injector import TrialTiming
+from spotwright.rehearsal.injection_points import (
     SAVES,
     FileActivity,
     InjectionKind,
@@ -31,17 +31,10 @@ from spotwright.rehearsal.trials.injection_points import (
     rewritten_areas,
     summarize_activity,
 )
-from spotwright.rehearsal.trials.side_by_side import room_for, run_side_by_side
-from spotwright.rehearsal.trials.trial_runs import TrialAttempt, TrialRun, TrialRunner
-from spotwright.rehearsal.trials.workspaces import Workspace
-from spotwright.rehearsal.verdicts.interruption_cost import Baseline, cost_of
-from spotwright.rehearsal.verdicts.output_comparison import (
-    CompareFunction,
-    Difference,
-    compare_outputs,
-    without_noise,
-)
-from spotwright.rehearsal.verdicts.verdict import PointOutcome, StepReport
+from spotwright.rehearsal.output_comparison import CompareFunction, Difference, compare_outputs, without_noise
+from spotwright.rehearsal.trials import TrialAttempt, TrialRun, TrialRunner, room_for, run_side_by_side
+from spotwright.rehearsal.verdict import Baseline, PointOutcome, StepReport, cost_of
+from spotwright.rehearsal.workspaces import Workspace
 
 __all__ = [
     "BUSY_LIMIT_FACTOR",

@@ -18,8 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spotwright.records.cache import Cache
-from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.state_folder import Cache, RunFolder, StateFolder
 
 if TYPE_CHECKING:  # `as` offers a name to annotations elsewhere; __all__ has only what exists at run time
     from spotwright.engine.events import Event

@@ -2,26 +2,52 @@
 
 Planning reads only the files that the user named: it needs no container runtime, no secret and no mount. The next step checks
 that this machine can run the plan (:mod:`spotwright.local.preflight`).
+
+Pin components that are loaded from addresses with a commit: their content is compared from run to run.
+
+What a run with a deadline begins with: whether its deadline can be met at all, and what earlier runs have seen of its pools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spotwright import config as configuration
 from spotwright.config import Config
-from spotwright.errors import PipelineError
+from spotwright.engine.events import MarketKnown
+from spotwright.engine.fold import fold
+from spotwright.engine.plan import Plan, PlannedTask
+from spotwright.engine.state import RunState
+from spotwright.errors import PipelineError, StateError
 from spotwright.kfp.arguments import bind
 from spotwright.kfp.compiled import Compiled
+from spotwright.model.policy import Deadline
+from spotwright.model.pools import Pool
+from spotwright.model.quantities import format_duration
+from spotwright.records.journal import Journal
+from spotwright.records.state_folder import StateFolder, write_atomically
 from spotwright.records.stored_plan import StoredPlan, traces_of
 from spotwright.runs.run_options import PlanOptions
 
 if TYPE_CHECKING:
     from spotwright.manifests.pod_graph import PodSource
 
-__all__ = ["PlannedRun", "check_plan", "plan_run", "source_file"]
+
+__all__ = [
+    "PlannedRun",
+    "check_pins",
+    "check_plan",
+    "deadline_notes",
+    "keep_pins",
+    "keep_sightings",
+    "known_market",
+    "plan_run",
+    "source_file",
+]
 
 
 class PlannedRun(NamedTuple):
@@ -77,3 +103,140 @@ def check_plan(stored: StoredPlan) -> tuple[str, ...]:
         if not error.task:
             raise
         raise PipelineError(f"{stored.place_of(error.task)}: {error}") from error
+
+
+def check_pins(place: str, commits: Mapping[str, str], file: Path) -> tuple[str, ...]:
+    """Compare digests by address with those in ``file``. Returns notes about new addresses.
+
+    Raises :class:`PipelineError` for content that differs from before.
+    """
+    pins = _read_pins(file)
+    for address, digest in commits.items():
+        if pins.get(address, digest) != digest:
+            raise PipelineError(
+                f"{place}: {address} names a commit, but its content has changed: the sha256 is {digest}, and was "
+                f"{pins[address]}. Review it; to accept it, delete {file}"
+            )
+    return tuple(
+        f"{address} names a commit, which cannot be checked: its content, sha256 {digest}, is compared from now on; "
+        f"write #sha256={digest} after the address to have it checked everywhere"
+        for address, digest in commits.items()
+        if address not in pins
+    )
+
+
+def keep_pins(commits: Mapping[str, str], file: Path) -> None:
+    """Store the digests of new addresses; stored ones stay."""
+    pins = _read_pins(file)
+    if not commits.keys() <= pins.keys():
+        write_atomically(file, json.dumps({**commits, **pins}, indent=1, sort_keys=True) + "\n")
+
+
+def _read_pins(file: Path) -> dict[str, str]:
+    try:
+        pins: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"{file}: cannot be read ({error}); delete it to pin all components again") from error
+    return pins
+
+
+_RUNS = 50  # the newest runs whose counts are looked for
+_LARGEST = 20_000_000  # bytes of a journal that is searched for them
+
+
+def deadline_notes(plan: Plan, now: float, time_scale: float = 1.0) -> Iterator[str]:
+    """What to say before a run with a deadline begins: that it cannot be met, and which tasks state no ``work``."""
+    worst: tuple[float, str, float] | None = None
+    silent: list[str] = []
+    starts: dict[str, float] = {}
+    for planned in plan.unfold(""):
+        work = plan.stated_work(planned)
+        start = max((starts[name] for name in planned.spec.after), default=0.0)
+        starts[planned.spec.name] = start + work
+        deadline = planned.policy.deadline
+        if deadline is None:
+            continue
+        if planned.ladder.rungs and not planned.policy.work:
+            silent.append(planned.path)
+        need = start + work + planned.downstream + _launch(plan, planned, time_scale)
+        excess = need - _after(deadline, now)
+        if excess > (0.0 if worst is None else worst[0]):
+            worst = excess, planned.path, need
+    if worst is not None:
+        excess, path, need = worst
+        yield (
+            f"the deadline cannot be met: on on-demand alone the stated work on the longest path through {path} takes "
+            f"{format_duration(need)} with a launch, {format_duration(excess)} too long; the nearest deadline that can be met is "
+            f"{format_duration(need)} after the start. The run goes on, on on-demand at once"
+        )
+    if silent:
+        named = ", ".join(silent[:3]) + (f" and {len(silent) - 3} more" if len(silent) > 3 else "")
+        yield f"without a stated 'work' a deadline can only be kept on on-demand, from the start: {named}"
+
+
+def known_market(folder: StateFolder, plan: Plan, own: str, at: float) -> MarketKnown | None:
+    """What the newest runs of a state folder, without the run ``own``, have counted of the spot pools of a plan."""
+    if not _has_deadline(plan):
+        return None
+    kinds = {name: _kind(pool) for name, pool in plan.config.pools.items() if pool.is_spot}
+    sums: dict[str, list[float]] = {}
+    runs = 0
+    for run in list(reversed(folder.runs()))[:_RUNS]:
+        counted = None if run.name == own else _counted(run.journal)
+        if counted is None:
+            continue
+        runs += 1
+        for pool, counts in counted.pools.items():
+            if kinds.get(pool) == counted.kinds.get(pool):
+                before = sums.get(pool, [0.0] * len(counts))
+                sums[pool] = [one + other for one, other in zip(before, counts, strict=True)]
+    pools = {pool: tuple(counts) for pool, counts in sums.items()}
+    return MarketKnown(at, pools=pools, runs=runs) if pools else None
+
+
+def keep_sightings(journal: Journal, state: RunState, at: float) -> None:
+    """Write what a run has counted of its pools to the end of its journal, for later runs."""
+    if not state.sightings:
+        return
+    from spotwright.deadlines.hazards import listed
+
+    pools = state.plan.config.pools
+    counts = {name: listed(seen.counts()) for name, seen in state.sightings.items() if name in pools}
+    event = MarketKnown(at, pools=counts, own=True, kinds={name: _kind(pools[name]) for name in counts})
+    fold(state, event)
+    journal.append([event])
+
+
+def _counted(file: Path) -> MarketKnown | None:
+    """The last row of counts in a journal, if its run wrote one at its end; ``None`` for a journal that cannot be read."""
+    try:
+        if file.stat().st_size > _LARGEST:
+            return None
+        with closing(Journal.read(file)) as journal:
+            event = journal.last(MarketKnown.kind)
+    except (OSError, StateError):  # a run that is being deleted, or of another version: its counts are not needed
+        return None
+    return event if isinstance(event, MarketKnown) and event.own else None
+
+
+def _has_deadline(plan: Plan) -> bool:
+    return any(planned.policy.deadline is not None for planned in plan.every_task())
+
+
+def _launch(plan: Plan, planned: PlannedTask, time_scale: float) -> float:
+    """The shortest time until an on-demand node of a task is ready, in real seconds."""
+    pools = [
+        plan.config.pools[name] for index in planned.ladder.on_demand for name in planned.ladder.rungs[index].pools
+    ]
+    return min((pool.boot for pool in pools), default=0.0) / time_scale
+
+
+def _after(deadline: Deadline, now: float) -> float:
+    return deadline.moment(now) - now
+
+
+def _kind(pool: Pool) -> str:
+    """What makes a pool the same pool for its supply."""
+    return repr((pool.provider.value, pool.machine, pool.zones, pool.region, pool.lifetime, tuple(pool.simulate)))

@@ -4,10 +4,13 @@ The lease is taken first, which fences the earlier engine. Then every attempt th
 counts if there is one, otherwise it is ended and lost. Only then anything new starts. If the run had failed, its unfinished tasks
 run again with fresh budgets. If the pipeline or the configuration has changed, the run gets a new version of its plan, and tasks
 whose code has changed run again together with their downstream tasks.
+
+Cancel a run: ask the engine that drives it, or end the attempts that a dead engine has left.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,19 +34,20 @@ from spotwright.kfp.loader import load
 from spotwright.kfp.secrets import Secrets
 from spotwright.model.attempts import Signals
 from spotwright.records.journal import Journal
+from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.records.stored_plan import StoredPlan, load_plans, save_plan, traces_of
 from spotwright.runs import bodies
-from spotwright.runs.component_pins import check_pins, keep_pins
-from spotwright.runs.deadline_start import keep_sightings
-from spotwright.runs.planning import source_file
+from spotwright.runs.planning import check_pins, keep_pins, keep_sightings, source_file
 from spotwright.runs.runner import engine_started, leased, opened
 
 if TYPE_CHECKING:
     from spotwright.manifests.pod_graph import PodSource
     from spotwright.runs.bodies import HostResources, LocalHooks
 
-__all__ = ["Resumption", "Say", "cancel_dead", "resume"]
+
+__all__ = ["Resumption", "Say", "cancel", "cancel_dead", "resume"]
+
 
 Say = Callable[[str], None]
 """Shows the user a message."""
@@ -314,3 +318,38 @@ def cancel_dead(folder: RunFolder) -> RunState:
 
 def _word(status: RunStatus) -> str:
     return {RunStatus.SUCCEEDED: "succeeded", RunStatus.FAILED: "failed"}.get(status, "was cancelled")
+
+
+_POLL = 0.2  # seconds between two reads of a run that is ending
+
+
+def cancel(folder: RunFolder, timeout: float = 60.0) -> RunState:
+    """Cancel a run, driven by an engine or not, and wait until it has ended. Returns its last state.
+
+    Raises :class:`InputError` if it has ended already, or does not end within ``timeout`` seconds.
+    """
+    if folder.kfp.exists():
+        raise InputError(f"run {folder.name} runs on Kubeflow Pipelines: end it with: spotwright cancel {folder.name}")
+    journal = Journal.open(folder.journal)
+    try:
+        lease = journal.lease()
+        if lease is None or not bodies.is_alive(lease.holder):
+            return cancel_dead(folder)
+        journal.request("cancel", time.time())
+        bodies.wake(lease.holder)
+    finally:
+        journal.close()
+    return _wait_for_end(folder, timeout)
+
+
+def _wait_for_end(folder: RunFolder, timeout: float) -> RunState:
+    deadline = time.monotonic() + timeout
+    reader = RunReader(folder, bodies.is_alive)
+    while time.monotonic() < deadline:
+        if not reader.is_driven:
+            return reader.state if reader.state.status is not RunStatus.RUNNING else cancel_dead(folder)
+        time.sleep(_POLL)
+        reader.refresh()
+    raise InputError(
+        f"run {folder.name} has not ended within {timeout:g}s after the request to cancel it; see 'spotwright show {folder.name}'"
+    )

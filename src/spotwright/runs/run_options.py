@@ -1,11 +1,15 @@
 """The options of a new run: one object for planning it, one for running it on this machine.
 
 The command line, the Python API and rehearsals create both and pass them to :func:`spotwright.runs.runner.prepare`.
+
+Names of new runs. A light module: the command line needs a name before it has imported the engine.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,7 +25,9 @@ __all__ = [
     "PlanOptions",
     "RunOptions",
     "config_option",
+    "new_name",
 ]
+
 
 DEFAULT_STATE = ".spotwright"
 """The default state folder, below the current folder."""
@@ -119,3 +125,12 @@ def _plain(options: PlanOptions | RunOptions) -> dict[str, Any]:
 
 def _with_paths(data: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**data, name: None if data[name] is None else Path(data[name])}
+
+
+_LETTERS = "abcdefghjkmnpqrstvwxyz23456789"
+
+
+def new_name(pipeline: str) -> str:
+    """A name that is short to type: that of the pipeline with five random letters."""
+    slug = re.sub(r"[^a-z0-9]+", "-", pipeline.lower()).strip("-")[:40] or "run"
+    return f"{slug}-{''.join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(5))}"

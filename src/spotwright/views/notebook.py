@@ -10,13 +10,10 @@ from html import escape
 from typing import Any
 
 from spotwright.model.attempts import Cause
-from spotwright.views.account.account_model import Account
-from spotwright.views.account_report import line_rows, money_lines, pool_rows, report_json, report_text
-from spotwright.views.amount_phrasing import figures
-from spotwright.views.artifacts import artifact_lines
-from spotwright.views.phrasing import after_cause, ended, plural
-from spotwright.views.table import Rows
-from spotwright.views.table_rows import attempt_rows, output_rows, run_title
+from spotwright.views.account import Account
+from spotwright.views.account_report import figures, line_rows, money_lines, pool_rows, report_json, report_text
+from spotwright.views.run_rows import artifact_lines, attempt_rows, output_rows, run_title
+from spotwright.views.text import Rows, after_cause, ended, plural
 
 __all__ = ["Report", "TaskTable", "account_html", "run_html", "tasks_html"]
 

@@ -44,17 +44,15 @@ from spotwright.engine.events import ON_KFP, RunStatus
 from spotwright.engine.io_resolution import run_outputs
 from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.model.attempts import Signals
-from spotwright.views.account.account_model import Account, AttemptCost
-from spotwright.views.account.compute import account, pool_of
+from spotwright.views.account import Account, AttemptCost, account, pool_of
 from spotwright.views.account_report import amount_json
-from spotwright.views.phrasing import readable
-from spotwright.views.waiting import booting_nodes, waiting_for
+from spotwright.views.text import booting_nodes, readable, waiting_for
 
 __all__ = ["run_view", "summary"]
 
 
 def run_view(state: RunState, name: str, now: float | None = None) -> dict[str, Any]:
-    """The whole run for people and machines. ``now`` as for :func:`~spotwright.views.account.compute.account`."""
+    """The whole run for people and machines. ``now`` as for :func:`~spotwright.views.account.account`."""
     costs = account(state, now)
     by_key = {(cost.task, cost.number): cost for cost in costs.attempts_by_start}
     booting = booting_nodes(state)

@@ -13,13 +13,10 @@ from typing import Any
 from spotwright.engine.events import ON_KFP
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
-from spotwright.views.account.compute import account
-from spotwright.views.account_report import money_lines
-from spotwright.views.amount_phrasing import cost_heading
-from spotwright.views.phrasing import after_cause, ended, plural, span, time_of_day, value_text
+from spotwright.views.account import account
+from spotwright.views.account_report import cost_heading, money_lines
 from spotwright.views.run_json import run_view
-from spotwright.views.table import Rows, fitted, shorten, table, wrapped
-from spotwright.views.table_rows import (
+from spotwright.views.run_rows import (
     LONGEST_VALUE,
     attempt_rows,
     cost_of,
@@ -28,13 +25,26 @@ from spotwright.views.table_rows import (
     output_rows,
     run_title,
 )
+from spotwright.views.text import (
+    Rows,
+    after_cause,
+    ended,
+    fitted,
+    plural,
+    shorten,
+    span,
+    table,
+    time_of_day,
+    value_text,
+    wrapped,
+)
 
 __all__ = ["left_out_lines", "runs_text", "show_text", "summary_text"]
 
 
 def show_text(view: Mapping[str, Any]) -> str:
     """A run in full: tasks and attempts, the reason for each end and the command for its log, waiting tasks, outputs."""
-    from spotwright.views.artifacts import artifact_lines  # here: the summary of a run has none
+    from spotwright.views.run_rows import artifact_lines  # here: the summary of a run has none
 
     tasks = [*in_pipeline_order(view["tasks"]), *view["left_behind"]]
     parts = [

@@ -17,8 +17,7 @@ from testbed.settings import Settings
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
 
 from spotwright.errors import StateError
-from spotwright.records.attempt_logs import AttemptLog, list_logs
-from spotwright.records.reader import RunReader
+from spotwright.records.reader import AttemptLog, RunReader, list_logs
 from spotwright.records.state_folder import StateFolder
 
 NODE, NUMBER = "n2", 2

@@ -16,7 +16,7 @@ from tests.cluster.watching.test_watcher_records import Cluster
 from tests.cluster.watching.watched_objects import done, job, pod
 
 from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns, find_controller
-from spotwright.records.attempt_logs import follow_logs
+from spotwright.records.reader import follow_logs
 from spotwright.records.state_folder import StateFolder
 
 

@@ -9,9 +9,8 @@ from tests.cluster.watching.test_watcher_on_bad_days import JOBS, PODS, Day, day
 from tests.cluster.watching.watched_objects import done, job, pod
 
 from spotwright.engine.events import RunStatus
-from spotwright.records.inventory import Item, Sort
 from spotwright.records.state_folder import RunFolder, StateFolder
-from spotwright.runs.pruning import DEFAULT_AGE, PruneOptions, delete, take_stock
+from spotwright.runs.pruning import DEFAULT_AGE, Item, PruneOptions, Sort, delete, take_stock
 
 DAY = 86_400.0
 

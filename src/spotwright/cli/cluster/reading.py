@@ -89,7 +89,7 @@ def explain_objects(place: Place, names: Sequence[str], *, as_json: bool) -> str
     """Why the pods of these objects of a cluster are where they are: text, or ``{"objects": [...]}`` as JSON."""
     with open_cluster(place) as (kubernetes, runs):
         from spotwright.cluster.explaining import explain_object
-        from spotwright.views.object_explanation import object_text
+        from spotwright.views.explanation import object_text
 
         explained = [explain_object(kubernetes, runs, name, place.namespace) for name in names]
     return json.dumps({"objects": explained}) if as_json else "\n\n".join(map(object_text, explained))

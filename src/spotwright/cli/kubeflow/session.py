@@ -33,8 +33,8 @@ from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.runs.planning import plan_run
 from spotwright.runs.run_options import PlanOptions
-from spotwright.views.live.run_progress import PlainProgress, make_progress
 from spotwright.views.run_json import run_view
+from spotwright.views.run_progress import PlainProgress, make_progress
 from spotwright.views.run_text import summary_text
 
 __all__ = ["begin_on_kfp", "cancel_on_kfp", "go_on_with_kfp"]

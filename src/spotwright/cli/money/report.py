@@ -20,10 +20,9 @@ from spotwright.errors import SpotwrightError
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.runs.bodies import is_alive
-from spotwright.views.account.account_model import Account
-from spotwright.views.account.compute import account
+from spotwright.views.account import Account, account
 from spotwright.views.account_report import report_json, report_text
-from spotwright.views.spending.totals import Totals
+from spotwright.views.spending import Totals
 
 __all__ = ["report"]
 
@@ -117,7 +116,7 @@ def _accounts(runs: Iterable[tuple[str, _Open]]) -> Iterator[tuple[RunReader, Ac
 
 
 def _print_totals(accounts: Iterable[tuple[RunReader, Account]], plan_file: Path | None, *, as_json: bool) -> None:
-    from spotwright.views.spending.totals_report import totals_json, totals_text
+    from spotwright.views.spending import totals_json, totals_text
 
     totals = Totals()
     for reader, costs in accounts:
@@ -142,7 +141,7 @@ def _planned(plan_file: Path, costs: Account, reader: RunReader) -> tuple[float,
 
 
 def _print_rows(accounts: Iterable[tuple[RunReader, Account]], form: str) -> None:
-    from spotwright.views.spending.focus import COLUMNS, rows_of
+    from spotwright.views.spending import COLUMNS, rows_of
 
     rows = rows_of((costs, reader.folder.name, _pipeline(reader)) for reader, costs in accounts)
     if form == "csv":

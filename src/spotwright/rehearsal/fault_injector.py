@@ -1,0 +1,315 @@
+"""Inject the interruptions of one trial, through the same port by which simulated pools take nodes.
+
+The world reports each attempt's progress to the injector and asks which nodes go; see
+:mod:`spotwright.local.world`. For an injection that waits for a file operation the attempt is traced; the tracer
+holds the attempt until the world has taken the node or delivered the notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from spotwright.engine.events import CancelRequested, Event
+from spotwright.engine.ports import Clock
+from spotwright.errors import StateError
+from spotwright.local.protocol import PrivateFolderSettings, StartOrder
+from spotwright.local.supervisor.kernel import FileCall
+from spotwright.local.world import NodeRemoval
+from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
+from spotwright.rehearsal.injection_points import SAVES, AtOperation, AtShare, Injection
+from spotwright.rehearsal.syscall_tracer import SyscallTracer, run_delay
+from spotwright.supply.node_fit import AttemptKey
+
+__all__ = ["FaultInjector", "InjectionResult", "TrialTiming"]
+
+
+_LAST_LOOK = 0.2
+"""Seconds before the end of a notice at which the signals are read that the attempt blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialTiming:
+    """Times of a trial, in seconds: the step's undisturbed time, the notice to give, and the limits of one attempt.
+
+    An attempt exceeds ``limit`` without the time in which it waits for a processor, or ``last_limit`` with it.
+    """
+
+    undisturbed: float
+    notice: float = 0.0
+    limit: float = 1e9
+    last_limit: float = 1e9
+
+    def before_end(self, share: float) -> float:
+        """The share of the work after which this share of the notice suffices for the rest."""
+        return 1.0 - share * min(1.0, self.notice / self.undisturbed) if self.undisturbed > 0 else 1.0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables for code that adapts its saves: nodes are taken once per undisturbed time, possibly without notice."""
+        return {"SPOTWRIGHT_TAKEN_EVERY": f"{self.undisturbed:g}", "SPOTWRIGHT_NOTICE": "0"}
+
+
+@dataclass(slots=True)
+class InjectionResult:
+    """An injection that took place: in which attempt, at which age of the attempt in seconds, at which file operation."""
+
+    attempt: int
+    injection: Injection
+    age: float
+    operation: FileOperation | None = None
+    in_save: bool = False  # the node went inside the save after its notice
+
+
+@dataclass(slots=True)
+class _CurrentAttempt:
+    """The attempt under way.
+
+    The tracer's thread writes ``started_at``, ``triggered`` and ``operation_counts``; the world's thread the rest.
+    """
+
+    key: AttemptKey
+    injection: Injection | None
+    folders: Mapping[Path, str]
+    own_folders: tuple[str, ...] = ()  # of the run
+    own_addresses: tuple[str, ...] = ()  # of the servers that the run itself offers
+    started_at: float | None = None
+    first_progress: float | None = None
+    progress: float | None = None
+    tracer: SyscallTracer | None = None
+    operation_counts: dict[str, int] = field(default_factory=dict)  # by area
+    triggered: list[tuple[FileOperation, bool]] = field(default_factory=list)  # bool: inside the save after a notice
+    has_notice: bool = False
+    check_signals_at: float | None = None  # shortly before the end of the notice
+    is_taken: bool = False
+    is_held: bool = False
+    run_delay: float = 0.0  # seconds in which it waited for a processor, as last measured
+
+
+class FaultInjector:
+    """Injects the interruptions of one trial.
+
+    ``injections`` are for attempts 1, 2, ... in order. ``prepare`` readies an attempt's folders and returns those to watch, with
+    their areas; ``readable`` are further paths that attempts see below their private folders. ``trace``: record the file
+    operations of every attempt. Without ``timing`` nothing is injected.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        clock: Clock,
+        *,
+        injections: Sequence[Injection],
+        timing: TrialTiming | None,
+        prepare: Callable[[StartOrder], Mapping[Path, str]],
+        readable: Sequence[str] = (),
+        is_traced: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._readable = tuple(readable)
+        self._clock, self._injections, self._timing, self._prepare = clock, injections, timing, prepare
+        self._is_traced = is_traced
+        self._attempts: dict[AttemptKey, _CurrentAttempt] = {}
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        for end in (self._wake_receiver, self._wake_sender):
+            end.setblocking(False)
+        selector.register(self._wake_receiver, selectors.EVENT_READ, self._clear_wake_up)
+        self.results: list[InjectionResult] = []
+        self.traces: dict[str, list[AttemptTrace]] = {}  # of the attempts that have ended, by task
+        self.timed_out = False
+
+    def close(self) -> None:
+        """Close the sockets that wake the world's selector; to be called after the run."""
+        self._wake_receiver.close()
+        self._wake_sender.close()
+
+    # -- reports of the world
+
+    def starting(self, key: AttemptKey, order: StartOrder) -> StartOrder:
+        """Prepare the attempt's folders, and order the attempt to hold for the tracer if it is traced."""
+        injection = self._injections[key.number - 1] if key.number <= len(self._injections) else None
+        try:
+            own_folders = order.private.own if order.private is not None else (order.directory,)
+            addresses = _addresses_in(order.env)
+            self._attempts[key] = _CurrentAttempt(key, injection, self._prepare(order), own_folders, addresses)
+        except OSError as error:
+            raise StateError(f"{order.directory}: the attempt's files cannot be copied there: {error}") from error
+        env = {**order.env, **(self._timing.environment if self._timing is not None else {})}
+        return replace(order, hold=self._is_traced(key.task), env=env, private=self._private(order.private))
+
+    def _private(self, settings: PrivateFolderSettings | None) -> PrivateFolderSettings | None:
+        """Let only the run's own files outlive an attempt: paths that the user named are readable, and so is all else."""
+        if settings is None:
+            return None
+        readable = (*settings.named, *settings.readable, *self._readable)
+        return PrivateFolderSettings(own=settings.own, readable=readable, everything=True)
+
+    def started(self, key: AttemptKey, shim: int) -> None:
+        """Note the start time. A traced attempt starts when its code begins: its shim may need a while to prepare it."""
+        attempt = self._attempts.get(key)
+        if attempt is None:
+            return
+        if not self._is_traced(key.task):
+            attempt.started_at = self._clock()
+            return
+        attempt.tracer = SyscallTracer(
+            shim,
+            attempt.folders,
+            lambda operation: self._must_hold(attempt, operation),
+            attempt.own_folders,
+            lambda: self._code_begins(attempt),
+        )
+        attempt.tracer.start()
+
+    def reported(self, key: AttemptKey, progress: float) -> None:
+        """Note the attempt's progress, which triggers injections at a share of the work."""
+        attempt = self._attempts.get(key)
+        if attempt is not None:
+            attempt.progress = progress
+            if attempt.first_progress is None:
+                attempt.first_progress = progress
+
+    def ended(self, key: AttemptKey) -> None:
+        """Collect the traced operations of an attempt whose processes have all ended."""
+        attempt = self._attempts.pop(key, None)
+        if attempt is not None and attempt.tracer is not None:
+            attempt.tracer.finish()
+            trace = attempt.tracer.trace()
+            foreign = tuple(each for each in trace.connections if each not in attempt.own_addresses)
+            self.traces.setdefault(key.task, []).append(replace(trace, connections=foreign))
+
+    # -- questions of the world
+
+    def next_moment(self) -> float | None:
+        """The time of the next injection, or of an attempt's limit."""
+        return min((moment for attempt in self._interruptible() for moment in self._moments(attempt)), default=None)
+
+    def _interruptible(self) -> Iterator[_CurrentAttempt]:
+        """The attempts that run and keep their nodes so far; none in an undisturbed execution."""
+        if self._timing is not None:
+            yield from (each for each in self._attempts.values() if each.started_at is not None and not each.is_taken)
+
+    def _moments(self, attempt: _CurrentAttempt) -> Iterator[float]:
+        if self._timing is not None and attempt.started_at is not None:
+            yield attempt.started_at + min(self._timing.limit + attempt.run_delay, self._timing.last_limit)
+        injection_time = self._injection_time(attempt)
+        if injection_time is not None and not attempt.has_notice:
+            yield injection_time
+        if attempt.check_signals_at is not None:
+            yield attempt.check_signals_at
+
+    def requests(self, now: float) -> list[Event]:
+        """Cancel the run once an attempt exceeds its limit."""
+        if self.timed_out or not any(self._exceeds_limit(attempt, now) for attempt in self._interruptible()):
+            return []
+        self.timed_out = True
+        return [CancelRequested(now)]
+
+    def _exceeds_limit(self, attempt: _CurrentAttempt, now: float) -> bool:
+        timing = self._timing
+        if timing is None or attempt.started_at is None or attempt.tracer is None:
+            return False
+        age = now - attempt.started_at
+        if age >= timing.limit + attempt.run_delay:
+            attempt.run_delay = max(attempt.run_delay, run_delay(attempt.tracer.process))
+        return age >= min(timing.limit + attempt.run_delay, timing.last_limit)
+
+    def due(self, now: float) -> list[NodeRemoval]:
+        """The nodes of attempts whose injection is triggered; after an exceeded limit those of all."""
+        return [
+            removal for attempt in list(self._interruptible()) if (removal := self._removal(attempt, now)) is not None
+        ]
+
+    def _removal(self, attempt: _CurrentAttempt, now: float) -> NodeRemoval | None:
+        if self.timed_out:
+            attempt.is_taken = True
+            return NodeRemoval(attempt.key, 0.0, "the rehearsal gives it up")
+        if attempt.triggered:
+            return self._inject(attempt, now, *attempt.triggered.pop(0))
+        if attempt.check_signals_at is not None and now >= attempt.check_signals_at and attempt.tracer is not None:
+            attempt.check_signals_at = None
+            attempt.tracer.note_blocked_sigterm()
+        injection_time = self._injection_time(attempt)
+        if injection_time is not None and now >= injection_time and not attempt.has_notice:
+            return self._inject(attempt, now, None, False)
+        return None
+
+    def performed(self) -> None:
+        """Release held attempts: one continues if it got a notice, and stays stopped if it is being killed."""
+        for attempt in self._attempts.values():
+            if attempt.is_held and attempt.tracer is not None:
+                attempt.is_held = False
+                attempt.tracer.release(resume=not attempt.is_taken)
+
+    # -- injections
+
+    def _injection_time(self, attempt: _CurrentAttempt) -> float | None:
+        """When an injection at a share of the work is due; None until enough progress is reported, or for other triggers."""
+        if attempt.injection is None or attempt.started_at is None or self._timing is None:
+            return None
+        trigger = attempt.injection.trigger
+        if not isinstance(trigger, AtShare):
+            return None
+        share = self._timing.before_end(trigger.share) if trigger.of_notice else trigger.share
+        if attempt.first_progress is None or attempt.progress is None or trigger.by_time:
+            return attempt.started_at + share * self._timing.undisturbed
+        reached = attempt.progress >= attempt.first_progress + share * (1.0 - attempt.first_progress)
+        return attempt.started_at if reached else None
+
+    def _inject(
+        self, attempt: _CurrentAttempt, now: float, operation: FileOperation | None, in_save: bool
+    ) -> NodeRemoval:
+        injection, timing, started_at = attempt.injection, self._timing, attempt.started_at
+        if injection is None or timing is None or started_at is None:
+            raise ValueError("an attempt without an injection is not interrupted")
+        attempt.is_held = operation is not None
+        if in_save:
+            self.results[-1].in_save, self.results[-1].operation = True, operation
+            attempt.is_taken = True
+            return NodeRemoval(attempt.key, 0.0, "inside the save after its notice")
+        self.results.append(InjectionResult(attempt.key.number, injection, now - started_at, operation))
+        notice = timing.notice if injection.notice else 0.0
+        attempt.has_notice, attempt.is_taken = True, notice <= 0
+        if notice > 0 and attempt.tracer is not None:
+            attempt.check_signals_at = now + notice - min(_LAST_LOOK, notice / 4)
+        return NodeRemoval(attempt.key, notice, f"rehearsed: {injection.kind}")
+
+    # -- the tracer's thread
+
+    def _code_begins(self, attempt: _CurrentAttempt) -> None:
+        attempt.started_at = self._clock()
+        self._wake_world()
+
+    def _must_hold(self, attempt: _CurrentAttempt, operation: FileOperation) -> bool:
+        """Whether this operation triggers the attempt's injection; then the attempt is held and the world woken."""
+        injection = attempt.injection
+        number = attempt.operation_counts.get(operation.area, 0)
+        attempt.operation_counts[operation.area] = number + 1
+        if injection is None:
+            return False
+        is_trigger = injection.trigger == AtOperation(operation.area, number)
+        writes_save = operation.area == SAVES and operation.call in (FileCall.OPEN, FileCall.WRITE)
+        is_save_after_notice = attempt.has_notice and injection.in_save and writes_save
+        if not is_trigger and not is_save_after_notice:
+            return False
+        attempt.triggered.append((operation, not is_trigger))
+        self._wake_world()
+        return True
+
+    def _wake_world(self) -> None:
+        with contextlib.suppress(OSError):  # full: the selector wakes already; closed: the run is over
+            self._wake_sender.send(b"!")
+
+    def _clear_wake_up(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake_receiver.recv(4096)
+
+
+def _addresses_in(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Hosts with ports of the URLs that our own variables hold: the notice is served there."""
+    urls = (urlsplit(value) for name, value in env.items() if name.startswith("SPOTWRIGHT_") and "://" in value)
+    return tuple(url.netloc for url in urls if url.netloc)

@@ -1,0 +1,315 @@
+"""Choose where a step is interrupted, from a seed and from the file operations of the undisturbed step. Pure.
+
+An *injection point* is one rehearsal of the step with one or more *injections*: the first injection ends the first attempt, the
+second one the second attempt; the attempt after the last injection is left alone. An injection is triggered by a share of the
+work, or by one operation on the step's files, counted from the attempt's beginning. So the same seed gives the same points, and
+the same code meets them at the same place.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+
+from spotwright.local.supervisor.kernel import FileCall
+from spotwright.rehearsal.attempt_trace import FileOperation
+
+__all__ = [
+    "OUTPUTS",
+    "SAVES",
+    "SCRATCH",
+    "AtOperation",
+    "AtShare",
+    "FileActivity",
+    "Injection",
+    "InjectionKind",
+    "InjectionPoint",
+    "Save",
+    "draw_points",
+    "rewritten_areas",
+    "summarize_activity",
+]
+
+
+SAVES, OUTPUTS, SCRATCH = "saves", "outputs", "scratch"
+"""Names of watched areas: where the step keeps its checkpoints and other persistent data, where it writes its results, and the
+current folder of a task, which goes with its attempt."""
+
+_LONGEST_PAUSE = 0.02  # seconds between two operations of one save
+_MAX_POINTS_IN_SAVE = 5
+_MAX_COMPLETING = 4
+_COMPLETING = (FileCall.SYNC, FileCall.RENAME, FileCall.REMOVE)  # after these a part of a save is complete
+_POINTS_IN_HIDDEN_SAVES = 4
+
+
+class InjectionKind(StrEnum):
+    """The phase of the step in which an injection comes."""
+
+    START = "start"
+    MIDDLE = "middle"
+    SAVE = "save"
+    OUTPUTS = "outputs"
+    END = "end"
+    SEVERAL = "several"  # more than one injection
+
+
+@dataclass(frozen=True, slots=True)
+class AtShare:
+    """Trigger at this share of the work.
+
+    The work is what the attempt still had to do when it first reported progress; without reports, or ``by_time``, it is the
+    step's undisturbed time. ``of_notice``: so late that this share of the notice suffices for the rest of the work.
+    """
+
+    share: float
+    by_time: bool = False
+    of_notice: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AtOperation:
+    """Trigger right after operation ``number`` (from 0) in an area; an empty ``area`` is the moment before the process ends."""
+
+    area: str
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One interruption. ``in_save``: the node goes inside the first save after its notice, if the step makes one."""
+
+    kind: InjectionKind
+    trigger: AtShare | AtOperation
+    notice: bool = False
+    in_save: bool = False
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InjectionPoint:
+    """One rehearsal of the step with its injections; the name is unique among the points of a step."""
+
+    name: str
+    kind: InjectionKind
+    injections: tuple[Injection, ...]
+
+    def earlier(self) -> InjectionPoint | None:
+        """The same point at half its share of the work; ``None`` for points that are not in the middle of the work."""
+        injection = self.injections[0]
+        if self.kind is not InjectionKind.MIDDLE or not isinstance(injection.trigger, AtShare):
+            return None
+        trigger = replace(injection.trigger, share=injection.trigger.share / 2)
+        return replace(self, injections=(replace(injection, trigger=trigger),))
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Operations that form one save; ``first`` is the number of the first one among all operations on saves."""
+
+    first: int
+    operations: tuple[FileOperation, ...]
+
+    @property
+    def seconds(self) -> float:
+        """From the first operation to the last."""
+        return self.operations[-1].at - self.operations[0].at
+
+
+@dataclass(frozen=True, slots=True)
+class FileActivity:
+    """The file operations of the undisturbed step: its saves, and operations on outputs with their numbers in that area."""
+
+    saves: tuple[Save, ...] = ()
+    outputs: tuple[tuple[int, FileOperation], ...] = ()
+    mapped: tuple[str, ...] = ()  # saves that are changed through memory maps, without system calls
+    tracing_failure: str = ""  # why the step could not be traced; then nothing is known of its files
+
+    @property
+    def longest_save(self) -> float | None:
+        """Seconds; ``None`` if the step saved nothing."""
+        return max((save.seconds for save in self.saves), default=None)
+
+
+def summarize_activity(operations: Sequence[FileOperation]) -> FileActivity:
+    """Group the operations of an undisturbed attempt into saves and outputs.
+
+    A save ends when a file of the same name (digits ignored) is opened again, or when nothing happens for a while. After such a
+    pause an operation that can only belong to the save still counts as part of it: a busy machine may pause anywhere.
+    """
+    saves: list[Save] = []
+    current: list[FileOperation] = []
+    opened: set[str] = set()
+    on_saves = [operation for operation in operations if operation.area == SAVES]
+    for number, operation in enumerate(on_saves):
+        name = re.sub(r"\d+", "#", operation.path)
+        reopened = operation.call is FileCall.OPEN and name in opened
+        if current and (reopened or _pauses_between(current[-1], operation)):
+            saves.append(Save(number - len(current), tuple(current)))
+            current, opened = [], set()
+        current.append(operation)
+        if operation.call is FileCall.OPEN:
+            opened.add(name)
+    if current:
+        saves.append(Save(len(on_saves) - len(current), tuple(current)))
+    on_outputs = enumerate(operation for operation in operations if operation.area == OUTPUTS)
+    outputs = tuple((number, each) for number, each in on_outputs if each.call is not FileCall.MAKE_FOLDER)
+    return FileActivity(tuple(saves), outputs)
+
+
+def rewritten_areas(operations: Sequence[FileOperation]) -> tuple[str, ...]:
+    """The areas that do not outlive an attempt in which a file is opened again, or replaced: a save, and not a result."""
+    areas = []
+    for area in (SCRATCH, OUTPUTS):
+        names = [
+            each.path for each in operations if each.area == area and each.call in (FileCall.OPEN, FileCall.RENAME)
+        ]
+        if len(set(names)) < len(names):
+            areas.append(area)
+    return tuple(areas)
+
+
+def _pauses_between(last: FileOperation, operation: FileOperation) -> bool:
+    """Whether a pause separates an operation from the save of ``last``; a rename, a sync or a first write belongs to it."""
+    is_first_write = last.call is FileCall.OPEN and operation.call is FileCall.WRITE and operation.path == last.path
+    continues_save = operation.call in (FileCall.RENAME, FileCall.SYNC) or is_first_write
+    return operation.at - last.at > _LONGEST_PAUSE and not continues_save
+
+
+def draw_points(seed: int, task: str, activity: FileActivity, interruptions: int) -> list[InjectionPoint]:
+    """The injection points of a task: every phase with and without notice, then one point with several interruptions."""
+    rng = random.Random(f"{seed}/{task}")  # noqa: S311 (not for cryptography)
+    points = []
+    for kind, injections_of in _INJECTIONS.items():
+        injections = list(injections_of(rng, activity))
+        points += [
+            InjectionPoint(_point_name(number, injections), kind, (injection,))
+            for number, injection in enumerate(injections)
+        ]
+    if interruptions > 1:
+        series = tuple(_series(rng, activity, interruptions))
+        points.append(InjectionPoint(f"{interruptions} in a row", InjectionKind.SEVERAL, series))
+    return points
+
+
+def _point_name(number: int, injections: Sequence[Injection]) -> str:
+    """The kind, a number where several of the kind have or lack a notice, and whether there is a notice."""
+    injection = injections[number]
+    alike = [index for index, other in enumerate(injections) if other.notice == injection.notice]
+    suffix = f" {alike.index(number) + 1}" if len(alike) > 1 else ""
+    return f"{injection.kind}{suffix}, {'with notice' if injection.notice else 'no notice'}"
+
+
+def _at_start(rng: random.Random, _activity: FileActivity) -> Iterator[Injection]:
+    for notice in (False, True):
+        yield Injection(InjectionKind.START, AtShare(rng.uniform(0.0, 0.08), by_time=True), notice)
+
+
+def _in_middle(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
+    """Once with and without a notice; more often where nothing shows the moments at which the step saves."""
+    for notice in (False, True):
+        yield Injection(InjectionKind.MIDDLE, AtShare(rng.uniform(0.35, 0.75)), notice)
+    for _ in range(_POINTS_IN_HIDDEN_SAVES if activity.mapped or activity.tracing_failure else 0):
+        yield Injection(InjectionKind.MIDDLE, AtShare(rng.uniform(0.1, 0.9)))
+
+
+def _in_saves(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
+    """A kill after each operation of a save, each in a save drawn anew; and one inside the save that follows a notice."""
+    most = max((len(save.operations) for save in activity.saves), default=0)
+    if most <= _MAX_POINTS_IN_SAVE:
+        drawn = [
+            (index, rng.choice([each for each in activity.saves if len(each.operations) > index]))
+            for index in range(most)
+        ]
+    else:
+        drawn = _in_long_saves(rng, activity.saves, most)
+    for index, save in drawn:
+        trigger = AtOperation(SAVES, save.first + index)
+        yield Injection(InjectionKind.SAVE, trigger, description=_after(save.operations[index]))
+    if not activity.tracing_failure:
+        share = AtShare(rng.uniform(0.2, 0.7))
+        yield Injection(
+            InjectionKind.SAVE, share, notice=True, in_save=True, description="in the save after the notice"
+        )
+
+
+def _in_long_saves(rng: random.Random, saves: Sequence[Save], most: int) -> list[tuple[int, Save]]:
+    """Moments in saves of many operations: the first two, the last, some that complete a part, and some others.
+
+    The operations that complete a part are consecutive ones, because what belongs together may be split there: a kill after every
+    second rename, or after every second transaction of a database, would always find everything whole.
+    """
+    longest = [save for save in saves if len(save.operations) == most]
+    drawn = [(index, rng.choice([each for each in saves if len(each.operations) > index])) for index in (0, 1)]
+    drawn.append((most - 1, rng.choice(longest)))
+    save = rng.choice([each for each in saves if len(each.operations) > _MAX_POINTS_IN_SAVE])
+    complete = [index for index, each in enumerate(save.operations) if each.call in _COMPLETING]
+    first = rng.randrange(max(1, len(complete) - _MAX_COMPLETING + 1))
+    window = complete[first : first + _MAX_COMPLETING]
+    others = [index for index in range(2, len(save.operations)) if index not in window]
+    chosen = sorted({*window, *rng.sample(others, min(2, len(others)))})
+    return [*drawn, *((index, save) for index in chosen if (index, save) not in drawn)]
+
+
+def _between_outputs(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
+    """After one output and before the next; with a single output, after a part of its operations."""
+    outputs = activity.outputs
+    between = [this for this, following in pairwise(outputs) if this[1].path != following[1].path]
+    for notice in (False, True) if len(outputs) > 1 else ():
+        number, operation = rng.choice(between or outputs[:-1])
+        yield Injection(InjectionKind.OUTPUTS, AtOperation(OUTPUTS, number), notice, description=_after(operation))
+
+
+def _at_end(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
+    """After the last output and before the process has ended; and with a notice in which the step can finish its work."""
+    yield Injection(InjectionKind.END, AtShare(rng.uniform(0.5, 0.7), of_notice=True), notice=True)
+    for notice in (False, True):
+        if activity.tracing_failure:
+            yield Injection(InjectionKind.END, AtShare(rng.uniform(0.9, 0.97), by_time=True), notice)
+        elif activity.outputs and rng.random() < 0.5:
+            trigger = AtOperation(OUTPUTS, activity.outputs[-1][0])
+            yield Injection(InjectionKind.END, trigger, notice, description="after its last output")
+        else:
+            yield Injection(InjectionKind.END, AtOperation("", 0), notice, description="just before it ends")
+
+
+def _series(rng: random.Random, activity: FileActivity, count: int) -> Iterator[Injection]:
+    """Consecutive interruptions, early enough in each attempt that a resumed one still has work for the next.
+
+    Together they take no more time than the undisturbed step, also if it starts over each time.
+    """
+    saves = activity.saves
+    for _ in range(count):
+        notice = rng.random() < 0.5
+        if saves and rng.random() < 0.5:
+            save = saves[rng.randrange(max(1, len(saves) // max(3, count)))]
+            index = rng.randrange(len(save.operations))
+            trigger = AtOperation(SAVES, save.first + index)
+            yield Injection(InjectionKind.SAVE, trigger, notice, description=_after(save.operations[index]))
+        else:
+            yield Injection(InjectionKind.MIDDLE, AtShare(rng.uniform(0.5, 1.0) / count), notice)
+
+
+_INJECTIONS = {
+    InjectionKind.START: _at_start,
+    InjectionKind.MIDDLE: _in_middle,
+    InjectionKind.SAVE: _in_saves,
+    InjectionKind.OUTPUTS: _between_outputs,
+    InjectionKind.END: _at_end,
+}
+
+_PARTICIPLES = {
+    FileCall.OPEN: "opened",
+    FileCall.WRITE: "written to",
+    FileCall.SYNC: "synced",
+    FileCall.RENAME: "put in place",
+    FileCall.REMOVE: "removed",
+    FileCall.MAKE_FOLDER: "made",
+}
+
+
+def _after(operation: FileOperation) -> str:
+    return f"after {operation.path} was {_PARTICIPLES.get(operation.call, operation.call.value)}"

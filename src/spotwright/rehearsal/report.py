@@ -1,0 +1,547 @@
+"""Reports of a rehearsal: text for people, JSON for programs, and JUnit XML for a build server.
+
+Name the probable cause of a step's problems, where the traces show one. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path, PurePath
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from spotwright.local.supervisor.kernel import FileCall
+from spotwright.model.attempts import Cause
+from spotwright.rehearsal.attempt_trace import NO_ANSWER, FileOperation, OnSigterm
+from spotwright.rehearsal.fault_injector import InjectionResult
+from spotwright.rehearsal.injection_points import (
+    OUTPUTS,
+    SAVES,
+    SCRATCH,
+    AtOperation,
+    FileActivity,
+    InjectionKind,
+    Save,
+)
+from spotwright.rehearsal.session import Rehearsal
+from spotwright.rehearsal.trials import TrialRun
+from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
+from spotwright.rehearsal.workspaces import COMMAND_TASK
+
+__all__ = ["as_json", "as_junit", "as_text", "failures", "outcome_text", "passes", "probable_cause", "step_cause"]
+
+
+_MORE = re.compile(r"\b(\d+) (?:lines|rows|items|bytes|elements) instead of (\d+)")
+_TEMPORARY = (".new", ".tmp", ".part", ".partial", ".temp", "~")
+_LOCK = re.compile(r"lock|\.pid$|running|in.?progress", re.IGNORECASE)
+_SQLITE = re.compile(r"-(?:journal|wal|shm)$")
+_MISSING_STATE = (
+    "the step resumes with a state that was not saved completely: mostly the state of a random number generator, "
+    "or the position in the data"
+)
+_ENDS_AS_SUCCESS = "SIGTERM ends the step with exit code 0: end with another code, such as 143"
+_ENDS_EARLY = "after SIGTERM the step ends with exit code 0 and other outputs: end with another code, such as 143"
+_IGNORES_SIGTERM = (
+    "SIGTERM is ignored: the step cannot save at a notice, and runs until it is killed; handle the signal, save and end"
+)
+_BLOCKS_SIGTERM = (
+    "SIGTERM is blocked by the signal mask of the step (sigprocmask, pthread_sigmask), so it never arrives: the step cannot save "
+    "at a notice, and runs until it is killed; unblock the signal, handle it, save and end"
+)
+_OUTLIVES_NOTICE = (
+    "the step still runs when its notice ends and is killed: its handler of SIGTERM does not end it, or not in time"
+)
+_SAVES_AT_END = "it saves only when it comes to its end: save regularly, and when SIGTERM comes"
+_NOT_LOADED = "it saves, and still starts from the beginning: check how it loads a save when it starts"
+
+
+def step_cause(step: StepReport) -> str:
+    """The probable cause of a step's verdict, as a sentence without a full stop; empty if no trace shows one."""
+    by_outcome = [(outcome, probable_cause(outcome, step.activity)) for outcome in step.outcomes]
+    causes = [cause for outcome, cause in by_outcome if cause and len(outcome.point.injections) == 1]
+    if _MISSING_STATE in causes and not any(cause in _CERTAIN for cause in causes):
+        return _MISSING_STATE  # also where every save was whole, so an incomplete file is not the cause
+    causes += [cause for _, cause in by_outcome if cause]
+    if causes:
+        return next((cause for cause in causes if cause in _CERTAIN), causes[0])
+    if step.verdict in (Verdict.UNSAFE, Verdict.NEVER_FINISHES):
+        return _answer_to_sigterm(step)
+    return _why_it_starts_over(step) if step.verdict is Verdict.STARTS_OVER else ""
+
+
+def probable_cause(outcome: PointOutcome, activity: FileActivity) -> str:
+    """The probable cause of an outcome's problem, as a sentence without a full stop; empty if no trace shows one."""
+    trial = outcome.trial
+    if trial is None or not outcome.problem:
+        return ""
+    if any(attempt.accepted_by_kfp for attempt in trial.attempts):
+        return _ENDS_AS_SUCCESS
+    if _ends_early(outcome, trial):
+        return _ENDS_EARLY
+    if any(_is_longer(str(difference)) for difference in outcome.differences):
+        return _APPENDED
+    if activity.mapped and outcome.differences:
+        return (
+            f"{activity.mapped[0]} is changed in place through a memory map: write a new file beside it, and rename it when it "
+            "is complete"
+        )
+    if trial.tracing_failure:
+        return ""
+    interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
+    found = (_lock_left(outcome, before, activity) or _torn(before, activity) for before in interrupted)
+    return next(filter(None, found), _MISSING_STATE if outcome.differences and any(interrupted) else "")
+
+
+_APPENDED = "rows are appended again after an interruption: cut the file at the saved position before going on"
+_CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _APPENDED)
+"""Causes that the end of an attempt or the outputs show, so that no other one is looked for."""
+
+
+def _on_saves(operations: Sequence[FileOperation]) -> list[FileOperation]:
+    return [operation for operation in operations if operation.area == SAVES]
+
+
+def _ends_early(outcome: PointOutcome, trial: TrialRun) -> bool:
+    """Whether the only attempt got SIGTERM, and succeeded with other outputs: it took the signal for the regular end."""
+    traces = trial.traces.get(trial.task or "", ())
+    return bool(outcome.differences) and len(trial.attempts) == 1 and any(trace.on_sigterm for trace in traces)
+
+
+def _is_longer(difference: str) -> bool:
+    return any(int(new) > int(old) for new, old in _MORE.findall(difference))
+
+
+# -- operations on saves before an interruption
+
+
+def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity: FileActivity) -> str:
+    """A file that the undisturbed step removes, and that an interruption left: the next attempt takes it for a running one."""
+    removed = {each.path for save in activity.saves for each in save.operations if each.call is FileCall.REMOVE}
+    left = {each.path for each in before if each.call is FileCall.OPEN}
+    left -= {each.path for each in before if each.call is FileCall.REMOVE}
+    if outcome.never_finishes and not before:  # killed inside the call that made it, before the call was recorded
+        left = removed
+    for path in sorted(removed & left):
+        if _LOCK.search(PurePath(path).name) and (outcome.never_finishes or not outcome.differences):
+            return f"{path} of the interrupted attempt is still there: remove a lock whose owner has ended"
+    return ""
+
+
+def _torn(before: Sequence[FileOperation], activity: FileActivity) -> str:
+    """What the last operations before the interruption left incomplete: one file, one folder, or one of several."""
+    if not before:
+        return ""
+    last = before[-1]
+    databases = sorted({_SQLITE.sub("", each.path) for each in before if _SQLITE.search(each.path)})
+    if databases:
+        return f"{databases[0]} is changed in several transactions that belong together: commit them as one"
+    if _is_written_after_rename(activity):
+        return f"{last.path} is renamed before it is closed: write and close the new file first, then rename it"
+    folder = _unfinished_folder(before, activity)
+    if folder:
+        return f"{folder} is filled in place: fill a folder beside it, and rename that when it is complete"
+    if last.call in (FileCall.OPEN, FileCall.WRITE) and _is_final_name(last.path, activity):
+        return f"{last.path} is written in place: write a new file beside it, and rename it when it is complete"
+    together = _together(last, activity)
+    if together:
+        return f"{' and '.join(together)} belong together, and are replaced one after the other: save both in one file"
+    return ""
+
+
+def _is_final_name(path: str, activity: FileActivity) -> bool:
+    """Whether a file is read under this name later: it is neither renamed nor named as a temporary file."""
+    return path not in _renamed_sources(activity) and not path.endswith(_TEMPORARY)
+
+
+def _renamed_sources(activity: FileActivity) -> set[str]:
+    """Files that a save opens and no later operation but a rename follows."""
+    sources = set()
+    for save in activity.saves:
+        for operation, following in pairwise(save.operations):
+            if following.call is FileCall.RENAME and operation.path != following.path:
+                sources.add(operation.path)
+    return sources
+
+
+def _unfinished_folder(before: Sequence[FileOperation], activity: FileActivity) -> str:
+    """The folder that the last operation was filling, if each save makes a new one and renames none."""
+    made = [each.path for each in before if each.call is FileCall.MAKE_FOLDER]
+    renames = any(each.call is FileCall.RENAME for save in activity.saves for each in save.operations)
+    if (len(made) < 2 and before[-1].call is not FileCall.MAKE_FOLDER) or renames:
+        return ""
+    return made[-1] if made and before[-1].path.startswith(made[-1]) else ""
+
+
+def _is_written_after_rename(activity: FileActivity) -> bool:
+    for save in activity.saves:
+        put_in_place: set[str] = set()
+        for operation in save.operations:
+            if operation.call is FileCall.OPEN:
+                put_in_place.discard(operation.path)
+            elif operation.call is FileCall.RENAME:
+                put_in_place.add(operation.path)
+            elif operation.call is FileCall.WRITE and operation.path in put_in_place:
+                return True
+    return False
+
+
+def _together(last: FileOperation, activity: FileActivity) -> list[str]:
+    """The files that one save puts in place, if the last operation is on one of several and not the last one of the save."""
+    for save in activity.saves:
+        placed = _placed(save)
+        names = sorted({PurePath(path).name for path in placed})
+        is_last = last.call is FileCall.RENAME and last.path == placed[-1] if placed else False
+        if len(names) > 1 and not is_last and last.path in {each.path for each in save.operations}:
+            return names
+    return []
+
+
+def _placed(save: Save) -> list[str]:
+    return [each.path for each in save.operations if each.call is FileCall.RENAME]
+
+
+# -- the step as a whole
+
+
+def _why_it_starts_over(step: StepReport) -> str:
+    saves_below = next(iter(_folders_of_saves(step)), "")
+    if saves_below and not step.activity.saves:
+        return (
+            f"{saves_below} goes with the attempt: save below SPOTWRIGHT_CHECKPOINT, "
+            "or name the mount path of a volume with --keep"
+        )
+    if step.activity.saves and not any(_has_saved_before(outcome) for outcome in step.outcomes):
+        return _answer_to_sigterm(step) or _SAVES_AT_END
+    return _answer_to_sigterm(step) or (_NOT_LOADED if step.activity.saves else "")
+
+
+def _has_saved_before(outcome: PointOutcome) -> bool:
+    """Whether an attempt that was interrupted in the middle had saved anything, or could not be traced."""
+    trial = outcome.trial
+    if trial is None or outcome.point.kind is not InjectionKind.MIDDLE:
+        return False
+    return bool(trial.tracing_failure) or any(map(_on_saves, trial.operations[:1]))
+
+
+def _folders_of_saves(step: StepReport) -> Iterator[str]:
+    """Where the step writes files that look like saves and do not outlive an attempt."""
+    yield from (f"what it wrote to {path}" for path in step.stray_files)
+    outputs = "its current folder" if step.task == COMMAND_TASK else "the folder of its outputs"
+    names = {SCRATCH: "its current folder", OUTPUTS: outputs}
+    for area, name in names.items():
+        if area in step.rewritten:
+            yield f"what it saves in {name}"
+
+
+def _answer_to_sigterm(step: StepReport) -> str:
+    """What is wrong with the step's answer to SIGTERM, if it lived until it was killed at the end of a notice."""
+    answers = set(step.answers_to_sigterm)
+    if OnSigterm.IGNORES in answers:
+        return _IGNORES_SIGTERM
+    if OnSigterm.BLOCKS in answers:
+        return _BLOCKS_SIGTERM
+    return _OUTLIVES_NOTICE if OnSigterm.HANDLES in answers else ""
+
+
+_MAX_NOISE_SHOWN = 5
+_BY_TIME_ALONE = "without a trace it was interrupted by time alone"
+_FINISHED_BEFORE = "the step finished before the interruption"
+
+
+def as_text(rehearsal: Rehearsal, *, points: bool = True) -> str:
+    """The verdict on every step with its evidence, and where to look if it is not safe. ``points``: list every outcome."""
+    return "\n\n".join("\n".join(_step_lines(rehearsal, step, points=points)) for step in rehearsal.steps)
+
+
+def outcome_text(outcome: PointOutcome) -> str:
+    """The outcome of one injection point, as a line."""
+    return f"  {_mark(outcome)} {outcome.point.name:<22} {_description(outcome)}"
+
+
+def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iterator[str]:
+    failure = step.activity.tracing_failure
+    yield f"{step.task}: {step.verdict}{', as far as it was tried' if failure and step.verdict.is_safe else ''}"
+    if step.undisturbed_failure:
+        yield f"  {step.undisturbed_failure}"
+        yield from (f"  {line}" for line in _failed_logs(rehearsal, step))
+        return
+    yield f"  undisturbed: {' and '.join(map(_duration, step.undisturbed_seconds))}; {_saves(step)}"
+    yield from (f"  {line}" for line in _noise(step))
+    if points:
+        yield from map(outcome_text, step.outcomes)
+    yield from (f"  {line}" for line in _cost(step))
+    yield from (f"  {line}" for line in _lost_files(step))
+    yield from (f"  {line}" for line in _not_covered(step))
+    cause = step_cause(step)
+    if cause:
+        yield f"  probable cause: {cause}"
+    left_out = _left_out(step)
+    if left_out:
+        why = "the step never finishes" if step.verdict is Verdict.NEVER_FINISHES else "the time budget was spent"
+        yield f"  not tried, because {why}: {'; '.join(left_out)}"
+    for outcome in step.outcomes:
+        if outcome.problem:
+            yield from (f"  {line}" for line in _where_to_look(rehearsal, step, outcome))
+            break
+
+
+def _left_out(step: StepReport) -> list[str]:
+    return [outcome.point.name for outcome in step.outcomes if outcome.trial is None]
+
+
+def _failed_logs(rehearsal: Rehearsal, step: StepReport) -> Iterator[str]:
+    """The commands that show the logs of the tasks that failed without any interruption."""
+    trial = step.failed_trial
+    if trial is not None:
+        for path, attempts in trial.executed.items():
+            if attempts[-1].cause != Cause.SUCCEEDED:
+                yield f"log: spotwright logs {trial.run.name} {path} --state {_short_path(rehearsal.state)}"
+
+
+def _saves(step: StepReport) -> str:
+    activity, longest = step.activity, step.activity.longest_save
+    if activity.tracing_failure:
+        return f"not traced: {activity.tracing_failure}"
+    if longest is None:
+        return "it saved nothing"
+    count = len(activity.saves)
+    return f"{count} save{'s' * (count != 1)}, the longest {_duration(longest)}"
+
+
+def _lost_files(step: StepReport) -> Iterator[str]:
+    """Files that the step wrote where nothing outlives an attempt: they explain why a step starts over."""
+    if step.stray_files and step.verdict is not Verdict.RESUMES:
+        hidden = len(step.stray_files) - _MAX_NOISE_SHOWN
+        more = f" and {hidden} more" if hidden > 0 else ""
+        files = ", ".join(step.stray_files[:_MAX_NOISE_SHOWN])
+        yield f"it wrote {files}{more}: a new pod does not have what its predecessor wrote there"
+
+
+def _not_covered(step: StepReport) -> Iterator[str]:
+    """What a rehearsal does not see of this step, so that its verdict does not cover it."""
+    if step.activity.tracing_failure:
+        yield f"{_BY_TIME_ALONE}: whether its node may go inside a save or between outputs is not known"
+    if step.verdict is Verdict.SAFE:
+        yield "whether it resumes is not known: so short a step must report its progress, or be given more work"
+    if step.connections:
+        hidden = len(step.connections) - _MAX_NOISE_SHOWN
+        more = f" and {hidden} more" if hidden > 0 else ""
+        yield f"it connected to {', '.join(step.connections[:_MAX_NOISE_SHOWN])}{more}: what it changed there is not compared"
+    for path in step.activity.mapped:
+        yield f"{path} is changed through a memory map: such saves cannot be traced, so they were interrupted by time"
+
+
+def _noise(step: StepReport) -> Iterator[str]:
+    if step.noise:
+        locations = [each.location for each in step.noise]
+        hidden = len(locations) - _MAX_NOISE_SHOWN
+        more = f" and {hidden} more" if hidden > 0 else ""
+        shown = ", ".join(locations[:_MAX_NOISE_SHOWN])
+        yield f"not compared, because it differs without any interruption: {shown}{more}"
+
+
+def _mark(outcome: PointOutcome) -> str:
+    """``x`` for a problem, ``.`` for a survived interruption, ``-`` without one."""
+    return "x" if outcome.problem else "." if outcome.is_interrupted else "-"
+
+
+def _description(outcome: PointOutcome) -> str:
+    """The injections of a point, and what came of them."""
+    if outcome.trial is None:
+        return "not tried"
+    if not outcome.is_interrupted and not outcome.problem:
+        failure = outcome.trial.tracing_failure
+        return f"not interrupted, because it was not traced: {failure}" if failure else _FINISHED_BEFORE
+    injected = outcome.trial.injected
+    injections = ", ".join(map(_injection, injected)) if len(injected) < 3 else f"{len(injected)} interruptions"
+    if outcome.problem:
+        return f"{injections}: {outcome.problem}" if injections else outcome.problem
+    if outcome.cost is None:
+        return f"{injections}: the same outputs, the step finished during the notice"
+    return f"{injections}: the same outputs, {_duration(outcome.cost.extra_seconds)} lost"
+
+
+def _injection(result: InjectionResult) -> str:
+    action = "notice" if result.injection.notice else "killed"
+    where = result.injection.description if isinstance(result.injection.trigger, AtOperation) else ""
+    if result.in_save:
+        where = "in the save after the notice"
+    return f"{action} at {_duration(result.age)}{f', {where}' if where else ''}"
+
+
+def _cost(step: StepReport) -> Iterator[str]:
+    if not step.interruptions and all(not outcome.problem for outcome in step.outcomes):
+        yield "the step finished before every interruption, so this says nothing about interruptions: give it more work"
+    if step.cost_per_interruption is not None:
+        undisturbed = min(step.undisturbed_seconds)
+        share = f" ({step.cost_per_interruption / undisturbed:.0%} of the step)" if undisturbed else ""
+        yield f"one interruption costs {_duration(step.cost_per_interruption)}{share} on average"
+    if step.redone_share is not None:
+        yield f"{step.redone_share:.0%} of the interrupted work was redone, measured by {step.measured_by}"
+    if step.verdict is Verdict.RESUMES and NO_ANSWER & step.answers_to_sigterm:
+        verb = "ignores" if OnSigterm.IGNORES in step.answers_to_sigterm else "blocks"
+        yield f"it {verb} SIGTERM: whoever drains its node waits until the grace period is over"
+    longest = step.activity.longest_save
+    if longest is not None and step.pool_notices:
+        fits = "; ".join(_fits(longest, *pool) for pool in step.pool_notices)
+        yield f"the longest save of {_duration(longest)}: {fits}"
+
+
+def _fits(longest: float, pool: str, notice: float) -> str:
+    if notice <= 0:
+        return f"{pool} gives no notice, so only earlier saves count"
+    return f"{'fits' if longest < notice else 'does not fit'} the {_duration(notice)} of notice of {pool}"
+
+
+def _where_to_look(rehearsal: Rehearsal, step: StepReport, outcome: PointOutcome) -> Iterator[str]:
+    if outcome.trial is None:
+        return
+    yield f"log: spotwright logs {outcome.trial.run.name} {step.task} --state {_short_path(rehearsal.state)}"
+    for name, path in zip(("undisturbed", "interrupted"), outcome.output_paths, strict=False):
+        yield f"{name}: {_short_path(path)}"
+
+
+def _short_path(path: Path) -> str:
+    """A path relative to the current folder if it lies there."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= 120:
+        return f"{seconds / 60:.0f}min"
+    if seconds >= 10:
+        return f"{seconds:.0f}s"
+    return f"{seconds:.2g}s" if seconds >= 0.1 else f"{seconds * 1000:.0f}ms"
+
+
+# -- for programs
+
+
+def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
+    """``name``, ``seed``, ``safe``, ``state`` (the state folder with the runs of all trials) and ``steps``. Times are seconds.
+
+    A step: ``task``; ``verdict``; ``fails_undisturbed``, why it fails without any interruption; ``undisturbed_seconds`` of each
+    undisturbed execution; ``not_traced``, why its files could not be observed (then null stands for what only a trace shows);
+    ``saves``, their number; the ``longest_save``; the ``notice`` of points with notice; ``lost_files``,
+    those that the step wrote where nothing outlives an attempt; ``connections``, the addresses to which it connected, where
+    nothing is compared; ``mapped_saves``, those that it changes through memory maps, which cannot be traced; ``ignores_sigterm``,
+    whether it ignores or blocks SIGTERM, and ran until it was killed; ``not_compared``, the differences between undisturbed
+    executions; ``interruptions``, their number; ``cost_per_interruption``, the mean time beyond the undisturbed one;
+    ``done_again``, the share of the interrupted work that was redone (0: none, 1: the step started over), ``measured_by`` its own
+    progress, its saves, or time; the ``probable_cause`` of its problems, or why it starts over, where the traces show one;
+    ``not_tried``, the points that the time budget left out, or that came after one that never finished; and ``points``.
+
+    A point: ``name``; ``kind`` (``start``, ``middle``, ``save``, ``outputs``, ``end``, ``several``); ``interrupted``, false
+    if the step finished before; ``not_traced``, why an attempt of it was not observed; ``problem``, what the interruption
+    broke, with its ``probable_cause`` and all ``differences``; ``run``, its run in the state folder; ``lost_seconds``;
+    ``interruptions``, each with its ``attempt``, the ``age`` of the attempt when it came,
+    whether it had a ``notice``, whether the node went ``in_save`` after the notice, and ``where``; ``attempts``, each with
+    ``number``, ``cause``, ``why`` and ``seconds``.
+    """
+    return {
+        "name": rehearsal.name,
+        "seed": rehearsal.settings.seed,
+        "safe": rehearsal.is_safe,
+        "state": str(rehearsal.state),
+        "steps": [_step_json(step) for step in rehearsal.steps],
+    }
+
+
+def _step_json(step: StepReport) -> dict[str, Any]:
+    failure = step.activity.tracing_failure
+    return {
+        "task": step.task,
+        "verdict": step.verdict.value,
+        "fails_undisturbed": step.undisturbed_failure or None,
+        "undisturbed_seconds": list(step.undisturbed_seconds),
+        "not_traced": failure or None,
+        "saves": len(step.activity.saves) if not failure else None,
+        "longest_save": step.activity.longest_save,
+        "notice": step.notice,
+        "lost_files": list(step.stray_files) if not failure else None,
+        "connections": list(step.connections) if not failure else None,
+        "mapped_saves": list(step.activity.mapped) if not failure else None,
+        "ignores_sigterm": _ignores_sigterm(step),
+        "not_compared": [str(each) for each in step.noise],
+        "interruptions": step.interruptions,
+        "cost_per_interruption": step.cost_per_interruption,
+        "done_again": step.redone_share,
+        "measured_by": step.measured_by.value if step.measured_by is not None else None,
+        "probable_cause": step_cause(step) or None,
+        "not_tried": _left_out(step),
+        "points": [_point_json(outcome, step) for outcome in step.outcomes],
+    }
+
+
+def _ignores_sigterm(step: StepReport) -> bool | None:
+    """Whether the step ignores or blocks SIGTERM; ``None`` where only a trace would show it."""
+    if NO_ANSWER & step.answers_to_sigterm:
+        return True
+    return None if step.activity.tracing_failure else False
+
+
+def _point_json(outcome: PointOutcome, step: StepReport) -> dict[str, Any]:
+    trial = outcome.trial
+    return {
+        "name": outcome.point.name,
+        "kind": outcome.point.kind.value,
+        "interrupted": outcome.is_interrupted,
+        "not_traced": (trial.tracing_failure or None) if trial is not None else None,
+        "problem": outcome.problem or None,
+        "probable_cause": probable_cause(outcome, step.activity) or None,
+        "differences": [str(each) for each in outcome.differences],
+        "run": trial.run.name if trial is not None else None,
+        "interruptions": [
+            {"attempt": result.attempt, "age": result.age, "notice": result.injection.notice, "in_save": result.in_save,
+             "where": result.injection.description}
+            for result in (trial.injected if trial is not None else ())
+        ],
+        "attempts": [
+            {"number": each.number, "cause": each.cause, "why": each.why, "seconds": each.seconds}
+            for each in (trial.attempts if trial is not None else ())
+        ],
+        "lost_seconds": outcome.cost.extra_seconds if outcome.cost is not None else None,
+    }  # fmt: skip
+
+
+def as_junit(rehearsal: Rehearsal, *, must_resume: bool) -> str:
+    """JUnit XML: a suite for every step, with a case for every point and one for the verdict."""
+    root = ET.Element("testsuites", name=f"spotwright rehearse {rehearsal.name}")
+    for step in rehearsal.steps:
+        _suite(root, step, must_resume=must_resume)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _suite(root: ET.Element, step: StepReport, *, must_resume: bool) -> None:
+    suite = ET.SubElement(root, "testsuite", name=step.task)
+    for outcome in step.outcomes:
+        time = outcome.trial.seconds if outcome.trial is not None else 0.0
+        case = ET.SubElement(suite, "testcase", classname=step.task, name=outcome.point.name, time=f"{time:.3f}")
+        if outcome.problem:
+            ET.SubElement(case, "failure", message=outcome.problem).text = "\n".join(map(str, outcome.differences))
+        elif not outcome.is_interrupted:
+            ET.SubElement(case, "skipped", message=_description(outcome))
+    case = ET.SubElement(suite, "testcase", classname=step.task, name="verdict", time="0.000")
+    if not passes(step, must_resume=must_resume):
+        cause = f": {step.undisturbed_failure}" if step.undisturbed_failure else ""
+        ET.SubElement(case, "failure", message=f"{step.verdict}{cause}")
+    if step.activity.tracing_failure:
+        ET.SubElement(case, "system-out").text = f"not traced: {step.activity.tracing_failure}"
+    for attribute, tag in (("failures", "failure"), ("skipped", "skipped")):
+        suite.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    suite.set("errors", "0")
+
+
+def passes(step: StepReport, *, must_resume: bool) -> bool:
+    """Whether the verdict is safe, and with ``must_resume`` also that the step resumes."""
+    return step.verdict is Verdict.RESUMES or (step.verdict.is_safe and not must_resume)
+
+
+def failures(steps: Sequence[StepReport], *, must_resume: bool) -> list[StepReport]:
+    """The steps that do not pass."""
+    return [step for step in steps if not passes(step, must_resume=must_resume)]

@@ -1,1 +1,0 @@
-"""Observe an attempt's file operations: by tracing its system calls."""

@@ -1,1 +1,0 @@
-"""Run a step once per injection point: workspaces, persistent data, fault injection and the run itself."""

@@ -1,0 +1,337 @@
+"""The verdict on a step: one phrase for all its trials, with the evidence for it. Pure.
+
+*Not safe*: an interruption changed an output, or the step failed after one. *Never finishes*: left alone after an interruption,
+the step takes many times its undisturbed time. Every other step is safe; whether it *resumes* or *starts over* depends on how
+much of the interrupted work was redone, see :mod:`.interruption_cost`. A step that keeps work only if it gets a notice *resumes
+only with a notice*: some interruptions come without one. Of a step whose redone work nothing could measure, no more is said than
+that it is *safe*.
+
+The cost of interruptions: the extra time, and the share of the interrupted work that was redone. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+
+from spotwright.model.attempts import Cause
+from spotwright.rehearsal.attempt_trace import AttemptTrace, OnSigterm
+from spotwright.rehearsal.injection_points import SAVES, FileActivity, InjectionPoint
+from spotwright.rehearsal.output_comparison import Difference
+from spotwright.rehearsal.trials import TrialAttempt, TrialRun
+
+__all__ = [
+    "MIN_KEPT_SHARE",
+    "Baseline",
+    "InterruptionCost",
+    "MeasuredBy",
+    "PointOutcome",
+    "StepReport",
+    "Verdict",
+    "cost_of",
+    "most_reliable",
+    "verdict_of",
+]
+
+
+_INTERRUPTED = (Cause.INTERRUPTED.value, Cause.LOST.value)
+
+
+_MEASURABLE = 1.0  # seconds: the time of a shorter step varies by as much as a part of its work
+
+
+class MeasuredBy(StrEnum):
+    """The source of a measurement of work, the most reliable first."""
+
+    PROGRESS = "its own progress"
+    SAVES = "its saves"
+    TIME = "time"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptionCost:
+    """The cost of a trial's interruptions: seconds beyond the undisturbed time, and interrupted and redone work.
+
+    Work is measured in seconds of the undisturbed step; both are 0 where nothing measured it.
+    """
+
+    interruptions: int
+    extra_seconds: float
+    interrupted_work: float
+    redone_work: float
+    measured_by: MeasuredBy
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The undisturbed step: its time, its first and last progress, and when each operation on its saves came.
+
+    ``traced_seconds`` is the time of the traced execution, from which ``save_times`` come. ``save_times`` are empty where memory
+    maps hide them.
+    """
+
+    seconds: float
+    first_progress: float | None = None
+    last_progress: float | None = None
+    save_times: tuple[float, ...] = ()
+    traced_seconds: float = 0.0
+
+    @property
+    def reports_progress(self) -> bool:
+        """Whether the step's progress reports can measure its work."""
+        return (
+            self.first_progress is not None
+            and self.last_progress is not None
+            and self.last_progress > self.first_progress
+        )
+
+    @classmethod
+    def of(cls, seconds: float, undisturbed: TrialAttempt, traced: TrialAttempt, trace: AttemptTrace) -> Baseline:
+        """Build the baseline from the first undisturbed execution and the traced one."""
+        is_mapped = any(area == SAVES for area, _ in trace.mapped)
+        save_times = tuple(operation.at for operation in trace.operations if operation.area == SAVES)
+        visible = () if is_mapped else save_times
+        return cls(seconds, undisturbed.first_progress, undisturbed.progress, visible, traced.seconds)
+
+
+def cost_of(trial: TrialRun, baseline: Baseline) -> InterruptionCost | None:
+    """The cost of the interruptions of a trial that succeeded; ``None`` if there were none."""
+    interrupted = [attempt for attempt in trial.attempts if attempt.cause in _INTERRUPTED]
+    if not interrupted:
+        return None
+    extra = max(0.0, trial.seconds - baseline.seconds)
+    parts = list(_work_by_progress(trial.attempts, baseline))
+    if parts:
+        work, redone = sum(part[0] for part in parts), sum(part[1] for part in parts)
+        return InterruptionCost(len(interrupted), extra, work, redone, MeasuredBy.PROGRESS)
+    is_traced = not trial.tracing_failure
+    if baseline.save_times and is_traced and len(trial.attempts) == len(trial.operations) == 2:
+        work, redone = _work_by_saves(trial, baseline)
+        return InterruptionCost(1, extra, work, redone, MeasuredBy.SAVES)
+    if not is_traced and baseline.seconds < _MEASURABLE:
+        return InterruptionCost(len(interrupted), extra, 0.0, 0.0, MeasuredBy.NOTHING)
+    work = sum(attempt.seconds for attempt in interrupted)
+    has_nothing = _has_saved_nothing(trial) and (baseline.seconds < _MEASURABLE or not _has_connected(trial))
+    redone = max(work, extra) if has_nothing else extra
+    return InterruptionCost(len(interrupted), extra, work, redone, MeasuredBy.TIME)
+
+
+def _has_saved_nothing(trial: TrialRun) -> bool:
+    """Whether the traces show that no file which outlives an attempt was changed: there is nothing to resume from."""
+    if not trial.operations or trial.tracing_failure:
+        return False
+    return not any(operation.area == SAVES for operations in trial.operations for operation in operations)
+
+
+def _has_connected(trial: TrialRun) -> bool:
+    """Whether the step connected to another process or machine, and may keep its work there."""
+    return any(trace.connections for traces in trial.traces.values() for trace in traces)
+
+
+def most_reliable(costs: Sequence[InterruptionCost]) -> list[InterruptionCost]:
+    """The costs that were measured by the most reliable source among them."""
+    for source in MeasuredBy:
+        measured = [cost for cost in costs if cost.measured_by is source]
+        if measured:
+            return measured
+    return []
+
+
+def _work_by_progress(attempts: Sequence[TrialAttempt], baseline: Baseline) -> Iterator[tuple[float, float]]:
+    """For each interrupted attempt the work it had done, and how much of that its successor redid."""
+    if not baseline.reports_progress or baseline.first_progress is None or baseline.last_progress is None:
+        return
+    whole = baseline.last_progress - baseline.first_progress
+    for attempt, following in pairwise(attempts):
+        is_interrupted = attempt.cause in _INTERRUPTED
+        if is_interrupted and attempt.progress is not None and following.first_progress is not None:
+            done = attempt.progress - baseline.first_progress
+            resumed_at = following.first_progress - baseline.first_progress
+            yield done / whole * baseline.seconds, max(0.0, done - resumed_at) / whole * baseline.seconds
+
+
+def _work_by_saves(trial: TrialRun, baseline: Baseline) -> tuple[float, float]:
+    """Interrupted and redone work of a single interruption, from the operations of both attempts on the step's saves.
+
+    The interrupted attempt had reached its last operation and not yet the next one. The second attempt made the final
+    operations, so it resumed after those that it did not make.
+    """
+    before, after = (sum(each.area == SAVES for each in operations) for operations in trial.operations)
+    times = baseline.save_times
+    bounds = (0.0, *times, max(baseline.traced_seconds, times[-1]))
+    reached = min(before, len(times))
+    done = min(max(trial.attempts[0].seconds, bounds[reached]), bounds[reached + 1])
+    resumed_at = bounds[max(0, len(times) - after)]
+    return done, max(0.0, done - resumed_at)
+
+
+MIN_KEPT_SHARE = 0.25
+"""The share of the interrupted work that a step must keep to count as resuming: more than chance on a busy machine."""
+
+
+class Verdict(StrEnum):
+    """What to expect of a step when its node is taken."""
+
+    RESUMES = "safe and resumes"
+    RESUMES_WITH_NOTICE = "safe and resumes only with a notice"
+    STARTS_OVER = "safe but starts over"
+    SAFE = "safe"  # nothing could measure whether it resumes
+    UNSAFE = "not safe"
+    NEVER_FINISHES = "never finishes"
+    FAILS = "fails without any interruption"
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether interruptions change nothing except the time that the step takes."""
+        return self in (Verdict.RESUMES, Verdict.RESUMES_WITH_NOTICE, Verdict.STARTS_OVER, Verdict.SAFE)
+
+
+@dataclass(frozen=True, slots=True)
+class PointOutcome:
+    """The outcome of one injection point. ``problem`` says in one sentence what the interruption broke; empty: nothing."""
+
+    point: InjectionPoint
+    trial: TrialRun | None = None
+    problem: str = ""
+    never_finishes: bool = False
+    differences: tuple[Difference, ...] = ()
+    output_paths: tuple[Path, ...] = ()  # the first differing output, undisturbed and interrupted
+    cost: InterruptionCost | None = None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether an interruption took place; the step may have finished before."""
+        return self.trial is not None and bool(self.trial.injected)
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """The results of rehearsing one step."""
+
+    task: str
+    undisturbed_seconds: tuple[float, ...]  # of each undisturbed execution
+    activity: FileActivity = field(default_factory=FileActivity)
+    noise: tuple[Difference, ...] = ()
+    outcomes: tuple[PointOutcome, ...] = ()
+    pool_notices: tuple[tuple[str, float], ...] = ()  # name of each spot pool, and its notice in seconds
+    notice: float = 0.0  # seconds that points with notice had
+    stray_files: tuple[str, ...] = ()  # written outside of the step's own folders and volumes: they go with the attempt
+    rewritten: tuple[
+        str, ...
+    ] = ()  # areas that do not outlive an attempt, where the step writes one file again and again
+    connections: tuple[str, ...] = ()  # addresses that the step connected to; what it changed there is not compared
+    undisturbed_failure: str = ""  # why the step fails without any interruption; then it cannot be rehearsed
+    failed_trial: TrialRun | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the step."""
+        return Verdict.FAILS if self.undisturbed_failure else verdict_of(self.outcomes)
+
+    @property
+    def answers_to_sigterm(self) -> frozenset[OnSigterm]:
+        """What the processes of attempts that outlived their notice did with SIGTERM."""
+        return frozenset(answer for outcome in self.outcomes for answer in _answers(outcome))
+
+    @property
+    def interruptions(self) -> int:
+        """The number of interruptions in all trials with a known cost."""
+        return sum(cost.interruptions for cost in self._costs())
+
+    @property
+    def cost_per_interruption(self) -> float | None:
+        """The mean of the seconds beyond the undisturbed time; ``None`` without interruptions."""
+        return sum(cost.extra_seconds for cost in self._costs()) / self.interruptions if self.interruptions else None
+
+    @property
+    def redone_share(self) -> float | None:
+        """The share of the interrupted work that was redone, from 0 (nothing) to 1 (the step started over)."""
+        return _redone_share(self._costs())
+
+    @property
+    def measured_by(self) -> MeasuredBy | None:
+        """The source of :attr:`redone_share`; ``None`` if nothing measured it."""
+        sources = (cost.measured_by for cost in most_reliable(self._costs()))
+        return next((source for source in sources if source is not MeasuredBy.NOTHING), None)
+
+    def _costs(self) -> list[InterruptionCost]:
+        return [outcome.cost for outcome in self.outcomes if outcome.cost is not None]
+
+
+def _answers(outcome: PointOutcome) -> Iterator[OnSigterm]:
+    trial = outcome.trial
+    if trial is None or _is_cut_short(outcome):
+        return
+    for attempt, trace in zip(trial.attempts, trial.traces.get(trial.task or "", ()), strict=False):
+        if attempt.outlived_notice:
+            yield from trace.on_sigterm
+
+
+def verdict_of(outcomes: Sequence[PointOutcome]) -> Verdict:
+    """The worst outcome of all points; without problems, whether the step resumes."""
+    if any(outcome.problem and not outcome.never_finishes and outcome.is_interrupted for outcome in outcomes):
+        return Verdict.UNSAFE
+    if any(outcome.problem and not outcome.is_interrupted for outcome in outcomes):
+        return Verdict.FAILS
+    if any(outcome.never_finishes for outcome in outcomes):
+        return Verdict.NEVER_FINISHES
+    costs = [outcome.cost for outcome in outcomes if outcome.cost is not None]
+    if costs and all(cost.measured_by is MeasuredBy.NOTHING for cost in costs):
+        return Verdict.SAFE
+    if _keeps_enough(outcome for outcome in outcomes if not _has_notice(outcome)):
+        return Verdict.RESUMES
+    return Verdict.RESUMES_WITH_NOTICE if _resumes_after_notice(outcomes) else Verdict.STARTS_OVER
+
+
+def _keeps_enough(outcomes: Iterable[PointOutcome]) -> bool:
+    """Whether at least :data:`MIN_KEPT_SHARE` of the interrupted work was kept."""
+    redone = _redone_share([outcome.cost for outcome in outcomes if outcome.cost is not None])
+    return redone is not None and redone <= 1.0 - MIN_KEPT_SHARE
+
+
+def _resumes_after_notice(outcomes: Sequence[PointOutcome]) -> bool:
+    """Whether a notice after a good part of the work was enough to save it.
+
+    One such trial is enough: a busy machine makes attempts longer, and never shorter. But a step that saved nothing after its
+    notice has nothing to resume from, and time is asked only where no trial was measured by anything else.
+    """
+    measured = [
+        outcome.cost
+        for outcome in outcomes
+        if outcome.cost is not None and _has_notice(outcome) and not _is_cut_short(outcome)
+        if outcome.cost.measured_by is MeasuredBy.PROGRESS or _has_saved(outcome)
+    ]
+    costs = most_reliable(measured)
+    most = max((cost.interrupted_work for cost in costs), default=0.0)
+    return any(
+        cost.interrupted_work >= MIN_KEPT_SHARE * most > 0
+        and cost.redone_work <= (1.0 - MIN_KEPT_SHARE) * cost.interrupted_work
+        for cost in costs
+    )
+
+
+def _has_saved(outcome: PointOutcome) -> bool:
+    """Whether the interrupted attempt changed a file that outlives it, or could not be traced."""
+    trial = outcome.trial
+    if trial is None or not trial.operations or trial.tracing_failure:
+        return True
+    return any(operation.area == SAVES for operation in trial.operations[0])
+
+
+def _has_notice(outcome: PointOutcome) -> bool:
+    return any(injection.notice for injection in outcome.point.injections)
+
+
+def _is_cut_short(outcome: PointOutcome) -> bool:
+    """Whether the node went inside the save that followed the notice: then the notice had no effect."""
+    return outcome.trial is not None and any(result.in_save for result in outcome.trial.injected)
+
+
+def _redone_share(costs: Sequence[InterruptionCost]) -> float | None:
+    reliable = most_reliable(costs)
+    work = sum(cost.interrupted_work for cost in reliable)
+    return min(1.0, sum(cost.redone_work for cost in reliable) / work) if work > 0 else None

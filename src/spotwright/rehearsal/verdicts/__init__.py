@@ -1,1 +1,0 @@
-"""Judge the trial runs: compare outputs, measure the cost of an interruption, and name the verdict."""

@@ -1,0 +1,312 @@
+"""The files that an attempt of a rehearsed step starts with, and the outputs that it leaves: for a task, or a command.
+
+On a cluster an attempt begins in a fresh container. So a command begins each attempt in a fresh copy of the working folder, and
+the changes of earlier attempts are dropped, except in *kept* paths: those stand for volumes to which the command writes by
+itself. A task has an empty folder of its own anyway. Both have the folder of ``SPOTWRIGHT_CHECKPOINT``.
+
+The folders that stand for a task's persistent volume claims (PVCs) in a rehearsal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from spotwright.errors import InputError
+from spotwright.kfp.compiled import Compiled
+from spotwright.local.protocol import LOG, OUT, WORK, StartOrder
+from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, SCRATCH
+from spotwright.rehearsal.trials import KEPT, PersistedPaths, TrialRun, copy_path, remove_path
+
+__all__ = ["COMMAND_TASK", "CommandWorkspace", "PvcFolders", "TaskWorkspace", "Workspace", "compiled_command"]
+
+
+class PvcFolders:
+    """The claims of every task that is rehearsed, with their initial content below ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._mounts: dict[str, list[tuple[str, Path]]] = {}  # by task: mount path, and folder of the claim
+
+    def prepare(self, order: StartOrder) -> dict[Path, str]:
+        """Reset the claims before the first attempt of a trial; return the folders and mount paths to watch with their area."""
+        mounts = self._mounts[order.task] = list(_claim_mounts(order))
+        for target, source in mounts:
+            initial = self._folder / _file_name(order.task) / _file_name(target)
+            if order.attempt == 1 and initial.exists():
+                remove_path(source)
+                copy_path(initial, source)
+            elif order.attempt == 1:
+                copy_path(source, initial)
+        return {Path(path): SAVES for mount in mounts for path in mount}
+
+    def has_any(self, task: str) -> bool:
+        """Whether the task mounts claims."""
+        return bool(self._mounts.get(task))
+
+    def collect(self, run: Path, task: str) -> None:
+        """Store the content of a task's claims after a trial, beside its attempts."""
+        for target, source in self._mounts.get(task, ()):
+            copy_path(source, run / KEPT / "claims" / _file_name(target))
+
+    def outputs(self, run: Path, task: str) -> dict[str, Path]:
+        """The content of the claims after a trial, by mount path."""
+        return {target: run / KEPT / "claims" / _file_name(target) for target, _ in self._mounts.get(task, ())}
+
+
+def _claim_mounts(order: StartOrder) -> Iterator[tuple[str, Path]]:
+    """Mount path and folder of each claim; the attempt's own empty folders are not claims."""
+    for mount in order.mounts:
+        source = str(mount.get("source", ""))
+        if source and not source.startswith(f"{order.directory}/"):
+            yield str(mount["target"]), Path(source)
+
+
+def _file_name(text: str) -> str:
+    return quote(text, safe="")
+
+
+COMMAND_TASK = "command"
+"""The name of the only task of a command's pipeline."""
+
+_INITIAL_FILES = "copied.json"  # in an attempt's folder: the files that its working folder held at the beginning
+
+_MAX_BYTES, _MAX_FILES = 2 << 30, 100_000  # of a working folder, which is copied for every attempt
+_LINKED = frozenset({".git", ".hg", ".venv", "venv", "node_modules"})  # commands do not write there: links suffice
+_NOT_COPIED = frozenset(
+    {".spotwright", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"}
+)
+
+
+class Workspace(Protocol):
+    """Prepares the attempts of a step and finds its outputs. Attempts read the ``readable`` paths wherever these are."""
+
+    @property
+    def readable(self) -> Sequence[str]:
+        """Paths of this machine that attempts read although they lie below private folders."""
+
+    def prepare(self, order: StartOrder) -> Mapping[Path, str]:
+        """Ready an attempt's folders; return the folders to watch, each with the name of its area."""
+
+    def is_shared(self, task: str) -> bool:
+        """Whether the trials of a task share persistent data, so that only one may run at a time."""
+
+    def collect(self, run: Path, task: str | None) -> None:
+        """Store the persistent data after a trial beside its run: of the named task, or of all if none is named."""
+
+    def outputs(self, trial: TrialRun, task: str) -> dict[str, Any]:
+        """The task's outputs at the end of a trial: values, and ``Path`` for files and folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWorkspace:
+    """The workspace of a pipeline's tasks. ``metadata`` of an artifact counts as an output of its own.
+
+    ``task`` is the one that is rehearsed. If all tasks are, ``task`` is None, and persisted paths and claims are not compared,
+    because other tasks write to them too.
+    """
+
+    persisted: PersistedPaths
+    claims: PvcFolders
+    task: str | None
+    readable: tuple[str, ...] = ()
+
+    def prepare(self, order: StartOrder) -> dict[Path, str]:
+        """Reset the persistent data; everything else is made by the local world."""
+        persisted = self.persisted.prepare(order) if self._is_rehearsed(order.task) else {}
+        own = {Path(order.directory, OUT): OUTPUTS, Path(order.directory, WORK): SCRATCH}
+        return {**own, **_checkpoint(order), **persisted, **self.claims.prepare(order)}
+
+    def is_shared(self, task: str) -> bool:
+        """Whether there are persisted paths, or the task mounts claims."""
+        return bool(self.persisted) or self.claims.has_any(task)
+
+    def _is_rehearsed(self, task: str) -> bool:
+        return self.task is not None and (task == self.task or task.endswith(f"/{self.task}"))
+
+    def collect(self, run: Path, task: str | None) -> None:
+        """Store persisted paths and the task's claims beside the run."""
+        self.persisted.collect(run)
+        if task is not None:
+            self.claims.collect(run, task)
+
+    def outputs(self, trial: TrialRun, task: str) -> dict[str, Any]:
+        """Parameters by name, artifacts (paths if they are files of this machine), persisted paths and claims."""
+        result = trial.results[task]
+        outputs = {**result["parameters"], **self.persisted.outputs(trial.run.path)}
+        outputs |= self.claims.outputs(trial.run.path, task) if self._is_rehearsed(task) else {}
+        for name, artifact in result["artifacts"].items():
+            for index, each in enumerate(artifact if isinstance(artifact, list) else [artifact]):
+                key = f"{name}[{index}]" if isinstance(artifact, list) else name
+                uri = str(each.get("uri", ""))
+                outputs[key] = Path(uri) if uri.startswith("/") else uri
+                if each.get("metadata"):
+                    outputs[f"{key} (metadata)"] = each["metadata"]
+        return outputs
+
+
+@dataclass(frozen=True, slots=True)
+class CommandWorkspace:
+    """The workspace of a command in ``folder``.
+
+    ``output_names`` are the outputs to compare; empty: every file that the command makes or changes. ``kept`` are the paths in
+    the folder that outlive an attempt, ``persisted`` those outside of it. ``stdout``: standard output is an output too.
+    """
+
+    folder: Path
+    state: Path  # the state folder, which is never copied
+    persisted: PersistedPaths
+    output_names: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    stdout: bool = False
+    readable: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raise :class:`InputError` for a folder that is too large to copy, and for paths outside of it."""
+        for option, names in (("--output", self.output_names), ("--keep", self.kept)):
+            for name in names:
+                path = Path(os.path.normpath(self.folder / name))
+                if path == self.folder or not path.is_relative_to(self.folder):
+                    raise InputError(f"{option} {name}: expected a path inside the working folder {self.folder}")
+        size = count = 0
+        for here, folders, files in os.walk(self.folder):
+            folders[:] = [
+                name for name in folders if name not in _LINKED | _NOT_COPIED and Path(here, name) != self.state
+            ]
+            count += len(files)
+            size += sum(os.lstat(Path(here, name)).st_size for name in files)
+            if size > _MAX_BYTES or count > _MAX_FILES:
+                raise InputError(
+                    f"{self.folder}: this folder is copied for every attempt, and holds more than {_MAX_BYTES >> 30} GiB or "
+                    f"{_MAX_FILES:,} files; rehearse the command in a smaller folder"
+                )
+
+    def prepare(self, order: StartOrder) -> dict[Path, str]:
+        """Copy the working folder, and move in the kept paths from the previous attempt."""
+        work = Path(order.directory, WORK)
+        _copy_folder(self.folder, work, self.state)
+        previous = Path(order.directory).with_name(f"attempt-{order.attempt - 1}") / WORK
+        watched = {work / name: OUTPUTS for name in self.output_names or ("",)}
+        watched |= {**_checkpoint(order), **self.persisted.prepare(order)}
+        for name in self.kept:
+            path = work / name
+            if previous.exists():
+                remove_path(path)
+                if os.path.lexists(previous / name):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    (previous / name).rename(path)
+            watched[path] = SAVES
+        Path(order.directory, _INITIAL_FILES).write_text(json.dumps(_file_versions(work)))
+        return watched
+
+    def is_shared(self, task: str) -> bool:  # noqa: ARG002 (a command is the only task)
+        """Whether there are persisted paths."""
+        return bool(self.persisted)
+
+    def collect(self, run: Path, task: str | None) -> None:  # noqa: ARG002 (a command is the only task)
+        """Store the persisted paths beside the run."""
+        self.persisted.collect(run)
+
+    def outputs(self, trial: TrialRun, task: str) -> dict[str, Any]:
+        """The files and folders to compare, by name."""
+        folder = trial.last_attempt(task).folder
+        work = folder / WORK
+        initial = json.loads((folder / _INITIAL_FILES).read_text())
+        changed = sorted(name for name, version in _file_versions(work).items() if initial.get(name) != version)
+        names = self.output_names or tuple(name for name in changed if not name.startswith(self.kept))
+        outputs: dict[str, Any] = {name: work / name for name in (*names, *self.kept)}
+        outputs |= self.persisted.outputs(trial.run.path)
+        if self.stdout:
+            outputs["standard output"] = folder / LOG
+        return outputs
+
+
+def _file_versions(folder: Path) -> dict[str, str]:
+    """The files below a folder, each with a text that changes when the file is written to."""
+    versions = {}
+    for here, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _NOT_COPIED]
+        for path in (Path(here, name) for name in names):
+            stat = path.lstat()
+            versions[str(path.relative_to(folder))] = f"{stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
+    return versions
+
+
+def compiled_command(command: Sequence[str], output_names: Sequence[str]) -> Compiled:
+    """A pipeline whose only task executes the command and requires its named outputs."""
+    source = _SOURCE.format(
+        command=json.dumps(json.dumps(list(command))), outputs=json.dumps(json.dumps(list(output_names)))
+    )
+    container = {
+        "image": "python",
+        "command": ["sh", "-ec", _PROGRAM, source],
+        "args": ["--executor_input", "{{$}}", "--function_to_execute", "command"],
+    }
+    task = {"componentRef": {"name": "comp-command"}, "taskInfo": {"name": COMMAND_TASK}, "cachingOptions": {}}
+    ir = {
+        "pipelineInfo": {"name": _pipeline_name(command)},
+        "schemaVersion": "2.1.0",
+        "sdkVersion": "kfp-2.17.0",
+        "components": {"comp-command": {"executorLabel": "exec-command"}},
+        "deploymentSpec": {"executors": {"exec-command": {"container": container}}},
+        "root": {"dag": {"tasks": {COMMAND_TASK: task}}},
+    }
+    return Compiled(ir=ir, pipeline=_pipeline_name(command))
+
+
+_PROGRAM = (
+    'program_path=$(mktemp -d)\n\nprintf "%s" "$0" > "$program_path/ephemeral_component.py"\n'
+    '_KFP_RUNTIME=true python3 -m kfp.dsl.executor_main --component_module_path "$program_path/ephemeral_component.py" "$@"\n'
+)
+_SOURCE = """
+def command():
+    import json
+    import os
+    import signal
+    import subprocess
+    import sys
+
+    signal.signal(signal.SIGTERM, lambda *_: None)  # the command is in the same process group and gets it too
+    environment = {{name: value for name, value in os.environ.items() if name != "_KFP_RUNTIME"}}
+    try:
+        code = subprocess.Popen(json.loads({command}), env=environment).wait()
+    except OSError as error:
+        print(f"{{error.filename}}: {{error.strerror}}")
+        sys.stdout.flush()
+        os._exit(127)
+    missing = [name for name in json.loads({outputs}) if not os.path.lexists(name)]
+    if missing and not code:
+        print(f"the command ended with 0 and did not write {{', '.join(missing)}}")
+        code = 1  # and the line above is the reason
+    sys.stdout.flush()
+    if code:
+        os._exit(code if code > 0 else 128 - code)
+"""
+
+
+def _pipeline_name(command: Sequence[str]) -> str:
+    words = [Path(word).name for word in command if not word.startswith("-")]
+    return words[1] if len(words) > 1 and words[0].startswith("python") else words[0] if words else COMMAND_TASK
+
+
+def _checkpoint(order: StartOrder) -> dict[Path, str]:
+    folder = order.env["SPOTWRIGHT_CHECKPOINT"]
+    return {Path(folder): SAVES} if folder.startswith("/") else {}
+
+
+def _copy_folder(source: Path, target: Path, excluded: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for each in source.iterdir():
+        if each.name in _LINKED:
+            (target / each.name).symlink_to(each)
+        elif each.is_dir() and not each.is_symlink():
+            if each.name not in _NOT_COPIED and each != excluded:
+                _copy_folder(each, target / each.name, excluded)
+        elif each.is_file() or each.is_symlink():
+            shutil.copy2(each, target / each.name, follow_symlinks=False)
