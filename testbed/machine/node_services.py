@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spotwright.agent.http_server import HttpServer
 from spotwright.local.imds_server import AzureGroup, metadata_server_of
+from spotwright.notices.http_server import HttpServer
 from testbed.machine.logind import Logind
 from testbed.settings import NETWORK
 

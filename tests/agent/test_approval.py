@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from tests.notices.servers import wait_until
 
-from spotwright.agent.approval import IDLE_PERIOD, Approval, nothing_runs
-from spotwright.agent.http_server import DeferredResponse, Request
-from spotwright.agent.notice_board import NoticeBoard
 from spotwright.notices import Notice, SourceError
+from spotwright.notices.agent import IDLE_PERIOD, Approval, NoticeBoard, nothing_runs
+from spotwright.notices.http_server import DeferredResponse, Request
 
 SOME = Notice(2e9, "interruption", "azure", certain=True, reason="x")
 
@@ -82,7 +81,7 @@ def test_an_approved_event_that_starts_is_not_approved_again(asked: Lab) -> None
 
 
 def test_after_a_withdrawal_the_next_notice_can_be_approved(asked: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spotwright.agent.approval._RETRY", 0.0)
+    monkeypatch.setattr("spotwright.notices.agent._RETRY", 0.0)
     asked.board.update(SOME)
     asked.check()
     asked.board.update(None)
@@ -134,7 +133,7 @@ def test_without_any_request_so_far_nothing_is_approved() -> None:
 
 
 def test_an_approval_that_fails_is_tried_again(asked: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spotwright.agent.approval._RETRY", 0.0)
+    monkeypatch.setattr("spotwright.notices.agent._RETRY", 0.0)
     asked.error = "azure: the approval was refused with 400"
     asked.board.update(SOME)
     asked.check()

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.notices.servers import wait_until
 
-from spotwright.agent import http_server as module
-from spotwright.agent.http_server import HttpServer, Request, parse_request
-from spotwright.agent.notice_board import NoticeBoard
 from spotwright.notices import Notice, SourceError
+from spotwright.notices import http_server as module
+from spotwright.notices.agent import NoticeBoard
 from spotwright.notices.http_client import Answer, HttpClient
-from spotwright.notices.node_agent import NodeAgentSource
+from spotwright.notices.http_server import HttpServer, Request, parse_request
+from spotwright.notices.sources import NodeAgentSource
 
 pytestmark = pytest.mark.usefixtures("patient_clients")
 

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from tests.notices.servers import Callback, Server, answer, wait_until
 
-from spotwright.agent.agent_main import Address
 from spotwright.local.imds_server import AzureGroup, AzureMetadataServer
 from spotwright.manifests.rules.environment import NOTICE_PORT
 from spotwright.notices import NoticeWatch, from_environment
-from spotwright.notices.node_agent import PORT
+from spotwright.notices.agent import Address
+from spotwright.notices.sources import PORT
 
 pytestmark = pytest.mark.usefixtures("patient_clients")
 
@@ -74,7 +74,7 @@ def azure(node: AzureMetadataServer) -> Callable[[str], bytes]:
     """Serve a simulated node's metadata to a process."""
 
     def reply(text: str) -> bytes:
-        from spotwright.agent.http_server import Request, parse_request
+        from spotwright.notices.http_server import Request, parse_request
 
         request = parse_request(bytearray(text.encode()))
         assert isinstance(request, Request)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from spotwright.agent.node_events import NodeEvents
 from spotwright.errors import InputError
 from spotwright.notices import Notice
+from spotwright.notices.agent import NodeEvents
 from spotwright.notices.node_event import event_of, notice_in, withdrawal_in
 
 NOTICE = Notice(1_800_000_030.0, "interruption", "azure", certain=True, reason="Azure takes this machine", id="event-7")

@@ -10,10 +10,9 @@ import pytest
 import yaml
 from tests.docs.pages import ROOT, blocks
 
-from spotwright.agent.agent_main import Address
-from spotwright.agent.notice_sources import PROVIDERS
 from spotwright.cli.daemons.node_agent import node_agent
 from spotwright.manifests.rules.environment import NOTICE_PORT
+from spotwright.notices.agent import PROVIDERS, Address
 
 PAGE = ROOT / "docs" / "how-to" / "cluster" / "run-the-node-agent.md"
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tests.checkpoint.places import FACTS, MemoryStore
 
 from spotwright.checkpoint import Checkpoint, NotLoaded, SaveFailed, StaleWriter
-from spotwright.checkpoint.manager import SaveManager
+from spotwright.checkpoint.checkpoint import SaveManager
 
 
 def manager(store: Any) -> SaveManager:

@@ -10,8 +10,8 @@ import pytest
 from tests.checkpoint.places import FACTS, MemoryStore, round_trip
 
 from spotwright.checkpoint import BrokenCheckpoint, Checkpoint, Directory, File, UnstorableState
-from spotwright.checkpoint.manager import SaveManager
-from spotwright.checkpoint.state import files as module
+from spotwright.checkpoint import file_values as module
+from spotwright.checkpoint.checkpoint import SaveManager
 
 
 def tree(folder: Path) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.checkpoint.interval import CRASHES, USABLE, Hazard, expected_time, optimum, unannounced
-from spotwright.checkpoint.save_policy import SavePolicy
+from spotwright.checkpoint.save_policy import CRASHES, USABLE, Hazard, SavePolicy, expected_time, optimum, unannounced
 
 
 @given(cost=st.floats(1e-4, 1e4), every=st.floats(1, 1e7), other=st.floats(0.2, 5))

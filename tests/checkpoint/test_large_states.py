@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spotwright.checkpoint import BrokenCheckpoint, Checkpoint
-from spotwright.checkpoint.state import state_file
-from spotwright.checkpoint.storage.folder import FolderStore
+from spotwright.checkpoint import BrokenCheckpoint, Checkpoint, state_file
+from spotwright.checkpoint.store import FolderStore
 
 PART = 5 << 20  # bytes; the second of three parts is where the thread begins
 THREADS = {"spotwright-checksums", "spotwright-removal"}

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import pytest
 
 from spotwright.checkpoint import Checkpoint, PlaceError, SaveFailed
-from spotwright.checkpoint.storage.folder import FolderStore
+from spotwright.checkpoint.store import FolderStore
 
 FULL = """
 import resource, signal, sys

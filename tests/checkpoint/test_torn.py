@@ -11,7 +11,7 @@ import pytest
 from tests.checkpoint.places import FACTS, MemoryStore
 
 from spotwright.checkpoint import BrokenCheckpoint, Checkpoint, OtherProgram
-from spotwright.checkpoint.manager import SaveManager
+from spotwright.checkpoint.checkpoint import SaveManager
 
 LAST, BEFORE = {"number": 2, "bytes": b"\x02" * 40}, {"number": 1, "bytes": b"\x01" * 40}
 

@@ -65,12 +65,12 @@ def test_two_scripts_in_one_folder_do_not_load_each_others_state(tmp_path: Path)
 def test_a_working_directory_that_cannot_be_written_to_is_replaced_by_a_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spotwright.checkpoint import Checkpoint, default_folder
+    from spotwright.checkpoint import Checkpoint, attempt_environment
 
     monkeypatch.delenv("SPOTWRIGHT_CHECKPOINT", raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setattr(default_folder, "_temporary", {})
+    monkeypatch.setattr(attempt_environment, "_temporary", {})
     monkeypatch.chdir("/proc")  # where nobody may make a folder, root neither
     if os.getuid() == 0:  # access(2) lets root write everywhere, also where the file system refuses
         monkeypatch.setattr(os, "access", lambda *_: False)

@@ -18,18 +18,15 @@ HEAVY = {"kfp", "google", "rich", "asyncio", "yaml", "sqlite3", "numpy", "pandas
 HELP = "sys.argv = ['spotwright', *{command}]\nfrom spotwright.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
 
 FOR_OTHER_RUNS = {
-    "asyncio", "csv", "difflib", "email", "fsspec", "http", "jsonschema", "kfp", "rich", "shutil", "sysconfig", "tarfile",
-    "tempfile", "zipfile",
-    "spotwright.agent", "spotwright.checkpoint", "spotwright.checkpoint_file", "spotwright.cli.kubeflow.session",
-    "spotwright.cluster", "spotwright.config.price_sheets", "spotwright.deadlines",
-    "spotwright.forecast",
-    "spotwright.kubeflow", "spotwright.lint", "spotwright.local.container_attempt",
-    "spotwright.local.imds_server", "spotwright.local.build_environment",
-    "spotwright.local.supervisor.containers", "spotwright.manifests", "spotwright.market", "spotwright.notices",
-    "spotwright.kfp.dsl_compiler",
-    "spotwright.provisioning", "spotwright.records.reader", "spotwright.rehearsal", "spotwright.runs.resume",
-    "spotwright.runs.api", "spotwright.simulation", "spotwright.views.live_table",
-    "spotwright.views.notebook",
+    "aiohttp", "asyncio", "cryptography", "csv", "difflib", "email", "fsspec", "http", "jsonschema", "kfp",
+    "lightkube", "matplotlib", "numpy", "rich", "shutil", "sysconfig", "tarfile", "tempfile", "zipfile",
+    "spotwright.checkpoint", "spotwright.checkpoint_file", "spotwright.cli.kubeflow.session", "spotwright.cluster",
+    "spotwright.config.price_sheets", "spotwright.deadlines", "spotwright.forecast", "spotwright.kfp.dsl_compiler",
+    "spotwright.kubeflow", "spotwright.lint", "spotwright.local.build_environment",
+    "spotwright.local.container_attempt", "spotwright.local.imds_server", "spotwright.local.supervisor.containers",
+    "spotwright.manifests", "spotwright.market", "spotwright.notices", "spotwright.pools",
+    "spotwright.records.reader", "spotwright.rehearsal", "spotwright.runs.api", "spotwright.runs.resume",
+    "spotwright.simulation", "spotwright.views.live_table", "spotwright.views.notebook",
 }  # fmt: skip
 """Modules for clusters, containers, packages, deadlines, errors, interruptions of a run and mistakes of a user."""
 

@@ -8,12 +8,12 @@ import pytest
 from tests.docs.pages import ROOT, same, walk
 
 from spotwright.cli.pools.checking import check_pools
-from spotwright.provisioning.checks import daemons, endings, growth, landing, node_facts
+from spotwright.pools import checks, node_facts
 
 pytestmark = pytest.mark.slow
 
 DOCS = ROOT / "docs"
-CHECKS = (daemons, endings, growth, landing, node_facts)
+CHECKS = (checks, checks, checks, checks, node_facts)
 
 
 @pytest.mark.parametrize(

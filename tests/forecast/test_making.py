@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.forecast.builders import HOUR, POOLS, forecast, task
 
-from spotwright.checkpoint import interval
+from spotwright.checkpoint import save_policy
 from spotwright.errors import InputError
 from spotwright.forecast.forecast import DEADLINE, ON_DEMAND, SPOT, best_interval
 from spotwright.forecast.markets import Source
@@ -70,7 +70,7 @@ def test_a_higher_certainty_needs_no_smaller_budget() -> None:
 @pytest.mark.parametrize("save", [1.0, 30.0, 600.0])
 @pytest.mark.parametrize("rate", [0.0, 1e-6, 1e-4, 0.2])
 def test_the_interval_is_that_of_the_checkpoint_library(save: float, rate: float) -> None:
-    assert best_interval(save, rate) == pytest.approx(interval.optimum(save, rate))
+    assert best_interval(save, rate) == pytest.approx(save_policy.optimum(save, rate))
 
 
 def test_iterations_of_a_loop_share_a_line() -> None:

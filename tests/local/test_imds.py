@@ -23,7 +23,7 @@ from spotwright.local.imds_client import MetadataServers, has_metadata_server
 from spotwright.local.supervisor.process_identity import marks
 from spotwright.model.pools import Pool, Provider
 from spotwright.notices import NoticeWatch, from_environment
-from spotwright.notices.azure import AzureSource
+from spotwright.notices.metadata_services import AzureSource
 from spotwright.supply.node_fit import NodeGone
 
 pytestmark = pytest.mark.usefixtures("patient_clients")

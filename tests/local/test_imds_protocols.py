@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from spotwright.agent.http_server import DeferredResponse, Request, Response
 from spotwright.local.imds_server import (
     AwsMetadataServer,
     AzureGroup,
@@ -16,6 +15,7 @@ from spotwright.local.imds_server import (
     GcpMetadataServer,
     metadata_server_of,
 )
+from spotwright.notices.http_server import DeferredResponse, Request, Response
 
 EVENTS = "/metadata/scheduledevents"
 VERSION = {"api-version": "2020-07-01"}

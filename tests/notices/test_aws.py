@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.notices.servers import Server, after, answer, json_answer
 
 from spotwright.notices import SourceError
-from spotwright.notices.aws import AwsSource
 from spotwright.notices.http_client import Answer, format_http_date
+from spotwright.notices.metadata_services import AwsSource
 
 pytestmark = pytest.mark.usefixtures("patient_clients")
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.notices.servers import Server, after, answer, json_answer
 
 from spotwright.notices import SourceError
-from spotwright.notices.azure import AzureSource, resource_of
 from spotwright.notices.http_client import Answer, format_http_date
+from spotwright.notices.metadata_services import AzureSource, resource_of
 
 pytestmark = pytest.mark.usefixtures("patient_clients")
 

@@ -11,7 +11,7 @@ from tests.notices.servers import Server, json_answer, wait_until
 
 from spotwright.local.attempt_orders import NOTICE, write_notice
 from spotwright.notices import Source, from_environment
-from spotwright.notices.either import EitherSource
+from spotwright.notices.sources import EitherSource
 
 NO_AGENT = "http://127.0.0.1:1/notice"
 

@@ -13,7 +13,7 @@ from tests.notices.servers import after
 
 from spotwright.local.attempt_orders import NOTICE, write_notice
 from spotwright.notices import KINDS, SourceError
-from spotwright.notices.file import FileSource, _read
+from spotwright.notices.sources import FileSource, _read
 
 
 def test_no_file_is_no_notice(tmp_path: Path) -> None:

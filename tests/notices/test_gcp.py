@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.notices.servers import Server, after, answer
 
 from spotwright.notices import SourceError
-from spotwright.notices.gcp import GcpSource
 from spotwright.notices.http_client import Answer
+from spotwright.notices.metadata_services import GcpSource
 
 pytestmark = pytest.mark.usefixtures("patient_clients")
 

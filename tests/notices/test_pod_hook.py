@@ -14,8 +14,8 @@ import pytest
 
 from spotwright.checkpoint import Checkpoint
 from spotwright.cluster.admit_pods import hook_script
-from spotwright.notices.file import FileSource
 from spotwright.notices.pod_hook import PodHook
+from spotwright.notices.sources import FileSource
 
 PROGRAM = Path(__file__).resolve().parents[1] / "checkpoint" / "terminated_program.py"
 LONG = 6000  # seconds for which the hook would wait; these tests last for at most a minute

@@ -13,8 +13,7 @@ from tests.notices.servers import Callback, Server, answer, json_answer, wait_un
 
 from spotwright.local.attempt_orders import NOTICE, write_notice
 from spotwright.notices import Notice, NoticeWatch, Source, SourceError, from_environment
-from spotwright.notices.file import FileSource
-from spotwright.notices.node_agent import PORT, NodeAgentSource
+from spotwright.notices.sources import PORT, FileSource, NodeAgentSource
 
 pytestmark = pytest.mark.usefixtures("patient_clients")
 
@@ -155,7 +154,7 @@ def test_a_clock_that_is_set_while_it_watches_is_followed(watching: Watching, mo
         watching(NodeAgentSource(f"{server.url}/notice"), callback)
         wait_until("the notice", lambda: callback.notices)
         first, began, real = latest_end(callback), callback.at[0], time.time
-        monkeypatch.setattr("spotwright.notices.node_agent.time.time", lambda: real() + 3600)
+        monkeypatch.setattr("spotwright.notices.sources.time.time", lambda: real() + 3600)
         wait_until("the notice after the jump", lambda: latest_end(callback) - first >= 3600)
         monkeypatch.undo()
     assert latest_end(callback) - first <= 3600 + time.time() - began
@@ -189,8 +188,8 @@ def test_a_server_that_hangs_for_a_while_is_believed_afterwards(
     watching: Watching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()  # here the limit of a request is what matters
-    monkeypatch.setattr("spotwright.notices.node_agent._TIMEOUT", 0.1)
-    monkeypatch.setattr("spotwright.notices.notice_watch._WAIT", 0.1)
+    monkeypatch.setattr("spotwright.notices.sources._TIMEOUT", 0.1)
+    monkeypatch.setattr("spotwright.notices.notice._WAIT", 0.1)
     good = json_answer({"format": "spotwright-notice/1", "state": "a1", "notice": notice_json()})
     callback = Callback()
     with Server(lambda _: None) as server:

@@ -62,7 +62,7 @@ def modules_of(package: str) -> list[str]:
     return [".".join(names[:-1] if names[-1] == "__init__" else names) for names in parts]
 
 
-@pytest.mark.parametrize("package", ["checkpoint", "notices", "agent"])
+@pytest.mark.parametrize("package", ["checkpoint", "notices"])
 def test_what_user_code_imports_is_of_the_standard_library(package: str) -> None:
     assert third_parties(f"import {', '.join(modules_of(package))}") == set()
 

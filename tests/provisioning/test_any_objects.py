@@ -16,7 +16,7 @@ from tests.provisioning.test_checks import PLUGIN, aks
 
 from spotwright.cli import cli
 from spotwright.errors import InputError
-from spotwright.provisioning.objects import read_objects
+from spotwright.pools.ground import read_objects
 
 KUBELET = {"kind": "KubeletConfiguration", "shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s"}
 BY_PRIORITY = {"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 10}]}

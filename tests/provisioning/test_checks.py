@@ -13,9 +13,8 @@ from tests import plain_yaml
 from spotwright import config as configuration
 from spotwright.clouds.node_signs import REMOVED_TAINTS
 from spotwright.config import Config
-from spotwright.provisioning.checks.ground import Finding, PodWork, ground_of, pod_works
-from spotwright.provisioning.checks.running import check
-from spotwright.provisioning.objects import Objects, read_objects
+from spotwright.pools.checks import check
+from spotwright.pools.ground import Finding, Objects, PodWork, ground_of, pod_works, read_objects
 
 NODES = Path(__file__).parent / "nodes"
 POOLS: dict[str, Any] = {

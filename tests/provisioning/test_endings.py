@@ -20,9 +20,8 @@ from tests.provisioning.test_checks import (
 )
 
 from spotwright import config as configuration
-from spotwright.provisioning.checks.ground import ground_of, pod_works
-from spotwright.provisioning.checks.running import check
-from spotwright.provisioning.objects import Objects
+from spotwright.pools.checks import check
+from spotwright.pools.ground import Objects, ground_of, pod_works
 
 
 def kubelet(total: str, critical: str) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from tests.provisioning.test_tools import HERE, TABLES, request_for
 from spotwright import config as configuration
 from spotwright.errors import InputError
 from spotwright.manifests.files.place_files import place_texts
-from spotwright.provisioning.catalogue import script
-from spotwright.provisioning.tools.compute_class import compute_class_lines
+from spotwright.pools.catalogue import script
+from spotwright.pools.generic import compute_class_lines
 
 FIELDS: Mapping[str, Any] = plain_yaml.load((HERE / "made_fields.yaml").read_text())
 _KEYWORDS = {"type", "enum", "pattern", "minimum", "maximum"}

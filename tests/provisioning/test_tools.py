@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.provisioning.catalogue import script
-from spotwright.provisioning.making import Request
+from spotwright.pools.catalogue import script
+from spotwright.pools.request import Request
 
 HERE = Path(__file__).parent
 TABLES = {

@@ -16,8 +16,8 @@ from spotwright.lint.linting import lint_text
 from spotwright.lint.settings import settings_of
 from spotwright.manifests.files.place_files import place_text
 from spotwright.manifests.kueue.queue_objects import QueueOptions, queue_lines
-from spotwright.provisioning.catalogue import script
-from spotwright.provisioning.tools.compute_class import compute_class_lines
+from spotwright.pools.catalogue import script
+from spotwright.pools.generic import compute_class_lines
 
 GOLDEN = HERE / "golden" / "placed"
 LADDERS = {"gke": ["t4-spot", "l4"], "karpenter": ["gpu-spot", "gpu"]}

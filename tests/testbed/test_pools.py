@@ -7,7 +7,7 @@ from testbed.pools import identity
 
 from spotwright.clouds import providers
 from spotwright.model.pools import Capacity, Pool, Provider
-from spotwright.notices.azure import resource_of
+from spotwright.notices.metadata_services import resource_of
 
 
 @pytest.mark.parametrize("cloud", ["aks", "gke", "eks"])

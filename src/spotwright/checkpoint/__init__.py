@@ -18,8 +18,8 @@ Code that saves by itself calls :func:`progress` and :func:`notice`, which do no
 
 from __future__ import annotations
 
+from spotwright.checkpoint.attempt_environment import progress
 from spotwright.checkpoint.checkpoint import Checkpoint
-from spotwright.checkpoint.current_notice import notice
 from spotwright.checkpoint.errors import (
     BrokenCheckpoint,
     CheckpointError,
@@ -30,8 +30,8 @@ from spotwright.checkpoint.errors import (
     StaleWriter,
     UnstorableState,
 )
-from spotwright.checkpoint.progress_report import progress
-from spotwright.checkpoint.state.files import Directory, File
+from spotwright.checkpoint.file_values import Directory, File
+from spotwright.checkpoint.termination import notice
 
 __all__ = [
     "BrokenCheckpoint",

@@ -7,6 +7,8 @@ exits with 143, and the last committed save counts. A step inside one long call 
 it, and the same save counts.
 
 143 is 128 + SIGTERM, which shells and Kubernetes show for a process that the signal has ended. It never counts as success.
+
+Returns the present notice of this node, for code that asks between two pieces of its work.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spotwright.notices import Notice, NoticeWatch
 
-__all__ = ["EXIT", "Termination", "seconds_from_environment"]
+
+__all__ = ["EXIT", "Termination", "notice", "seconds_from_environment"]
+
 
 EXIT = 143
 """Exit code of a process that SIGTERM has ended."""
@@ -175,3 +179,44 @@ def seconds_from_environment(name: str, default: float) -> float:
     except (KeyError, ValueError):
         return default
     return value if value >= 0 else default
+
+
+_FIRST_ANSWER = 1.0  # seconds for which the first call waits for an answer
+
+_VARIABLES = ("SPOTWRIGHT_NOTICE_URL", "SPOTWRIGHT_NOTICE_FILE", "SPOTWRIGHT_HOST")
+
+_watches: dict[tuple[object, ...], NoticeWatch | None] = {}  # by process and variables: a fork has no threads
+
+
+def notice() -> Notice | None:
+    """Return the notice of this node's end, or ``None``: there is none, it was withdrawn, or no source of notices is named.
+
+    ``ends_at`` of the notice is the end in Unix seconds. The first call asks the source and waits at most a second; later calls
+    return at once the notice that a thread has seen since. Never raises.
+    """
+    key = (os.getpid(), *(os.environ.get(name, "") for name in _VARIABLES))
+    if key not in _watches:
+        _watches[key] = _watch() if any(key[1:]) else None
+    watch = _watches[key]
+    return None if watch is None else watch.current
+
+
+def _watch() -> NoticeWatch | None:
+    """Start watching the source that the environment names; ``None`` if it cannot be used."""
+    from spotwright import notices
+
+    try:
+        source = notices.from_environment(os.environ)
+    except notices.SourceError as error:
+        import logging
+
+        logging.getLogger("spotwright.checkpoint").warning("no notices will be seen: %s", error)
+        return None
+    if source is None:
+        return None
+    watch = notices.NoticeWatch(source, lambda _notice: None)
+    watch.start()
+    deadline = time.monotonic() + _FIRST_ANSWER
+    while not (watch.answered or watch.problem) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return watch

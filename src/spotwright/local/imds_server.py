@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from spotwright.agent.http_server import DeferredResponse, HttpServer, Request, Response
-from spotwright.agent.relay import NoticeRelay
 from spotwright.model.pools import Provider
 from spotwright.notices import Source
+from spotwright.notices.agent import NoticeRelay
 from spotwright.notices.http_client import format_http_date
+from spotwright.notices.http_server import DeferredResponse, HttpServer, Request, Response
 from spotwright.notices.notice import PollingSource
 
 __all__ = [
@@ -328,15 +328,15 @@ def _source(order: dict[str, Any], url: str, resource: str) -> Source:
     """The agent's source of notices; it polls as often as on a real node, in the run's scaled time."""
     source: PollingSource
     if order["provider"] == Provider.GKE:
-        from spotwright.notices.gcp import GcpSource
+        from spotwright.notices.metadata_services import GcpSource
 
         return GcpSource(url, notice=order["notice"])
     if order["provider"] == Provider.AKS:
-        from spotwright.notices.azure import AzureSource
+        from spotwright.notices.metadata_services import AzureSource
 
         source = AzureSource(url, resource=resource)
     else:
-        from spotwright.notices.aws import AwsSource
+        from spotwright.notices.metadata_services import AwsSource
 
         source = AwsSource(url)
     source.interval = max(_MIN_INTERVAL, source.interval / order["scale"])

@@ -16,7 +16,6 @@ malformed answer for a notice.
 from __future__ import annotations
 
 from spotwright.notices.from_env import from_environment
-from spotwright.notices.notice import KINDS, Notice, Source, SourceError
-from spotwright.notices.notice_watch import NoticeWatch
+from spotwright.notices.notice import KINDS, Notice, NoticeWatch, Source, SourceError
 
 __all__ = ["KINDS", "Notice", "NoticeWatch", "Source", "SourceError", "from_environment"]

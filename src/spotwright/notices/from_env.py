@@ -27,7 +27,7 @@ def from_environment(environ: Mapping[str, str]) -> Source | None:
     path = environ.get("SPOTWRIGHT_NOTICE_FILE", "").strip()
     host = environ.get("SPOTWRIGHT_HOST", "").strip()
     if environ.get(FOLDER_VARIABLE, "").strip() and path and (url.startswith("http://") or (host and not url)):
-        from spotwright.notices.either import EitherSource
+        from spotwright.notices.sources import EitherSource
 
         return EitherSource(_agent(url, host), _file(path))
     if url.startswith("http://"):
@@ -44,13 +44,13 @@ def from_environment(environ: Mapping[str, str]) -> Source | None:
 
 
 def _agent(url: str = "", host: str = "") -> Source:
-    from spotwright.notices.node_agent import PORT, NodeAgentSource
+    from spotwright.notices.sources import PORT, NodeAgentSource
 
     return NodeAgentSource(url or f"http://{host}:{PORT}/notice")
 
 
 def _file(path: str) -> Source:
-    from spotwright.notices.file import FileSource
+    from spotwright.notices.sources import FileSource
 
     return FileSource(path)
 

@@ -136,9 +136,9 @@ def test_a_deleted_node_object_takes_its_pods_along_and_comes_back_with_its_labe
 
 
 READER = {
-    "aks": "from spotwright.notices.azure import AzureSource as Source",
-    "gke": "from spotwright.notices.gcp import GcpSource as Source",
-    "eks": "from spotwright.notices.aws import AwsSource as Source",
+    "aks": "from spotwright.notices.metadata_services import AzureSource as Source",
+    "gke": "from spotwright.notices.metadata_services import GcpSource as Source",
+    "eks": "from spotwright.notices.metadata_services import AwsSource as Source",
 }
 
 

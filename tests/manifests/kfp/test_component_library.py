@@ -226,15 +226,22 @@ def test_a_container_component_that_installs_it_is_not_warned_of() -> None:
     assert not placed(with_command(["sh", "-c", script])).reports("imports spotwright.checkpoint")
 
 
-RUNS_MORE = (
-    "import spotwright as spot\n\ndef train():\n    spot.run('other.py')\n    from spotwright.notices import azure\n"
-)
+RUNS_MORE = """\
+import spotwright as spot
+
+def train():
+    spot.run('other.py')
+    from spotwright.notices import metadata_services
+"""
 
 
 def test_code_that_imports_more_than_the_checkpoint_library_is_refused_with_the_ways_out() -> None:
     text = refused(pipeline(RUNS_MORE))
 
-    assert "train: its code imports spotwright.notices.azure, spotwright.run, and the checkpoint library" in text
+    assert (
+        "train: its code imports spotwright.notices.metadata_services, spotwright.run, and the checkpoint library"
+        in text
+    )
     assert "packages_to_install" in text
     assert "package: image" in text
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 import yaml
 
-from spotwright.agent.agent_main import Address
 from spotwright.cli import FAILED, SUCCEEDED
 from spotwright.cli.daemons.listen import Listen
 from spotwright.cli.options import state_option
 from spotwright.errors import InputError
 from spotwright.model.quantities import parse_memory
+from spotwright.notices.agent import Address
 
 __all__ = ["controller"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from spotwright.agent.agent_main import Address
+from spotwright.notices.agent import Address
 
 __all__ = ["Listen"]
 

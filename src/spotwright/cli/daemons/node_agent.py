@@ -7,12 +7,11 @@ from pathlib import Path
 
 import click
 
-from spotwright.agent.agent_main import Address, bind, serve
-from spotwright.agent.notice_sources import PROVIDERS, SourceOptions, make_source
 from spotwright.cli.daemons.listen import Listen
 from spotwright.cli.options import Duration
 from spotwright.notices import Notice
-from spotwright.notices.node_agent import PORT
+from spotwright.notices.agent import PROVIDERS, Address, SourceOptions, bind, make_source, serve
+from spotwright.notices.sources import PORT
 
 __all__ = ["node_agent"]
 
@@ -80,7 +79,7 @@ def node_agent(
 def _teller(node: str) -> Callable[[Notice | None], None]:
     if not node:
         return lambda _: None
-    from spotwright.agent.node_events import NodeEvents
+    from spotwright.notices.agent import NodeEvents
 
     return NodeEvents(node, _log).tell
 

@@ -17,9 +17,8 @@ from spotwright.config.document import read_input
 from spotwright.errors import InputError
 from spotwright.manifests.files.required_pools import require_pools
 from spotwright.manifests.yamltext.documents import parse
-from spotwright.provisioning.checks.ground import Finding, Ground, PodWork, Severity, ground_of, pod_works
-from spotwright.provisioning.checks.running import check
-from spotwright.provisioning.objects import Objects, add_settings
+from spotwright.pools.checks import check
+from spotwright.pools.ground import Finding, Ground, Objects, PodWork, Severity, add_settings, ground_of, pod_works
 
 __all__ = ["check_json", "check_pools"]
 

@@ -14,9 +14,9 @@ from spotwright.cli import SUCCEEDED
 from spotwright.cli.pools.inputs import ask_cluster, cluster_options, read_file
 from spotwright.cluster.found_pools import found_pools
 from spotwright.errors import InputError
-from spotwright.provisioning.api_model import pools_of_api_model
-from spotwright.provisioning.import_notes import notes_on
-from spotwright.provisioning.objects import Objects
+from spotwright.pools.azure import pools_of_api_model
+from spotwright.pools.ground import Objects
+from spotwright.pools.node_facts import notes_on
 
 __all__ = ["import_pools"]
 

@@ -10,7 +10,7 @@ import click
 
 from spotwright.config.document import name_of, read_input
 from spotwright.errors import InputError
-from spotwright.provisioning.objects import Objects, read_objects
+from spotwright.pools.ground import Objects, read_objects
 
 __all__ = ["ask_cluster", "cluster_options", "read_file"]
 

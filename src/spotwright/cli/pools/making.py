@@ -14,9 +14,9 @@ from spotwright.errors import InputError
 from spotwright.manifests.files.required_pools import require_pools
 from spotwright.manifests.kueue.queue_objects import QueueOptions, queue_lines, unknown_quotas
 from spotwright.model.quantities import parse_resource
-from spotwright.provisioning.catalogue import TOOLS, script
-from spotwright.provisioning.making import Request
-from spotwright.provisioning.tools.compute_class import compute_class_lines
+from spotwright.pools.catalogue import TOOLS, script
+from spotwright.pools.generic import compute_class_lines
+from spotwright.pools.request import Request
 
 __all__ = ["make_pool"]
 

@@ -1,0 +1,120 @@
+"""Chooses the default folder for checkpoints, so that the same code runs without Spotwright.
+
+Every attempt of ``spotwright run`` and every placed pod with a ``checkpoint`` has ``SPOTWRIGHT_CHECKPOINT``. Elsewhere the saves
+go below the working directory, one folder for each program, and a warning names it. So a script that is started again continues,
+as in attempts, and two scripts in one folder do not load each other's state.
+
+Reports the progress of an attempt, a number from 0 to 1, in the file that ``SPOTWRIGHT_PROGRESS_FILE`` names.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from contextlib import suppress
+
+__all__ = ["ProgressFile", "default_folder", "progress"]
+
+
+_FOLDER = "spotwright-checkpoint"
+
+_NAME_ONE = 'set the variable, or call Checkpoint("folder")'
+
+_warned: set[str] = set()  # folders that were named in a warning
+_temporary: dict[int, str] = {}  # by process
+
+
+def default_folder() -> str:
+    """Return the folder of this program's checkpoints below the working directory; a warning names it once.
+
+    If the working directory cannot be written to, it is a new temporary folder: the process saves, and no later process loads.
+    """
+    place = _below_working_directory()
+    if place:
+        outlook = (
+            f"a later start here goes on from them; to begin again remove the folder, to choose another {_NAME_ONE}"
+        )
+    else:
+        place = _temporary_folder()
+        outlook = f"no later start finds them, because the working directory cannot be written to: {_NAME_ONE}"
+    if place not in _warned:
+        import logging
+
+        _warned.add(place)
+        text = "SPOTWRIGHT_CHECKPOINT is not set: checkpoints are saved in %s; %s"
+        logging.getLogger("spotwright.checkpoint").warning(text, place, outlook)
+    return place
+
+
+def _below_working_directory() -> str:
+    """Return the folder in the working directory; empty if it cannot be made or written to."""
+    try:
+        nearest = place = os.path.join(os.getcwd(), _FOLDER, _program())
+    except OSError:  # the working directory was removed
+        return ""
+    while not os.path.lexists(nearest):
+        nearest = os.path.dirname(nearest)
+    return place if os.access(nearest, os.W_OK | os.X_OK) else ""
+
+
+def _temporary_folder() -> str:
+    """Return the temporary folder of this process, the same one at each call."""
+    if os.getpid() not in _temporary:
+        import tempfile
+
+        _temporary[os.getpid()] = tempfile.mkdtemp(prefix=f"{_FOLDER}-")
+    return _temporary[os.getpid()]
+
+
+def _program() -> str:
+    """Return a name for the running program: its script, or the package that ``python -m`` runs."""
+    script = sys.argv[0] if sys.argv else ""
+    folder, name = os.path.split(script)
+    if name == "__main__.py":
+        name = os.path.basename(folder)
+    name = os.path.splitext(name)[0]
+    return name if name and not name.startswith(("-", ".")) else "python"
+
+
+_SECONDS_BETWEEN = 0.05  # a loop with a million steps must not spend its time on writing files
+_LARGE_STEP = 0.01  # a report that differs by this share from the one before is always written
+
+
+class ProgressFile:
+    """The progress file of the attempt in whose environment this process runs."""
+
+    def __init__(self) -> None:
+        self._path = os.environ.get("SPOTWRIGHT_PROGRESS_FILE", "")
+        self._next = 0.0
+        self._written = math.nan
+
+    def report(self, share: float) -> None:
+        """Write the share of the work that is done, from 0 to 1; small changes at most 20 times a second, 1 always."""
+        share = min(max(float(share), 0.0), 1.0)
+        now = time.monotonic()
+        is_small = abs(share - self._written) < _LARGE_STEP and share < 1
+        if not self._path or math.isnan(share) or (is_small and now < self._next):
+            return
+        self._next, self._written = now + _SECONDS_BETWEEN, share
+        temporary = f"{self._path}.{os.getpid()}"
+        with suppress(OSError):
+            with open(temporary, "w", encoding="ascii") as file:
+                file.write(repr(share))
+            os.replace(temporary, self._path)
+
+
+_files: dict[str, ProgressFile] = {}  # by the variable's value, so that a report goes where the variable says now
+
+
+def progress(share: float) -> None:
+    """Report the share of the work that is done, a number from 0 to 1; larger and smaller ones count as 1 and 0.
+
+    Call it where the attempt starts (with what the checkpoint has) and after each step; :meth:`Checkpoint.steps` does so itself.
+    Does nothing where ``SPOTWRIGHT_PROGRESS_FILE`` is not set, and never raises because of the file.
+    """
+    path = os.environ.get("SPOTWRIGHT_PROGRESS_FILE", "")
+    if path not in _files:
+        _files[path] = ProgressFile()
+    _files[path].report(share)

@@ -1,0 +1,240 @@
+"""Files and folders as values of a state: for libraries that write only to a path, and for logs and samples.
+
+They are stored with their content. Loading writes nothing; :meth:`~File.restore` writes the content to a path of the program's
+choice. A name in a checkpoint never decides where a file is written: names are relative and stay below the target. The target is
+built beside its path and moved there when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from spotwright.checkpoint.errors import BrokenCheckpoint, UnstorableState
+from spotwright.checkpoint.state_file import Blob
+
+__all__ = ["Directory", "File", "decode_directory", "decode_file", "encode_directory", "encode_file"]
+
+
+Add = Callable[[Blob], int]
+Refuse = Callable[[str], UnstorableState]
+Content = Callable[[int], Iterable[bytes]]
+"""Returns the bytes of a blob of the checkpoint that a value was loaded from."""
+
+_PIECE = 1 << 20
+
+
+class File:
+    """A file with its content. ``File("model.bin")`` in a state is read when the state is saved.
+
+    A loaded file has :meth:`read_bytes` and :meth:`restore`, until its checkpoint has been replaced by newer ones.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._content: Callable[[], Iterable[bytes]] | None = None
+        self._executable = False
+
+    def read_bytes(self) -> bytes:
+        """Return the saved content."""
+        return b"".join(self._loaded())
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Write the content to ``path`` in one step; an existing file is replaced."""
+        target = os.path.abspath(os.fspath(path))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        beside = _temporary_path(target)
+        try:
+            _write(beside, self._loaded(), executable=self._executable)
+            os.replace(beside, target)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(beside)
+            raise
+
+    def _loaded(self) -> Iterable[bytes]:
+        return self._content() if self._content is not None else map(bytes, _read(self.path, UnstorableState))
+
+    def __repr__(self) -> str:
+        return f"File({self.path!r})"
+
+
+class Directory:
+    """A folder with all files below it. ``Directory("tokenizer")`` in a state is read when the state is saved.
+
+    Symbolic links to something in the folder are kept, others are refused. A loaded folder has :meth:`restore`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self._loaded: list[dict[str, Any]] | None = None
+        self._content: Content | None = None
+
+    def restore(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        """Write the folder to ``path``. Raises :class:`FileExistsError` for a folder with content, unless ``replace``."""
+        if self._loaded is None or self._content is None:
+            raise ValueError(f"{self!r} was not loaded from a checkpoint")
+        target = os.path.abspath(os.fspath(path))
+        if os.path.isdir(target) and os.listdir(target) and not replace:
+            raise FileExistsError(f"{target} is not empty; restore(..., replace=True) replaces it")
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        beside = _temporary_path(target)
+        try:
+            os.mkdir(beside)
+            for entry in self._loaded:
+                _restore(os.path.join(beside, *entry["path"].split("/")), entry, self._content)
+            _swap(beside, target)
+        except BaseException:
+            _remove(beside)
+            raise
+
+    def __repr__(self) -> str:
+        return f"Directory({self.path!r})"
+
+
+def encode_file(file: File, add: Add, refuse: Refuse) -> dict[str, Any]:
+    """Return the tree node of a file."""
+    if file._content is not None:  # a loaded file is saved again unchanged
+        content = file._content
+        return {"name": file.path, "x": file._executable, "b": add(lambda: map(memoryview, content()))}
+    status = _status(file.path, refuse)
+    if not stat.S_ISREG(status.st_mode):
+        raise refuse(f"{file.path} is no file")
+    executable = bool(status.st_mode & stat.S_IXUSR)
+    return {"name": os.path.basename(file.path), "x": executable, "b": add(lambda: _read(file.path, refuse))}
+
+
+def decode_file(node: dict[str, Any], content: Content) -> File:
+    """Return the file of a tree node."""
+    file = File(node["name"])
+    file._content = lambda: content(node["b"])
+    file._executable = node["x"]
+    return file
+
+
+def encode_directory(directory: Directory, add: Add, refuse: Refuse) -> dict[str, Any]:
+    """Return the tree node of a folder."""
+    if directory._loaded is not None and directory._content is not None:
+        entries = [_encode_loaded(entry, directory._content, add) for entry in directory._loaded]
+        return {"name": directory.path, "entries": entries}
+    if not stat.S_ISDIR(_status(directory.path, refuse).st_mode):
+        raise refuse(f"{directory.path} is no folder")
+    entries = list(_walk(directory.path, "", add, refuse))
+    return {"name": os.path.basename(os.path.abspath(directory.path)), "entries": entries}
+
+
+def decode_directory(node: dict[str, Any], content: Content) -> Directory:
+    """Return the folder of a tree node. Raises :class:`BrokenCheckpoint` for a name that leaves the folder."""
+    directory = Directory(node["name"])
+    for entry in node["entries"]:
+        if not _stays_below(entry["path"]) or ("link" in entry and not _points_below(entry["path"], entry["link"])):
+            raise BrokenCheckpoint(f"a folder in the checkpoint holds a name that leaves it: {entry['path']!r}")
+    directory._loaded, directory._content = node["entries"], content
+    return directory
+
+
+def _status(path: str, refuse: Refuse) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise refuse(f"{path} cannot be read ({error.strerror})") from error
+
+
+def _read(path: str, refuse: Refuse) -> Iterator[memoryview]:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while piece := file.read(_PIECE):
+                yield memoryview(piece)
+    except OSError as error:
+        raise refuse(f"{path} cannot be read ({error.strerror})") from error
+
+
+def _walk(folder: str, below: str, add: Add, refuse: Refuse) -> Iterator[dict[str, Any]]:
+    """Iterate over the entries of a folder, each folder before its content."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise refuse(f"{folder} cannot be read ({error.strerror})") from error
+    for entry in entries:
+        path = f"{below}{entry.name}"
+        if entry.is_symlink():
+            link = os.readlink(entry.path)
+            if not _points_below(path, link):
+                raise refuse(f"{entry.path} points out of the folder, to {link}; store what it points to instead")
+            yield {"path": path, "link": link}
+        elif entry.is_dir():
+            yield {"path": path}
+            yield from _walk(entry.path, f"{path}/", add, refuse)
+        elif entry.is_file():
+            yield {"path": path, "x": bool(entry.stat().st_mode & stat.S_IXUSR), "b": add(_reader(entry.path, refuse))}
+        else:
+            raise refuse(f"{entry.path} is neither a file nor a folder")
+
+
+def _reader(path: str, refuse: Refuse) -> Blob:
+    return lambda: _read(path, refuse)
+
+
+def _encode_loaded(entry: dict[str, Any], content: Content, add: Add) -> dict[str, Any]:
+    if "b" not in entry:
+        return entry
+    index = entry["b"]
+    return {**entry, "b": add(lambda: map(memoryview, content(index)))}
+
+
+def _stays_below(path: Any) -> bool:
+    """True if a stored name is a plain relative path."""
+    return isinstance(path, str) and "\0" not in path and all(part not in {"", ".", ".."} for part in path.split("/"))
+
+
+def _points_below(path: str, link: Any) -> bool:
+    """True if a link at ``path`` points to something in the same folder."""
+    if not isinstance(link, str) or not link or "\0" in link or link.startswith("/"):
+        return False
+    resolved = os.path.normpath(os.path.join("/", "top", os.path.dirname(path), link))
+    return resolved.startswith("/top/")
+
+
+def _restore(target: str, entry: dict[str, Any], content: Content) -> None:
+    if "b" in entry:
+        _write(target, content(entry["b"]), executable=entry["x"])
+    elif "link" in entry:
+        os.symlink(entry["link"], target)
+    else:
+        os.mkdir(target)
+
+
+def _write(path: str, content: Iterable[bytes], *, executable: bool) -> None:
+    """Write a new file; an existing file or link is refused."""
+    mode = 0o777 if executable else 0o666
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    with open(descriptor, "wb") as file:
+        file.writelines(content)
+
+
+def _temporary_path(target: str) -> str:
+    return os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{os.getpid()}.{os.urandom(4).hex()}")
+
+
+def _swap(beside: str, target: str) -> None:
+    """Move a folder to its path; an existing one is moved away first, and removed at the end."""
+    if not os.path.lexists(target):
+        os.rename(beside, target)
+        return
+    aside = _temporary_path(target)
+    os.rename(target, aside)
+    os.rename(beside, target)
+    _remove(aside)
+
+
+def _remove(path: str) -> None:
+    import shutil
+
+    if os.path.islink(path) or not os.path.isdir(path):
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+    else:
+        shutil.rmtree(path, ignore_errors=True)

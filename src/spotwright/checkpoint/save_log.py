@@ -1,0 +1,226 @@
+"""The log of a place: claims and saves in one order, in which only one of several writers can write the next entry.
+
+Every entry is a small, numbered file that is created only if it does not exist: with ``O_EXCL`` in a folder, with a conditional
+write in an object store. A new attempt writes a *claim*, whose number is the attempt's token. The entry of a *save* commits it.
+Both take the next number, so a save and the claim of a successor compete for one number, and one of them loses: at no moment can
+a late save of an older attempt count after its successor's claim.
+
+A claim also names the save that it is based on (``base``). Entries that an older attempt completes between the two are ignored.
+Claims are kept, as they are small: an older attempt that has been suspended would write its next entry at their number.
+
+An entry contains its checksum. A cut entry was never committed; its number stays taken.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from spotwright.checkpoint.errors import OtherProgram, SaveFailed, StaleWriter
+from spotwright.checkpoint.store import Store
+
+__all__ = ["FORMAT", "LogEntry", "SaveLog", "describe_writer"]
+
+
+FORMAT = 1
+"""Version of the entries and state files that are written; every version up to it can be read."""
+
+_EMPTY_TIMEOUT = 1.0  # seconds for which an empty entry is read again, while its writer may be writing it
+
+
+class LogEntry:
+    """One entry. ``data`` has its ``kind`` (``claim`` or ``save``) and the fields of that kind."""
+
+    __slots__ = ("data", "number")
+
+    def __init__(self, number: int, data: Mapping[str, Any]) -> None:
+        self.number, self.data = number, data
+
+    @property
+    def token(self) -> int:
+        """Token of the attempt that wrote the entry."""
+        return self.number if self.data["kind"] == "claim" else int(self.data["token"])
+
+    @property
+    def state(self) -> str:
+        """Name of the state file of a save."""
+        return str(self.data["state"])
+
+
+class SaveLog:
+    """The log of a place, for one attempt."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.claim: LogEntry | None = None
+        self._cached: dict[int, LogEntry] = {}
+        self._last = 0  # the highest number that is surely taken
+        self._doubtful = 0  # the number of an entry of ours that failed
+
+    @property
+    def token(self) -> int:
+        """Token of this attempt; 0 before its claim."""
+        return self.claim.number if self.claim else 0
+
+    def saves(self) -> Iterator[LogEntry]:
+        """Iterate over the saves that count, newest first. Raises :class:`OtherProgram` for a newer format."""
+        return self._chain(self._numbers())
+
+    def latest_claim(self) -> LogEntry | None:
+        """Return the claim of the newest attempt."""
+        for number in self._numbers():
+            entry = self._read(number)
+            if entry and entry.data["kind"] == "claim":
+                return entry
+        return None
+
+    def claim_token(self, about: Mapping[str, Any]) -> LogEntry:
+        """Claim a token higher than every other; from then on no older attempt can commit.
+
+        ``about`` goes into the claim. Raises :class:`StaleWriter` if other attempts win a hundred times.
+        """
+        for _ in range(100):
+            numbers = self._numbers()
+            base = next(self._chain(numbers), None)
+            number = (numbers[0] if numbers else 0) + 1
+            claim = {**about, "kind": "claim", "base": base.number if base else None}
+            if self._create(number, claim):
+                self.claim, self._last = LogEntry(number, claim), number
+                return self.claim
+        raise StaleWriter(
+            f"{self._store.place}: a hundred other attempts claimed this place at the same time: give each task its own place"
+        )
+
+    def commit(self, save: Mapping[str, Any]) -> LogEntry:
+        """Commit a save, whose state file is durable. Raises :class:`StaleWriter` if another attempt has taken over."""
+        data = {**save, "kind": "save", "token": self.token}
+        while True:
+            number = self._last + 1
+            self._check_beyond(number)
+            try:
+                created = self._create(number, data)
+            except SaveFailed:
+                self._doubtful = number  # the entry may exist or not
+                raise
+            if not created:
+                existing = self._read(number)
+                ours = existing is not None and existing.token == self.token and existing.data["kind"] == "save"
+                if not ours and not (existing is None and number == self._doubtful):
+                    raise self._stale(number)
+                if existing is None or existing.state != data["state"]:
+                    self._last = number  # the rest of a failed entry, whose number stays taken
+                    continue
+            self._last = number  # also where a client retried and met its own first try
+            return LogEntry(number, data)
+
+    def _check_beyond(self, number: int) -> None:
+        """Refuse to reuse the number of a failed entry that was written after all, and that a successor has removed since."""
+        higher = [each for each in self._numbers() if each > number] if number == self._doubtful else []
+        if higher:
+            raise self._stale(min(higher))
+
+    def check(self) -> None:
+        """Raise :class:`StaleWriter` if :meth:`commit` surely would."""
+        number = self._last + 1
+        if number != self._doubtful and self._store.read(_name(number)) is not None:
+            raise self._stale(number)
+
+    def prune(self, count: int) -> None:
+        """Remove all saves but the newest ``count``, and every state file without a save."""
+        names = self._store.names()
+        saves = list(self._chain(_numbers_in(names)))
+        for save in reversed(saves[count:]):  # the oldest first, so that the newest always remain
+            self._store.remove(_name(save.number))  # before its state file, so that no entry names a missing file
+            self._cached.pop(save.number, None)
+        states = {save.state for save in saves[:count]}
+        for name in names:
+            if name.startswith("state-") and name not in states and _claimed_at(name) <= self.token:
+                self._store.remove(name)
+
+    def _numbers(self) -> list[int]:
+        return _numbers_in(self._store.names())
+
+    def _chain(self, numbers: list[int]) -> Iterator[LogEntry]:
+        """Iterate over saves, newest first: those that follow their own attempt's claim, then those from that claim's base on."""
+        pending: list[LogEntry] = []
+        below = numbers[0] + 1 if numbers else 0
+        for number in numbers:
+            if number >= below:
+                continue
+            entry = self._read(number)
+            if entry is None:
+                continue
+            if entry.data["kind"] == "save":
+                pending.append(entry)
+                continue
+            yield from (save for save in pending if save.token == number)
+            base = entry.data["base"]
+            if base not in numbers:
+                return  # there was no base, or it has been removed, and all older saves with it
+            pending, below = [], base + 1
+
+    def _read(self, number: int) -> LogEntry | None:
+        """Return an entry; ``None`` if it is cut or was removed meanwhile. A whole entry never changes."""
+        if number in self._cached:
+            return self._cached[number]
+        text = self._store.read(_name(number))
+        if text is None or len(text) < 10 or text[:9] != b"%08x " % zlib.crc32(text[9:]):
+            return None
+        import json
+
+        data = json.loads(text[9:])
+        if data["format"] > FORMAT:
+            raise OtherProgram(
+                f"{self._store.place}: written by a newer Spotwright (format {data['format']}, this one reads up to "
+                f"{FORMAT}): install that version, or name another place"
+            )
+        return self._cached.setdefault(number, LogEntry(number, data))
+
+    def _create(self, number: int, data: Mapping[str, Any]) -> bool:
+        import json
+
+        body = json.dumps({**data, "format": FORMAT}).encode()
+        return self._store.create(_name(number), b"%08x " % zlib.crc32(body) + body)
+
+    def _stale(self, number: int) -> StaleWriter:
+        deadline = time.monotonic() + _EMPTY_TIMEOUT
+        while (entry := self._read(number)) is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        who = entry.data.get("who", {}) if entry else {}
+        writer = ", ".join(f"{key} {value}" for key, value in who.items() if value) or "its claim cannot be read"
+        return StaleWriter(
+            f"{self._store.place}: another attempt has taken over ({writer}); this one must stop, and its work since its "
+            "last save is done again there"
+        )
+
+
+def describe_writer() -> dict[str, Any]:
+    """Return the description of this attempt in its claim, for people."""
+    environment = os.environ
+    return {
+        "run": environment.get("SPOTWRIGHT_RUN", ""),
+        "task": environment.get("SPOTWRIGHT_TASK", ""),
+        "attempt": environment.get("SPOTWRIGHT_ATTEMPT", ""),
+        "pod": environment.get("SPOTWRIGHT_POD_UID", ""),
+        "host": os.uname().nodename,
+        "process": os.getpid(),
+    }
+
+
+def _name(number: int) -> str:
+    return f"entry-{number:010d}"
+
+
+def _numbers_in(names: list[str]) -> list[int]:
+    """Return the numbers of the entries, highest first."""
+    numbers = (name.removeprefix("entry-") for name in names if name.startswith("entry-"))
+    return sorted((int(number) for number in numbers if number.isascii() and number.isdecimal()), reverse=True)
+
+
+def _claimed_at(name: str) -> int:
+    """Return the token in the name of a state file; a number above all tokens if there is none, so that the file stays."""
+    token = name.split("-")[1]
+    return int(token) if token.isascii() and token.isdecimal() else 1 << 62

@@ -1,1 +1,0 @@
-"""Storage of checkpoints: folders and object stores, and the log that orders the saves of several writers."""

@@ -1,0 +1,139 @@
+"""What nodes of a cluster without a known provider need, so that they are the pool of the configuration: labels and taints.
+
+Sources: Kubernetes reference, "kubelet" (``--node-labels``, ``--register-with-taints``), "kubectl label", "kubectl taint";
+kubernetes/autoscaler, ``cloudprovider/clusterapi/README.md`` (annotations with which the autoscaler knows an empty group).
+
+The ComputeClass of GKE that orders the pools: spot first, on-demand where spot has no capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from spotwright.clouds import providers
+from spotwright.clouds.providers import COMPUTE_CLASS
+from spotwright.errors import InputError
+from spotwright.manifests.kueue.flavors import flavor_order
+from spotwright.manifests.kueue.queue_objects import quantity
+from spotwright.manifests.rules.expander import expander_objects
+from spotwright.manifests.yamltext.splice import flow
+from spotwright.model.pools import Pool, Provider
+from spotwright.pools.request import Request, Variable, command, comment, heredoc, introduction, items, section
+
+__all__ = ["DEFAULT_CLASS", "compute_class_lines", "generic_script"]
+
+
+_NODE = Variable("NODE", "the name of a node of the pool")
+_ANNOTATION = "capacity.cluster-autoscaler.kubernetes.io"
+
+
+def generic_script(request: Request) -> Iterator[str]:
+    """The script for one pool. Raises :class:`InputError` if nothing would distinguish its nodes."""
+    pool = request.pool
+    labels = providers.own_labels(pool)
+    if not labels and not pool.taints:
+        raise InputError(
+            f"pool {pool.name}: nothing distinguishes its nodes: set provider:, or labels: and taints: of the nodes in "
+            "spotwright.yaml"
+        )
+    taints = [taint.with_equals for taint in pool.taints]
+    label_list = ",".join(f"{key}={value}" for key, value in labels.items())
+    yield from introduction(request, "a cluster without a provider that Spotwright knows")
+    yield from section(
+        "Nodes that register themselves: options of their kubelet.",
+        "Labels and taints that are set at the start are there before the first pod is.",
+    )
+    flags = [f"--node-labels={label_list}"] if labels else []
+    flags += [f"--register-with-taints={','.join(taints)}"] if taints else []
+    yield from comment(f"kubelet {' '.join(flags)}")
+    yield from section("Nodes that are there already.")
+    if labels:
+        yield from command(
+            ("kubectl", "label", "node", _NODE, *(f"{key}={value}" for key, value in labels.items())), {"overwrite": ()}
+        )
+    if taints:
+        yield from command(("kubectl", "taint", "node", _NODE, *taints), {"overwrite": ()})
+    yield from _hints(request, label_list, taints)
+    objects = list(
+        expander_objects({name: one for name, one in request.pools.items() if one.provider is Provider.GENERIC})
+    )
+    if objects:
+        yield from section(
+            "Make spot: prefer true, once for the cluster.",
+            "Start the cluster autoscaler with --expander=priority, and correct the patterns to the names of its node "
+            "groups: a group that no pattern matches is never grown.",
+        )
+        yield from heredoc(("kubectl", "apply", "-f", "-"), objects)
+
+
+def _hints(request: Request, label_list: str, taints: Sequence[str]) -> Iterator[str]:
+    """Annotations of Cluster API with which the autoscaler knows a node of an empty group."""
+    pool = request.pool
+    yield from section(
+        "From zero, with Cluster API: annotations of the MachineDeployment.",
+        "Without them the autoscaler does not know what a node of an empty group would be.",
+    )
+    node = pool.node or {}
+    amounts: dict[str, int | str] = {name: quantity(name, node.get(name, 0)) for name in ("cpu", "memory")}
+    for device, count in list(providers.gpus_of(pool).items())[:1]:
+        amounts |= {"gpu-type": device, "gpu-count": count}
+    annotations = [f"{_ANNOTATION}/{name}={amount}" for name, amount in amounts.items() if amount]
+    annotations += [f"{_ANNOTATION}/labels={label_list}"] if label_list else []
+    annotations += [f"{_ANNOTATION}/taints={','.join(taints)}"] if taints else []
+    deployment = Variable("MACHINE_DEPLOYMENT", "the MachineDeployment of the pool")
+    yield from command(("kubectl", "annotate", "machinedeployment", deployment, *annotations), {"overwrite": ()})
+
+
+DEFAULT_CLASS = "spotwright"
+"""Name of the class where the pools name none."""
+
+
+def compute_class_lines(pools: Mapping[str, Pool], ladder: Sequence[str] = ()) -> Iterator[str]:
+    """The ComputeClass of each name that the pools of GKE have as their label, or one of all of them where none has the label.
+
+    Raises :class:`InputError` if there is no pool of GKE.
+    """
+    ours = {name: pool for name, pool in pools.items() if pool.provider is Provider.GKE}
+    if not ours:
+        raise InputError("no pool has provider: gke, and a ComputeClass orders pools of GKE")
+    ordered = sorted(flavor_order(ours, ladder), key=lambda pool: not pool.is_spot)
+    named = list(dict.fromkeys(pool.labels[COMPUTE_CLASS] for pool in ordered if COMPUTE_CLASS in pool.labels))
+    for number, name in enumerate(named or [DEFAULT_CLASS]):
+        members = [pool for pool in ordered if pool.labels.get(COMPUTE_CLASS) == name] if named else ordered
+        yield from () if number == 0 else ("---",)
+        yield from _class(name, members)
+
+
+def _class(name: str, members: Sequence[Pool]) -> Iterator[str]:
+    yield from items(_meanings(name, members))
+    yield "apiVersion: cloud.google.com/v1"
+    yield "kind: ComputeClass"
+    yield f"metadata: {flow({'name': name})}"
+    yield "spec:"
+    yield "  priorities:"
+    for pool in members:
+        if not providers.pool_name(pool):
+            raise InputError(f"pool {pool.name}: GKE allows no pool of that name: rename it in spotwright.yaml")
+        yield f"  - {flow({'nodepools': [providers.pool_name(pool)]})}  # {pool.capacity}"
+    yield "  nodePoolAutoCreation: {enabled: false}  # the pools above are there; true lets GKE make others"
+    yield "  activeMigration: {optimizeRulePriority: false}  # true would drain running work to bring it back to spot"
+    yield "  whenUnsatisfiable: DoNotScaleUp  # wait for one of these pools, instead of any machine that GKE finds"
+
+
+def _meanings(name: str, members: Sequence[Pool]) -> Iterator[str]:
+    taint = f"{COMPUTE_CLASS}={name}:NoSchedule"
+    lacking = [
+        pool.name for pool in members if pool.labels.get(COMPUTE_CLASS) != name or taint not in map(str, pool.taints)
+    ]
+    yield (
+        f"Pods belong to the class by the label {COMPUTE_CLASS}={name}. A ladder that names these pools makes place "
+        f"require it: policy: {{default: {{spot: prefer, ladder: {flow([pool.name for pool in members])}}}}}."
+    )
+    if lacking:
+        yield (
+            f"SET THIS in spotwright.yaml, and make these pools again with it ({', '.join(lacking)}): "
+            f'labels: {{{COMPUTE_CLASS}: {name}}} and taints: ["{taint}"]. A pool without them is not part of the '
+            "class."
+        )
+    if {pool.is_spot for pool in members} != {True, False}:
+        yield "All pools of the class have one capacity: there is nothing to fall back to."

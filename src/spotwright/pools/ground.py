@@ -1,0 +1,451 @@
+"""What the checks look at: the pools with their nodes, the DaemonSets and kubelets beside them, and the pods of manifests.
+
+Reads what ``kubectl get ... -o json`` wrote: nodes, and whatever else a check needs to see beside them.
+
+How long a kubelet lets pods end when its node is shut down: in phases, by the priority of the pods.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from spotwright.clouds import providers
+from spotwright.clouds.node_signs import is_passing_taint
+from spotwright.config import Config
+from spotwright.errors import InputError
+from spotwright.manifests.rules.placeholders import judgeable
+from spotwright.manifests.rules.pod_spec import PodSpecError, pod_constraints, pod_requests
+from spotwright.manifests.rules.schema import POD, check_value
+from spotwright.manifests.yamltext.documents import ManifestError, Path, parse, show
+from spotwright.model.pools import Pool, Resources
+from spotwright.model.quantities import parse_duration
+from spotwright.model.scheduling_terms import Constraints, Taint
+from spotwright.pools.request import API_MODEL, KUBELET, NODE, NODE_POOL, PRIORITY_CLASS, find_wrong, word_for
+from spotwright.scheduling.ladder import too_large
+
+__all__ = [
+    "SYSTEM_CLASSES",
+    "Finding",
+    "Ground",
+    "Objects",
+    "Phase",
+    "PodWork",
+    "Severity",
+    "Shutdown",
+    "add_settings",
+    "ground_of",
+    "labels_of",
+    "name_of",
+    "names",
+    "pod_works",
+    "read_objects",
+    "read_shutdown",
+    "taints_of",
+]
+
+
+SYSTEM_CLASSES: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+"""The priority classes that every cluster has."""
+
+_HIGHEST_OF_USERS = 1_000_000_000
+_TOTAL, _CRITICAL, _BY_PRIORITY = (
+    "shutdownGracePeriod",
+    "shutdownGracePeriodCriticalPods",
+    "shutdownGracePeriodByPodPriority",
+)
+
+
+class Phase(NamedTuple):
+    """The pods from one priority up to that of the next phase have ``seconds`` to end."""
+
+    priority: int
+    seconds: float
+
+
+class Shutdown(NamedTuple):
+    """What a kubelet does when its node is shut down. ``phases``: lowest priority first. ``setting`` is the one that has them."""
+
+    setting: str
+    phases: tuple[Phase, ...]
+
+    @property
+    def total(self) -> float:
+        """Seconds for which the shutdown waits where each phase has pods that take their time; 0: it is not delayed."""
+        return sum(phase.seconds for phase in self.phases)
+
+    def share(self, priority: int | None) -> float:
+        """Seconds that a pod of this priority has; ``None``, a class of users of any value: the shortest that it may have."""
+        if priority is None:
+            starts = (phase.priority for phase in self.phases if phase.priority <= _HIGHEST_OF_USERS)
+            return min(map(self.share, starts), default=self.share(0))
+        return next((phase for phase in reversed(self.phases) if phase.priority <= priority), self.phases[0]).seconds
+
+
+def read_shutdown(settings: Mapping[str, Any], name: str) -> Shutdown:
+    """What the settings of a kubelet say; ``name`` is how messages call it.
+
+    Raises :class:`InputError` with the field where a kubelet would not start with them.
+    """
+    wrong = find_wrong(settings, KUBELET)
+    if wrong:
+        raise InputError(f"{name}: {wrong}")
+    total, critical = (parse_duration(settings.get(field) or 0) for field in (_TOTAL, _CRITICAL))
+    listed = settings.get(_BY_PRIORITY) or ()
+    if listed and (total or critical):
+        raise InputError(f"{name}: {_BY_PRIORITY} excludes {_TOTAL}: no kubelet starts with both; remove one")
+    if listed:
+        phases = [Phase(one.get("priority") or 0, float(one.get("shutdownGracePeriodSeconds") or 0)) for one in listed]
+        return Shutdown(_BY_PRIORITY, tuple(sorted(phases)))
+    of_users = max(total - critical, 0.0)
+    lowest_critical = SYSTEM_CLASSES["system-cluster-critical"]
+    return Shutdown(_TOTAL, (Phase(0, of_users), Phase(lowest_critical, total - of_users)))
+
+
+_LIST_KINDS = ("List", "NodeList", "DaemonSetList", "NodePoolList", "PriorityClassList")
+_ASK = "kubectl get nodes -o json"
+
+
+@dataclass(slots=True)
+class Objects:
+    """The objects of a file or a cluster by kind. ``others`` counts the kinds that were left out.
+
+    ``kubelets`` are how kubelets end; ``priorities`` the values of priority classes, under the empty name the default.
+    ``no_daemon_sets`` says why a cluster does not show its DaemonSets.
+    """
+
+    nodes: list[Mapping[str, Any]] = field(default_factory=list)
+    node_pools: list[Mapping[str, Any]] = field(default_factory=list)
+    daemon_sets: list[Mapping[str, Any]] = field(default_factory=list)
+    kubelets: list[Shutdown] = field(default_factory=list)
+    priorities: dict[str, int] = field(default_factory=lambda: dict(SYSTEM_CLASSES))
+    api_models: list[Mapping[str, Any]] = field(default_factory=list)
+    others: Counter[str] = field(default_factory=Counter)
+    no_daemon_sets: str = ""
+
+    def require_nodes(self, name: str) -> None:
+        """Raise :class:`InputError` if there is no node, with what there is instead."""
+        if self.nodes:
+            return
+        found = ", ".join(f"{count} {kind}" for kind, count in self.others.most_common(3))
+        found = found or ("a List without items" if not self.daemon_sets else f"{len(self.daemon_sets)} DaemonSet")
+        raise InputError(f"{name}: expected nodes, found {found}: write the file with {_ASK}")
+
+
+def read_objects(text: str, name: str) -> Objects:
+    """Read the objects of a text; ``name`` is how messages call it.
+
+    Raises :class:`InputError` where it is neither JSON nor YAML, or where a node lacks what every node has.
+    """
+    if not text.strip():
+        raise InputError(f"{name}: the file is empty: write it with {_ASK}")
+    objects = Objects()
+    for document in _documents(text, name):
+        for one in _flattened(document, name):
+            _sort(one, objects, name)
+    return objects
+
+
+def _documents(text: str, name: str) -> Iterable[Any]:
+    stripped = text.lstrip("\ufeff \t\r\n")
+    if not stripped.startswith(("{", "[")):
+        return [document.get(()) for document in parse(text, name)]
+    try:
+        return [json.loads(stripped)]
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name}:{error.lineno}: not valid JSON: {error.msg}; write the file with {_ASK}") from None
+    except RecursionError:
+        raise InputError(f"{name}: nested too deep to be nodes; write the file with {_ASK}") from None
+
+
+def _flattened(document: Any, name: str) -> Iterator[Mapping[str, Any]]:
+    items: Any = document if isinstance(document, list) else [document]
+    common: Mapping[str, Any] = {}
+    if isinstance(document, Mapping) and str(document.get("kind")) in _LIST_KINDS:
+        items = document.get("items") or []
+        kind = str(document["kind"]).removesuffix("List")
+        if kind:  # the API writes the kind of all items once, at the list (kubectl get --raw)
+            common = {"kind": kind, "apiVersion": document.get("apiVersion")}
+    for item in items if isinstance(items, list) else [items]:
+        if not isinstance(item, Mapping):
+            raise InputError(
+                f"{name}: expected objects of Kubernetes, found {word_for(item)}: write the file with {_ASK}"
+            )
+        yield {**common, **item}
+
+
+def _sort(one: Mapping[str, Any], objects: Objects, name: str) -> None:
+    kind = str(one.get("kind") or "")
+    if kind == "Node":
+        objects.nodes.append(_checked(one, NODE, f"{name}: node {len(objects.nodes) + 1}"))
+    elif kind == "DaemonSet":
+        objects.daemon_sets.append(one)
+    elif kind == "NodePool" and str(one.get("apiVersion", "")).startswith("karpenter.sh/"):
+        objects.node_pools.append(_checked(one, NODE_POOL, f"{name}: NodePool {len(objects.node_pools) + 1}"))
+    elif add_settings(one, objects, name):
+        return
+    elif one.get("apiVersion") == "vlabs" and isinstance(one.get("properties"), Mapping):
+        wrong = find_wrong(one, API_MODEL)
+        if wrong:
+            raise InputError(f"{name}: an API model of aks-engine: {wrong}")
+        objects.api_models.append(one)
+    else:
+        objects.others[kind or "object without a kind"] += 1
+
+
+def add_settings(one: Mapping[str, Any], objects: Objects, name: str) -> bool:
+    """Add the settings of a kubelet or a PriorityClass; False for any other object. Raises :class:`InputError`."""
+    settings = one if one.get("kind") == "KubeletConfiguration" else one.get("kubeletconfig")
+    if isinstance(settings, Mapping):
+        objects.kubelets.append(read_shutdown(settings, f"{name}: kubelet {len(objects.kubelets) + 1}"))
+    elif one.get("kind") == "PriorityClass":
+        _checked(one, PRIORITY_CLASS, f"{name}: PriorityClass")
+        names = [one["metadata"]["name"], *([""] if one.get("globalDefault") is True else [])]
+        objects.priorities |= dict.fromkeys(names, one.get("value") or 0)
+    else:
+        return False
+    return True
+
+
+def _checked(one: Mapping[str, Any], shape: Mapping[str, Any], what: str) -> Mapping[str, Any]:
+    """The object, whose fields have the types of the API. Raises :class:`InputError` with the field that has not."""
+    wrong = find_wrong(one, shape)
+    if wrong:
+        raise InputError(f"{what}: {wrong}")
+    if not (one.get("metadata") or {}).get("name"):
+        raise InputError(f"{what}: metadata.name is missing: write the file with {_ASK}")
+    return one
+
+
+_SHOWN = 3
+_DEEPEST = 40
+
+
+class Severity(StrEnum):
+    """How bad a finding is. An error keeps work from running; the command then ends with 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Finding(NamedTuple):
+    """One finding. ``where`` is a pool, node or manifest; ``fix`` says what to do."""
+
+    code: str
+    severity: Severity
+    where: str
+    text: str
+    fix: str
+
+
+class PodWork(NamedTuple):
+    """The pods of one template of an object."""
+
+    where: str
+    kind: str
+    spec: Mapping[str, Any]
+    constraints: Constraints
+    requests: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all checks look at. ``members`` are the nodes of each pool; ``strangers`` those of none.
+
+    ``unread`` are the pods that cannot be compared, because a field of theirs has another form than Kubernetes asks for.
+    """
+
+    config: Config
+    members: Mapping[str, Sequence[Mapping[str, Any]]]
+    strangers: Sequence[Mapping[str, Any]]
+    daemon_sets: Sequence[PodWork]
+    kubelets: Sequence[Shutdown]
+    priorities: Mapping[str, int]
+    works: Sequence[PodWork]
+    unread: Sequence[Finding] = ()
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """The pools of the configuration."""
+        return self.config.pools
+
+    def priority_of(self, work: PodWork) -> int | None:
+        """The priority of the pod; None where the value of its class is not known."""
+        given = work.spec.get("priority")
+        if isinstance(given, int):
+            return given
+        name = str(work.spec.get("priorityClassName") or "")
+        return self.priorities.get(name, None if name else 0)
+
+    def spot_pools_of(self, work: PodWork) -> list[Pool]:
+        """The spot pools on which the pod lands."""
+        return [pool for pool in self.pools.values() if pool.is_spot and not self.refusal(pool, work)]
+
+    def refusal(self, pool: Pool, work: PodWork) -> str:
+        """Why no node of the pool admits the pod by its size, labels and taints; empty if one does."""
+        large = too_large(work.requests, pool.node)
+        if large:
+            return large
+        constraints = work.constraints
+        if not self.members.get(pool.name):  # nothing but the configuration says what labels its nodes have
+            constraints = judgeable(constraints, {pool.name: pool}, lambda _level, _path, _text: None)
+        reasons = []
+        for labels, taints in self.kinds_of_node(pool):
+            own = tuple(one for one in taints if not providers.is_tolerated_by_cluster(pool, one, work.requests))
+            reasons.append(constraints.refusal(labels, own))
+        return "" if "" in reasons else reasons[0]
+
+    def tolerates(self, pool: Pool, work: PodWork, taint: Taint) -> bool:
+        """Whether the pod tolerates a taint of the pool, by itself or because the cluster adds the toleration."""
+        return work.constraints.tolerates(taint) or providers.is_tolerated_by_cluster(pool, taint, work.requests)
+
+    def kinds_of_node(self, pool: Pool) -> list[tuple[Mapping[str, str], tuple[Taint, ...]]]:
+        """The different labels and lasting taints of the pool's nodes; those of the configuration where it has no node."""
+        nodes = self.members.get(pool.name) or ()
+        if not nodes:
+            return [(labels, providers.taints(pool)) for labels in providers.labels_by_zone(pool)]
+        different = {
+            (
+                tuple(sorted(labels_of(node).items())),
+                tuple(taint for taint in taints_of(node) if not is_passing_taint(taint.key)),
+            )
+            for node in nodes
+        }
+        return [(dict(labels), taints) for labels, taints in sorted(different)]
+
+
+def ground_of(config: Config, objects: Objects, found: Iterable[PodWork | Finding]) -> Ground:
+    """The ground for the checks: each node belongs to the pool whose labels it has, else to the one whose name it carries.
+
+    ``found`` is what :func:`pod_works` gives for manifests.
+    """
+    members: dict[str, list[Mapping[str, Any]]] = {name: [] for name in config.pools}
+    strangers: list[Mapping[str, Any]] = []
+    for node in objects.nodes:
+        pool = providers.pool_of(labels_of(node), config.pools) or _named_by(labels_of(node), config.pools)
+        (strangers if pool is None else members[pool.name]).append(node)
+    both = [*(one for daemon_set in objects.daemon_sets for one in pod_works(daemon_set, "")), *found]
+    works = [one for one in both if isinstance(one, PodWork)]
+    return Ground(
+        config,
+        members,
+        strangers,
+        [work for work in works if work.kind == "DaemonSet"],
+        objects.kubelets,
+        objects.priorities,
+        [work for work in works if work.kind != "DaemonSet"],
+        [one for one in both if isinstance(one, Finding)],
+    )
+
+
+def _named_by(labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool | None:
+    for pool in pools.values():
+        label = providers.pool_label(pool)
+        if label and labels.get(label) in (providers.pool_name(pool), pool.labels.get(label, pool.name)):
+            return pool
+    return None
+
+
+def pod_works(document: Any, file: str) -> Iterator[PodWork | Finding]:
+    """The pods of an object of any kind: every mapping with containers in it, and every template of an Argo workflow.
+
+    In place of a pod that cannot be read there is a finding, with the field.
+    """
+    if not isinstance(document, Mapping):
+        return
+    kind = str(document.get("kind") or "object")
+    metadata = document.get("metadata")
+    name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, Mapping) else None
+    where = f"{file}: {kind} {name or ''}".strip() if file else f"{kind} {name or ''}".strip()
+    for spec in _pod_specs(document, (), {}):
+        try:
+            check_value(spec, (), spec.value, POD)
+            yield PodWork(where, kind, spec.value, pod_constraints(spec.value), pod_requests(spec.value))
+        except PodSpecError as error:
+            yield _unread(where, spec.problem(error.path, str(error)))
+        except ManifestError as error:
+            yield _unread(where, error)
+
+
+def _unread(where: str, error: ManifestError) -> Finding:
+    return Finding(
+        "pod-not-readable",
+        Severity.ERROR,
+        where,
+        f"{error}: nothing of this pod was compared with the pools",
+        "correct the field; spotwright lint names its line",
+    )
+
+
+class _PodSpec(NamedTuple):
+    """A pod spec of an object. ``elsewhere``: the paths of fields that it does not hold itself, under that name."""
+
+    path: Path
+    value: Mapping[str, Any]
+    elsewhere: Mapping[str, Path]
+
+    def problem(self, path: Path, text: str) -> ManifestError:
+        first, rest = str(path[0]) if path else "", path[1:]
+        if first in self.elsewhere:
+            path = (*self.elsewhere[first], *(rest[1:] if first == "containers" else rest))
+        else:
+            path = (*self.path, *path)
+        return ManifestError(f"{show(path)}: {text}")
+
+
+def _pod_specs(value: Any, path: Path, above: Mapping[str, tuple[Path, Any]]) -> Iterator[_PodSpec]:
+    """The pod specs in a value. ``above``: the fields of a workflow that its templates have too, with their paths."""
+    if len(path) > _DEEPEST:
+        return
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _pod_specs(item, (*path, index), above)
+    if not isinstance(value, Mapping):
+        return
+    containers = value.get("containers")
+    if isinstance(containers, list) and any(isinstance(one, Mapping) for one in containers):
+        yield _PodSpec(path, value, {})
+        return
+    held = {key: ((*path, key), value[key]) for key in ("tolerations", "nodeSelector", "affinity") if value.get(key)}
+    held = {**above, **held}
+    for name in ("container", "script"):
+        single = value.get(name)
+        if isinstance(single, Mapping) and "image" in single:
+            fields = {**held, "containers": ((*path, name), [single])}
+            yield _PodSpec(
+                path, {key: one for key, (_, one) in fields.items()}, {key: at for key, (at, _) in fields.items()}
+            )
+            return
+    for key, item in value.items():
+        yield from _pod_specs(item, (*path, str(key)), held)
+
+
+def labels_of(node: Mapping[str, Any]) -> dict[str, str]:
+    """The labels of a node."""
+    return {str(key): str(value) for key, value in ((node.get("metadata") or {}).get("labels") or {}).items()}
+
+
+def name_of(node: Mapping[str, Any]) -> str:
+    """The name of a node."""
+    return str((node.get("metadata") or {}).get("name"))
+
+
+def taints_of(node: Mapping[str, Any]) -> tuple[Taint, ...]:
+    """The taints of a node."""
+    given = (node.get("spec") or {}).get("taints") or ()
+    return tuple(
+        Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect")))
+        for one in given
+        if isinstance(one, Mapping)
+    )
+
+
+def names(some: Sequence[str]) -> str:
+    """The first few of some names, and how many more there are."""
+    more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
+    return ", ".join(some[:_SHOWN]) + more

@@ -1,1 +1,0 @@
-"""One module for each tool that makes pools; :mod:`spotwright.provisioning.catalogue` chooses among them."""
