@@ -21,8 +21,8 @@ import click
 import spotwright
 from spotwright import checkpoint
 from spotwright.cli import cli
-from spotwright.cli.pools.checking import check_json
-from spotwright.cli.pools.listing import pool_json
+from spotwright.cli.pools_list import pool_json
+from spotwright.cli.pools_nodes import check_json
 from spotwright.cli.prune import prune_json
 from spotwright.clouds import providers
 from spotwright.forecast.policy_comparison import comparison_json

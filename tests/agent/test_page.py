@@ -10,7 +10,7 @@ import pytest
 import yaml
 from tests.docs.pages import ROOT, blocks
 
-from spotwright.cli.daemons.node_agent import node_agent
+from spotwright.cli.node_agent import node_agent
 from spotwright.manifests.rules.environment import NOTICE_PORT
 from spotwright.notices.agent import PROVIDERS, Address
 

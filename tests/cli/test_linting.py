@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_read_is_one_message_and_the_others_are_linted(
 
 @pytest.mark.parametrize("command", [["lint"], ["place"], ["pools", "import"]])
 def test_no_command_reads_more_of_a_file_than_its_limit(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spotwright.cli.pools.inputs._MOST", 2**20)
+    monkeypatch.setattr("spotwright.cli.pools_nodes._MOST", 2**20)
     with Path("huge.yaml").open("wb") as file:
         file.truncate(2**40)  # of zeros, that take no room on the disk and would take all memory
 

@@ -20,7 +20,7 @@ HELP = "sys.argv = ['spotwright', *{command}]\nfrom spotwright.cli import main\n
 FOR_OTHER_RUNS = {
     "aiohttp", "asyncio", "cryptography", "csv", "difflib", "email", "fsspec", "http", "jsonschema", "kfp",
     "lightkube", "matplotlib", "numpy", "rich", "shutil", "sysconfig", "tarfile", "tempfile", "zipfile",
-    "spotwright.checkpoint", "spotwright.checkpoint_file", "spotwright.cli.kubeflow.session", "spotwright.cluster",
+    "spotwright.checkpoint", "spotwright.checkpoint_file", "spotwright.cli.kfp", "spotwright.cluster",
     "spotwright.config.price_sheets", "spotwright.deadlines", "spotwright.forecast", "spotwright.kfp.dsl_compiler",
     "spotwright.kubeflow", "spotwright.lint", "spotwright.local.build_environment",
     "spotwright.local.container_attempt", "spotwright.local.imds_server", "spotwright.local.supervisor.containers",

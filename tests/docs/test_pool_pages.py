@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, same, walk
 
-from spotwright.cli.pools.checking import check_pools
+from spotwright.cli.pools_nodes import check_pools
 from spotwright.pools import checks, node_facts
 
 pytestmark = pytest.mark.slow

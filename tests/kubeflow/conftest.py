@@ -14,8 +14,7 @@ from tests.kubeflow.flows import Flow, Try
 from tests.kubeflow.pipelines import POOLS, compiled, task
 from tests.kubeflow.stand_in import StandIn, Step, serving
 
-from spotwright.cli import main
-from spotwright.cli.kubeflow import session
+from spotwright.cli import kfp, main
 from spotwright.kubeflow.following import Pauses
 
 TWO_TASKS = {"train": task("train"), "evaluate": task("evaluate", model="train")}
@@ -100,5 +99,5 @@ def nothing_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def folder(tmp_path: Path, server: StandIn, monkeypatch: pytest.MonkeyPatch) -> Folder:
     """A folder with a pipeline, in which the command line looks at runs without pauses."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "Pauses", lambda: Pauses(0.0, 0.0, 0.0, 5.0))
+    monkeypatch.setattr(kfp, "Pauses", lambda: Pauses(0.0, 0.0, 0.0, 5.0))
     return Folder(tmp_path, server)

@@ -12,7 +12,7 @@ from tests.kubeflow.conftest import Folder
 from tests.kubeflow.flows import Flow, Try
 from tests.kubeflow.stand_in import StandIn, Step
 
-from spotwright.cli.kubeflow import session
+from spotwright.cli import kfp
 from spotwright.kubeflow.following import Follower
 
 TRAINING = "digits-abcde(0).root(0).train(0).executor(0)"
@@ -144,7 +144,7 @@ def test_pods_are_seen_before_kfp_tells_of_any(
         follower.watch_pods(lambda path, _: pods.get(path, {}))
         return True
 
-    monkeypatch.setattr(session, "_watch_pods", watch_pods)
+    monkeypatch.setattr(kfp, "_watch_pods", watch_pods)
     server.steps = [Step("RUNNING"), Step("FAILED")]
     assert "showed no pod of the run" not in folder.run("--controller", "none").out
     pods.clear()

@@ -10,7 +10,7 @@ from tests.kubeflow.conftest import Folder
 from tests.kubeflow.flows import Flow
 from tests.kubeflow.stand_in import StandIn, Step
 
-from spotwright.cli.kubeflow import session
+from spotwright.cli import kfp
 from spotwright.kubeflow.following import Pauses
 
 
@@ -96,7 +96,7 @@ def test_a_server_that_is_away_for_a_while_is_asked_again(folder: Folder, server
 def test_a_server_that_stays_away_leaves_the_run_to_be_followed_again(
     folder: Folder, server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "Pauses", lambda: Pauses(0.0, 0.0, 0.0, 0.1))
+    monkeypatch.setattr(kfp, "Pauses", lambda: Pauses(0.0, 0.0, 0.0, 0.1))
     server.steps = [Step("RUNNING", Flow())]
     server.failures = [None] * 8 + [503] * 2000
     done = folder.run()

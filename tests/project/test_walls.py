@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from spotwright.cli import _COMMANDS
-from spotwright.cli.pools import _COMMANDS as _POOLS
+from spotwright.cli import _COMMANDS, _POOLS_COMMANDS
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "spotwright"
 OPTIONAL = {"keras", "lightgbm", "sklearn", "torch", "xgboost"}  # modules of checkpoint, each for users of that package
@@ -34,7 +33,7 @@ before = set(sys.modules)
 print(json.dumps(sorted(set(sys.modules) - before)), file=sys.stderr)
 """
 CYTHON = ("cython_runtime", "_cython_")  # of PyYAML's compiled half
-HELPS = [[], *([name] for name in _COMMANDS), *(["pools", name] for name in _POOLS)]
+HELPS = [[], *([name] for name in _COMMANDS), *(["pools", name] for name in _POOLS_COMMANDS)]
 
 
 def third_parties(code: str) -> set[str]:

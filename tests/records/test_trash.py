@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spotwright.errors import StateError
-from spotwright.runs.pruning import Trash, disk_use
+from spotwright.records.trash import Trash, disk_use
 
 
 def a_folder(path: Path) -> Path:

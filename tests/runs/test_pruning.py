@@ -24,8 +24,9 @@ from spotwright.kfp.compiled import Compiled
 from spotwright.records.journal import Journal
 from spotwright.records.state_folder import StateFolder
 from spotwright.records.stored_plan import StoredPlan
+from spotwright.records.trash import Item, Sort
 from spotwright.runs import bodies
-from spotwright.runs.pruning import Item, PruneOptions, Sort, delete, take_stock
+from spotwright.runs.pruning import PruneOptions, delete, take_stock
 from spotwright.runs.runner import begin_records
 
 RECORDED = Path(__file__).parents[1] / "records" / "journals" / "format_1" / "state"

@@ -10,9 +10,10 @@ import errno
 import gc
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -23,15 +24,15 @@ __all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "importing", "main"]
 
 SUCCEEDED, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 
-_COMMANDS = {
+_COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("spotwright.cli.run", "Run a pipeline on spot pools, on this machine."),
-    "plan": ("spotwright.cli.money.plan", "Forecast what a run will cost and when it will end."),
+    "plan": ("spotwright.cli.plan", "Forecast what a run will cost and when it will end."),
     "resume": ("spotwright.cli.run", "Continue a run that was stopped or failed."),
     "rehearse": ("spotwright.cli.rehearse", "Test how a task or a command survives interruptions."),
     "runs": ("spotwright.cli.inspect", "List the runs of the state folder."),
     "show": ("spotwright.cli.inspect", "Show the tasks and attempts of a run, and why each ended."),
     "logs": ("spotwright.cli.inspect", "Print the logs of a run, a task or an attempt."),
-    "report": ("spotwright.cli.money.report", "Report what runs cost, what was wasted and what spot saved."),
+    "report": ("spotwright.cli.report", "Report what runs cost, what was wasted and what spot saved."),
     "cancel": ("spotwright.cli.inspect", "Cancel a run."),
     "prune": ("spotwright.cli.prune", "Delete runs and caches that nobody needs."),
     "place": ("spotwright.cli.place", "Place manifests on the pools, as the policy says."),
@@ -39,30 +40,45 @@ _COMMANDS = {
     "krm-function": ("spotwright.cli.krm_function", "Place the items of a ResourceList, for kustomize."),
     "compile": ("spotwright.cli.compile", "Compile a pipeline to KFP YAML, placed on the pools."),
     "explain": ("spotwright.cli.place", "Explain where each role of a manifest may run, and why."),
-    "lint": ("spotwright.cli.lint.command", "Find what is unsafe on spot in manifests and pipelines."),
-    "pools": ("spotwright.cli.pools", "Show the pools, print what makes them, check that work lands there."),
+    "lint": ("spotwright.cli.lint", "Find what is unsafe on spot in manifests and pipelines."),
+    "pools": ("spotwright.cli", "Show the pools, print what makes them, check that work lands there."),
     "checkpoint-file": ("spotwright.cli.checkpoint_file", "Write the checkpoint library as one file, for any image."),
-    "node-agent": ("spotwright.cli.daemons.node_agent", "Pass this node's interruption notice on to its pods."),
-    "controller": ("spotwright.cli.daemons.controller", "Place and watch what runs in a cluster."),
+    "node-agent": ("spotwright.cli.node_agent", "Pass this node's interruption notice on to its pods."),
+    "controller": ("spotwright.cli.controller", "Place and watch what runs in a cluster."),
+}
+
+_POOLS_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "list": ("spotwright.cli.pools_list:list_pools", "Show the pools, with the labels and taints of their nodes."),
+    "import": ("spotwright.cli.pools_nodes:import_pools", "Print the pools that nodes show, for spotwright.yaml."),
+    "command": ("spotwright.cli.pools_command:make_pool", "Print the command or manifest that makes a pool."),
+    "check": ("spotwright.cli.pools_nodes:check_pools", "Say what would keep work from landing on the pools."),
 }
 
 
 class _LazyGroup(click.Group):
-    """A group with the names and summaries of its commands, which imports a command when it is called."""
+    """A group that knows its commands by names and summaries, and imports one when it is called.
+
+    ``table`` has the module of each command, whose function has the command's name unless another one stands after the colon.
+    """
+
+    def __init__(self, *, table: Mapping[str, tuple[str, str]], **options: Any) -> None:
+        super().__init__(**options)
+        self._table = table
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(self._table)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in self._table:
             return None
+        module, _, function = self._table[cmd_name][0].partition(":")
         with importing():
-            command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
+            command = getattr(import_module(module), function or cmd_name.replace("-", "_"))
         return command if isinstance(command, click.Command) else None
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+            formatter.write_dl([(name, line) for name, (_, line) in self._table.items()])
 
 
 def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -73,12 +89,29 @@ def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> No
         ctx.exit()
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_LazyGroup, table=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
 )
 def cli() -> None:
     """Run Kubeflow work on spot capacity as if no node were ever taken away."""
+
+
+@cli.group(cls=_LazyGroup, table=_POOLS_COMMANDS, invoke_without_command=True)
+@click.pass_context
+def pools(ctx: click.Context) -> int | None:
+    """Show the pools, print what makes them, and check that work can land on them.
+
+    Without a subcommand: as pools list.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    from spotwright.cli.pools_list import list_pools
+
+    outcome: int = ctx.invoke(list_pools)
+    return outcome
 
 
 @contextmanager

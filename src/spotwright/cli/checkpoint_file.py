@@ -10,7 +10,6 @@ import click
 from spotwright.checkpoint_file import FILE_NAME, config_map
 from spotwright.checkpoint_file import checkpoint_file as file_content
 from spotwright.cli import SUCCEEDED
-from spotwright.cli.output_files import replace_file
 
 __all__ = ["checkpoint_file"]
 
@@ -39,6 +38,8 @@ def checkpoint_file(output: Path, *, as_config_map: bool) -> int:
     if as_config_map:
         click.echo(json.dumps(config_map()))
         return SUCCEEDED
+    from spotwright.cli.options import replace_file
+
     content = file_content()
     replace_file(output, content)
     click.echo(f"{output}: {len(content) / 1000:.0f} kB; PYTHONPATH={output.absolute()} makes it importable", err=True)

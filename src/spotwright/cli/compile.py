@@ -10,9 +10,8 @@ import click
 import yaml
 
 from spotwright.cli import SUCCEEDED
-from spotwright.cli.findings import print_findings
-from spotwright.cli.options import config_option, pipeline_option
-from spotwright.cli.output_files import replace_file
+from spotwright.cli.manifest_files import print_findings
+from spotwright.cli.options import config_option, pipeline_option, replace_file
 from spotwright.config import Config, find
 from spotwright.errors import InputError
 from spotwright.kfp.compiled import Compiled

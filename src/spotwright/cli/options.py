@@ -1,31 +1,47 @@
-"""Options that several commands share, and the conversion of their texts to values."""
+"""Options that several commands share, and the conversion of their texts to values.
+
+The options of ``run --on kfp``: which server, how to log in, and where the run belongs there.
+
+Write result files completely or not at all.
+"""
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import yaml
 
+from spotwright.errors import InputError
 from spotwright.model.quantities import parse_duration
 from spotwright.runs.run_options import CONTAINER_MODES, DEFAULT_STATE
 
+if TYPE_CHECKING:
+    from spotwright.notices.agent import Address
+
 __all__ = [
     "Duration",
+    "KfpOptions",
+    "Listen",
     "PipelineOptions",
     "arguments_option",
     "config_option",
     "json_option",
+    "kfp_options",
     "parse_arguments",
     "pipeline_option",
     "pipeline_options",
     "policy_of",
+    "replace_file",
+    "replace_files",
     "state_option",
 ]
+
 
 _Command = Callable[..., Any]
 
@@ -34,6 +50,21 @@ if TYPE_CHECKING:
     _FloatType = click.ParamType[float, Any]
 else:
     _FloatType = click.ParamType  # before click 8.5 it takes no types
+
+
+class Listen(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # before click 8.5 it takes no types
+    """Converts ``HOST:PORT`` to an address to listen at."""
+
+    name = "address"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        """Parse the text, or fail with the expected format."""
+        from spotwright.notices.agent import Address  # here: few commands listen
+
+        try:
+            return Address.read(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Duration(_FloatType):
@@ -183,3 +214,151 @@ def parse_arguments(texts: tuple[str, ...]) -> dict[str, str]:
             raise click.BadParameter(f"{name!r} is given twice", param_hint="--arg")
         arguments[name] = value
     return arguments
+
+
+_LOCAL_ONLY = ("containers", "seed", "cache", "taken_every", "time_scale", "policy_texts", "deadline")
+_INSTEAD = {
+    "policy_texts": "write the policy into spotwright.yaml",
+    "cache": "use set_caching_options in the pipeline",
+    "deadline": "KFP knows no deadline of this sort",
+}
+
+
+class KfpOptions(NamedTuple):
+    """The values of these options. ``is_used``: the run goes to KFP."""
+
+    is_used: bool = False
+    host: str = ""
+    namespace: str = ""
+    token_file: str = ""
+    cookies_file: str = ""
+    client_id: str = ""
+    context: str = ""
+    authority: str = ""
+    experiment: str = ""
+    service_account: str = ""
+    controller: str = ""
+
+
+def kfp_options(command: _Command) -> _Command:
+    """Declare the options; the command receives a :class:`KfpOptions` named ``kfp``."""
+
+    @functools.wraps(command)
+    def with_kfp(
+        *args: Any,
+        on: str,
+        host: str,
+        namespace: str,
+        token_file: Path | None,
+        cookies_file: Path | None,
+        client_id: str,
+        context: str,
+        authority: Path | None,
+        experiment: str,
+        service_account: str,
+        controller: str,
+        **own: Any,
+    ) -> Any:
+        files = (_absolute(each) for each in (token_file, cookies_file, authority))
+        token, cookies, ca_cert = files
+        kfp = KfpOptions(
+            on == "kfp", host, namespace, token, cookies, client_id, context, ca_cert, experiment, service_account,
+            controller,
+        )  # fmt: skip
+        _check(kfp)
+        return command(*args, kfp=kfp, **own)
+
+    for option in reversed((
+        click.option(
+            "--on", type=click.Choice(("local", "kfp")), default="local", show_default=True,
+            help="Where: on this machine, or on Kubeflow Pipelines. The options below are for kfp.",
+        ),
+        click.option(
+            "--host", default="", metavar="URL", envvar="KF_PIPELINES_ENDPOINT", show_envvar=True,
+            help="The server of KFP.  [default: the one of the kubeconfig]",
+        ),
+        click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace of the run, where teams have theirs."),
+        click.option("--token-file", type=_FILE, metavar="FILE", help="A bearer token.  [default: $SPOTWRIGHT_KFP_TOKEN]"),
+        click.option("--cookies-file", type=_FILE, metavar="FILE", help="Cookies.  [default: $SPOTWRIGHT_KFP_COOKIES]"),
+        click.option(
+            "--client-id", default="", metavar="ID", envvar="KF_PIPELINES_IAP_OAUTH2_CLIENT_ID", show_envvar=True,
+            help="The client id of Identity-Aware Proxy.",
+        ),
+        click.option("--ca-cert", "authority", type=_FILE, metavar="FILE", help="The authority of the server's certificate."),
+        click.option("--context", default="", metavar="NAME", help="The context of the kubeconfig.  [default: the current one]"),
+        click.option("--experiment", default="Default", show_default=True, metavar="NAME", help="The experiment of the run."),
+        click.option("--service-account", default="", metavar="NAME", help="The service account of the run's pods."),
+        click.option(
+            "--controller", default="", envvar="SPOTWRIGHT_CONTROLLER", metavar="URL|NAMESPACE|none", show_envvar=True,
+            help="The controller of Spotwright there: its https URL, or the namespace of its pod.  [default: spotwright]",
+        ),
+    )):  # fmt: skip
+        with_kfp = option(with_kfp)
+    return with_kfp
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def _absolute(path: Path | None) -> str:
+    return "" if path is None else str(path.absolute())
+
+
+def _check(kfp: KfpOptions) -> None:
+    """Refuse options that the other place would ignore."""
+    context = click.get_current_context()
+    typed = click.core.ParameterSource.COMMANDLINE
+    flags = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
+    if kfp.is_used:
+        for name in _LOCAL_ONLY:
+            if context.get_parameter_source(name) is typed:
+                instead = _INSTEAD.get(name, "leave it out")
+                raise click.UsageError(f"{flags[name]} is for runs on this machine: with --on kfp {instead}")
+        return
+    for name in KfpOptions._fields[1:]:
+        if context.get_parameter_source(name) is typed:
+            raise click.UsageError(f"{flags[name]} is for runs on Kubeflow Pipelines: add --on kfp")
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Replace or create a file in one step; an existing file keeps its permissions. Raises :class:`InputError`."""
+    replace_files([(path, content)])
+
+
+def replace_files(contents: Sequence[tuple[Path, str | bytes]]) -> None:
+    """Write files in the given order, after all of them could be prepared. Raises :class:`InputError`.
+
+    A symbolic link stays a link, and its target is written. A device or pipe (``/dev/stdout``) is written directly, last.
+    """
+    temporary: dict[Path, Path] = {}
+    streams: list[tuple[Path, bytes]] = []
+    path = Path()
+    try:
+        for path, content in contents:
+            data = content if isinstance(content, bytes) else content.encode()
+            if path.exists() and not path.is_file() and not path.is_dir():
+                streams.append((path, data))
+                continue
+            target = Path(os.path.realpath(path))
+            temporary[target] = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+            _prepare(temporary[target], target, data)
+        for path, beside in temporary.items():
+            beside.replace(path)
+        for path, data in streams:
+            path.write_bytes(data)
+    except OSError as error:
+        for beside in temporary.values():
+            beside.unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _prepare(beside: Path, path: Path, data: bytes) -> None:
+    """Write the new content beside a file, with the permissions of the file."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    exists = path.exists()
+    if exists and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    beside.write_bytes(data)
+    if exists:
+        beside.chmod(path.stat().st_mode)

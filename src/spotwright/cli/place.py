@@ -12,12 +12,9 @@ from typing import Any
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED
-from spotwright.cli.cluster.reading import cluster_options, cluster_place, explain_objects
-from spotwright.cli.findings import print_findings
-from spotwright.cli.manifest_folders import find_manifests
-from spotwright.cli.options import config_option, json_option, pipeline_option
-from spotwright.cli.output_files import replace_files
-from spotwright.cli.record_file import read_records, records_text
+from spotwright.cli.cluster import cluster_options, cluster_place, explain_objects
+from spotwright.cli.manifest_files import find_manifests, print_findings, read_records, records_text
+from spotwright.cli.options import config_option, json_option, pipeline_option, replace_files
 from spotwright.config import Config, find
 from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError

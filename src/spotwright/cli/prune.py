@@ -1,7 +1,4 @@
-"""``prune``: free space.
-
-The report of ``spotwright prune``: what takes how much, what would be deleted, and why the rest is kept.
-"""
+"""``prune``: free space. Its report says what takes how much, what would be deleted, and why the rest is kept."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from spotwright.cli import FAILED, SUCCEEDED
 from spotwright.cli.options import Duration, json_option, state_option
 from spotwright.errors import InputError
 from spotwright.records.state_folder import StateFolder
+from spotwright.records.trash import Item, Sort
 from spotwright.runs.bodies import require_platform
-from spotwright.runs.pruning import Item, Sort
 from spotwright.views.text import Rows, age_text, plural, table
 
 __all__ = ["deleted_text", "kept_lines", "prune", "prune_json", "prune_text"]

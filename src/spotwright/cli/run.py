@@ -10,8 +10,16 @@ from pathlib import Path
 import click
 
 from spotwright.cli import importing
-from spotwright.cli.kubeflow.options import KfpOptions, kfp_options
-from spotwright.cli.options import Duration, PipelineOptions, json_option, pipeline_options, policy_of, state_option
+from spotwright.cli.options import (
+    Duration,
+    KfpOptions,
+    PipelineOptions,
+    json_option,
+    kfp_options,
+    pipeline_options,
+    policy_of,
+    state_option,
+)
 from spotwright.kfp.loader import load
 from spotwright.records.state_folder import RunFolder, StateFolder
 from spotwright.runs.bodies import require_platform
@@ -104,7 +112,7 @@ def run(
 
 def _run_on_kfp(shared: PipelineOptions, kfp: KfpOptions, pipeline_file: Path, name: str | None) -> int:
     with importing():
-        from spotwright.cli.kubeflow.session import begin_on_kfp
+        from spotwright.cli.kfp import begin_on_kfp
     compiled = load(pipeline_file, pipeline=shared.pipeline_name)
     planning = PlanOptions(arguments=shared.arguments, textual=True, config=shared.config)
     return begin_on_kfp(
@@ -141,5 +149,5 @@ def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
 
 def _follow_on_kfp(folder: RunFolder, *, as_json: bool) -> int:
     with importing():
-        from spotwright.cli.kubeflow.session import go_on_with_kfp
+        from spotwright.cli.kfp import go_on_with_kfp
     return go_on_with_kfp(folder, as_json=as_json)

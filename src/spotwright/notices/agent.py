@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import http.client
 import json
 import math
 import os
 import secrets
 import signal
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -330,6 +328,8 @@ class NodeEvents:
             threading.Thread(target=self._post, args=(told, make), name="spotwright-event", daemon=True).start()
 
     def _post(self, notice: Notice, make: _MakeEvent) -> None:
+        from http.client import HTTPException  # here and below: few agents tell Kubernetes
+
         event = make(notice, self._node, self._boot, time.time())
         name = str(event["metadata"]["name"])
         if name in self._posted:
@@ -338,7 +338,7 @@ class NodeEvents:
         while True:
             try:
                 status = self._send(make(notice, self._node, self._boot, time.time()))
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, HTTPException) as error:
                 problem = f"the API server does not answer ({type(error).__name__})"
             else:
                 if status in (201, 409):  # 409: an agent before this one has posted it
@@ -353,9 +353,12 @@ class NodeEvents:
 
     def _send(self, event: Mapping[str, object]) -> int:
         """Post an Event, and return the status of the answer. The token is read anew, because the kubelet replaces it."""
+        import ssl
+        from http.client import HTTPSConnection
+
         token = (self._account / "token").read_text(encoding="ascii").strip()
         context = ssl.create_default_context(cafile=str(self._account / "ca.crt"))
-        connection = http.client.HTTPSConnection(self._host, int(self._port), timeout=_TIMEOUT, context=context)
+        connection = HTTPSConnection(self._host, int(self._port), timeout=_TIMEOUT, context=context)
         try:
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
             connection.request("POST", f"/api/v1/namespaces/{NAMESPACE}/events", json.dumps(event).encode(), headers)

@@ -6,27 +6,18 @@ another run. So a run that stays can be resumed. A cached result is valid only w
 with the run that holds them.
 
 Volumes (``pvc://NAME``) are the user's data and are never deleted.
-
-Delete folders so that a kill at any moment leaves each of them whole or in the trash.
-
-The items of a state folder that take space: ``prune`` decides about them, and its report shows them.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import secrets
-import shutil
-import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
@@ -34,126 +25,11 @@ from spotwright.errors import InputError, SpotwrightError, StateError
 from spotwright.records.journal import Journal
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder, StateFolder
+from spotwright.records.trash import Item, Sort, Trash, disk_use
 from spotwright.runs import bodies
 from spotwright.views.text import age_text
 
-__all__ = ["DEFAULT_AGE", "DiskUse", "Item", "PruneOptions", "Sort", "Trash", "delete", "disk_use", "take_stock"]
-
-
-class Trash:
-    """A folder for deleted folders. It is in the home folder, and may only delete what is in the home folder too."""
-
-    def __init__(self, home: Path, name: str = "trash") -> None:
-        self._home, self.folder = home, home / name
-
-    def leftovers(self) -> list[Path]:
-        """The remains of killed processes in the trash."""
-        if self.folder.is_symlink() or not self.folder.is_dir():
-            return []
-        return sorted(self.folder.iterdir())
-
-    def refusal(self, path: Path) -> str:
-        """Why this path may not be deleted; empty if it may."""
-        link = next((each for each in (path, *self._between(path)) if each.is_symlink()), None)
-        return f"{link} is a symbolic link" if link is not None else ""
-
-    def _between(self, path: Path) -> list[Path]:
-        """The folders between the home folder and the path, which may not be links; the home folder itself may be one."""
-        names = path.relative_to(self._home).parts[:-1]
-        return [self._home.joinpath(*names[: count + 1]) for count in range(len(names))]
-
-    def remove(self, path: Path) -> None:
-        """Delete a file or folder below the home folder; one that is gone already counts as deleted.
-
-        Raises :class:`StateError` if it cannot be deleted, or only through a symbolic link.
-        """
-        refusal = self.refusal(path) or self.refusal(self.folder)
-        if refusal:
-            raise StateError(f"{path}: is left alone: {refusal}")
-        try:
-            if path.parent != self.folder:
-                self.folder.mkdir(exist_ok=True)
-                path = path.rename(self.folder / f"{path.name}.{secrets.token_hex(4)}")
-            _delete_for_good(path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise StateError(f"{error.filename or path}: cannot be deleted ({error.strerror})") from error
-
-
-def _delete_for_good(path: Path) -> None:
-    if path.is_symlink() or not path.is_dir():
-        path.unlink()
-        return
-    try:
-        shutil.rmtree(path)
-    except PermissionError:
-        _make_writable(path)
-        shutil.rmtree(path)
-
-
-def _make_writable(path: Path) -> None:
-    """Let the owner empty the folders below this one: a task may have made its outputs read-only."""
-    path.chmod(0o700)
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            inside = Path(folder, name)
-            if not inside.is_symlink():
-                inside.chmod(0o700)
-
-
-class Sort(StrEnum):
-    """The sorts of items, in the order in which they are deleted."""
-
-    RUN = "runs"
-    REHEARSAL = "rehearsals"
-    CHECKPOINT = "checkpoints"
-    RESULT = "cached results"
-    ENVIRONMENT = "environments"
-    LEFTOVER = "leftovers"  # of a killed prune, and of runs that were killed before they began
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One item that takes space. ``used_at`` is in Unix seconds, ``size`` in bytes; ``kept`` is the reason why it stays.
-
-    ``detail`` is the status of a run.
-    """
-
-    sort: Sort
-    name: str
-    path: Path
-    used_at: float
-    size: int
-    kept: str = ""
-    detail: str = ""
-
-
-_BLOCK = 512  # bytes in a unit of st_blocks on every file system; see stat(2)
-
-
-class DiskUse(NamedTuple):
-    """The space that a file or folder takes on its disk, in bytes, and its last change, in Unix seconds."""
-
-    size: int
-    changed_at: float
-
-
-def disk_use(path: Path) -> DiskUse:
-    """Measure a file or folder without following links. Files that vanish meanwhile or cannot be read do not count."""
-    size, changed_at = 0, 0.0
-    waiting = [path]
-    while waiting:
-        here = waiting.pop()
-        try:
-            status = here.lstat()
-            if stat.S_ISDIR(status.st_mode):
-                waiting += here.iterdir()
-        except OSError:
-            continue
-        size += getattr(status, "st_blocks", status.st_size // _BLOCK) * _BLOCK
-        changed_at = max(changed_at, status.st_mtime)
-    return DiskUse(size, changed_at)
+__all__ = ["DEFAULT_AGE", "PruneOptions", "delete", "take_stock"]
 
 
 DEFAULT_AGE = 30 * 86400.0

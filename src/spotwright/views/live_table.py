@@ -28,7 +28,8 @@ from rich.text import Text
 from spotwright.engine.events import AttemptDecided, Event, NodeChanged, NoticeGiven, RunReset, TaskStatus
 from spotwright.engine.state import RunState, TaskState
 from spotwright.views.narration import Narrator, Sentence
-from spotwright.views.text import plural, span, waiting_for, wrapped
+from spotwright.views.text import plural, span, wrapped
+from spotwright.views.waiting import waiting_for
 
 __all__ = ["LiveProgress", "LiveState", "Row"]
 

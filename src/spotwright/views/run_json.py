@@ -46,7 +46,8 @@ from spotwright.engine.state import AttemptState, NodeState, RunState, TaskState
 from spotwright.model.attempts import Signals
 from spotwright.views.account import Account, AttemptCost, account, pool_of
 from spotwright.views.account_report import amount_json
-from spotwright.views.text import booting_nodes, readable, waiting_for
+from spotwright.views.text import readable
+from spotwright.views.waiting import booting_nodes, waiting_for
 
 __all__ = ["run_view", "summary"]
 

@@ -10,7 +10,8 @@ from tests.cluster.watching.watched_objects import done, job, pod
 
 from spotwright.engine.events import RunStatus
 from spotwright.records.state_folder import RunFolder, StateFolder
-from spotwright.runs.pruning import DEFAULT_AGE, Item, PruneOptions, Sort, delete, take_stock
+from spotwright.records.trash import Item, Sort
+from spotwright.runs.pruning import DEFAULT_AGE, PruneOptions, delete, take_stock
 
 DAY = 86_400.0
 

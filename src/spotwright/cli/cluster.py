@@ -1,4 +1,7 @@
-"""The options with which a command reads a cluster instead of the state folder, and what opens either of them."""
+"""The options with which a command reads a cluster instead of the state folder, and what opens either of them.
+
+Commands and options about a cluster, beside those about runs on this machine.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
     from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns
     from spotwright.records.reader import RunReader
 
+
 __all__ = ["Place", "cluster_options", "cluster_place", "explain_objects", "open_cluster", "open_run", "place_options"]
+
 
 _Command = Callable[..., Any]
 

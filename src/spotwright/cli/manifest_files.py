@@ -1,24 +1,78 @@
-"""Find the manifests in a folder for ``place -R``: what is no Kubernetes object, a chart or a patch is left out, with a message.
+"""Print findings for people on the error output; findings that many objects share are one line with their number.
 
-Charts and kustomizations are only complete manifests after their tool has rendered them. Sources: Helm documentation, "Charts";
-kubectl reference, "Kustomize", ``patches``, ``patchesStrategicMerge`` and ``patchesJson6902``.
+The file of ``--record``, with the placement records of any number of documents that are too large for an annotation.
+
+Find the manifests in a folder for ``place -R``: what is no Kubernetes object, a chart or a patch is left out, with a message.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
 
 from spotwright.config import FILE_NAME
 from spotwright.errors import InputError
+from spotwright.manifests.rules.context import Finding
 from spotwright.manifests.yamltext.documents import ManifestError, parse
 
-__all__ = ["ManifestFolder", "find_manifests"]
+__all__ = ["ManifestFolder", "find_manifests", "print_findings", "read_records", "records_text"]
+
+
+_MANY = 4
+"""As many equal findings are one line with their number."""
+
+
+def print_findings(findings: Iterable[Finding], *, with_lines: bool = True) -> None:
+    """Print each finding, and findings that many objects share once, with their number.
+
+    ``with_lines`` is false for a text that is kept nowhere, so that its lines lead nowhere.
+    """
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.level, finding.group or finding.text), []).append(finding)
+    for group in groups.values():
+        few = group if len(group) < _MANY else group[:1]
+        for finding in few:
+            text = str(finding) if with_lines else f"{finding.level}: {finding.text}"
+            more = "" if few is group else f" (and {len(group) - 1} more like it)"
+            click.echo(f"{text}{more}", err=True)
+
+
+_VERSION = 1
+
+
+def read_records(path: Path, *, must_exist: bool) -> dict[str, str]:
+    """The records of a file by their digests; none if the file does not exist and need not. Raises :class:`InputError`."""
+    if not must_exist and not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"--record {path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"--record {path}: {_NOT_RECORDS}") from error
+    records = content.get("records") if isinstance(content, dict) else None
+    if not isinstance(records, dict) or not all(isinstance(record, str) for record in records.values()):
+        raise InputError(f"--record {path}: {_NOT_RECORDS}")
+    if content.get("version") != _VERSION:
+        raise InputError(f"--record {path}: written by a newer version of spotwright: upgrade")
+    return records
+
+
+_NOT_RECORDS = "this is no file of records: name the file that place wrote, or a new one"
+
+
+def records_text(records: dict[str, str]) -> str:
+    """The content of the file for these records."""
+    return json.dumps({"version": _VERSION, "records": records}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _CHART = "Chart.yaml"

@@ -1,4 +1,7 @@
-"""The ``plan`` command: what a run will cost and when it will end, and policies side by side on a recording."""
+"""The ``plan`` command: what a run will cost and when it will end, and policies side by side on a recording.
+
+``plan --trace`` without a pipeline: policies side by side on recordings, for one job.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -23,6 +26,7 @@ from spotwright.cli.options import (
     state_option,
 )
 from spotwright.errors import InputError, UnknownRun
+from spotwright.model.quantities import parse_duration, parse_price
 
 if TYPE_CHECKING:
     from spotwright.forecast.forecast import Forecast, Question
@@ -30,7 +34,9 @@ if TYPE_CHECKING:
     from spotwright.forecast.tasks import Durations
     from spotwright.runs.planning import PlannedRun
 
-__all__ = ["plan"]
+
+__all__ = ["JobOptions", "compare_policies", "plan"]
+
 
 _RATE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*(?:/\s*h)?\s*")
 _MARKETS = 1000
@@ -135,8 +141,6 @@ def plan(
     if seed < 0:
         raise InputError(f"--seed {seed}: expected a whole number from 0")
     if pipeline_file is None:
-        from spotwright.cli.money.compare_policies import JobOptions, compare_policies
-
         _only_with(("argument_texts", "durations", "rate", "picture", "pipeline_name"))
         if not traces:
             raise click.UsageError("expected a PIPELINE, or --trace with a recording to compare policies on")
@@ -188,7 +192,7 @@ def _check_picture(path: Path) -> None:
 
 
 def _draw(forecast: Forecast, path: Path) -> None:
-    from spotwright.cli.output_files import replace_file
+    from spotwright.cli.options import replace_file
     from spotwright.forecast.picture import draw
 
     replace_file(path, draw(forecast, "svg" if path.suffix == ".svg" else "png"))
@@ -289,3 +293,61 @@ def _deadline(planned: PlannedRun, now: float) -> float | None:
     if seconds <= 0:
         raise InputError(f"the deadline passed {-seconds / 3600:.1f} h ago: name a later one")
     return seconds
+
+
+_WINDOWS = 300  # the floor under each takes a few milliseconds
+
+
+class JobOptions(NamedTuple):
+    """What the command line says of the job; durations in seconds. ``prices``: of spot and of on-demand, as one text."""
+
+    policies: tuple[str, ...]
+    work: float
+    changeover: float
+    deadline: str | None
+    prices: str | None
+    fit: float
+    windows: int | None
+    seed: int
+    config: Path | None
+
+
+def compare_policies(traces: Sequence[str], options: JobOptions, *, as_json: bool) -> int:
+    """Print the comparison. Raises :class:`InputError` for what cannot be compared."""
+    from spotwright.config import load_trace
+    from spotwright.forecast.policy_comparison import compare, comparison_json, comparison_text, job_of
+
+    recordings = {Path(text).stem: load_trace(text) for text in traces}
+    deadline = None if options.deadline is None else _duration(options.deadline)
+    job = job_of(options.work, deadline, options.changeover, _prices(options))
+    found = compare(
+        job, recordings, options.policies, windows=_WINDOWS if options.windows is None else options.windows,
+        seed=options.seed, fit=options.fit,
+    )  # fmt: skip
+    click.echo(json.dumps(comparison_json(found)) if as_json else comparison_text(found))
+    return SUCCEEDED
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError:
+        raise InputError(f"--deadline {text!r}: expected a duration such as 52h, where no pipeline is named") from None
+
+
+def _prices(options: JobOptions) -> tuple[float, float]:
+    """The prices of spot and on-demand: those of the option, else of the cheapest pools of the configuration, else 1 and 3."""
+    if options.prices is not None:
+        spot, _, on_demand = options.prices.partition(",")
+        try:
+            return float(parse_price(spot)), float(parse_price(on_demand))
+        except ValueError:
+            raise InputError(f"--prices {options.prices!r}: expected two prices, such as 0.97,3.06") from None
+    from spotwright.config import find
+
+    config = find(Path.cwd() / "-", options.config)
+    found: dict[bool, float] = {}
+    for pool in config.pools.values():
+        if pool.price is not None and not config.is_built_in:
+            found[pool.is_spot] = min(float(pool.price), found.get(pool.is_spot, float(pool.price)))
+    return (found[True], found[False]) if len(found) == 2 else (1.0, 3.0)

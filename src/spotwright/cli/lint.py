@@ -1,19 +1,23 @@
-"""The command ``lint``: files in, findings out; exit code 1 if one is an error, 2 if a file cannot be read."""
+"""The command ``lint``: files in, findings out; exit code 1 if one is an error, 2 if a file cannot be read.
+
+Read the files of ``lint``: a file that cannot be read is one message, and the others are still linted.
+
+The command ``lint`` and how it reads and writes files.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from spotwright.cli import FAILED, SUCCEEDED, WRONG
-from spotwright.cli.lint.input_files import read_all
-from spotwright.cli.options import config_option
-from spotwright.cli.output_files import replace_files
+from spotwright.cli.manifest_files import find_manifests
+from spotwright.cli.options import config_option, replace_files
 from spotwright.config import find
-from spotwright.config.document import STANDARD_INPUT, name_of
+from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
 from spotwright.lint.fixing import fixed_text, relinted
 from spotwright.lint.formats.json_report import lint_json
@@ -26,7 +30,45 @@ from spotwright.lint.rule import Severity
 from spotwright.lint.settings import Settings, settings_of
 from spotwright.version import __version__
 
-__all__ = ["lint"]
+__all__ = ["lint", "read_all"]
+
+
+def read_all(files: Iterable[Path], unread: list[str], *, recursive: bool) -> Iterator[tuple[Path, str]]:
+    """Each file with its text, and with ``recursive`` the files of each folder.
+
+    What cannot be read adds one message to ``unread``, with the place and the fix.
+    """
+    for path in _files_of(files, unread, recursive=recursive):
+        try:
+            text = read_input(path)
+        except InputError as error:
+            unread.append(str(error))
+        else:
+            yield path, text
+
+
+def _files_of(files: Iterable[Path], unread: list[str], *, recursive: bool) -> Iterator[Path]:
+    for path in files:
+        if not path.is_dir():
+            yield path
+        elif not recursive:
+            unread.append(f"{path}: this is a folder: -R takes all its manifests and Python files")
+        else:
+            yield from _in_folder(path, unread)
+
+
+def _in_folder(folder: Path, unread: list[str]) -> Iterator[Path]:
+    """The manifests in a folder, as ``place -R`` takes them, then its Python files; hidden folders are left out."""
+    try:
+        found = find_manifests(folder, read_input)
+    except InputError as error:
+        unread.append(str(error))
+    else:
+        yield from (path for path, _ in found.texts)
+    for path in sorted(folder.rglob("*.py")):
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            yield path
+
 
 _FORMATS = ("text", "json", "sarif")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from spotwright.cli import SUCCEEDED
-from spotwright.cli.cluster.reading import Place, open_run, place_options
+from spotwright.cli.cluster import Place, open_run, place_options
 from spotwright.cli.options import Duration, json_option
 from spotwright.errors import SpotwrightError
 from spotwright.records.reader import RunReader
@@ -25,6 +25,7 @@ from spotwright.views.account_report import report_json, report_text
 from spotwright.views.spending import Totals
 
 __all__ = ["report"]
+
 
 _Open = Callable[[], AbstractContextManager[RunReader]]
 

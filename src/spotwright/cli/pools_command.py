@@ -20,7 +20,10 @@ from spotwright.pools.request import Request
 
 __all__ = ["make_pool"]
 
+
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
 _KUEUE, _COMPUTE_CLASS = "kueue", "computeclass"
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import click
 
 from spotwright.cli import FAILED, STOPPED, SUCCEEDED
-from spotwright.cli.cluster.reading import Place, open_cluster
+from spotwright.cli.cluster import Place, open_cluster
 from spotwright.cli.compile import placed_yaml
-from spotwright.cli.kubeflow.options import KfpOptions
+from spotwright.cli.options import KfpOptions
 from spotwright.config import Config
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
@@ -38,6 +38,7 @@ from spotwright.views.run_progress import PlainProgress, make_progress
 from spotwright.views.run_text import summary_text
 
 __all__ = ["begin_on_kfp", "cancel_on_kfp", "go_on_with_kfp"]
+
 
 _CODES = {RunStatus.SUCCEEDED: SUCCEEDED, RunStatus.CANCELLED: STOPPED}
 _CAUSES_OF_KFP = "causes are what KFP's messages tell, and a taken node is not among them"

@@ -14,13 +14,13 @@ import click
 import yaml
 
 from spotwright.cli import FAILED, SUCCEEDED
-from spotwright.cli.daemons.listen import Listen
-from spotwright.cli.options import state_option
+from spotwright.cli.options import Listen, state_option
 from spotwright.errors import InputError
 from spotwright.model.quantities import parse_memory
 from spotwright.notices.agent import Address
 
 __all__ = ["controller"]
+
 
 _ACCOUNT = "spotwright-controller"
 _METRICS_PORT = 9445
@@ -146,7 +146,7 @@ def controller(
         has_webhook=not no_webhook,
         watches=not no_watch,
     )
-    _log(verbose=verbose)
+    _configure_logging(verbose=verbose)
     return asyncio.run(_main(settings, context, kubeconfig, unregister=unregister))
 
 
@@ -213,7 +213,7 @@ def _require_extra() -> None:
     del aiohttp, cryptography, lightkube
 
 
-def _log(*, verbose: bool) -> None:
+def _configure_logging(*, verbose: bool) -> None:
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )

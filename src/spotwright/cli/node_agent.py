@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from spotwright.cli.daemons.listen import Listen
-from spotwright.cli.options import Duration
+from spotwright.cli.options import Duration, Listen
 from spotwright.notices import Notice
 from spotwright.notices.agent import PROVIDERS, Address, SourceOptions, bind, make_source, serve
 from spotwright.notices.sources import PORT

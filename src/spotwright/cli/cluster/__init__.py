@@ -1,1 +1,0 @@
-"""Commands and options about a cluster, beside those about runs on this machine."""

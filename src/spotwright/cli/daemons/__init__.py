@@ -1,1 +1,0 @@
-"""The commands that run until SIGTERM, and what only they import."""

@@ -1,1 +1,0 @@
-"""The command ``lint`` and how it reads and writes files."""

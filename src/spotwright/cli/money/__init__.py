@@ -1,1 +1,0 @@
-"""Commands about money: what runs have cost."""

@@ -1,0 +1,208 @@
+"""``pools check`` and ``pools import``: read nodes from a file, standard input or a cluster, and compare or describe them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from textwrap import indent, shorten
+from typing import Any
+
+import click
+import yaml
+
+from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli.options import config_option, json_option
+from spotwright.config import find
+from spotwright.config.document import name_of, read_input
+from spotwright.errors import InputError
+from spotwright.manifests.files.required_pools import require_pools
+from spotwright.manifests.yamltext.documents import parse
+from spotwright.pools.checks import check
+from spotwright.pools.ground import (
+    Finding,
+    Ground,
+    Objects,
+    PodWork,
+    Severity,
+    add_settings,
+    ground_of,
+    pod_works,
+    read_objects,
+)
+
+__all__ = ["ask_cluster", "check_json", "check_pools", "cluster_options", "import_pools", "read_file"]
+
+
+_MOST = 400 * 2**20  # bytes: 20,000 nodes as kubectl writes them are 200 MB
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--cluster`` and ``--context``."""
+    for option in (
+        click.option(
+            "--context", metavar="NAME", help="With --cluster: a context of the kubeconfig.  [default: the current one]"
+        ),
+        click.option("--cluster", is_flag=True, help="Ask the cluster instead of reading a file."),
+    ):
+        command = option(command)
+    return command
+
+
+def read_file(path: Path) -> Objects:
+    """The objects of a file; ``-`` is standard input."""
+    text = read_input(path, _MOST, "select nodes (kubectl get nodes -l ... -o json)")
+    return read_objects(text.removeprefix("\ufeff"), name_of(path))
+
+
+def ask_cluster(context: str | None) -> Objects:
+    """The nodes, NodePools and DaemonSets of a cluster."""
+    try:
+        from spotwright.cluster.run_api_client import ask_for_pools
+    except ModuleNotFoundError as error:
+        raise InputError(f"--cluster needs {error.name}: pip install 'spotwright[cluster]'") from None
+    shown = ask_for_pools(context)
+    return Objects(
+        nodes=list(shown.nodes),
+        node_pools=list(shown.node_pools),
+        daemon_sets=list(shown.daemon_sets),
+        no_daemon_sets=shown.no_daemon_sets,
+    )
+
+
+@click.command("check")
+@click.argument("files", nargs=-1, metavar="NODES [MANIFEST]...", type=click.Path(path_type=Path))
+@cluster_options
+@config_option("here")
+@json_option
+def check_pools(files: tuple[Path, ...], cluster: bool, context: str | None, config: Path | None, as_json: bool) -> int:
+    """Compare NODES with spotwright.yaml, and say what would keep work from landing there; exit code 1 on errors.
+
+    NODES is what kubectl get nodes,daemonsets -A -o json wrote; - is standard input, and with --cluster it is left out. Each
+    MANIFEST has work, DaemonSets, PriorityClasses, or the settings of a kubelet
+    (kubectl get --raw /api/v1/nodes/NODE/proxy/configz).
+    """
+    configuration = find(Path.cwd() / "-", config)
+    require_pools(configuration)
+    if not cluster and not files:
+        raise click.UsageError("name a file of nodes (- for standard input), or --cluster")
+    objects = ask_cluster(context) if cluster else read_file(files[0])
+    objects.require_nodes("the cluster" if cluster else str(files[0]))
+    works = _works(files if cluster else files[1:], objects)
+    ground = ground_of(configuration, objects, works)
+    findings = check(ground)
+    if as_json:
+        click.echo(json.dumps(check_json(findings), indent=2))
+    else:
+        _print_findings(ground, findings, objects, is_asked=cluster)
+    return FAILED if any(finding.severity is Severity.ERROR for finding in findings) else SUCCEEDED
+
+
+def check_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """What would keep work from landing on the pools, errors first.
+
+    A finding has its ``code`` ([what each means](../how-to/pools/check.md)), its ``severity`` (``error``, ``warning`` or
+    ``note``), ``where`` (a pool, a node or an object of a manifest), ``text``, and ``fix``.
+    """
+    return [finding._asdict() for finding in findings]
+
+
+def _works(files: Sequence[Path], objects: Objects) -> list[PodWork | Finding]:
+    """The pods of the manifests; settings of kubelets and PriorityClasses among them join those of the nodes' file."""
+    works: list[PodWork | Finding] = []
+    for path in files:
+        found = 0
+        for document in parse(read_input(path), str(path)):
+            value = document.get(())
+            items = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
+            for one in items if items and isinstance(items, list) else [value]:
+                pods = list(pod_works(one, str(path)))
+                works += pods
+                found += len(pods) or (isinstance(one, dict) and add_settings(one, objects, str(path)))
+        if not found:
+            raise InputError(
+                f"{path}: neither pods nor settings of a kubelet are in it: name manifests of work; compile pipelines "
+                "first"
+            )
+    return works
+
+
+def _print_findings(ground: Ground, findings: Sequence[Finding], objects: Objects, *, is_asked: bool) -> None:
+    for finding in findings:
+        click.echo(f"{finding.severity}: {finding.where}: {finding.text} [{finding.code}]")
+        click.echo(f"  {finding.fix}")
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    nodes = sum(map(len, ground.members.values()))
+    pools = sum(map(bool, ground.members.values()))
+    click.echo(
+        f"nodes: {len(objects.nodes)}, {nodes} of them in {pools} of {len(ground.pools)} pools; DaemonSets: "
+        f"{len(ground.daemon_sets)}; pod templates: {len(ground.works)}; errors: {errors}"
+    )
+    if objects.no_daemon_sets:
+        click.echo(
+            f"DaemonSets cannot be listed, so device plugins, drivers and logs are not checked: {objects.no_daemon_sets}"
+        )
+    elif not ground.daemon_sets and is_asked:
+        click.echo("the cluster has no DaemonSets: no device plugin, driver or log collector runs there")
+    elif not ground.daemon_sets:
+        click.echo(
+            "no DaemonSets were given, so device plugins, drivers and logs are not checked: kubectl get "
+            "nodes,daemonsets -A -o json"
+        )
+
+
+@click.command("import")
+@click.argument("nodes", required=False, type=click.Path(path_type=Path))
+@cluster_options
+def import_pools(nodes: Path | None, cluster: bool, context: str | None) -> int:
+    """Print the pools that the nodes of a cluster show, as a spotwright.yaml to start from.
+
+    NODES is what kubectl get nodes -o json wrote; - is standard input. Pools are read off the labels of nodes and off Karpenter's
+    NodePools; prices, limits and times of notice are in neither. Labels of the past are named with the form of today, and the API
+    model of aks-engine is read as pools of AKS.
+    """
+    if cluster == (nodes is not None):
+        raise click.UsageError("name a file of nodes (- for standard input), or --cluster")
+    from spotwright.pools.azure import pools_of_api_model
+
+    objects = ask_cluster(context) if nodes is None else read_file(nodes)
+    name = "the cluster" if nodes is None else str(nodes)
+    if objects.api_models:
+        past = [pool for model in objects.api_models for pool in pools_of_api_model(model, name)]
+        _print_pools(
+            f"Read from {name}, an API model of aks-engine. AKS took its place; the forms are those of today.",
+            ((pool.name, "", pool.settings, pool.notes) for pool in past),
+        )
+        return SUCCEEDED
+    if nodes is None and not objects.nodes and not objects.node_pools:
+        raise InputError("the cluster has no nodes, and no NodePool of Karpenter: there is nothing to read pools off")
+    if not objects.node_pools:
+        objects.require_nodes(name)
+    _print_pools(
+        "Read off the nodes of a cluster. Prices, limits and times of notice are yours to add.", _found(objects)
+    )
+    return SUCCEEDED
+
+
+_Described = tuple[str, str, Mapping[str, Any], Iterable[str]]
+
+
+def _found(objects: Objects) -> Iterable[_Described]:
+    from spotwright.cluster.found_pools import found_pools
+    from spotwright.pools.node_facts import notes_on
+
+    by_name = {str((node.get("metadata") or {}).get("name")): node for node in objects.nodes}
+    for pool in found_pools(objects.nodes, objects.node_pools):
+        shown = ", ".join(pool.nodes) or "no node now"
+        notes = notes_on([by_name[name] for name in pool.nodes])
+        yield pool.name, shorten(shown, width=90, placeholder=" ..."), pool.settings, notes
+
+
+def _print_pools(title: str, pools: Iterable[_Described]) -> None:
+    click.echo(f"# {title}")
+    click.echo("version: 1\npools:")
+    for name, remark, settings, notes in pools:
+        click.echo(f"  {name}:  # {remark}" if remark else f"  {name}:")
+        for note in notes:
+            click.echo(f"    # {note}")
+        click.echo(indent(yaml.safe_dump(dict(settings), sort_keys=False), "    "), nl=False)
