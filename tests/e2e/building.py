@@ -1,6 +1,6 @@
 """Compiled pipelines built from functions of a test, in the shape of the SDK's compiler.
 
-Compiling with the SDK takes most of a second; tests/pipelines and the tests of .py files hold the two shapes together.
+Compiling with the SDK takes most of a second; tests/kfp and the tests of .py files hold the two shapes together.
 """
 
 from __future__ import annotations

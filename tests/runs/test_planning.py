@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.building import Param, step
 from tests.e2e.inside import attempt
 from tests.e2e.project import QUICK, Project
-from tests.pipelines.builders import compiled, ir, kubernetes, task
+from tests.kfp.builders import compiled, ir, kubernetes, task
 
 from spotwright.errors import InputError
 from spotwright.kfp.compiled import Compiled

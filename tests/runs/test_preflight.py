@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.pipelines.builders import compiled, ir, python_container, task
+from tests.kfp.builders import compiled, ir, python_container, task
 
 from spotwright.errors import PipelineError
 from spotwright.kfp.pipeline_graph import build

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import plain_yaml
-from tests.pipelines.builders import component, ir, kubernetes, task
+from tests.kfp.builders import component, ir, kubernetes, task
 
 from spotwright.config import Config
 from spotwright.engine.plan import Plan, PlannedTask

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
+from tests.kfp.builders import component, ir, kubernetes, task
 from tests.manifests.kfp.compiled import LABEL, a_retry, executor, one_task, text_of
 from tests.manifests.placing import Outcome, a_config, place
-from tests.pipelines.builders import component, ir, kubernetes, task
 
 from spotwright.clouds import providers
 from spotwright.model.scheduling_terms import Expression

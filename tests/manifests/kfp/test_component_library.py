@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from tests import plain_yaml
+from tests.kfp.builders import component, ir, python_container, task
 from tests.manifests.kfp.compiled import LABEL, one_task, text_of
 from tests.manifests.placing import Outcome, place, refusal
-from tests.pipelines.builders import component, ir, python_container, task
 
 import spotwright
 from spotwright.checkpoint_file import FILE_NAME, checkpoint_file, config_map

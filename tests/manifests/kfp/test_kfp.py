@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
+from tests.kfp.builders import component, ir, kubernetes, python_container, task
 from tests.manifests.kfp.compiled import LABEL, executor, inner, one_task, text_of
 from tests.manifests.placing import FILE, PREFER, REQUIRE, a_config, at_path, place, refusal
-from tests.pipelines.builders import component, ir, kubernetes, python_container, task
 
 from spotwright import config
 from spotwright.errors import ConfigError, InputError

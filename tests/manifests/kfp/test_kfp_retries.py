@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.kfp.builders import component, ir, task
 from tests.manifests.kfp.compiled import a_retry, inner, one_task, task_of, text_of
 from tests.manifests.placing import PREFER, place
-from tests.pipelines.builders import component, ir, task
 
 THIRTY_DAYS = "2592000s"
 ADMIN_LINE = (

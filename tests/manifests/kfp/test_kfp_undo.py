@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests import plain_yaml
+from tests.kfp.builders import ir, kubernetes, python_container, task
 from tests.manifests.kfp.compiled import LABEL, a_retry, executor, inner, one_task, plan_of, task_of, text_of
 from tests.manifests.placing import FILE, PREFER, a_config, place
-from tests.pipelines.builders import ir, kubernetes, python_container, task
 
 from spotwright import config
 from spotwright.errors import PipelineError

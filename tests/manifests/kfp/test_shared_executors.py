@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.kfp.builders import component, ir, task
 from tests.manifests.kfp.compiled import inner, one_task, text_of
 from tests.manifests.kfp.test_kfp import POLICY, env
 from tests.manifests.placing import place, refusal
-from tests.pipelines.builders import component, ir, task
 
 
 def shared_executor() -> str:

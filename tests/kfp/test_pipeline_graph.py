@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.pipelines.builders import compiled, component, graph, ir, kubernetes, one, python_container, task
+from tests.kfp.builders import compiled, component, graph, ir, kubernetes, one, python_container, task
 
 from spotwright.errors import PipelineError
 from spotwright.graph import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.pipelines.builders import RUN_COMPONENT, python_container
+from tests.kfp.builders import RUN_COMPONENT, python_container
 
 from spotwright.graph import Container
 from spotwright.kfp.executors import PythonComponent

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
-from tests.pipelines.builders import component, ir, kubernetes, restored, stored, task
+from tests.kfp.builders import component, ir, kubernetes, restored, stored, task
 
 from spotwright.errors import PipelineError
 from spotwright.kfp.compiled import Compiled

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.pipelines.builders import component, ir, task
+from tests.kfp.builders import component, ir, task
 
 from spotwright.graph import Dag, TaskGraph
 from spotwright.kfp.compiled import Compiled, IrError, UnfoldedTask, dag_tasks, unfold

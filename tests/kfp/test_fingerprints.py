@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pipelines.builders import restored, stored
+from tests.kfp.builders import restored, stored
 
 from spotwright.graph import Constant, DagInput, OutputSpecs, ParameterSpec, TaskSpec
 from spotwright.kfp.compiled import Compiled

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pipelines.builders import restored, stored
+from tests.kfp.builders import restored, stored
 
 from spotwright.errors import PipelineError
 from spotwright.kfp.compiled import Compiled

@@ -7,7 +7,7 @@ import io
 import tarfile
 
 import pytest
-from tests.pipelines.builders import python_container
+from tests.kfp.builders import python_container
 
 from spotwright.kfp.task_reader import Unsupported, escaping_member, read_executor
 

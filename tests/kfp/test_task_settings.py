@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.pipelines.builders import component, graph, kubernetes, one, python_container, task
+from tests.kfp.builders import component, graph, kubernetes, one, python_container, task
 
 from spotwright.errors import PipelineError
 from spotwright.graph import DagInput, TaskOutput

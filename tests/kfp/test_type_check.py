@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.pipelines.builders import component, graph, task
+from tests.kfp.builders import component, graph, task
 
 from spotwright.errors import PipelineError
 

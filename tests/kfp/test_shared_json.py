@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.pipelines.builders import restored, stored
+from tests.kfp.builders import restored, stored
 
 from spotwright.kfp.compiled import Compiled, read_shared_json
 from spotwright.kfp.pipeline_graph import build
