@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 import yaml
 
 __all__ = [
-    "DOCUMENT_BREAK",
     "MAX_DEPTH",
     "MAX_UNFOLDED",
-    "MAY_MEAN_MORE",
     "CollectionNode",
     "ComposeError",
     "Composed",
@@ -31,7 +29,6 @@ __all__ = [
     "ScalarNode",
     "SequenceNode",
     "compose",
-    "events",
     "is_null",
     "join",
     "value_of",
@@ -79,11 +76,8 @@ _CACHED_LENGTH = 64  # characters: longer texts are seldom met twice
 _CONSTRUCTOR = yaml.constructor.SafeConstructor()
 _IMPLICIT: dict[str, list[tuple[str, Any]]] = yaml.resolver.Resolver.yaml_implicit_resolvers
 
-MAY_MEAN_MORE = frozenset(_IMPLICIT)
+_MAY_MEAN_MORE = frozenset(_IMPLICIT)
 """First characters of plain scalars that may be numbers, truth values or nulls; all other plain scalars are texts."""
-
-DOCUMENT_BREAK: Final[Any] = object()
-"""Separates the events of two documents that are edited together."""
 
 
 class ComposeError(Exception):
@@ -168,7 +162,7 @@ def compose(
 
     Raises :class:`ComposeError`, and the parser's own errors (:class:`yaml.YAMLError`).
     """
-    parser = events(text)
+    parser = _PARSER(text)
     try:
         while (start := _next_document(parser.get_event)) is not None:
             composer = _Composer(parser.get_event, reveal, above, lenient=lenient, max_unfolded=max_unfolded)
@@ -184,11 +178,6 @@ def _next_document(get: Callable[[], Any]) -> Any:
         if event.__class__ is _STREAM_END:
             return None
     return event
-
-
-def events(text: str) -> Any:
-    """A parser, whose ``get_event`` gives the events of a text one after another; ``dispose`` of it when done."""
-    return _PARSER(text)
 
 
 class _Composer:
@@ -259,7 +248,9 @@ class _Composer:
             keep(child)
             if child.__class__ is _SCALAR and child.anchor is None and child.tag is None and reveal is None:
                 value = child.value
-                if value[:1] in MAY_MEAN_MORE:  # few do, and a call for each of the others would be a third of the time
+                if (
+                    value[:1] in _MAY_MEAN_MORE
+                ):  # few do, and a call for each of the others would be a third of the time
                     value = value_of(child)
             else:
                 child, value = self._node(child)
@@ -335,7 +326,7 @@ def value_of(node: ScalarNode) -> Any:
     text: str = node.value
     if node.tag is not None:
         return _tagged(node.tag, text)
-    if not node.implicit[0] or text[:1] not in MAY_MEAN_MORE:
+    if not node.implicit[0] or text[:1] not in _MAY_MEAN_MORE:
         return text
     return _plain(text) if len(text) < _CACHED_LENGTH else _plain.__wrapped__(text)
 

@@ -1,19 +1,28 @@
-"""The self-check accepts only a text that reads as the edits mean it, and knows the positions in it."""
+"""An edited text is written only where it reads as the edits mean it, and where unplace gives the same bytes back.
+
+The tests put wrong splices in the place of right ones.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.manifests.yamltext.documents import Document, ManifestError, parse
-from spotwright.manifests.yamltext.edits import Edit, Editor, Splice
-from spotwright.manifests.yamltext.self_check import reads_as_edited
-from spotwright.manifests.yamltext.splice import apply, block, in_brief, splices
+from spotwright.manifests.files import write_record
+from spotwright.manifests.files.record import AT
+from spotwright.manifests.files.unplace_object import unplaced
+from spotwright.manifests.files.write_record import placed_text, reserve
+from spotwright.manifests.yamltext.documents import ManifestError, parse
+from spotwright.manifests.yamltext.edits import Edit, Editor, Splice, clone, is_same
+from spotwright.manifests.yamltext.splice import block, splices
 
-RECORD = ("metadata", "record")
+Pairs = list[tuple[Edit, Splice]]
+
+OTHER_VALUES = "cannot be placed: the edited text would not have the expected values"
 TEXT = """\
 # a comment
 kind: &kind Job
@@ -27,6 +36,7 @@ spec:
   again: *kind
   empty: []
 """
+SMALL = "a: &x 1\nb: *x\nc: !!str 2\nd: true\nmetadata: {}\n"
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=6),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
@@ -35,112 +45,162 @@ _VALUES = st.recursive(
 _OBJECTS = st.dictionaries(st.text(min_size=1, max_size=4), _VALUES, min_size=1, max_size=3)
 
 
-def edited(text: str, value: Any = 1) -> tuple[Editor, list[tuple[Edit, Splice]], str]:
-    """A document with a record, a new key, a longer list and another text in it; the text is the short one."""
+def an_editor(text: str) -> Editor:
+    """An editor of a text that is one document, with the placeholder of the record."""
     [document] = parse(text, "it.yaml")
     editor = Editor(document)
-    editor.add(RECORD, "@")
+    reserve(editor)
+    return editor
+
+
+def edited() -> Editor:
+    """A document with a record, new keys, longer lists and another text in it."""
+    editor = an_editor(TEXT)
     editor.add(("metadata", "labels", "new"), "label")
-    editor.add(("spec", "added"), value)
-    editor.extend(("spec", "list"), [{"three": value}])
+    editor.add(("spec", "added"), 1)
+    editor.extend(("spec", "list"), [{"three": 3}])
     editor.extend(("spec", "empty"), ["no longer"])
     editor.replace(("spec", "text"), "other\nwords\n")
-    pairs = splices(document, editor.final_edits())
-    short = [change if edit is editor.edits[0] else in_brief(change) for edit, change in pairs]
-    return editor, pairs, apply(text, short)
+    return editor
 
 
-def means(document: Document, editor: Editor, pairs: list[tuple[Edit, Splice]], text: str) -> bool:
-    """Whether a text has the values that the edits mean, so that the check may accept it."""
-    try:
-        again = document.reparse(text)
-    except ManifestError:
-        return False
-    shortened = [edit for edit, change in pairs if change.short and edit is not editor.edits[0]]
-    return again is not None and again.get(()) == editor.result(shortened)
+def placed(editor: Editor, change: Callable[[Pairs], Pairs]) -> str:
+    """The text with the edits, where the splices are changed before they are applied."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write_record, "splices", lambda document, edits: change(splices(document, edits)))
+        return placed_text(editor)
 
 
-def test_edits_of_every_kind_are_read_where_they_were_written() -> None:
-    editor, pairs, text = edited(TEXT)
-    extents = reads_as_edited(editor, text, pairs, RECORD)
-
-    assert extents is not None
-    whole, record = extents
-    assert text[record.start : record.end] == '"@"'
-    assert text[whole.start :].startswith("kind: &kind Job")
-    assert means(editor.document, editor, pairs, text)
+def means(editor: Editor, text: str) -> bool:
+    """Whether a placed text has the values that the edits mean, whatever the record is."""
+    [document] = parse(text, "it.yaml")
+    data = clone(document.get(()))
+    data["metadata"]["annotations"][AT[-1]] = editor.get(AT)
+    return is_same(data, editor.result())
 
 
-@given(at=st.integers(0, 10**6), taken=st.integers(0, 3), put=st.text("ab: -{}[]&*\"'|\n#0", max_size=3))
-def test_a_text_that_was_changed_anywhere_else_passes_only_where_it_means_the_same(
-    at: int, taken: int, put: str
-) -> None:
-    editor, pairs, text = edited(TEXT)
-    at %= len(text) + 1
-    wrong = text[:at] + put + text[at + taken :]
-
-    if reads_as_edited(editor, wrong, pairs, RECORD) is not None:
-        assert means(editor.document, editor, pairs, wrong)
+def comes_back(editor: Editor, text: str) -> bool:
+    """Whether unplace gives the bytes of before."""
+    [document] = parse(text, "it.yaml")
+    undone = unplaced(document)
+    return undone.exact and undone.text == editor.document.text
 
 
-@given(start=st.integers(0, 10**6), number=st.integers(0, 4))
+def test_edits_of_every_kind_read_as_they_are_meant() -> None:
+    editor = edited()
+    text = placed_text(editor)
+
+    assert means(editor, text)
+    assert comes_back(editor, text)
+
+
+@given(start=st.integers(0, len(TEXT)), number=st.integers(0, 5))
 def test_an_edit_that_stands_elsewhere_passes_only_where_it_means_the_same(start: int, number: int) -> None:
-    editor, pairs, _ = edited(TEXT)
-    moved = [
-        (edit, change._replace(at=start % len(TEXT)) if index == number else change)
-        for index, (edit, change) in enumerate(pairs)
-    ]
-    moved.sort(key=lambda pair: pair[1].at)
-    wrong = apply(TEXT, [change if edit is editor.edits[0] else in_brief(change) for edit, change in moved])
+    def moved(pairs: Pairs) -> Pairs:
+        pairs[number] = (pairs[number][0], pairs[number][1]._replace(at=start))
+        return sorted(pairs, key=lambda pair: pair[1].at)
 
-    if reads_as_edited(editor, wrong, moved, RECORD) is not None:
-        assert means(editor.document, editor, moved, wrong)
+    editor = edited()
+    try:
+        text = placed(editor, moved)
+    except ManifestError:
+        return
+    assert means(editor, text)
+    assert comes_back(editor, text)
 
 
-@pytest.mark.parametrize("number", range(6))
-def test_an_edit_that_was_not_written_is_missed(number: int) -> None:
-    editor, pairs, _ = edited(TEXT)
-    del pairs[number]
-    text = apply(TEXT, [change if edit is editor.edits[0] else in_brief(change) for edit, change in pairs])
+@given(
+    number=st.integers(0, 2),
+    at=st.integers(0, 40),
+    taken=st.integers(0, 3),
+    put=st.text("ab: -{}[]&*\"'|\n#0,", max_size=3),
+)
+def test_an_edit_that_is_written_otherwise_passes_only_where_it_means_the_same(
+    number: int, at: int, taken: int, put: str
+) -> None:
+    def misspelled(pairs: Pairs) -> Pairs:
+        of_one_line = [pair for pair in pairs if not pair[1].short and pair[0].path[:2] != AT[:2]]
+        edit, splice = of_one_line[number]
+        text = splice.text[:at] + put + splice.text[at + taken :]
+        return [(edit, splice._replace(text=text)) if pair[0] is edit else pair for pair in pairs]
 
-    assert reads_as_edited(editor, text, pairs, RECORD) is None
+    editor = edited()
+    try:
+        text = placed(editor, misspelled)
+    except ManifestError:
+        return
+    assert means(editor, text)
+    assert comes_back(editor, text)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [("metadata", "labels", "new"), ("spec", "added"), ("spec", "list"), ("spec", "empty"), ("spec", "text")],
+    ids=str,
+)
+def test_an_edit_that_is_not_written_is_missed(path: tuple[str, ...]) -> None:
+    editor = edited()
+
+    with pytest.raises(ManifestError, match=OTHER_VALUES):
+        placed(editor, lambda pairs: [pair for pair in pairs if pair[0].path != path])
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("d: true", "d: 'true'", OTHER_VALUES),
+        ("d: true", "d: 1", OTHER_VALUES),
+        ("a: &x 1", "a: &x 1.0", OTHER_VALUES),
+        ("c: !!str 2", "c: !!int 2", OTHER_VALUES),
+        ("d: true", "d: true\ne: 2", OTHER_VALUES),
+        ("d: true\n", "", OTHER_VALUES),
+        ("d: true", "d: true\n---\ne: 2", OTHER_VALUES),
+        ("a: &x 1", "a: &y 1", "the alias [*]x names no anchor"),
+        ("d: true", "d: [true", "not valid YAML"),
+        ("d: true", "d: true\na: 1", "the key 'a' stands here and on line 1"),
+    ],
+)
+def test_every_difference_counts(right: str, wrong: str, message: str) -> None:
+    def also(text: str) -> Callable[[Pairs], Pairs]:
+        same = Edit("replace", ("a",), 1)
+        return lambda pairs: [(same, Splice(SMALL.index(right), text, right)), *pairs]
+
+    editor = an_editor(SMALL)
+    assert means(editor, placed(editor, also(right)))
+
+    with pytest.raises(ManifestError, match=message):
+        placed(editor, also(wrong))
+
+
+def test_an_edit_that_could_not_be_undone_is_refused() -> None:
+    def forgetful(pairs: Pairs) -> Pairs:
+        return [(edit, splice._replace(old=splice.old.replace("words", "WORDS"))) for edit, splice in pairs]
+
+    with pytest.raises(ManifestError, match="unplace would not restore the same bytes"):
+        placed(edited(), forgetful)
 
 
 @given(before=_OBJECTS, value=_VALUES)
 def test_any_document_reads_as_edited(before: dict[str, Any], value: Any) -> None:
-    text = "\n".join(
-        [*block({"metadata": {"name": "it"}, "spec": {"list": [1], "text": "a", "empty": [0], **before}}, 0), ""]
-    )
-    [document] = parse(text, "it.yaml")
-    editor = Editor(document)
-    editor.add(RECORD, "@")
+    spec = {"list": [1], "text": "a", "empty": [0], **before}
+    editor = an_editor("\n".join([*block({"metadata": {"name": "it"}, "spec": spec}, 0), ""]))
     editor.add(("spec", "a new key"), value)
-    pairs = splices(document, editor.final_edits())
-    short = apply(text, [change if edit is editor.edits[0] else in_brief(change) for edit, change in pairs])
+    text = placed_text(editor)
 
-    assert reads_as_edited(editor, short, pairs, RECORD) is not None
+    assert means(editor, text)
+    assert comes_back(editor, text)
+
+
+def test_a_number_that_is_no_number_equals_itself() -> None:
+    text = placed_text(an_editor("a: !!float .nan\nmetadata: {}\n"))
+
+    assert text.startswith("a: !!float .nan\nmetadata: {annotations:")
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("a: 1\nmetadata: {}\n", "a: '1'\nmetadata: {record: '@'}\n"),
-        ("a: &x 1\nb: *x\nmetadata: {}\n", "a: &y 1\nb: *x\nmetadata: {record: '@'}\n"),
-        ("a: !!str 1\nmetadata: {}\n", "a: !!int 1\nmetadata: {record: '@'}\n"),
-        ("a: 1\nmetadata: {}\n", "a: 1\nmetadata: {record: '@', more: 1}\n"),
-        ("a: 1\nmetadata: {}\n", "a: 1\nmetadata: {record: &r '@'}\n"),
-        ("a: 1\nmetadata: {}\n", "a: 1\nmetadata: {}\n"),
-        ("a: 1\nmetadata: {}\n", "a: 1\nmetadata: {record: '@'}\nb: 2\n"),
-        ("a: 1\nmetadata: {}\n", "metadata: {record: '@'}\na: 1\n"),
-        ("a: 1\nmetadata: {}\n", "a: [1\nmetadata: {record: '@'}\n"),
-        ("a: 1\nmetadata: {}\n", ""),
-    ],
+    ("one", "other"), [(1, True), (0, False), (1, 1.0), (1, "1"), (None, False), ({}, []), ({"a": 1}, {"b": 1}), ([1], [])]
 )  # fmt: skip
-def test_every_difference_counts(before: str, after: str) -> None:
-    [document] = parse(before, "it.yaml")
-    editor = Editor(document)
-    editor.add(RECORD, "@")
-    pairs = splices(document, editor.final_edits())
-
-    assert reads_as_edited(editor, apply(before, [change for _, change in pairs]), pairs, RECORD) is not None
-    assert reads_as_edited(editor, after, pairs, RECORD) is None
+def test_data_of_another_type_is_not_the_same(one: Any, other: Any) -> None:
+    assert is_same({"a": [one]}, {"a": [one]})
+    assert not is_same({"a": [one]}, {"a": [other]})
+    assert not is_same({"a": [other]}, {"a": [one]})

@@ -13,8 +13,7 @@ from typing import Any
 from spotwright.kfp.placed_record import VERSION, digest, value_digest
 from spotwright.manifests.files.record import AT, MAX_RECORD, Outside, restored
 from spotwright.manifests.yamltext.documents import Document, Path
-from spotwright.manifests.yamltext.edits import Edit, Editor, Splice, value_at
-from spotwright.manifests.yamltext.self_check import reads_as_edited
+from spotwright.manifests.yamltext.edits import Edit, Editor, Splice, is_same, value_at
 from spotwright.manifests.yamltext.splice import apply, in_brief, inline, is_quoted, splices
 from spotwright.yaml_composer import Extent
 
@@ -156,8 +155,7 @@ def _check(
     document, record_edit = editor.document, editor.edits[0]
     brief = [(edit, change if edit is record_edit else in_brief(change)) for edit, change in pairs]
     short_text = apply(document.text, [change for _, change in brief])
-    extents = reads_as_edited(editor, short_text, pairs, at) if document.events else None
-    whole, token = extents or _extents(editor, short_text, pairs, at)
+    whole, token = _extents(editor, short_text, pairs, at)
     longer = [len(change.text) - len(short.text) for (_, change), (_, short) in zip(pairs, brief, strict=True)]
     before = sum(longer[: next(index for index, (edit, _) in enumerate(pairs) if edit is record_edit)])
     extent = Extent(token.start + before, token.end + before + longer_record)
@@ -170,7 +168,7 @@ def _extents(editor: Editor, text: str, pairs: Sequence[tuple[Edit, Splice]], at
     document = editor.document
     current = document.reparse(text)
     expected = editor.result([edit for edit, change in pairs if change.short and edit is not editor.edits[0]])
-    node = current.node(at) if current is not None and current.get(()) == expected else None
+    node = current.node(at) if current is not None and is_same(current.get(()), expected) else None
     if current is None or node is None:
         raise document.problem((), _UNREADABLE)
     return Extent(current.start, current.end), Extent(node.start_mark.index, node.end_mark.index)

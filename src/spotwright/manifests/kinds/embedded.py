@@ -13,7 +13,7 @@ from spotwright.manifests.kinds import find_kind
 from spotwright.manifests.kinds.templated_yaml import parse_marked
 from spotwright.manifests.rules.context import Level, PlaceContext, name_of
 from spotwright.manifests.yamltext.documents import Document, Path, show
-from spotwright.manifests.yamltext.edits import Edit, Editor, Splice
+from spotwright.manifests.yamltext.edits import Edit, Editor, Splice, is_same
 from spotwright.manifests.yamltext.splice import apply, in_brief, splices
 from spotwright.yaml_composer import ScalarNode
 
@@ -69,5 +69,6 @@ def _check(text: str, edited: Sequence[tuple[Editor, Sequence[tuple[Edit, Splice
     current = {document.index: document for document in parse_marked(brief, edited[0][0].document.file)}
     for editor, pairs in edited:
         document = current.get(editor.document.index)
-        if document is None or document.get(()) != editor.result([edit for edit, change in pairs if change.short]):
+        expected = editor.result([edit for edit, change in pairs if change.short])
+        if document is None or not is_same(document.get(()), expected):
             raise editor.problem((), "cannot be placed: the edited text would not have the expected values")

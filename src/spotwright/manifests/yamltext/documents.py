@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -50,8 +50,7 @@ class Document:
     """One YAML document of a file. ``start`` and ``end`` are its extent in ``text``, in characters.
 
     ``above`` is the number of lines of the file above ``text``, which may be a part of the file. ``shared`` maps the identity of
-    each node that aliases name to the line of the first alias. ``events`` are the parser's, where the document can be compared
-    with an edited text by them.
+    each node that aliases name to the line of the first alias.
     """
 
     file: str
@@ -62,7 +61,6 @@ class Document:
     index: int  # of the document in the file
     above: int = 0
     shared: dict[int, int] = field(default_factory=dict)
-    events: Sequence[Any] = ()
     _nodes: dict[Path, Node | None] = field(default_factory=dict)  # those that were looked up
 
     def node(self, path: Path) -> Node | None:
@@ -174,10 +172,11 @@ def parse(text: str, file: str, above: int = 0, reveal: Callable[[str], str] | N
     documents: list[Document] = []
     with no_garbage_collection():
         try:
-            for index, (_, root, events, shared) in enumerate(compose(text, reveal, above=above)):
+            for index, composed in enumerate(compose(text, reveal, above=above)):
+                root = composed.root
                 start, end = root.start_mark.index, root.end_mark.index
                 if not is_null(root):
-                    documents.append(Document(file, text, root, start, end, index, above, shared, events))
+                    documents.append(Document(file, text, root, start, end, index, above, composed.shared))
         except ComposeError as error:
             raise ManifestError(f"{file}:{error.line}: {error}") from error
         except yaml.MarkedYAMLError as error:

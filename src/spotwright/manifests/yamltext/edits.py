@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from spotwright.manifests.yamltext.documents import MISSING, Document, ManifestError, Path
 
-__all__ = ["STAND_IN", "Edit", "Editor", "Splice", "clone", "value_at"]
+__all__ = ["STAND_IN", "Edit", "Editor", "Splice", "clone", "is_same", "value_at"]
 
 
 _T = TypeVar("_T")
@@ -246,6 +246,18 @@ def clone(value: _T) -> _T:
             clone(item) if item.__class__ is dict or item.__class__ is list else item for item in value
         ]
     return value
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether plain data is equal and of the same types: to Python 1, 1.0 and true are equal, and NaN is not equal to itself."""
+    kind = one.__class__
+    if kind is not other.__class__:
+        return False
+    if kind is dict:
+        return one.keys() == other.keys() and all(map(is_same, one.values(), map(other.get, one)))
+    if kind is list:
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return one == other or repr(one) == repr(other)
 
 
 def value_at(value: Any, path: Path, default: Any = None) -> Any:

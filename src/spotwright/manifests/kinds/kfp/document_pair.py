@@ -16,7 +16,7 @@ import yaml
 from spotwright.kfp.placed_record import RECORD
 from spotwright.manifests.yamltext.documents import Document, Path, parse, show
 from spotwright.manifests.yamltext.edits import value_at
-from spotwright.yaml_composer import DOCUMENT_BREAK, MappingNode, join
+from spotwright.yaml_composer import MappingNode, join
 
 __all__ = ["AT", "EXECUTORS", "KIND", "PIPELINE", "PLATFORMS", "PipelinePair", "objects_of"]
 
@@ -101,5 +101,4 @@ def _pair(pipeline: Document, platforms: Document | None) -> PipelinePair:
         pipeline.index,
         pipeline.above,
         pipeline.shared | last.shared,
-        pipeline.events if platforms is None else [*pipeline.events, DOCUMENT_BREAK, *platforms.events],
     )
