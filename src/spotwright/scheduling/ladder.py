@@ -8,7 +8,7 @@ of the design's table). The scheduler's rules are in :mod:`spotwright.model.sche
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -74,8 +74,9 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
     fitting: list[tuple[Pool, tuple[Toleration, ...]]] = []
     for name in order:
         pool = pools[name]
-        added = _added_tolerations(pool, work, policy, named=named)
-        why = _unwanted(pool, policy.spot) or _refusal(pool, work, added)
+        taints = providers.taints(pool)
+        added = _added_tolerations(pool, taints, work, policy, named=named)
+        why = _unwanted(pool, policy.spot) or _refusal(pool, taints, work, added)
         if why:
             refusals[name] = why
         else:
@@ -138,14 +139,13 @@ def _unwanted(pool: Pool, spot: Spot | None) -> str:
     return ""
 
 
-def _refusal(pool: Pool, work: Work, added: tuple[Toleration, ...]) -> str:
+def _refusal(pool: Pool, taints: tuple[Taint, ...], work: Work, added: tuple[Toleration, ...]) -> str:
     """Return the reason for which no node of the pool admits the work; empty if the nodes of one of its zones do."""
     large = too_large(work.requests, pool.node)
     if large:
         return large
-    constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
-    taints = tuple(providers.taints(pool))
-    reasons = [constraints.refusal(node_labels(pool, zone), taints) for zone in pool.zones or (None,)]
+    left = tuple(taint for taint in taints if not any(toleration.tolerates(taint) for toleration in added))
+    reasons = [work.constraints.refusal(node_labels(pool, zone), left) for zone in pool.zones or (None,)]
     return "" if "" in reasons else reasons[0] + _about_zones(pool, work.constraints)
 
 
@@ -158,7 +158,9 @@ def _about_zones(pool: Pool, constraints: Constraints) -> str:
     return f" (nodes in zone {unknown[0]} are labelled REGION-{unknown[0]}: set region: of pool {pool.name})"
 
 
-def _added_tolerations(pool: Pool, work: Work, policy: Policy, *, named: bool) -> tuple[Toleration, ...]:
+def _added_tolerations(
+    pool: Pool, taints: tuple[Taint, ...], work: Work, policy: Policy, *, named: bool
+) -> tuple[Toleration, ...]:
     """Tolerations that Spotwright adds to the work for a pool.
 
     - The ladder names the pool: for all taints of the pool.
@@ -169,12 +171,12 @@ def _added_tolerations(pool: Pool, work: Work, policy: Policy, *, named: bool) -
     if policy.spot is None and not named:
         return tuple(
             Toleration(taint.key, "Exists", effect=taint.effect)
-            for taint in providers.taints(pool)
+            for taint in taints
             if not work.constraints.tolerates(taint) and providers.is_tolerated_by_cluster(pool, taint, work.requests)
         )
     return tuple(
         Toleration(taint.key, "Equal", taint.value, taint.effect)
-        for taint in providers.taints(pool)
+        for taint in taints
         if not work.constraints.tolerates(taint) and (named or _is_tolerated_for_policy(pool, taint, work))
     )
 
@@ -194,22 +196,20 @@ def _without_idle_gpus(
     """Take GPU pools out for work without GPUs, unless its own selector or affinity asks for nodes, or no other pool fits."""
     if work.constraints.selector or work.constraints.required:
         return fitting
-    without_gpus = [item for item in fitting if not _leaves_gpus_idle(item[0], work)]
-    if not without_gpus:
+    idle = [pool.name for pool, _ in fitting if _leaves_gpus_idle(pool, work)]
+    if len(idle) == len(fitting):
         return fitting
-    for pool, _ in fitting:
-        if _leaves_gpus_idle(pool, work):
-            refusals[pool.name] = IDLE
-    return without_gpus
+    refusals.update(dict.fromkeys(idle, IDLE))
+    return [item for item in fitting if item[0].name not in idle]
 
 
 def _leaves_gpus_idle(pool: Pool, work: Work) -> bool:
-    return has_accelerators(pool.node or {}) and not has_accelerators(work.requests)
+    return not has_accelerators(work.requests) and has_accelerators(pool.node or {})
 
 
-def _price_order(pool: Pool) -> tuple[bool, Fraction]:
+def _price_order(pool: Pool) -> tuple[bool, Fraction | int]:
     """Cheapest first, pools without a price last."""
-    return (pool.price is None, pool.price or Fraction(0))
+    return (pool.price is None, pool.price or 0)
 
 
 def _note(policy: Policy, rungs: Iterable[Rung]) -> str:

@@ -109,8 +109,8 @@ def off_idle_gpus(work: Work, ladder: Ladder, wanted: Attraction, pools: Mapping
         )
     ]
     used = [pools[name] for rung in ladder.rungs for name in rung.pools]
-    shared = _positive(reachable, used)[:1]
-    excluded = shared or [one for pool in reachable for one in _positive([pool], used)[:1]]
+    shared = _positive(reachable, used)
+    excluded = shared or [one for pool in reachable for one in _positive([pool], used)]
     values: dict[str, list[str]] = {}
     for expression in excluded:
         values.setdefault(expression["key"], []).extend(expression["values"])
@@ -125,12 +125,12 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
     selected = [pool for pool in used if pool.is_spot is spot]
     others = [pool for pool in every if pool.is_spot is not spot]
     if not selected or not others:
-        return _positive(selected, others)[:1]
+        return _positive(selected, others)
     positive = _positive(selected, others)
     if positive:
-        return positive[:1]
+        return positive
     negative = list(_negative(selected, others)) or [
-        {**expression, "operator": "NotIn"} for expression in _positive(others, selected)[:1]
+        {**expression, "operator": "NotIn"} for expression in _positive(others, selected)
     ]
     if negative:
         return negative
@@ -168,7 +168,7 @@ def _names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[E
         return []
     positive = _positive(used, others)
     if positive:
-        return positive[:1]
+        return positive
     names = ", ".join(pool.name for pool in used)
     raise ConfigError(
         f"no label distinguishes the pools {names} from the others: give them one under labels: in spotwright.yaml"
@@ -176,17 +176,16 @@ def _names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[E
 
 
 def _positive(selected: Sequence[Pool], others: Sequence[Pool]) -> list[Expression]:
-    """Labels that every selected pool has with values that no other pool has, well-known labels first."""
+    """The first label that every selected pool has with values that no other pool has, well-known labels first; else none."""
     if not selected:
         return []
     labels = [providers.labels(pool) for pool in selected]
     foreign = [providers.labels(pool) for pool in others]
-    expressions = []
-    for key in sorted(set.intersection(*(set(one) for one in labels)), key=_preference):
+    for key in sorted(set(labels[0]).intersection(*labels[1:]) - {INSTANCE_TYPE, ZONE}, key=_preference):
         values = list(dict.fromkeys(one[key] for one in labels))
-        if key not in (INSTANCE_TYPE, ZONE) and not any(one.get(key) in values for one in foreign):
-            expressions.append({"key": key, "operator": "In", "values": values})
-    return expressions
+        if not any(one.get(key) in values for one in foreign):
+            return [{"key": key, "operator": "In", "values": values}]
+    return []
 
 
 def _negative(selected: Sequence[Pool], others: Sequence[Pool]) -> Iterator[Expression]:

@@ -180,29 +180,35 @@ def _appended(document: Document, edit: Edit) -> Splice:
 def block(value: Any, column: int) -> Sequence[str]:
     """Lines of block-style YAML for a mapping or list that is not empty, every line indented to ``column``."""
     lines: list[str] = []
-    _write(value, " " * column, lines)
+    indent = " " * column
+    _write(value, indent, indent, lines)
     return lines
 
 
-def _write(value: Any, indent: str, lines: list[str]) -> None:
+def _write(value: Any, lead: str, indent: str, lines: list[str]) -> None:
+    """Append the lines of a value: the first begins with ``lead``, the others with ``indent``."""
+    inner = f"{indent}  "
     if isinstance(value, dict):
         for key, item in value.items():
-            if isinstance(item, dict | list) and item:
-                lines.append(f"{indent}{_scalar(key)}:")
-                _write(item, f"{indent}  " if isinstance(item, dict) else indent, lines)
-            elif isinstance(item, str) and _fits_block(item):
-                lines.append(f"{indent}{_scalar(key)}: |")
-                lines += [f"{indent}  {line}" for line in item.splitlines()]
+            if isinstance(item, str) and not _fits_block(item):
+                lines.append(f"{lead}{_scalar(key)}: {_scalar(item)}")
+            elif isinstance(item, str):
+                lines.append(f"{lead}{_scalar(key)}: |")
+                lines += [f"{inner}{line}" for line in item.splitlines()]
+            elif item and isinstance(item, dict | list):
+                lines.append(f"{lead}{_scalar(key)}:")
+                below = inner if isinstance(item, dict) else indent
+                _write(item, below, below, lines)
             else:
-                lines.append(f"{indent}{_scalar(key)}: {flow(item)}")
+                lines.append(f"{lead}{_scalar(key)}: {flow(item)}")
+            lead = indent
         return
     for item in value:
-        if isinstance(item, dict | list) and item:
-            first = len(lines)
-            _write(item, f"{indent}  ", lines)
-            lines[first] = f"{indent}- {lines[first][len(indent) + 2 :]}"
+        if item and isinstance(item, dict | list):
+            _write(item, f"{lead}- ", inner, lines)
         else:
-            lines.append(f"{indent}- {flow(item)}")
+            lines.append(f"{lead}- {flow(item)}")
+        lead = indent
 
 
 def _fits_block(text: str) -> bool:
