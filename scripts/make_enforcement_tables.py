@@ -10,10 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from spotwright.manifests.enforcement.facts import Enforcer, Fact
-from spotwright.manifests.enforcement.mechanisms import KINDS, Mechanism
-from spotwright.manifests.enforcement.resolution import CONTROLLER_TEXT
-from spotwright.manifests.enforcement.table import TABLE
+from spotwright.placing.enforcement import CONTROLLER_TEXT, KINDS, TABLE, Enforcer, Fact, Mechanism
 
 __all__ = ["FOLDER", "PAGES", "TITLES", "section"]
 

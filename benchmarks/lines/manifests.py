@@ -12,8 +12,8 @@ from results import Judged, Row
 
 from spotwright.config import Config, load
 from spotwright.errors import SpotwrightError
-from spotwright.manifests.files.place_files import place_text, unplace_text
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.placing.documents import parse
 
 HERE = Path(__file__).resolve().parents[2]
 GOLDEN = HERE / "tests" / "manifests" / "golden"

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from spotwright.errors import SpotwrightError
-    from spotwright.manifests.files.python_objects import place, unplace
-    from spotwright.manifests.files.sdk_options import TrainJobOption
+    from spotwright.manifests.python_api import TrainJobOption, place, unplace
     from spotwright.policies import defaults, never, prefer, require
     from spotwright.rehearsal.api import RehearsalReport, rehearse
     from spotwright.runs.api import Run, open_run, run
@@ -39,16 +38,16 @@ _HOMES = {
     "RehearsalReport": "spotwright.rehearsal.api",
     "Run": "spotwright.runs.api",
     "SpotwrightError": "spotwright.errors",
-    "TrainJobOption": "spotwright.manifests.files.sdk_options",
+    "TrainJobOption": "spotwright.manifests.python_api",
     "defaults": "spotwright.policies",
     "never": "spotwright.policies",
     "open_run": "spotwright.runs.api",
-    "place": "spotwright.manifests.files.python_objects",
+    "place": "spotwright.manifests.python_api",
     "prefer": "spotwright.policies",
     "rehearse": "spotwright.rehearsal.api",
     "require": "spotwright.policies",
     "run": "spotwright.runs.api",
-    "unplace": "spotwright.manifests.files.python_objects",
+    "unplace": "spotwright.manifests.python_api",
 }
 
 

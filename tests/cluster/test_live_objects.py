@@ -11,11 +11,11 @@ from tests import plain_yaml
 from tests.cluster.json_patches import apply_patch
 from tests.manifests.placing import a_config
 
-from spotwright.manifests.files.live_objects import place_object
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.files.references import References
-from spotwright.manifests.rules.context import PlaceOptions
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.manifests.files import place_text
+from spotwright.manifests.objects import place_object
+from spotwright.manifests.references import References
+from spotwright.placing.context import PlaceOptions
+from spotwright.placing.documents import parse
 
 GOLDEN = Path(__file__).parents[1] / "manifests" / "golden"
 POLICY = (

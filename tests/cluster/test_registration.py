@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from spotwright.cluster.install import webhook_configuration
-from spotwright.manifests.kinds import SERVED
+from spotwright.kinds.kind import SERVED
 
 
 def webhooks() -> dict[str, dict[str, Any]]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spotwright.config import load
-from spotwright.manifests.files.place_files import place_text, unplace_text
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.placing.documents import parse
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CHARMED = EXAMPLES / "charmed"

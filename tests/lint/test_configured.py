@@ -11,7 +11,7 @@ from spotwright.errors import ConfigError
 from spotwright.lint.examples import AKS_POOLS, ON_SPOT, PREFERS_SPOT, job
 from spotwright.lint.registry import refuse_unknown
 from spotwright.lint.subjects.reach import Reach, reach_of
-from spotwright.manifests.rules.pod_spec import pod_constraints
+from spotwright.placing.pod_spec import pod_constraints
 
 BOUND = job(ON_SPOT + "nodeName: a\n")
 

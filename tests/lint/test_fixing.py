@@ -11,7 +11,7 @@ from spotwright.lint.examples import ON_SPOT, job
 from spotwright.lint.fixing import fixed_text, relinted
 from spotwright.lint.registry import RULES
 from spotwright.lint.rule import Rule
-from spotwright.manifests.files.place_files import place_text, unfix_text, unplace_text
+from spotwright.manifests.files import place_text, unfix_text, unplace_text
 
 MENDED = [rule for rule in RULES if rule.mends and not rule.is_python]
 GRACE = job(ON_SPOT + "terminationGracePeriodSeconds: 300  # too long\n")

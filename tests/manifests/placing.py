@@ -11,11 +11,11 @@ from tests import plain_yaml
 
 from spotwright import config
 from spotwright.config import Config
-from spotwright.manifests.files.place_files import place_text, unplace_text
-from spotwright.manifests.files.references import References
-from spotwright.manifests.rules.context import PlaceOptions, RoleReport
-from spotwright.manifests.yamltext.documents import ManifestError, parse
-from spotwright.manifests.yamltext.edits import value_at
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.references import References
+from spotwright.placing.context import PlaceOptions, RoleReport
+from spotwright.placing.documents import ManifestError, parse
+from spotwright.placing.patch import value_at
 
 __all__ = [
     "FILE",

@@ -10,12 +10,10 @@ from scripts.make_enforcement_tables import TITLES
 from tests.manifests.kfp.compiled import one_task
 from tests.manifests.placing import FILE, SHARED, a_config, at_path, place
 
-from spotwright.manifests.enforcement.facts import ROWS, Enforcer, Fact
-from spotwright.manifests.enforcement.mechanisms import KINDS, Mechanism
-from spotwright.manifests.enforcement.table import TABLE
-from spotwright.manifests.files.place_files import PlacedFile, place_text
-from spotwright.manifests.kinds import SERVED
-from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.kinds.kind import SERVED
+from spotwright.manifests.files import PlacedFile, place_text
+from spotwright.placing.context import PlaceOptions
+from spotwright.placing.enforcement import KINDS, ROWS, TABLE, Enforcer, Fact, Mechanism
 from spotwright.views.explanation import explanation_json, explanation_text
 
 POD = "spec: {containers: [{name: main, image: python}]}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.manifests.placing import FILE, a_config
 
 from spotwright import config
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.files.references import References
-from spotwright.manifests.rules.context import PlaceOptions
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.manifests.files import place_text
+from spotwright.manifests.references import References
+from spotwright.placing.context import PlaceOptions
+from spotwright.placing.documents import parse
 from spotwright.views.explanation import explanation_json, explanation_text
 
 GKE = config.parse(

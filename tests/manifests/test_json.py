@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spotwright.config import parse
-from spotwright.manifests.files.place_files import place_text, unplace_text
+from spotwright.manifests.files import place_text, unplace_text
 
 CONFIG = parse(
     "version: 1\npools:\n  spot: {capacity: spot, provider: aks}\n  base: {capacity: on-demand, provider: aks}\n"

@@ -19,10 +19,10 @@ from tests import plain_yaml
 from tests.manifests.jobs.test_job_properties import PODS, Plain, kept
 from tests.manifests.placing import FILE, a_config, assert_unplaces, at_path
 
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.files.references import References
-from spotwright.manifests.rules.context import PlaceOptions
-from spotwright.manifests.yamltext.documents import ManifestError, parse
+from spotwright.manifests.files import place_text
+from spotwright.manifests.references import References
+from spotwright.placing.context import PlaceOptions
+from spotwright.placing.documents import ManifestError, parse
 
 SPOT = "kubernetes.azure.com/scalesetpriority"
 REQUIRED = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"

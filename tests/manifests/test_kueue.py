@@ -17,10 +17,10 @@ from tests.manifests.placing import FILE, assert_unplaces, at_path
 
 from spotwright import config
 from spotwright.config import Config
-from spotwright.manifests.files.place_files import PlacedFile, place_text
-from spotwright.manifests.kueue.flavors import flavor_labels
-from spotwright.manifests.kueue.queue_objects import QueueOptions, queue_lines
-from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.kinds.kueue import QueueOptions, queue_lines
+from spotwright.manifests.files import PlacedFile, place_text
+from spotwright.placing.context import PlaceOptions
+from spotwright.placing.kueue_flavors import flavor_labels
 from spotwright.views.explanation import explanation_json, explanation_text
 
 QUEUE = "kueue.x-k8s.io/queue-name"

@@ -8,7 +8,7 @@ from tests.manifests.kfp.compiled import one_task
 from tests.manifests.placing import FILE, place, refusal
 
 from spotwright import config
-from spotwright.manifests.files.place_files import place_text, unplace_text
+from spotwright.manifests.files import place_text, unplace_text
 
 REQUIRE = "{default: {spot: require, timeout: 1h}}"
 

@@ -17,8 +17,8 @@ from tests.manifests.placing import FILE, a_config, assert_unplaces
 import spotwright as spot
 from spotwright.cli import cli
 from spotwright.errors import InputError
-from spotwright.manifests.files.place_files import PlacedFile, place_text
-from spotwright.manifests.rules.context import Group, PlaceOptions
+from spotwright.manifests.files import PlacedFile, place_text
+from spotwright.placing.context import Group, PlaceOptions
 
 POLICY = (
     "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 1, errors: {retries: 1}, timeout: 1h, "

@@ -12,9 +12,9 @@ from tests.manifests.placing import FILE, REQUIRE, a_config
 
 import spotwright as spot
 from spotwright.cli import cli
-from spotwright.manifests.files.place_files import place_text, unplace_text
-from spotwright.manifests.files.record import MAX_RECORD
-from spotwright.manifests.yamltext.documents import ManifestError
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.record import MAX_RECORD
+from spotwright.placing.documents import ManifestError
 
 POLICY = "{default: {spot: require, timeout: 1h}}"
 CONFIG = f"""\

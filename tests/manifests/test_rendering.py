@@ -9,9 +9,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spotwright.manifests.yamltext.documents import parse
-from spotwright.manifests.yamltext.edits import is_same
-from spotwright.manifests.yamltext.splice import block, flow, inline
+from spotwright.placing.documents import parse
+from spotwright.placing.patch import is_same
+from spotwright.placing.yaml_writer import block, flow, inline
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 _LOOKALIKES = [

@@ -11,10 +11,10 @@ from tests.manifests.placing import SHARED, assert_unplaces, at_path, without_ad
 from tests.manifests.schemas import job_schema, load, strange
 
 from spotwright import config
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.files.references import References
-from spotwright.manifests.rules.context import PlaceOptions
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.manifests.files import place_text
+from spotwright.manifests.references import References
+from spotwright.placing.context import PlaceOptions
+from spotwright.placing.documents import parse
 
 FILES = sorted((SHARED / "manifests").glob("*.yaml"))
 CRDS = SHARED / "crds"

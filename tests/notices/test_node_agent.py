@@ -18,10 +18,10 @@ import pytest
 from tests.notices.servers import Callback, Server, answer, wait_until
 
 from spotwright.local.imds_server import AzureGroup, AzureMetadataServer
-from spotwright.manifests.rules.environment import NOTICE_PORT
 from spotwright.notices import NoticeWatch, from_environment
 from spotwright.notices.agent import Address
 from spotwright.notices.sources import PORT
+from spotwright.placing.environment import NOTICE_PORT
 
 pytestmark = pytest.mark.usefixtures("patient_clients")
 

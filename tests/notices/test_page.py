@@ -11,8 +11,8 @@ import yaml
 from tests.docs.pages import ROOT, blocks
 
 from spotwright.cli.node_agent import node_agent
-from spotwright.manifests.rules.environment import NOTICE_PORT
 from spotwright.notices.agent import PROVIDERS, Address
+from spotwright.placing.environment import NOTICE_PORT
 
 PAGE = ROOT / "docs" / "how-to" / "cluster" / "run-the-node-agent.md"
 

@@ -13,7 +13,7 @@ from tests.pools.test_tools import HERE, TABLES, request_for
 
 from spotwright import config as configuration
 from spotwright.errors import InputError
-from spotwright.manifests.files.place_files import place_texts
+from spotwright.manifests.files import place_texts
 from spotwright.pools.catalogue import script
 from spotwright.pools.generic import compute_class_lines
 

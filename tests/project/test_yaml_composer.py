@@ -7,7 +7,7 @@ import yaml
 
 from spotwright import config
 from spotwright.errors import InputError
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.placing.documents import parse
 from spotwright.yaml_composer import MAX_DEPTH, ComposeError, MappingNode, compose
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(

@@ -16,10 +16,9 @@ from spotwright.config import Config, find
 from spotwright.errors import InputError
 from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.files.required_pools import require_pools
-from spotwright.manifests.files.unmatched_patterns import unmatched_patterns
-from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.manifests.files import place_text, unmatched_patterns
+from spotwright.manifests.required_pools import require_pools
+from spotwright.placing.context import PlaceOptions
 
 __all__ = ["compile", "compiled_yaml", "placed_yaml"]
 

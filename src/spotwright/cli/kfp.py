@@ -28,7 +28,7 @@ from spotwright.kubeflow.controllers_record import ControllersRecord
 from spotwright.kubeflow.following import Follower, Pauses, followed
 from spotwright.kubeflow.runs import KfpRun, Submission, load_kfp_run, submit
 from spotwright.kubeflow.server import KfpServer, Login
-from spotwright.manifests.files.required_pools import require_pools
+from spotwright.manifests.required_pools import require_pools
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.runs.planning import plan_run

@@ -19,11 +19,11 @@ from spotwright.cli import SUCCEEDED
 from spotwright.config import Config
 from spotwright.config.document import STANDARD_INPUT, read_input
 from spotwright.errors import InputError
-from spotwright.manifests.files.place_files import PlacedFile, place_texts
-from spotwright.manifests.files.references import References
-from spotwright.manifests.files.required_pools import require_pools
-from spotwright.manifests.rules.context import Finding, Level
-from spotwright.manifests.yamltext.documents import parse, show
+from spotwright.manifests.files import PlacedFile, place_texts
+from spotwright.manifests.references import References
+from spotwright.manifests.required_pools import require_pools
+from spotwright.placing.context import Finding, Level
+from spotwright.placing.documents import parse, show
 
 __all__ = ["krm_function"]
 

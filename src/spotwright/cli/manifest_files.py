@@ -19,8 +19,8 @@ import yaml
 
 from spotwright.config import FILE_NAME
 from spotwright.errors import InputError
-from spotwright.manifests.rules.context import Finding
-from spotwright.manifests.yamltext.documents import ManifestError, parse
+from spotwright.placing.context import Finding
+from spotwright.placing.documents import ManifestError, parse
 
 __all__ = ["ManifestFolder", "find_manifests", "print_findings", "read_records", "records_text"]
 

@@ -18,13 +18,12 @@ from spotwright.cli.options import config_option, json_option, pipeline_option, 
 from spotwright.config import Config, find
 from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
-from spotwright.manifests.files.place_files import PlacedFile, place_texts, unfix_text, unplace_text
-from spotwright.manifests.files.references import References, may_be_referred_to
-from spotwright.manifests.files.required_pools import require_pools
-from spotwright.manifests.files.unmatched_patterns import unmatched_patterns
-from spotwright.manifests.kinds.unknown import read_pod_path
-from spotwright.manifests.rules.context import Group, PlaceOptions, RoleReport
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.kinds.unknown import read_pod_path
+from spotwright.manifests.files import PlacedFile, place_texts, unfix_text, unmatched_patterns, unplace_text
+from spotwright.manifests.references import References, may_be_referred_to
+from spotwright.manifests.required_pools import require_pools
+from spotwright.placing.context import Group, PlaceOptions, RoleReport
+from spotwright.placing.documents import parse
 from spotwright.views.explanation import explanation_json, explanation_text
 
 __all__ = ["explain", "place", "unplace"]

@@ -11,8 +11,8 @@ from spotwright.cli import SUCCEEDED
 from spotwright.cli.options import config_option
 from spotwright.config import Config, find
 from spotwright.errors import InputError
-from spotwright.manifests.files.required_pools import require_pools
-from spotwright.manifests.kueue.queue_objects import QueueOptions, queue_lines, unknown_quotas
+from spotwright.kinds.kueue import QueueOptions, queue_lines, unknown_quotas
+from spotwright.manifests.required_pools import require_pools
 from spotwright.model.quantities import parse_resource
 from spotwright.pools.catalogue import TOOLS, script
 from spotwright.pools.generic import compute_class_lines

@@ -17,8 +17,8 @@ from spotwright.clouds import providers
 from spotwright.clouds.providers import ZONE
 from spotwright.config import Config, find
 from spotwright.errors import InputError
-from spotwright.manifests.files.required_pools import require_pools
-from spotwright.manifests.kueue.queue_objects import quantity
+from spotwright.kinds.kueue import quantity
+from spotwright.manifests.required_pools import require_pools
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, format_money
 

@@ -16,8 +16,8 @@ from spotwright.cli.options import config_option, json_option
 from spotwright.config import find
 from spotwright.config.document import name_of, read_input
 from spotwright.errors import InputError
-from spotwright.manifests.files.required_pools import require_pools
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.manifests.required_pools import require_pools
+from spotwright.placing.documents import parse
 from spotwright.pools.checks import check
 from spotwright.pools.ground import (
     Finding,

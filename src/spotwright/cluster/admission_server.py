@@ -29,7 +29,7 @@ from spotwright.cluster.admit_pods import PodFacts, admit_pod, wants_facts
 from spotwright.cluster.admit_updates import Update, restore_object
 from spotwright.cluster.configurations import Configurations
 from spotwright.config import Config
-from spotwright.manifests.yamltext.data_document import patched
+from spotwright.placing.patch import patched
 
 __all__ = [
     "DEFECT",

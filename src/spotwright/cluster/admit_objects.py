@@ -21,14 +21,14 @@ from typing import Any
 from spotwright.cluster.api_defaults import dependent_defaults, without_defaults
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.manifests.files.live_objects import PlacedObject, place_object
-from spotwright.manifests.files.record import ANNOTATION as PLACED_ANNOTATION
-from spotwright.manifests.files.required_pools import require_pools
-from spotwright.manifests.kinds import NAMESAKES, SERVED, find_kind, served_version
-from spotwright.manifests.kinds.kfp.backend_workflows import is_backend_workflow, place_workflow
-from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL, Finding, Level, name_of
-from spotwright.manifests.yamltext.documents import show
-from spotwright.manifests.yamltext.edits import value_at
+from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
+from spotwright.kinds.kind import NAMESAKES, SERVED, find_kind, served_version
+from spotwright.manifests.objects import PlacedObject, place_object
+from spotwright.manifests.record import ANNOTATION as PLACED_ANNOTATION
+from spotwright.manifests.required_pools import require_pools
+from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, Finding, Level, name_of
+from spotwright.placing.documents import show
+from spotwright.placing.patch import value_at
 from spotwright.version import __version__
 
 __all__ = [

@@ -19,18 +19,17 @@ from spotwright.cluster.admit_objects import Outcome, as_warnings, controller_of
 from spotwright.cluster.api_defaults import without_defaults
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.manifests.files.references import References
-from spotwright.manifests.rules.affinity import attraction, rung_conditions
-from spotwright.manifests.rules.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
-from spotwright.manifests.rules.environment import NOTICE_PORT
-from spotwright.manifests.rules.job_failure_policy import REFUSED
-from spotwright.manifests.rules.pod_rules import longest_grace, shortest_notice, tolerations_of
-from spotwright.manifests.rules.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
-from spotwright.manifests.yamltext.data_document import data_document, json_pointer
-from spotwright.manifests.yamltext.edits import Editor, clone, value_at
+from spotwright.kinds.job import REFUSED
+from spotwright.manifests.references import References
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool
 from spotwright.notices.pod_hook import FOLDER_VARIABLE, NOTICE, SAVER
+from spotwright.placing.affinity import attraction, rung_conditions
+from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
+from spotwright.placing.environment import NOTICE_PORT
+from spotwright.placing.patch import Editor, clone, data_document, json_pointer, value_at
+from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests
+from spotwright.placing.pods import longest_grace, shortest_notice, tolerations_of
 from spotwright.scheduling.ladder import Ladder, Rung, Work, build
 from spotwright.scheduling.next_attempt import NextAttempt, PastAttempt, next_attempt
 

@@ -35,9 +35,9 @@ from spotwright.cluster.admit_objects import (
 from spotwright.cluster.api_defaults import LAST_APPLIED, dependent_defaults, without_defaults
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.manifests.files.live_objects import PlacedObject
-from spotwright.manifests.kinds.trainer.runtime_patches import without_own_entries
-from spotwright.manifests.yamltext.data_document import json_pointer, patched
+from spotwright.kinds.trainjob import without_own_entries
+from spotwright.manifests.objects import PlacedObject
+from spotwright.placing.patch import json_pointer, patched
 
 __all__ = ["Update", "restore_object", "without_unowned_fields"]
 

@@ -13,9 +13,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spotwright.manifests.yamltext.data_document import json_pointer
-from spotwright.manifests.yamltext.documents import MISSING, Path
-from spotwright.manifests.yamltext.edits import value_at
+from spotwright.placing.documents import MISSING, Path
+from spotwright.placing.patch import json_pointer, value_at
 
 __all__ = ["LAST_APPLIED", "dependent_defaults", "without_defaults"]
 

@@ -22,8 +22,8 @@ from spotwright.cluster.api_client import Api, ApiFailed
 from spotwright.cluster.configurations import CONFIG_MAP
 from spotwright.cluster.run_api_client import CONFIG_MAP as READING
 from spotwright.cluster.workloads import RUN_KINDS
-from spotwright.manifests.kinds import NAMESAKES, SERVED
-from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL
+from spotwright.kinds.kind import NAMESAKES, SERVED
+from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
 
 __all__ = ["ENABLED_LABEL", "Registration", "permissions", "plural_of", "webhook_configuration"]
 

@@ -28,11 +28,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from spotwright.engine.events import RunStatus
-from spotwright.manifests.kinds import NAMESAKES
+from spotwright.kinds.kind import NAMESAKES
 from spotwright.manifests.pod_graph import PodTask
-from spotwright.manifests.rules.affinity import rung_conditions
-from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL
 from spotwright.model.pools import Pool
+from spotwright.placing.affinity import rung_conditions
+from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL
 
 __all__ = [
     "RUN_KINDS",

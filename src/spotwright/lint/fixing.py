@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from spotwright.lint.linting import LintedFile, lint_text, repairs_in
 from spotwright.lint.rule import Finding, Mend, Rename
 from spotwright.lint.settings import Settings
-from spotwright.manifests.files.place_files import unfix_text
-from spotwright.manifests.files.record import FIXED_AT, MAX_RECORD
-from spotwright.manifests.files.split import edit_objects, split
-from spotwright.manifests.files.write_record import placed_text, reserve
-from spotwright.manifests.kinds.kfp.document_pair import objects_of
-from spotwright.manifests.yamltext.documents import MISSING, Document, ManifestError, parse
-from spotwright.manifests.yamltext.edits import Editor
+from spotwright.manifests.files import unfix_text
+from spotwright.manifests.record import FIXED_AT, MAX_RECORD, placed_text, reserve
+from spotwright.placing.document_pair import objects_of
+from spotwright.placing.documents import MISSING, Document, ManifestError, parse
+from spotwright.placing.patch import Editor
+from spotwright.placing.yaml_writer import edit_objects, split
 
 __all__ = ["fixed_text", "relinted"]
 

@@ -18,9 +18,9 @@ from spotwright.lint.subjects.objects import KubeObject, objects_in
 from spotwright.lint.subjects.pipelines import Pipeline, pipeline_of, pipeline_pods
 from spotwright.lint.subjects.pods import Pods, pods_of
 from spotwright.lint.subjects.python_files import parse_python
-from spotwright.manifests.files.split import split
-from spotwright.manifests.kinds.kfp.document_pair import PipelinePair, objects_of
-from spotwright.manifests.yamltext.documents import Document, ManifestError, Path, no_garbage_collection, parse
+from spotwright.placing.document_pair import PipelinePair, objects_of
+from spotwright.placing.documents import Document, ManifestError, Path, no_garbage_collection, parse
+from spotwright.placing.yaml_writer import split
 
 __all__ = ["LintedFile", "Repair", "lint_text", "repairs_in"]
 

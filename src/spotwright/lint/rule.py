@@ -17,7 +17,7 @@ from spotwright.lint.subjects.objects import KubeObject
 from spotwright.lint.subjects.pipelines import Pipeline
 from spotwright.lint.subjects.pods import Pods
 from spotwright.lint.subjects.python_files import PythonFile
-from spotwright.manifests.yamltext.documents import Path
+from spotwright.placing.documents import Path
 
 __all__ = ["Checks", "Finding", "Mend", "Problem", "Rename", "Rule", "Severity"]
 
@@ -31,7 +31,7 @@ class Severity(StrEnum):
 
 
 class Mend(NamedTuple):
-    """A safe change of a document, in the words of :class:`~spotwright.manifests.yamltext.edits.Editor`.
+    """A safe change of a document, in the words of :class:`~spotwright.placing.patch.Editor`.
 
     ``kind`` is ``add``, ``extend`` or ``replace``.
     """

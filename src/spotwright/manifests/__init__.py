@@ -1,1 +1,1 @@
-"""Place policies in Kubernetes manifests, and remove them again. No cluster, no IO."""
+"""Place policies in files and objects of Kubernetes, and remove them again. No cluster, no IO."""

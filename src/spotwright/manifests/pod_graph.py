@@ -1,6 +1,6 @@
 """The task graph of pod templates: of a Job, a JobSet, a TrainJob or bare pods, each template one task.
 
-Needs are read from the pod spec as :mod:`spotwright.manifests.rules.pod_rules` reads them for placement: requests, tolerations,
+Needs are read from the pod spec as :mod:`spotwright.placing.pods` reads them for placement: requests, tolerations,
 node selector and node affinity. The policy is that of the labels and annotations which ``place`` reads too. Such a task takes no
 inputs and declares no outputs: it succeeds by its exit code alone.
 """
@@ -15,13 +15,12 @@ from typing import Any, ClassVar
 
 from spotwright.errors import InputError
 from spotwright.graph import Dag, PodTemplate, TaskGraph, TaskSpec
-from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL, Level
-from spotwright.manifests.rules.placeholders import judgeable
-from spotwright.manifests.rules.pod_spec import PodSpecError, pod_constraints, pod_requests
-from spotwright.manifests.yamltext.documents import Path
 from spotwright.model.policy import Layer, PolicyValueError, parse_policy
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
+from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, Level
+from spotwright.placing.documents import Path
+from spotwright.placing.pod_spec import PodSpecError, judgeable, pod_constraints, pod_requests
 
 __all__ = ["PodSource", "PodTask", "pod_graph"]
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.errors import InputError
-from spotwright.manifests.rules.expander import expander_objects
-from spotwright.manifests.yamltext.splice import flow
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.scheduling_terms import Taint
+from spotwright.placing.retries import expander_objects
+from spotwright.placing.yaml_writer import flow
 from spotwright.pools.request import (
     Flags,
     Request,

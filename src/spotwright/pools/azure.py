@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from spotwright.clouds import providers
 from spotwright.clouds.providers import azure_zone
 from spotwright.errors import InputError
-from spotwright.manifests.rules.expander import expander_objects
 from spotwright.model.pools import Pool, Provider
+from spotwright.placing.retries import expander_objects
 from spotwright.pools.request import (
     Request,
     Variable,

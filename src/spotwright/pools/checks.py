@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from spotwright.clouds import providers
 from spotwright.config import Config
-from spotwright.manifests.rules.pod_rules import longest_grace, shortest_notice
-from spotwright.manifests.rules.pod_spec import pod_constraints
 from spotwright.model.policy import BUILT_IN, Policy, Spot, imply_spot, resolve
 from spotwright.model.pools import Pool, Provider
 from spotwright.model.quantities import format_duration
+from spotwright.placing.pod_spec import pod_constraints
+from spotwright.placing.pods import longest_grace, shortest_notice
 from spotwright.pools.ground import Finding, Ground, PodWork, Severity, Shutdown
 from spotwright.pools.node_facts import (
     check_gpus,

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from spotwright.clouds import providers
 from spotwright.clouds.providers import COMPUTE_CLASS
 from spotwright.errors import InputError
-from spotwright.manifests.kueue.flavors import flavor_order
-from spotwright.manifests.kueue.queue_objects import quantity
-from spotwright.manifests.rules.expander import expander_objects
-from spotwright.manifests.yamltext.splice import flow
+from spotwright.kinds.kueue import quantity
 from spotwright.model.pools import Pool, Provider
+from spotwright.placing.kueue_flavors import flavor_order
+from spotwright.placing.retries import expander_objects
+from spotwright.placing.yaml_writer import flow
 from spotwright.pools.request import Request, Variable, command, comment, heredoc, introduction, items, section
 
 __all__ = ["DEFAULT_CLASS", "compute_class_lines", "generic_script"]

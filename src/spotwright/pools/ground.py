@@ -18,13 +18,11 @@ from spotwright.clouds import providers
 from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.config import Config
 from spotwright.errors import InputError
-from spotwright.manifests.rules.placeholders import judgeable
-from spotwright.manifests.rules.pod_spec import PodSpecError, pod_constraints, pod_requests
-from spotwright.manifests.rules.schema import POD, check_value
-from spotwright.manifests.yamltext.documents import ManifestError, Path, parse, show
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
 from spotwright.model.scheduling_terms import Constraints, Taint
+from spotwright.placing.documents import ManifestError, Path, parse, show
+from spotwright.placing.pod_spec import POD, PodSpecError, check_value, judgeable, pod_constraints, pod_requests
 from spotwright.pools.request import API_MODEL, KUBELET, NODE, NODE_POOL, PRIORITY_CLASS, find_wrong, word_for
 from spotwright.scheduling.ladder import too_large
 

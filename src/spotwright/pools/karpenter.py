@@ -18,10 +18,10 @@ from typing import Any
 from spotwright.clouds import providers
 from spotwright.clouds.providers import is_azure, zone_label
 from spotwright.errors import InputError
-from spotwright.manifests.kueue.flavors import flavor_order
-from spotwright.manifests.kueue.queue_objects import quantity
-from spotwright.manifests.yamltext.splice import flow
+from spotwright.kinds.kueue import quantity
 from spotwright.model.pools import Pool, Provider
+from spotwright.placing.kueue_flavors import flavor_order
+from spotwright.placing.yaml_writer import flow
 from spotwright.pools.request import Request, comment, counted, gpus, items, name_at_provider, own_fields
 
 __all__ = ["karpenter_objects"]

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from spotwright.config import Config
-from spotwright.manifests.enforcement.facts import Enforcer
-from spotwright.manifests.enforcement.resolution import NOT_NEEDED
-from spotwright.manifests.files.place_files import PlacedFile
-from spotwright.manifests.files.unenforced import policy_values
-from spotwright.manifests.rules.context import RoleReport
-from spotwright.manifests.rules.expander import EXPANDER, expander_lines
+from spotwright.manifests.files import PlacedFile
+from spotwright.manifests.objects import policy_values
 from spotwright.model.policy import BUILT_IN
+from spotwright.placing.context import RoleReport
+from spotwright.placing.enforcement import NOT_NEEDED, Enforcer
+from spotwright.placing.retries import EXPANDER, expander_lines
 from spotwright.views.text import Rows, fitted, hanging_table, terminal_width, time_of_day
 
 __all__ = ["explanation_json", "explanation_text", "object_text"]

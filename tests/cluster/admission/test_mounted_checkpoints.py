@@ -12,8 +12,8 @@ import pytest
 from tests.cluster.admission_objects import a_config, a_jobset, admitted, owned_by
 
 from spotwright.cluster.admission_server import admit
-from spotwright.manifests.rules.environment import CHECKPOINT_PATH
-from spotwright.manifests.rules.merging import strategic
+from spotwright.placing.environment import CHECKPOINT_PATH
+from spotwright.placing.merging import strategic
 
 POLICY = "{default: {spot: require, checkpoint: 'pvc://saves/of-team-a'}}"
 TRAINER = "trainer.kubeflow.org/v1alpha1"

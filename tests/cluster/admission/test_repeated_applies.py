@@ -23,7 +23,7 @@ from spotwright.cluster.admission_server import admit
 from spotwright.cluster.admit_objects import ADMITTED_ANNOTATION, Outcome, Verdict
 from spotwright.cluster.admit_updates import Update
 from spotwright.cluster.api_defaults import LAST_APPLIED
-from spotwright.manifests.rules.merging import strategic
+from spotwright.placing.merging import strategic
 
 Merge = Callable[[Any, Any], Any]
 CLIENT = "kubectl-client-side-apply"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from spotwright.manifests.rules.job_failure_policy import REFUSED
+from spotwright.kinds.job import REFUSED
 
 __all__ = ["ArgoModel", "Ended", "JobModel", "JobSetModel"]
 

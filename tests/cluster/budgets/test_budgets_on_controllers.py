@@ -21,7 +21,7 @@ from spotwright import config as configuration
 from spotwright.cluster.admit_pods import PodFacts, admit_pod
 from spotwright.cluster.attempt_lookup import Histories
 from spotwright.config import Config
-from spotwright.manifests.rules.job_failure_policy import REFUSED
+from spotwright.kinds.job import REFUSED
 from spotwright.records.state_folder import StateFolder
 
 WRITTEN: Mapping[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8"))

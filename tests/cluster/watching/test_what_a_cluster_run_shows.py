@@ -16,8 +16,8 @@ from spotwright.cluster.workloads import retries_of
 from spotwright.engine.decide import in_vain_at
 from spotwright.engine.decide import take_back as decide_to_take_back
 from spotwright.engine.events import AttemptHeld, AttemptReleased
-from spotwright.manifests.rules.affinity import rung_conditions
 from spotwright.model.attempts import Cause
+from spotwright.placing.affinity import rung_conditions
 from spotwright.scheduling.budgets import BudgetUse
 from spotwright.views.run_json import run_view
 from spotwright.views.run_text import show_text

@@ -10,7 +10,7 @@ from tests import plain_yaml
 from tests.manifests.argo.workflows import FALL_BACK, LEAF, a_workflow, patch_of, place, template
 from tests.manifests.placing import at_path, refusal
 
-from spotwright.manifests.kinds.argo.pod_spec_patch import from_attempt
+from spotwright.kinds.argo_steps import from_attempt
 
 TERMS = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 OWN = "{name: train, retryStrategy: %s, container: {image: trainer}}"

@@ -8,8 +8,8 @@ import pytest
 from tests.manifests.argo.workflows import LEAF, a_workflow, patch_of, place, template
 from tests.manifests.placing import FILE, a_config
 
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.rules.context import Group, PlaceOptions
+from spotwright.manifests.files import place_text
+from spotwright.placing.context import Group, PlaceOptions
 
 TIMED = "{default: {spot: prefer, timeout: 90.5s}}"
 OWN = "{name: train, activeDeadlineSeconds: 60, container: {image: trainer}}"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests import plain_yaml
 from tests.manifests.argo.workflows import place
 
-from spotwright.manifests.kinds.templated_yaml import parse_marked
-from spotwright.manifests.rules.merging import strategic, write
-from spotwright.manifests.yamltext.documents import parse
-from spotwright.manifests.yamltext.edits import Editor
+from spotwright.kinds.katib import parse_marked
+from spotwright.placing.documents import parse
+from spotwright.placing.merging import strategic, write
+from spotwright.placing.patch import Editor
 
 SPOT = "kubernetes.azure.com/scalesetpriority"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

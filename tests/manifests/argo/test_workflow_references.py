@@ -8,10 +8,10 @@ import pytest
 from tests.manifests.argo.workflows import FALL_BACK, LEAF, a_workflow, patch_of, place
 from tests.manifests.placing import FILE, a_config
 
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.files.references import References
-from spotwright.manifests.rules.context import Group, PlaceOptions
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.manifests.files import place_text
+from spotwright.manifests.references import References
+from spotwright.placing.context import Group, PlaceOptions
+from spotwright.placing.documents import parse
 
 REFERENCE = """\
 apiVersion: argoproj.io/v1alpha1

@@ -8,8 +8,8 @@ import pytest
 from tests import plain_yaml
 from tests.manifests.placing import FILE, PREFER, a_config, at_path, place, refusal
 
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.manifests.files import place_text
+from spotwright.placing.context import PlaceOptions
 
 SPOT = "kubernetes.azure.com/scalesetpriority"
 KINDS = ["apps/v1 StatefulSet", "apps/v1 ReplicaSet", "kubeflow.org/v1 Notebook", "v1 ReplicationController"]

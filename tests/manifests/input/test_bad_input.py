@@ -11,7 +11,7 @@ from tests.manifests.placing import FILE, PREFER, a_config, place, refusal
 
 from spotwright import config
 from spotwright.errors import ConfigError
-from spotwright.manifests.files.place_files import place_text, unplace_text
+from spotwright.manifests.files import place_text, unplace_text
 
 JOB = """\
 apiVersion: batch/v1

@@ -10,10 +10,10 @@ import pytest
 from tests import plain_yaml
 from tests.manifests.placing import FILE, REQUIRE, a_config, refusal
 
-from spotwright.manifests.files.place_files import place_text, unplace_text
-from spotwright.manifests.files.references import References
-from spotwright.manifests.rules.context import PlaceOptions
-from spotwright.manifests.yamltext.documents import ManifestError, parse
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.references import References
+from spotwright.placing.context import PlaceOptions
+from spotwright.placing.documents import ManifestError, parse
 
 ITEMS = """\
 apiVersion: v1

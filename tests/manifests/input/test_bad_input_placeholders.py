@@ -7,8 +7,8 @@ from tests.manifests.argo.workflows import a_workflow
 from tests.manifests.placing import FILE, REQUIRE, at_path, place, refusal
 
 from spotwright import config
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.yamltext.documents import ManifestError
+from spotwright.manifests.files import place_text
+from spotwright.placing.documents import ManifestError
 
 SELECTED = """\
 name: main

@@ -12,13 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.manifests.files import write_record
-from spotwright.manifests.files.record import AT
-from spotwright.manifests.files.unplace_object import unplaced
-from spotwright.manifests.files.write_record import placed_text, reserve
-from spotwright.manifests.yamltext.documents import ManifestError, parse
-from spotwright.manifests.yamltext.edits import Edit, Editor, Splice, clone, is_same
-from spotwright.manifests.yamltext.splice import block, splices
+from spotwright.manifests import record
+from spotwright.manifests.record import AT, placed_text, reserve, unplaced
+from spotwright.placing.documents import ManifestError, parse
+from spotwright.placing.patch import Edit, Editor, Splice, clone, is_same
+from spotwright.placing.yaml_writer import block, splices
 
 Pairs = list[tuple[Edit, Splice]]
 
@@ -67,7 +65,7 @@ def edited() -> Editor:
 def placed(editor: Editor, change: Callable[[Pairs], Pairs]) -> str:
     """The text with the edits, where the splices are changed before they are applied."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write_record, "splices", lambda document, edits: change(splices(document, edits)))
+        patch.setattr(record, "splices", lambda document, edits: change(splices(document, edits)))
         return placed_text(editor)
 
 

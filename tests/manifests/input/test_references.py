@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from click.testing import CliRunner, Result
 from tests import plain_yaml
 from tests.manifests.placing import FILE, PREFER, a_config, place
 
-from spotwright import manifests
+from spotwright import kinds, manifests, placing
 from spotwright.cli import cli
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.files.references import References, may_be_referred_to
-from spotwright.manifests.kinds import SERVED
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.kinds.kind import SERVED
+from spotwright.manifests.files import place_text
+from spotwright.manifests.references import References, may_be_referred_to
+from spotwright.placing.documents import parse
 
 TARGET = "{kubernetes: '1.33', trainer: '2.3'}"
 JOB = """\
@@ -213,7 +214,9 @@ def test_a_kind_that_others_refer_to_is_recognized_in_every_style(line: str) -> 
 def names_in_lookups() -> set[str]:
     """The names of kinds in the functions that look up objects by their kind."""
     names: set[str] = set()
-    for path in Path(manifests.__file__).parent.rglob("*.py"):
+    for path in chain.from_iterable(
+        Path(package.__file__).parent.rglob("*.py") for package in (kinds, manifests, placing)
+    ):
         for function in ast.walk(ast.parse(path.read_text())):
             if not isinstance(function, ast.FunctionDef):
                 continue

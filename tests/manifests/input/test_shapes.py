@@ -13,9 +13,9 @@ from tests.manifests.argo.workflows import LEAF, a_workflow
 from tests.manifests.placing import a_config, refusal
 
 from spotwright.errors import InputError
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.files.references import References
-from spotwright.manifests.yamltext.documents import parse
+from spotwright.manifests.files import place_text
+from spotwright.manifests.references import References
+from spotwright.placing.documents import parse
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = [

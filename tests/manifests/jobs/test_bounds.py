@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spotwright.manifests.rules.retry_bounds import attempts, deadline_seconds, whole_number
 from spotwright.model.policy import Layer, Policy, resolve
+from spotwright.placing.retries import attempts, deadline_seconds, whole_number
 
 
 def a_policy(**values: float) -> Policy:

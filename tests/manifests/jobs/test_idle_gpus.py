@@ -10,7 +10,7 @@ from tests.manifests.kfp.compiled import executor, one_task
 from tests.manifests.placing import FILE, assert_unplaces, at_path
 
 from spotwright import config
-from spotwright.manifests.files.place_files import place_text
+from spotwright.manifests.files import place_text
 
 NOT_GPU = {"key": "kubernetes.azure.com/accelerator", "operator": "NotIn", "values": ["nvidia"]}
 TERMS = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"

@@ -8,8 +8,8 @@ import pytest
 from tests.manifests.placing import FILE, SHARED, Outcome, a_config, at_path, place
 from tests.manifests.schemas import job_schema, strange
 
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.rules.context import Group, PlaceOptions
+from spotwright.manifests.files import place_text
+from spotwright.placing.context import Group, PlaceOptions
 
 JOBSET = SHARED / "crds" / "jobset-v0.12.0" / "jobset.json.gz"
 INDEXED = "\n  completionMode: Indexed\n  completions: 4"

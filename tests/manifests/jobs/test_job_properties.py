@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests import plain_yaml
 from tests.manifests.placing import FILE, a_config, assert_unplaces, at_path
 
-from spotwright.manifests.files.place_files import place_text
-from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.manifests.files import place_text
+from spotwright.placing.context import PlaceOptions
 
 NAMES = st.sampled_from(["main", "train", "side-car"])
 TOLERATIONS = st.lists(

@@ -6,12 +6,12 @@ import pytest
 
 from spotwright.config import Config, parse
 from spotwright.errors import InputError
-from spotwright.manifests.files.place_files import PlacedFile, place_text, unplace_text
-from spotwright.manifests.kinds.unknown import find_pod_specs, read_pod_path
-from spotwright.manifests.rules.context import PlaceOptions
-from spotwright.manifests.yamltext.documents import parse as parse_yaml
-from spotwright.manifests.yamltext.documents import show
-from spotwright.manifests.yamltext.edits import value_at
+from spotwright.kinds.unknown import find_pod_specs, read_pod_path
+from spotwright.manifests.files import PlacedFile, place_text, unplace_text
+from spotwright.placing.context import PlaceOptions
+from spotwright.placing.documents import parse as parse_yaml
+from spotwright.placing.documents import show
+from spotwright.placing.patch import value_at
 
 WORKLOAD = """\
 apiVersion: example.com/v1

@@ -15,8 +15,8 @@ from tests.manifests.placing import FILE, Outcome, a_config, at_path, place
 
 from spotwright.checkpoint_file import checkpoint_file
 from spotwright.cli import cli
-from spotwright.manifests.files.place_files import place_text, unplace_text
-from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.placing.context import PlaceOptions
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CHECKPOINT = "{default: {spot: prefer, checkpoint: 'pvc://ckpt'}}"

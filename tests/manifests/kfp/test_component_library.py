@@ -19,7 +19,7 @@ from tests.manifests.placing import Outcome, place, refusal
 import spotwright
 from spotwright.checkpoint_file import FILE_NAME, checkpoint_file, config_map
 from spotwright.kfp.placed_record import undo_placement
-from spotwright.manifests.yamltext.documents import ManifestError
+from spotwright.placing.documents import ManifestError
 
 SOURCES = Path(spotwright.__file__).parents[1]
 INSTALLS = (

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests import plain_yaml
 from tests.manifests.placing import FILE, a_config, assert_unplaces, place
 
-from spotwright.manifests.files.place_files import place_text, unplace_text
-from spotwright.manifests.yamltext.documents import parse
-from spotwright.manifests.yamltext.edits import Editor, Splice
-from spotwright.manifests.yamltext.splice import apply, splices
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.placing.documents import parse
+from spotwright.placing.patch import Editor, Splice
+from spotwright.placing.yaml_writer import apply, splices
 
 TRIAL = """\
 # a trial

@@ -14,9 +14,9 @@ from tests.manifests.placing import FILE, PREFER, REQUIRE, a_config, at_path, pl
 
 from spotwright import config
 from spotwright.errors import ConfigError, InputError
-from spotwright.manifests.files.place_files import place_text, unplace_text
-from spotwright.manifests.files.python_objects import place as place_object
-from spotwright.manifests.yamltext.documents import ManifestError
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.python_api import place as place_object
+from spotwright.placing.documents import ManifestError
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 POLICY = "{default: {spot: prefer, image_pull_secrets: [acr], timeout: 1h, checkpoint: 'gs://bucket/ckpt'}}"

@@ -16,7 +16,7 @@ from spotwright import config
 from spotwright.engine.plan import Plan
 from spotwright.kfp.loader import load
 from spotwright.kfp.pipeline_graph import build
-from spotwright.manifests.files.place_files import unplace_text
+from spotwright.manifests.files import unplace_text
 
 PIPELINE = """
 from kfp import dsl, kubernetes

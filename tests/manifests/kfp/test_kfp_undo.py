@@ -17,9 +17,9 @@ from tests.manifests.placing import FILE, PREFER, a_config, place
 from spotwright import config
 from spotwright.errors import PipelineError
 from spotwright.kfp.compiled_files import read_compiled
-from spotwright.manifests.files.place_files import place_text, unplace_text
-from spotwright.manifests.rules.context import PlaceOptions
+from spotwright.manifests.files import place_text, unplace_text
 from spotwright.model.policy import Spot
+from spotwright.placing.context import PlaceOptions
 
 POLICY = (
     "{default: {spot: require, timeout: 1h, checkpoint: 'pvc://ckpt', image_pull_secrets: [acr]}, "

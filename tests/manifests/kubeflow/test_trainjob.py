@@ -10,7 +10,7 @@ from tests.manifests.placing import PREFER, SHARED, Outcome, at_path
 from tests.manifests.placing import place as place_any
 from tests.manifests.schemas import load, strange
 
-from spotwright.manifests.yamltext.documents import ManifestError
+from spotwright.placing.documents import ManifestError
 
 SPOT = {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}
 TEAM = {"key": "team", "operator": "Exists"}

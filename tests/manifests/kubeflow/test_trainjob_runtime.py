@@ -11,10 +11,10 @@ from tests.manifests.placing import FILE, PREFER, SHARED, Outcome, a_config, ass
 from tests.manifests.schemas import load, strange
 
 from spotwright.config import Config
-from spotwright.manifests.files.place_files import place_text, unplace_text
-from spotwright.manifests.files.references import References
-from spotwright.manifests.rules.context import PlaceOptions
-from spotwright.manifests.yamltext.documents import ManifestError, parse
+from spotwright.manifests.files import place_text, unplace_text
+from spotwright.manifests.references import References
+from spotwright.placing.context import PlaceOptions
+from spotwright.placing.documents import ManifestError, parse
 
 CRDS = SHARED / "crds"
 JOB = """\

@@ -14,7 +14,7 @@ from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.objects import KubeObject
 from spotwright.lint.subjects.pods import Pods
 from spotwright.lint.subjects.shapes import Shape, items_of, mapping_at, mapping_of
-from spotwright.manifests.yamltext.documents import Path
+from spotwright.placing.documents import Path
 
 __all__ = ["RULES"]
 

@@ -3,7 +3,7 @@
 Fields of a pod at a wrong level, or of another release of the operator, place nothing. The levels come from the table of kinds: a
 field of a pod belongs into the pod spec, and into no object around it. A value that cannot be read is a finding too, because
 nothing that depends on it was checked; all else that a schema tells is left to the validators of schemas. Sources: the Kubernetes
-API reference; the custom resource definitions that :mod:`spotwright.lint.subjects.kinds` names; kubeflow/trainer
+API reference; the custom resource definitions that :mod:`spotwright.kinds.kind` names; kubeflow/trainer
 v2.0 to v2.3, ``pkg/apis/trainer/v1alpha1/trainjob_types.go``.
 """
 
@@ -12,18 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from spotwright.kinds.kind import SERVED, PodPlace, facts_of
 from spotwright.lint.examples import ON_SPOT, job, training_job
 from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.kinds import PodPlace, facts_of
 from spotwright.lint.subjects.objects import KubeObject
 from spotwright.lint.subjects.pods import Pods
 from spotwright.lint.subjects.shapes import items_of, mapping_of, matching
-from spotwright.manifests.kinds import SERVED
-from spotwright.manifests.rules.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
-from spotwright.manifests.rules.misplaced_fields import JOB_FIELDS, POD_FIELDS
-from spotwright.manifests.rules.pod_spec import truth_values
-from spotwright.manifests.yamltext.documents import Path, show
+from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
+from spotwright.placing.documents import Path, show
+from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, truth_values
 
 __all__ = ["RULES", "WRONG_SHAPE"]
 

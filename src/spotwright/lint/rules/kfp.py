@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from spotwright.kfp.compiled import merged_executors
+from spotwright.kinds.kfp_tasks import backend_of
 from spotwright.lint.examples import KFP_ON_SPOT, KFP_TASK, kfp
 from spotwright.lint.python_rules.pipeline_calls import SHORTEST_WINDOW, affinities_ored, backoff_factor, retry_window
 from spotwright.lint.rule import Checks, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
 from spotwright.lint.subjects.pipelines import Pipeline, Task, pipeline_pods
 from spotwright.lint.subjects.shapes import items_of, mapping_at, mapping_of
-from spotwright.manifests.kinds.kfp.backend import backend_of
-from spotwright.manifests.kinds.kfp.document_pair import PLATFORMS
 from spotwright.model.quantities import parse_duration
+from spotwright.placing.document_pair import PLATFORMS
 
 __all__ = ["RULES"]
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spotwright.clouds import providers
+from spotwright.kinds.kind import Duty
 from spotwright.lint.examples import AKS_POOLS, ON_SPOT, PREFERS_SPOT, TOLERATION, job, pod
 from spotwright.lint.python_rules.required_spot import required_spot
 from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.kinds import Duty
 from spotwright.lint.subjects.pods import Pods
 from spotwright.lint.subjects.reach import Reach, pairs_of, selects_pool, selects_spot, shuns_spot
 from spotwright.lint.subjects.shapes import mapping_of
-from spotwright.manifests.rules.expander import preference_advice
 from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration
+from spotwright.placing.retries import preference_advice
 
 __all__ = ["RULES"]
 

@@ -18,9 +18,9 @@ from spotwright.lint.subjects.objects import KubeObject
 from spotwright.lint.subjects.pods import Pods
 from spotwright.lint.subjects.reach import selects_pool
 from spotwright.lint.subjects.shapes import items_of, mapping_at, mapping_of
-from spotwright.manifests.rules.placeholders import judgeable
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
+from spotwright.placing.pod_spec import judgeable
 from spotwright.scheduling.ladder import has_accelerators
 
 __all__ = ["RULES"]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from spotwright.kinds.kind import Duty
 from spotwright.lint.examples import ON_SPOT, TOLERATION, pod, training_job
 from spotwright.lint.rule import Checks, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.kinds import Duty
 from spotwright.lint.subjects.pods import Pods
 from spotwright.lint.subjects.reach import Reach
 

@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from spotwright.kinds.kind import Duty, Retry
 from spotwright.lint.examples import ON_SPOT, job
 from spotwright.lint.rule import Checks, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.kinds import Duty, Retry
 from spotwright.lint.subjects.pods import Container, Pods
 from spotwright.lint.subjects.shapes import is_whole, items_of, mapping_at, mapping_of, texts_of
-from spotwright.manifests.rules.context import POLICY_ANNOTATION
+from spotwright.placing.context import POLICY_ANNOTATION
 
 __all__ = ["RULES"]
 

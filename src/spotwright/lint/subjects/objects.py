@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spotwright.lint.subjects.shapes import Shape, items_of, mapping_at, mapping_of
-from spotwright.manifests.files.record import ANNOTATION
-from spotwright.manifests.rules.context import name_of
-from spotwright.manifests.yamltext.documents import Document, Path
-from spotwright.manifests.yamltext.edits import value_at
+from spotwright.manifests.record import ANNOTATION
+from spotwright.placing.context import name_of
+from spotwright.placing.documents import Document, Path
+from spotwright.placing.patch import value_at
 
 __all__ = ["KubeObject", "objects_in"]
 

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from spotwright.kfp.compiled import IrError, unfold
 from spotwright.kfp.kfp_settings import read_constraints
 from spotwright.kfp.placed_record import RECORD
+from spotwright.kinds.kind import Duty
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.kinds import Duty
 from spotwright.lint.subjects.pods import Container, Pods
 from spotwright.lint.subjects.reach import reach_of
 from spotwright.lint.subjects.shapes import Shape, items_of, mapping_at, mapping_of
-from spotwright.manifests.kinds.kfp.document_pair import EXECUTORS, PIPELINE, PLATFORMS, PipelinePair
-from spotwright.manifests.yamltext.documents import Path
+from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS, PipelinePair
+from spotwright.placing.documents import Path
 
 __all__ = ["Pipeline", "Task", "pipeline_of", "pipeline_pods"]
 

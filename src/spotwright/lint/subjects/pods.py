@@ -10,16 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from spotwright.kinds.kind import Duty, PodPlace, Retry, facts_of
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.kinds import Duty, PodPlace, Retry, facts_of
 from spotwright.lint.subjects.objects import KubeObject
 from spotwright.lint.subjects.reach import Reach, pairs_of, reach_of
 from spotwright.lint.subjects.shapes import Shape, items_of, mapping_at, mapping_of, matching
-from spotwright.manifests.rules.context import QUEUE_LABEL, SPOT_LABEL
-from spotwright.manifests.rules.pod_spec import REQUIRED_TERMS, pod_constraints
-from spotwright.manifests.rules.schema import METADATA, POD, check_value
-from spotwright.manifests.yamltext.documents import Document, ManifestError, Path
 from spotwright.model.scheduling_terms import Constraints, Expression
+from spotwright.placing.context import QUEUE_LABEL, SPOT_LABEL
+from spotwright.placing.documents import Document, ManifestError, Path
+from spotwright.placing.pod_spec import METADATA, POD, REQUIRED_TERMS, check_value, pod_constraints
 
 __all__ = ["Container", "Pods", "pods_of", "role_duty"]
 
@@ -46,7 +45,7 @@ class Container(NamedTuple):
 class Pods:
     """The pods of one template. ``spec`` is the path of the pod spec or of its holder; ``where`` those of the parts of a holder.
 
-    ``form`` is that of :class:`~spotwright.lint.subjects.kinds.PodPlace`, or ``K`` for an executor of a compiled pipeline.
+    ``form`` is that of :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
     ``job`` is the path of the Job spec around them. ``label`` names them in messages.
     """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spotwright.manifests.yamltext.documents import Path
-from spotwright.manifests.yamltext.edits import value_at
+from spotwright.placing.documents import Path
+from spotwright.placing.patch import value_at
 
 __all__ = ["Shape", "is_whole", "items_of", "mapping_at", "mapping_of", "matching", "texts_of"]
 

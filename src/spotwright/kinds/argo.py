@@ -1,0 +1,439 @@
+"""Argo's kinds: Workflow, WorkflowTemplate, ClusterWorkflowTemplate and CronWorkflow.
+
+Each template that has pods is placed at the template. A field of the workflow would also affect pods that are not placed: those
+of templates in other objects, and of the agent that makes HTTP requests. The fields of a template hide those that it inherits,
+so it gets both the inherited values and the additions. Daemons, exit handlers and pods that run only Argo's own code stay on
+on-demand.
+
+Place workflows whose templates are all in another object (``workflowTemplateRef``), through fields of their own ``spec``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from spotwright.kinds import katib
+from spotwright.kinds.argo_steps import (
+    WORKFLOW,
+    Retries,
+    Template,
+    add_to_patch,
+    anchor_given_deadline,
+    argo_patch,
+    argo_version,
+    code_paths,
+    effective,
+    from_attempt,
+    read_patch,
+    templates,
+    walk_calls,
+    write_deadline,
+    write_retries,
+)
+from spotwright.kinds.kind import PlaceObject
+from spotwright.model.policy import Spot
+from spotwright.placing.affinity import capacity_expressions
+from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.placing.documents import Document, Path
+from spotwright.placing.enforcement import Anchor, Mechanism
+from spotwright.placing.merging import place_merged, strategic, write
+from spotwright.placing.patch import Editor, value_at
+from spotwright.placing.pod_spec import POD_FIELDS, check, refuse_misplaced
+from spotwright.placing.pods import Placed, Role, queue_of
+
+__all__ = ["KINDS", "place_by_reference"]
+
+
+_SCHEDULING = ("tolerations", "affinity", "nodeSelector")
+_FROZEN = "a workflow that has started keeps its templates"
+_GRACE = "terminationGracePeriodSeconds"
+_DEADLINE = "activeDeadlineSeconds"
+_SPEC: Path = ("spec",)
+
+
+def place_by_reference(ctx: PlaceContext, spec: Path) -> None:
+    """Place a workflow that takes its templates from another object, as far as its own fields can."""
+    at = (*spec, "workflowTemplateRef")
+    reference = ctx.editor.get(at)
+    kind = "ClusterWorkflowTemplate" if reference.get("clusterScope") else "WorkflowTemplate"
+    name = str(reference.get("name"))
+    source = ctx.find(kind, name, ctx.get("metadata", "namespace"))
+    if source is None:
+        text = f"its templates are in {kind} {name}, which was not given: pass its file with --with, or place that file"
+        ctx.add_finding(Level.WARNING, at, text)
+        return
+    other = replace(ctx, editor=Editor(source), base=(), outer=None)
+    check(other, _SPEC, WORKFLOW)
+    all_templates = templates(other, _SPEC)
+    reason = _obstacle(other, all_templates)
+    pods = [] if reason else [_placed(ctx, other, spec, template) for template in all_templates]
+    if pods and any(pod[1:] != pods[0][1:] for pod in pods):
+        reason = "its templates need different nodes"
+    name_and_line = f"{kind} {name} ({source.file}:{source.line(('metadata',))})"
+    if reason and ctx.is_input(source):
+        ctx.add_finding(Level.NOTE, at, f"nothing is placed here: {reason}; {name_and_line} is placed itself")
+        return
+    if reason:
+        ctx.add_finding(Level.WARNING, at, f"nothing is placed here: {reason}; place {name_and_line} instead")
+        return
+    if pods:
+        _write(ctx, spec, other, source, pods)
+
+
+def _obstacle(other: PlaceContext, all_templates: Sequence[Template]) -> str:
+    """Why fields of the workflow cannot place its pods; empty if they can."""
+    for template in all_templates:
+        if template.on_demand_reason:
+            return f"template {template.name} must stay on on-demand ({template.on_demand_reason})"
+        if any(other.editor.get((*path, name)) for path in (template.path, *template.callers) for name in _SCHEDULING):
+            return f"template {template.name} has scheduling fields of its own, which override them"
+    return ""
+
+
+def _placed(ctx: PlaceContext, other: PlaceContext, spec: Path, template: Template) -> tuple[Placed, Any, Any]:
+    """One template's pod before and after it is placed; the workflow's fields override those of the other object."""
+    pod = effective(other, _SPEC, template)
+    own = {name: ctx.editor.get((*spec, name)) for name in (*_SCHEDULING, "imagePullSecrets")}
+    pod = strategic(pod, {name: value for name, value in own.items() if value})
+    pod["metadata"] = ctx.editor.get((*spec, "podMetadata")) or {}
+    pod = strategic(pod, read_patch(ctx, (*spec, "podSpecPatch")) or read_patch(other, (*_SPEC, "podSpecPatch")))
+    before = _outside(pod)
+    role = Role(template.name, f"{ctx.name}/{template.name}".lower(), spec, spec)
+    placed, after = place_merged(ctx, role, pod)
+    return placed, before, _outside(after)
+
+
+def _outside(pod: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in pod.items() if name not in ("containers", "initContainers")}
+
+
+def _write(
+    ctx: PlaceContext, spec: Path, other: PlaceContext, source: Document, pods: Sequence[tuple[Placed, Any, Any]]
+) -> None:
+    placed, before, after = pods[0]
+    if placed.policy.spot is None:
+        return
+    for name in ("tolerations", "affinity", "imagePullSecrets"):
+        write(ctx.editor, (*spec, name), before.get(name), after.get(name))
+    write(ctx.editor, (*spec, "podMetadata"), before["metadata"] or None, after["metadata"])
+    all_placed = [decisions for decisions, _, _ in pods]
+    fields = {_GRACE: after[_GRACE]} if after.get(_GRACE) != before.get(_GRACE) else {}
+    fields |= _deadline(ctx, spec, other, all_placed, is_placed_too=ctx.is_input(source))
+    if fields:
+        own = ctx.editor.get((*spec, "podSpecPatch"))
+        hidden = {} if own else read_patch(other, (*_SPEC, "podSpecPatch"))  # a patch of the workflow replaces that one
+        add_to_patch(ctx, (*spec, "podSpecPatch"), {**fields, **hidden})
+    sentence = _workflow_retries(ctx, spec, other, source, placed)
+    for template, decisions in zip(templates(other, _SPEC), all_placed, strict=True):
+        report = decisions.report
+        report.after_interruption, report.frozen, report.mechanism = sentence, _FROZEN, Mechanism.ARGO
+        report.anchor("retry", ctx.editor, spec)
+        levels = (template.path, (*_SPEC, "templateDefaults"), _SPEC)
+        own = next((path for path in levels if other.editor.get((*path, "retryStrategy")) is not None), None)
+        if ctx.is_input(source):
+            report.mechanism = Mechanism.ARGO_TEMPLATES
+        elif own is not None:
+            report.mechanism = Mechanism.ARGO_OWN
+            report.anchor("retry", other.editor, own)
+
+
+def _deadline(
+    ctx: PlaceContext, spec: Path, other: PlaceContext, all_placed: Sequence[Placed], *, is_placed_too: bool
+) -> dict[str, int]:
+    """The field with which the workflow's patch bounds each of its pods; empty if the templates have deadlines, or get them.
+
+    One patch applies to every pod, so nothing is written for policies with different timeouts.
+    """
+    defaults = (*_SPEC, "templateDefaults")
+    pairs = list(zip(templates(other, _SPEC), all_placed, strict=True))
+    given = [anchor_given_deadline(other, template, placed, defaults) for template, placed in pairs]
+    timeouts = {placed.policy.timeout for placed in all_placed}
+    timeout = next(iter(timeouts))
+    patch = read_patch(ctx, (*spec, "podSpecPatch")) or read_patch(other, (*_SPEC, "podSpecPatch"))
+    if any(given) or is_placed_too or len(timeouts) > 1 or timeout is None or not ctx.writes(Group.RETRIES):
+        return {}
+    fields = {_DEADLINE: patch.get(_DEADLINE, math.ceil(timeout))}
+    for placed in all_placed:
+        placed.report.anchors["deadline"] = Anchor((), partial(value_at, fields), partial(value_at, patch))
+    return {} if _DEADLINE in patch else fields
+
+
+def _workflow_retries(ctx: PlaceContext, spec: Path, other: PlaceContext, source: Document, placed: Placed) -> str:
+    """Write a retry strategy for the workflow if it has no DAGs, which it would repeat as a whole; returns what happens."""
+    strategies = [(*template.path, "retryStrategy") for template in templates(other, _SPEC)]
+    strategies += [("spec", "templateDefaults", "retryStrategy"), ("spec", "retryStrategy")]
+    if any(other.editor.get(path) is not None for path in strategies):
+        return "the retry strategies of its templates decide"
+    if not ctx.writes(Group.RETRIES):
+        return RETRIES_STAY
+    if any(True for _ in walk_calls(other, _SPEC)):
+        if ctx.is_input(source):
+            return f"the retry strategies that are written into {source.file} decide"
+        text = f"an interruption ends the workflow: its retries belong to the templates, so place {source.file} too"
+        ctx.add_finding(Level.WARNING, (*spec, "workflowTemplateRef"), text)
+        return "the workflow ends: its templates have no retry strategy"
+    return write_retries(ctx, (*spec, "retryStrategy"), [], placed).sentence
+
+
+_WORKFLOW_FIELDS = frozenset(
+    {"affinity", "imagePullSecrets", "nodeSelector", "schedulerName", "serviceAccountName", "tolerations", "volumes"}
+)
+_TEMPLATE_FIELDS = frozenset(
+    {"affinity", "initContainers", "nodeSelector", "priorityClassName", "schedulerName", "serviceAccountName"}
+    | {"tolerations", "volumes"}
+)
+_MAKES = ("create", "apply", "replace")  # actions of a resource template that send a whole object
+_LOST_TEMPLATE = "Error, 'failed to get a template' (argo-workflows#15051, seen on Argo 3.7.3)"
+_KEEPS_INLINE: Mapping[tuple[int, int], int] = {(3, 7): 14, (4, 0): 5}
+"""The first patch level of each version that keeps an inline template with retries."""
+_RUN = "{{workflow.name}}"
+_NODE = "{{=sprig.trunc(12, sprig.sha256sum(node.name))}}"  # equal for all attempts of an item of a loop; the name of a folder
+
+
+def _place_workflow(ctx: PlaceContext, *above: str) -> None:
+    spec = ctx.at(*above, "workflowSpec") if above else ctx.at("spec")
+    check(ctx, spec, WORKFLOW)
+    refuse_misplaced(ctx, spec, (*spec, "podSpecPatch"), POD_FIELDS, _WORKFLOW_FIELDS)
+    if ctx.editor.get((*spec, "workflowTemplateRef")) is not None:
+        place_by_reference(ctx, spec)
+        return
+    for template in templates(ctx, spec):
+        _refuse_misplaced(ctx, template)
+        _place_template(ctx, spec, template)
+    if ctx.writes(Group.RETRIES):
+        _report_outer_retries(ctx, spec)
+    _report_references(ctx, spec)
+
+
+def _place_cron(ctx: PlaceContext) -> None:
+    begin = len(ctx.roles)
+    _place_workflow(ctx, "spec")
+    on_spot = any(ctx.config.pools[name].is_spot for role in ctx.roles[begin:] for name in role.pools)
+    if on_spot and ctx.get("spec", "concurrencyPolicy", default="Allow") == "Allow":
+        text = "retries of a workflow may overlap the next workflow of the schedule: set concurrencyPolicy to Forbid or Replace"
+        ctx.add_finding(Level.WARNING, ctx.at("spec"), text)
+
+
+def _refuse_misplaced(ctx: PlaceContext, template: Template) -> None:
+    refuse_misplaced(ctx, template.path, (*template.path, "podSpecPatch"), POD_FIELDS, _TEMPLATE_FIELDS)
+    for path in code_paths(ctx, template):
+        refuse_misplaced(ctx, path, template.path, _TEMPLATE_FIELDS, {"volumes"})
+        refuse_misplaced(ctx, path, (*template.path, "podSpecPatch"), POD_FIELDS, {"restartPolicy", "volumes"})
+
+
+def _place_template(ctx: PlaceContext, spec: Path, template: Template) -> None:
+    before = effective(ctx, spec, template)
+    for patch in _patches(ctx, spec, template):
+        before = strategic(before, read_patch(ctx, patch))
+    task = f"{ctx.name}/{template.name}".lower()
+    role = Role(template.name, task, template.path, template.path, template.on_demand_reason, run=_RUN, index=_NODE)
+    placed, after = place_merged(ctx, role, before)
+    if placed.policy.spot is not None:
+        retries = _retries(ctx, spec, template, placed)
+        if ctx.writes(Group.RETRIES):
+            write_deadline(ctx, template, placed, (*spec, "templateDefaults"), _patches(ctx, spec, template))
+            _warn_of_hanging(ctx, spec, template, placed)
+        _write_pod(ctx, spec, template, before, after)
+        if ctx.writes(Group.CHECKPOINT) and (not template.on_demand_reason or placed.on_spot):
+            _write_code(ctx, template, before, after)
+        fields = {_GRACE: after[_GRACE]} if after.get(_GRACE) != before.get(_GRACE) else {}
+        if _falls_back(ctx, template, placed, retries, after):
+            _refuse_patched(ctx, spec, template, "affinity")
+            fields["affinity"] = _from_attempt(ctx, placed, after.get("affinity"))
+        if placed.on_spot:
+            _report_lost_nodes(ctx, spec, placed)
+        if fields:
+            add_to_patch(ctx, (*template.path, "podSpecPatch"), fields, (*spec, "templateDefaults", "podSpecPatch"))
+    if template.kind == "resource":
+        _place_manifest(ctx, template)
+
+
+def _patches(ctx: PlaceContext, spec: Path, template: Template) -> tuple[Path, Path]:
+    """The patches of a template's pods, in order: the workflow's, then its own or else that of the defaults."""
+    own = (*template.path, "podSpecPatch")
+    return (*spec, "podSpecPatch"), own if ctx.editor.get(own) else (*spec, "templateDefaults", "podSpecPatch")
+
+
+def _retries(ctx: PlaceContext, spec: Path, template: Template, placed: Placed) -> Retries:
+    """Write the retries of the user's code; Argo's own pods and daemons keep theirs."""
+    report = placed.report
+    report.mechanism = Mechanism.ARGO
+    report.anchor("template", ctx.editor, template.path)
+    report.anchor("retry", ctx.editor, template.path)
+    if template.on_demand_reason:
+        report.after_interruption = "no interruption of spot capacity reaches it: it stays on on-demand"
+        return Retries(is_retried=False, limit=0, sentence="")
+    if not ctx.writes(Group.RETRIES):
+        report.after_interruption = RETRIES_STAY
+        return Retries(is_retried=False, limit=0, sentence=RETRIES_STAY)
+    inherited = [(*spec, "templateDefaults", "retryStrategy"), (*spec, "retryStrategy")]
+    own = (*template.path, "retryStrategy")
+    if _loses_inline_retries(ctx, template) and not any(ctx.editor.get(path) for path in (own, *inherited)):
+        text = f"an inline template gets no retries: with them Argo ends the step as {_LOST_TEMPLATE}; {_inline_advice(ctx)}"
+        ctx.add_finding(Level.WARNING, template.path, f"{template.name}: {text}")
+        report.mechanism = Mechanism.ARGO_INLINE
+        report.after_interruption = "an interruption ends the step: an inline template gets no retries"
+        return Retries(is_retried=False, limit=0, sentence=report.after_interruption)
+    retries = write_retries(ctx, own, inherited, placed)
+    report.after_interruption = retries.sentence
+    if retries.own_at is not None:
+        report.mechanism = Mechanism.ARGO_OWN
+        report.anchor("retry", ctx.editor, retries.own_at)
+        if _loses_inline_retries(ctx, template):
+            text = f"with retries, Argo ends an inline template as {_LOST_TEMPLATE}; {_inline_advice(ctx)}"
+            ctx.add_finding(Level.WARNING, template.path, f"{template.name}: {text}")
+    return retries
+
+
+def _warn_of_hanging(ctx: PlaceContext, spec: Path, template: Template, placed: Placed) -> None:
+    """Warn of a containerSet on spot that no deadline ends."""
+    if not placed.on_spot or template.kind != "containerSet":
+        return
+    if not anchor_given_deadline(ctx, template, placed, (*spec, "templateDefaults")):
+        text = "a containerSet can hang when its pod is deleted (argo-workflows#13951): give the policy a timeout"
+        ctx.add_finding(Level.WARNING, (*template.path, "containerSet"), f"{template.name}: {text}")
+
+
+def _loses_inline_retries(ctx: PlaceContext, template: Template) -> bool:
+    """Whether Argo loses this template when it retries it, even where the first attempt succeeds.
+
+    Releases from 3.7.1 and 4.0.0 on do so, up to those of :data:`_KEEPS_INLINE`. Without a patch level in ``target.argo`` the
+    worse is assumed. Source: argo-workflows#15051; the changes #14576, #16009 and #16007, and the tags that contain them.
+    """
+    patch, version = argo_patch(ctx), argo_version(ctx)
+    if template.path[-1] != "inline" or version not in _KEEPS_INLINE:
+        return False
+    return patch is None or ((version, patch) != ((3, 7), 0) and patch < _KEEPS_INLINE[version])
+
+
+def _inline_advice(ctx: PlaceContext) -> str:
+    """The ways out for an inline template that Argo loses."""
+    if argo_patch(ctx) is not None:
+        return "move it to templates"
+    major, minor = argo_version(ctx)
+    fixed = f"{major}.{minor}.{_KEEPS_INLINE[major, minor]}"
+    return f"move it to templates, or set target.argo to {fixed} if that or a later release runs, which is mended"
+
+
+def _write_pod(
+    ctx: PlaceContext, spec: Path, template: Template, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """Write the pod's scheduling fields, its metadata, and the secrets for its images."""
+    for name in ("tolerations", "affinity"):
+        if after.get(name) != before.get(name):
+            _refuse_patched(ctx, spec, template, name)
+            write(ctx.editor, (*template.path, name), before.get(name), after.get(name))
+    write(ctx.editor, (*spec, "imagePullSecrets"), before.get("imagePullSecrets"), after.get("imagePullSecrets"))
+    for kind in ("labels", "annotations"):
+        old = before.get("metadata", {}).get(kind) or {}
+        for key, value in (after.get("metadata", {}).get(kind) or {}).items():
+            if key not in old:
+                ctx.editor.add((*template.path, "metadata", kind, key), value)
+
+
+def _write_code(ctx: PlaceContext, template: Template, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Write the environment and the volume of the checkpoint; pods that stay on on-demand need neither."""
+    paths = code_paths(ctx, template)
+    if paths:
+        write(ctx.editor, (*template.path, "volumes"), before.get("volumes"), after.get("volumes"))
+    for index, path in enumerate(paths):
+        for name in ("env", "volumeMounts"):
+            old, new = (pod["containers"][index].get(name) or [] for pod in (before, after))
+            ctx.editor.extend((*path, name), new[len(old) :])
+
+
+def _refuse_patched(ctx: PlaceContext, spec: Path, template: Template, name: str) -> None:
+    """Refuse a patch with a scheduling field: it would override the placement."""
+    for path in _patches(ctx, spec, template):
+        if name in read_patch(ctx, path):
+            text = f"the patch sets {name}, which would override the placement; move it to {name} of template {template.name}"
+            raise ctx.problem(path, text)
+
+
+def _falls_back(
+    ctx: PlaceContext, template: Template, placed: Placed, retries: Retries, pod: Mapping[str, Any]
+) -> bool:
+    """Whether later attempts can be sent to on-demand."""
+    both = {rung.spot for rung in placed.ladder.rungs} == {True, False}
+    if placed.policy.spot is not Spot.PREFER or not both or not retries.is_retried or not ctx.writes(Group.PLACEMENT):
+        return False
+    queued = queue_of(ctx, pod.get("metadata"))
+    reached = retries.limit is None or retries.limit >= placed.policy.fall_back_after
+    if queued or not reached:
+        return False
+    if argo_version(ctx) < (3, 1):
+        text = (
+            "Argo before 3.1 cannot place attempts differently: every attempt prefers spot, none is sent to on-demand"
+        )
+        ctx.add_finding(Level.WARNING, template.path, f"{template.name}: {text}")
+        return False
+    placed.report.anchor("fallback", ctx.editor, template.path)
+    placed.report.after_interruption += (
+        f"; after {placed.policy.fall_back_after} retries, errors included, on on-demand only"
+    )
+    return True
+
+
+def _report_lost_nodes(ctx: PlaceContext, spec: Path, placed: Placed) -> None:
+    """Report that Argo counts no lost node: while the pod's results are incomplete, it makes the same attempt again."""
+    source = "seen on Argo 3.7.3 and 4.0.5"
+    version = argo_version(ctx)
+    if version not in ((3, 7), (4, 0)):
+        source += f"; assumed for {version[0]}.{version[1]} too"
+    placed.report.after_interruption += f"; a lost node: the same attempt again, not counted ({source})"
+    text = (
+        "Argo counts drains and deletes, but no lost node: the same attempt starts again, also without retries, so "
+        f"interruptions.max and fall_back_after hold nothing there ({source})"
+    )
+    ctx.add_finding(Level.NOTE, spec, text)
+
+
+def _from_attempt(ctx: PlaceContext, placed: Placed, affinity: Any) -> dict[str, Any]:
+    pools = ctx.config.pools
+    used = [pools[name] for rung in placed.ladder.rungs for name in rung.pools]
+    conditions = capacity_expressions(used, tuple(pools.values()), spot=False)
+    return from_attempt(placed.policy.fall_back_after, affinity, conditions)
+
+
+def _place_manifest(ctx: PlaceContext, template: Template) -> None:
+    """Place the object of a resource template, by its own kind."""
+    path = (*template.path, "resource")
+    if ctx.editor.get((*path, "action")) in _MAKES and isinstance(ctx.editor.get((*path, "manifest")), str):
+        katib.place(ctx, (*path, "manifest"), f"{ctx.name}/{template.name}".lower())
+
+
+def _report_outer_retries(ctx: PlaceContext, spec: Path) -> None:
+    """Report retries of templates without pods: each of them starts all steps again, with all their retries (seen on 3.7.3)."""
+    for caller in dict.fromkeys(call.caller for call in walk_calls(ctx, spec)):
+        strategy = ctx.editor.get((*caller, "retryStrategy"))
+        if isinstance(strategy, dict):
+            name, limit = ctx.editor.get((*caller, "name")), strategy.get("limit", "no limit")
+            text = (
+                f"{name}: your retryStrategy (limit: {limit}) starts its steps again, each time with all their retries"
+            )
+            ctx.add_finding(Level.WARNING, (*caller, "retryStrategy"), f"{text}: the budgets hold for each time")
+
+
+def _report_references(ctx: PlaceContext, spec: Path) -> None:
+    """Report references to templates of other objects that were not given; they are placed in those objects."""
+    for call in walk_calls(ctx, spec):
+        reference = call.step.get("templateRef")
+        if not isinstance(reference, dict):
+            continue
+        kind = "ClusterWorkflowTemplate" if reference.get("clusterScope") else "WorkflowTemplate"
+        name = str(reference.get("name"))
+        if ctx.find(kind, name, ctx.get("metadata", "namespace")) is None:
+            text = f"template {reference.get('template')} is in {kind} {name}, which was not given: place its file too"
+            ctx.add_finding(Level.WARNING, (*call.path, "templateRef"), text)
+
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
+    ("argoproj.io", "Workflow"): _place_workflow,
+    ("argoproj.io", "WorkflowTemplate"): _place_workflow,
+    ("argoproj.io", "ClusterWorkflowTemplate"): _place_workflow,
+    ("argoproj.io", "CronWorkflow"): _place_cron,
+}

@@ -1,0 +1,617 @@
+"""The templates of a workflow: which have pods, who calls them, and which fields they inherit.
+
+A template's tolerations, affinity and node selector each replace those of the template that calls it (its boundary, since Argo
+3.6), and those replace the workflow's. ``templateDefaults`` are merged into every template before. Source:
+argo-workflows, ``workflow/controller/workflowpod.go`` (addSchedulingConstraints), ``operator.go`` (mergedTemplateDefaultsInto),
+read at v3.5.11, v3.6.5 and v3.7.1.
+
+Write Argo's ``retryStrategy``: one count for all endings, and an expression that distinguishes interruptions from errors.
+
+Write the policy's ``timeout`` as ``activeDeadlineSeconds`` of a template, which bounds each pod of its retries by itself.
+
+Write ``podSpecPatch``, a text with a patch of the pod spec in JSON or YAML, for fields that Argo does not have.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+from spotwright.kinds.job import REFUSED
+from spotwright.kinds.katib import parse_marked
+from spotwright.model.policy import BUILT_IN, Backoff, Policy
+from spotwright.placing.affinity import conditions_from_attempt
+from spotwright.placing.context import Level, PlaceContext
+from spotwright.placing.documents import Document, Path
+from spotwright.placing.enforcement import Anchor
+from spotwright.placing.merging import strategic
+from spotwright.placing.patch import Splice, clone, value_at
+from spotwright.placing.pod_spec import CONTAINER, METADATA, POD, REQUIRED_TERMS, TEXT, check_value
+from spotwright.placing.pods import Placed
+from spotwright.placing.retries import seconds_text, write_unless_set
+from spotwright.placing.yaml_writer import apply, block
+from spotwright.scheduling.budgets import MAX_MOVES
+
+__all__ = [
+    "WORKFLOW",
+    "Retries",
+    "Template",
+    "add_to_patch",
+    "anchor_given_deadline",
+    "argo_patch",
+    "argo_version",
+    "code_paths",
+    "effective",
+    "from_attempt",
+    "read_patch",
+    "templates",
+    "walk_calls",
+    "write_deadline",
+    "write_retries",
+]
+
+
+_SCHEDULING = {name: POD[name] for name in ("affinity", "nodeSelector", "tolerations")}
+_RETRIES = {"limit": TEXT, "retryPolicy": TEXT, "expression": TEXT, "backoff": {}}
+_STEP: dict[str, Any] = {
+    "name": TEXT,
+    "template": TEXT,
+    "templateRef": {"name": TEXT, "template": TEXT},
+    "onExit": TEXT,
+    "hooks": {},
+}
+_TEMPLATE = {
+    **_SCHEDULING,
+    "name": TEXT,
+    "container": CONTAINER,
+    "script": CONTAINER,
+    "containerSet": {"containers": [CONTAINER]},
+    "sidecars": [CONTAINER],
+    "initContainers": [CONTAINER],
+    "metadata": METADATA,
+    "volumes": [{"name": TEXT}],
+    "podSpecPatch": TEXT,
+    "activeDeadlineSeconds": TEXT,
+    "timeout": TEXT,
+    "retryStrategy": _RETRIES,
+    "dag": {"tasks": [_STEP]},
+    "steps": [[_STEP]],
+    "resource": {"action": TEXT, "manifest": TEXT},
+}
+_STEP["inline"] = _TEMPLATE
+WORKFLOW: Mapping[str, Any] = {
+    **_SCHEDULING,
+    "entrypoint": TEXT,
+    "templates": [_TEMPLATE],
+    "templateDefaults": _TEMPLATE,
+    "imagePullSecrets": [{"name": TEXT}],
+    "podMetadata": METADATA,
+    "podSpecPatch": TEXT,
+    "retryStrategy": _RETRIES,
+    "workflowTemplateRef": {"name": TEXT},
+    "onExit": TEXT,
+    "hooks": {},
+}
+"""The fields of a workflow's spec that are read or added to. Source: argo-workflows, ``workflow_types.go``."""
+
+_RUNS_CODE = ("container", "script", "containerSet")
+_RUNS_ARGO = {
+    "resource": "its pod only watches the object that it created",
+    "data": "its pod only lists files for others",
+}
+_NEWEST = (4, 0)
+_PATCH_AT = 2
+
+
+@dataclass(slots=True)
+class Template:
+    """One template that has pods. ``callers`` are the paths of the templates that call it."""
+
+    name: str
+    path: Path
+    kind: str  # container | script | containerSet | resource | data
+    on_demand_reason: str = ""
+    callers: list[Path] = field(default_factory=list)
+    is_entry: bool = False  # it also runs without a caller
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether its pods run code of the user, not only Argo's own."""
+        return self.kind in _RUNS_CODE
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One step or task: the paths of its template and of itself, and its fields."""
+
+    caller: Path
+    path: Path
+    step: Mapping[str, Any]
+
+
+def argo_version(ctx: PlaceContext) -> tuple[int, int]:
+    """The version of Argo for which the manifests are: ``target.argo``, else the newest known."""
+    parts = str(ctx.config.target.get("argo", "")).removeprefix("v").split(".")
+    if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit():
+        return int(parts[0]), int(parts[1])
+    return _NEWEST
+
+
+def argo_patch(ctx: PlaceContext) -> int | None:
+    """The patch level of ``target.argo``; ``None`` if it names none."""
+    parts = str(ctx.config.target.get("argo", "")).split(".")
+    return int(parts[2]) if len(parts) > _PATCH_AT and parts[2].isdigit() else None
+
+
+def templates(ctx: PlaceContext, spec: Path) -> list[Template]:
+    """Every template of a workflow's ``spec`` that has pods, inline ones included."""
+    all_templates = list(_templates(ctx, spec))
+    by_name = {template.name: template for template in all_templates}
+    for call in walk_calls(ctx, spec):
+        called = by_name.get(str(call.step.get("template")))
+        if called is not None and call.caller not in called.callers:
+            called.callers.append(call.caller)
+    entry = ctx.editor.get((*spec, "entrypoint"))
+    handlers = _exit_handlers(ctx, spec)
+    for template in all_templates:
+        template.is_entry = not template.callers or template.name == entry
+        if template.name in handlers:
+            template.on_demand_reason = "an exit handler has to run after everything else has ended"
+    return all_templates
+
+
+def walk_calls(ctx: PlaceContext, spec: Path) -> Iterator[_Call]:
+    """Every step and task of the workflow, in the order of the file."""
+    for index in range(_length(ctx, (*spec, "templates"))):
+        yield from _calls_of(ctx, (*spec, "templates", index))
+
+
+def _calls_of(ctx: PlaceContext, caller: Path) -> Iterator[_Call]:
+    places = [(*caller, "dag", "tasks", task) for task in range(_length(ctx, (*caller, "dag", "tasks")))]
+    for group in range(_length(ctx, (*caller, "steps"))):
+        row = (*caller, "steps", group)
+        places += [(*row, step) for step in range(_length(ctx, row))]
+    for place in places:
+        step = ctx.editor.get(place)
+        if isinstance(step, dict):
+            yield _Call(caller, place, step)
+
+
+def _templates(ctx: PlaceContext, spec: Path) -> Iterator[Template]:
+    for index in range(_length(ctx, (*spec, "templates"))):
+        path = (*spec, "templates", index)
+        name = str(ctx.editor.get((*path, "name"), f"template-{index}"))
+        kind = _kind(ctx, path)
+        if kind:
+            yield Template(name, path, kind, _reason(ctx, path, kind))
+        for call in _calls_of(ctx, path):
+            inline = (*call.path, "inline")
+            kind = _kind(ctx, inline)
+            if kind:
+                own = f"{name}/{call.step.get('name', 'inline')}"
+                yield Template(own, inline, kind, _reason(ctx, inline, kind), [path])
+
+
+def _kind(ctx: PlaceContext, path: Path) -> str:
+    template = ctx.editor.get(path)
+    kinds = (*_RUNS_CODE, *_RUNS_ARGO)
+    return next((kind for kind in kinds if isinstance(template, dict) and template.get(kind) is not None), "")
+
+
+def _reason(ctx: PlaceContext, path: Path, kind: str) -> str:
+    if ctx.editor.get((*path, "daemon")) is True:
+        return "a daemon serves other steps, and an interruption loses its state"
+    return _RUNS_ARGO.get(kind, "")
+
+
+def _exit_handlers(ctx: PlaceContext, spec: Path) -> set[str]:
+    """The names of the templates that exit handlers and lifecycle hooks run, and of all templates that those call."""
+    callees: dict[str, set[str]] = {}
+    begin = {str(ctx.editor.get((*spec, "onExit")))} | _hooked(ctx.editor.get((*spec, "hooks")))
+    for call in walk_calls(ctx, spec):
+        caller = str(ctx.editor.get((*call.caller, "name")))
+        callees.setdefault(caller, set()).add(str(call.step.get("template")))
+        begin |= {str(call.step.get("onExit"))} | _hooked(call.step.get("hooks"))
+    reached: set[str] = set()
+    while begin:
+        name = begin.pop()
+        if name not in reached:
+            reached.add(name)
+            begin |= callees.get(name, set())
+    return reached
+
+
+def _hooked(hooks: Any) -> set[str]:
+    values = hooks.values() if isinstance(hooks, dict) else ()
+    return {str(hook.get("template")) for hook in values if isinstance(hook, dict)}
+
+
+def effective(ctx: PlaceContext, spec: Path, template: Template) -> dict[str, Any]:
+    """The pod that Argo will create for a template, without Argo's own additions: scheduling, containers, metadata.
+
+    Raises :class:`ManifestError` if callers pass down different affinities, of which the template can have only one.
+    """
+    own = _own(ctx, spec, template.path)
+    pod: dict[str, Any] = {
+        "tolerations": own["tolerations"] or _inherited(ctx, spec, template, "tolerations"),
+        "affinity": own["affinity"] or _inherited(ctx, spec, template, "affinity"),
+        "nodeSelector": own["nodeSelector"] or _inherited(ctx, spec, template, "nodeSelector"),
+        "imagePullSecrets": ctx.editor.get((*spec, "imagePullSecrets")),
+        "metadata": _metadata(ctx, spec, template),
+        "containers": _containers(ctx, spec, template),
+        "initContainers": ctx.editor.get((*template.path, "initContainers")),
+        "volumes": ctx.editor.get((*template.path, "volumes")),
+    }
+    return {key: value for key, value in pod.items() if value}
+
+
+def _metadata(ctx: PlaceContext, spec: Path, template: Template) -> Any:
+    """The labels and annotations of a pod: those of the workflow, the defaults and the template; later ones override."""
+    metadata: Any = {}
+    for path in ((*spec, "podMetadata"), (*spec, "templateDefaults", "metadata"), (*template.path, "metadata")):
+        metadata = strategic(metadata, ctx.editor.get(path) or {})
+    return metadata
+
+
+def _own(ctx: PlaceContext, spec: Path, path: Path) -> dict[str, Any]:
+    """The scheduling fields of a template with the defaults merged in; tolerations are merged by their key."""
+    defaults = ctx.editor.get((*spec, "templateDefaults"))
+    defaults = defaults or {}
+    template = ctx.editor.get(path)
+    tolerations = list(template.get("tolerations") or ())
+    keys = {item.get("key") for item in tolerations}
+    tolerations += [item for item in defaults.get("tolerations") or () if item.get("key") not in keys]
+    return {
+        "tolerations": tolerations,
+        "affinity": strategic(defaults.get("affinity") or {}, template.get("affinity") or {}),
+        "nodeSelector": {**(defaults.get("nodeSelector") or {}), **(template.get("nodeSelector") or {})},
+    }
+
+
+def _inherited(ctx: PlaceContext, spec: Path, template: Template, name: str) -> Any:
+    """The inherited value of a field that a template does not set: from its callers, else from the workflow."""
+    whole = ctx.editor.get((*spec, name))
+    inherited = [(path, ctx.editor.get((*path, name)) or whole) for path in template.callers]
+    if argo_version(ctx) < (3, 6) or not inherited:
+        return whole
+    if template.is_entry:
+        inherited.append((spec, whole))
+    values = [value for _, value in inherited if value]
+    if name == "tolerations":
+        every = [toleration for value in values for toleration in value]
+        return [item for index, item in enumerate(every) if item not in every[:index]]
+    if name == "nodeSelector":
+        pairs = [set(value.items()) for _, value in ((path, value or {}) for path, value in inherited)]
+        return dict(set.intersection(*pairs))
+    return _one_affinity(ctx, template, inherited)
+
+
+def _one_affinity(ctx: PlaceContext, template: Template, inherited: Sequence[tuple[Path, Any]]) -> Any:
+    first_path, first = inherited[0]
+    for path, value in inherited[1:]:
+        if (value or None) != (first or None):
+            lines = " and ".join(str(ctx.editor.document.line((*one, "affinity"))) for one in (first_path, path))
+            text = (
+                f"the callers of template {template.name} pass down different affinities (lines {lines}); "
+                "give the template an affinity of its own"
+            )
+            raise ctx.problem(template.path, text)
+    return first
+
+
+def _containers(ctx: PlaceContext, spec: Path, template: Template) -> list[Any]:
+    """The containers of the pod: the user's code first, then sidecars. Argo calls the one of a simple template ``main``."""
+    defaults = ctx.editor.get((*spec, "templateDefaults", template.kind)) or {}
+    if template.kind in _RUNS_ARGO:
+        return []
+    containers = [ctx.editor.get(path) for path in code_paths(ctx, template)]
+    if template.kind != "containerSet":
+        containers = [{**strategic(defaults, container), "name": "main"} for container in containers]
+    return [*containers, *(ctx.editor.get((*template.path, "sidecars")) or ())]
+
+
+def code_paths(ctx: PlaceContext, template: Template) -> list[Path]:
+    """The paths of the containers that run the user's code, in the order of :func:`effective`."""
+    path = (*template.path, template.kind)
+    if template.kind != "containerSet":
+        return [path] if template.runs_code else []
+    return [(*path, "containers", index) for index in range(_length(ctx, (*path, "containers")))]
+
+
+def _length(ctx: PlaceContext, path: Path) -> int:
+    value = ctx.editor.get(path)
+    return len(value) if isinstance(value, list) else 0
+
+
+# Messages of interrupted pods: graceful shutdown of the kubelet, a deleted pod, memory pressure of the node, a node that went
+# before the pod ran, and containers that got SIGTERM or SIGKILL (one that exceeds its own memory says OOMKilled instead).
+_MESSAGES = (
+    "imminent node shutdown|node is shutting down|pod deleted|low on resource|PodInitializing|ContainerCreating"
+    "|neither main nor wait container|Error .exit code 1(37|43)"
+)
+
+_NOT_REFUSED = f"lastRetry.exitCode != '{REFUSED}'"
+
+_EFFECTS = {
+    "Always": "Always retries it after an interruption",
+    "OnError": "OnError does not retry it after a drain, which ends as Failed with exit code 143 (seen on Argo 4.0.5)",
+    "OnFailure": "OnFailure retries it after a drain, but not where Argo records 'pod deleted' (seen on Argo 3.7.3)",
+}
+"""What each ``retryPolicy`` does after a drain or a delete; of the latter it is a race which of the two records Argo makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """The retries in force: whether there are any, how many at most (``None``: unknown), and a sentence for the report.
+
+    ``own_at``: the path of what has the user's own ``retryStrategy``, if that stays.
+    """
+
+    is_retried: bool
+    limit: int | None
+    sentence: str
+    own_at: Path | None = None
+
+
+def write_retries(ctx: PlaceContext, at: Path, inherited: list[Path], placed: Placed) -> Retries:
+    """Write the policy's retries at ``at``, unless the user has set their own there or at one of the ``inherited`` paths."""
+    policy = placed.policy
+    own = next((path for path in (at, *inherited) if isinstance(ctx.editor.get(path), dict)), None)
+    if own is not None and not ctx.options.replace_retries:
+        return _keep(ctx, own, policy)
+    wanted = _strategy(ctx, at, policy, on_spot=placed.on_spot)
+    if not wanted:
+        what = "an interruption" if placed.on_spot else "only a drain can interrupt it, which"
+        return Retries(is_retried=False, limit=0, sentence=f"{what} ends the step: it has no retries")
+    for path, value in _leaves(wanted):
+        write_unless_set(ctx, (*at, *path), value)
+    if ctx.editor.get((*at, "backoff", "maxDuration")) is not None:
+        ctx.add_finding(
+            Level.WARNING, (*at, "backoff", "maxDuration"), "maxDuration stays; it bounds all attempts together"
+        )
+    limit = int(wanted["limit"])
+    if placed.on_spot:
+        sentence = f"Argo retries it, at most {policy.max_interruptions} times"
+    else:
+        sentence = f"only a drain can interrupt it: Argo retries it, at most {limit} times, errors counted too"
+    return Retries(is_retried=True, limit=limit, sentence=sentence)
+
+
+def _leaves(value: Mapping[str, Any], path: Path = ()) -> list[tuple[Path, Any]]:
+    """The scalars inside a mapping with their paths."""
+    leaves: list[tuple[Path, Any]] = []
+    for key, item in value.items():
+        leaves += _leaves(item, (*path, key)) if isinstance(item, dict) else [((*path, key), item)]
+    return leaves
+
+
+def _keep(ctx: PlaceContext, path: Path, policy: Policy) -> Retries:
+    """Keep the user's own strategy and report what an interruption does with it."""
+    strategy = ctx.editor.get(path)
+    by_default = "Always" if strategy.get("expression") and argo_version(ctx) >= (3, 5) else "OnFailure"
+    kind = str(strategy.get("retryPolicy") or by_default)
+    limit = strategy.get("limit")
+    number = int(limit) if str(limit).isdigit() else None
+    effect = _EFFECTS.get(kind, f"{kind} misses some interruptions")
+    effect += f", at most {limit} times, errors counted too" if limit is not None else ", without a bound"
+    text = f"your retryStrategy stays: {effect}; --replace-retries replaces it by the policy's"
+    ctx.add_finding(Level.WARNING, path, text)
+    if number is not None and number < policy.fall_back_after and policy.fall_back_after < policy.max_interruptions:
+        ctx.add_finding(
+            Level.WARNING,
+            path,
+            f"with limit {limit}, the fallback to on-demand after {policy.fall_back_after} interruptions is never reached",
+        )
+    return Retries(is_retried=True, limit=number, sentence=effect, own_at=path[:-1])
+
+
+def _strategy(ctx: PlaceContext, at: Path, policy: Policy, *, on_spot: bool) -> dict[str, Any]:
+    limit = (policy.max_interruptions if on_spot else 0) + policy.retries
+    if not limit and not (on_spot and ctx.options.has_webhook):
+        return {}
+    if ctx.options.has_webhook:
+        limit += MAX_MOVES
+    strategy: dict[str, Any] = {"limit": str(limit), "retryPolicy": "Always"}
+    expression = _expression(ctx, at, policy) if on_spot else _NOT_REFUSED if ctx.options.has_webhook else ""
+    if expression:
+        strategy["expression"] = expression
+    wait = policy.interruption_backoff if on_spot else policy.error_backoff
+    if wait.first > 0:
+        factor = "interruptions.factor" if on_spot else "errors.factor"
+        level = Level.NOTE if policy.sources.get(factor) == BUILT_IN.source else Level.WARNING
+        strategy["backoff"] = _backoff(ctx, at, wait, limit, level)
+    return strategy
+
+
+def _expression(ctx: PlaceContext, at: Path, policy: Policy) -> str:
+    version = argo_version(ctx)
+    if version < (3, 2):
+        ctx.add_finding(
+            Level.WARNING,
+            at,
+            "Argo before 3.2 has no expression for retries, so errors of the code are retried too",
+        )
+        return ""
+    if version < (3, 5):
+        interrupted = "lastRetry.status == 'Error' || lastRetry.exitCode in ['-1', '137', '143']"
+    else:
+        interrupted = f"lastRetry.message matches '{_MESSAGES}'"
+    if not policy.retries:
+        return interrupted
+    if ctx.options.has_webhook:
+        return _NOT_REFUSED
+    first = "the first retry" if policy.retries == 1 else f"one of the first {policy.retries} retries"
+    ctx.add_finding(
+        Level.WARNING, at, f"Argo counts interruptions and errors together: an error is retried only as {first}"
+    )
+    return f"{interrupted} || asInt(retries) < {policy.retries}"
+
+
+def _backoff(ctx: PlaceContext, at: Path, wait: Backoff, limit: int, level: Level) -> dict[str, Any]:
+    """The backoff: Argo's factor is a whole number, and only 3.7 and later have a ceiling; before, the factor is smaller.
+
+    ``level``: that of the finding about another factor.
+    """
+    factor = max(1, round(wait.factor))
+    backoff = {"duration": _duration(wait.first)}
+    if argo_version(ctx) >= (3, 7):
+        backoff |= {"factor": str(factor), "cap": _duration(wait.ceiling)}
+    else:
+        while factor > 1 and wait.first * float(factor) ** (limit - 1) > wait.ceiling:
+            factor -= 1
+        backoff["factor"] = str(factor)
+    if factor != wait.factor:
+        ctx.add_finding(
+            level, at, f"waits grow by the factor {factor} instead of {wait.factor:g}, which Argo cannot do here"
+        )
+    return backoff
+
+
+def _duration(seconds: float) -> str:
+    return f"{max(1, math.ceil(seconds))}s"
+
+
+def read_patch(ctx: PlaceContext, path: Path) -> dict[str, Any]:
+    """The patch at ``path`` as data, empty if there is none. Raises :class:`ManifestError` if it is no mapping."""
+    document = _parsed(ctx, path)
+    if document is None:
+        return {}
+    patch: dict[str, Any] = document.get(())
+    check_value(ctx, path, patch, POD)
+    return patch
+
+
+def _parsed(ctx: PlaceContext, path: Path) -> Document | None:
+    text = ctx.editor.get(path)
+    if not isinstance(text, str) or not text.strip():
+        return None
+    documents = _patches(text, f"{ctx.editor.document.file}:{ctx.editor.document.line(path)}: podSpecPatch")
+    if len(documents) != 1 or not isinstance(documents[0].get(()), Mapping):
+        raise ctx.problem(path, "expected a patch of a pod spec in JSON or YAML")
+    return documents[0]
+
+
+@lru_cache(maxsize=64)
+def _patches(text: str, file: str) -> Sequence[Document]:
+    """The documents of a patch; cached, because a patch is read for every field that it could override."""
+    return parse_marked(text, file)
+
+
+def add_to_patch(ctx: PlaceContext, path: Path, fields: Mapping[str, Any], default: Path | None = None) -> None:
+    """Add fields to the patch at ``path``, which has none of them yet.
+
+    If there is no patch, the one at ``default`` applies. The new patch hides it, so it gets the default's fields too.
+    """
+    own = _parsed(ctx, path)
+    document = own or (_parsed(ctx, default) if default is not None else None)
+    if document is None:
+        _write(ctx, path, "\n".join(block(dict(fields), 0)) + "\n")
+        return
+    changes = [_above(document, fields)]
+    changed = apply(document.text, changes)
+    if [current.get(()) for current in parse_marked(changed, document.file)] != [{**fields, **document.get(())}]:
+        raise ctx.problem(path, f"{', '.join(fields)} cannot be added here; write the patch as YAML, one field a line")
+    if own is None:
+        _write(ctx, path, changed)
+    else:
+        ctx.editor.embed(path, changed, changes)
+
+
+def _write(ctx: PlaceContext, path: Path, text: str) -> None:
+    if ctx.editor.get(path) is None:
+        ctx.editor.add(path, text)
+    else:
+        ctx.editor.replace(path, text)
+
+
+def _above(document: Document, fields: Mapping[str, Any]) -> Splice:
+    text, root = document.text, document.root
+    if text.lstrip().startswith("{"):
+        comma = ", " if document.get(()) else ""
+        return Splice(text.index("{") + 1, json.dumps(fields)[1:-1] + comma)
+    column = root.start_mark.column
+    lines = block(dict(fields), column)
+    return Splice(root.start_mark.index, "\n".join(lines).lstrip(" ") + "\n" + " " * column)
+
+
+def from_attempt(attempt: int, affinity: Any, conditions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The affinity of a patch that adds ``conditions`` to ``affinity`` from an attempt on, counted from 0.
+
+    A patch replaces all terms of the affinity, so it contains the existing ones too.
+    """
+    terms = clone(value_at({"affinity": affinity}, REQUIRED_TERMS)) or [{}]
+
+    def choose(early: str, late: str) -> str:
+        return f"{{{{=asInt(retries) < {attempt} ? '{early}' : '{late}'}}}}"
+
+    later = conditions_from_attempt(conditions, choose)
+    for term in terms:
+        term["matchExpressions"] = [*(term.get("matchExpressions") or ()), *later]
+    value: Any = terms
+    for step in reversed(REQUIRED_TERMS[1:]):
+        value = {step: value}
+    return dict(value)
+
+
+_FIELD = "activeDeadlineSeconds"
+
+
+def write_deadline(
+    ctx: PlaceContext, template: Template, placed: Placed, defaults: Path, patches: Sequence[Path]
+) -> None:
+    """Write the deadline of a template's pods unless the template, the ``defaults`` or one of the ``patches`` has one."""
+    timeout = placed.policy.timeout
+    if timeout is None or not template.runs_code or ctx.editor.get((*template.path, "daemon")) is True:
+        return
+    wanted, at = math.ceil(timeout), (*template.path, _FIELD)
+    limited = next((path for path in (template.path, defaults) if ctx.editor.get((*path, "timeout")) is not None), None)
+    if limited is not None:
+        placed.report.anchor("limit", ctx.editor, limited)
+        text = f"its own timeout {ctx.editor.get((*limited, 'timeout'))} stays: Argo prefers it to {_FIELD}"
+        text += f"; the policy allows {seconds_text(wanted)}"
+        ctx.add_finding(Level.WARNING, (*limited, "timeout"), f"{template.name}: {text}")
+        return
+    patched = next((path for path in reversed(patches) if read_patch(ctx, path).get(_FIELD) is not None), None)
+    if patched is not None:
+        patch = read_patch(ctx, patched)
+        placed.report.anchors["deadline"] = Anchor((), partial(value_at, patch), partial(value_at, patch))
+        _report_own(ctx, template, patched, patch[_FIELD], wanted)
+        return
+    inherited = ctx.editor.get((*defaults, _FIELD))
+    if ctx.editor.get(at) is None and inherited is not None and not ctx.options.replace_retries:
+        placed.report.anchor("deadline", ctx.editor, defaults)
+        _report_own(ctx, template, (*defaults, _FIELD), inherited, wanted, " (--replace-retries)")
+        return
+    in_force = write_unless_set(ctx, at, wanted)
+    placed.report.anchor("deadline", ctx.editor, template.path)
+    _report_own(ctx, template, at, in_force, wanted, " (--replace-retries)")
+    if placed.on_spot and argo_version(ctx) < (3, 5):
+        text = "Argo before 3.5 shows retries no message of a deadline: a timeout counts as an interruption"
+        ctx.add_finding(Level.WARNING, at, f"{template.name}: {text}")
+
+
+def anchor_given_deadline(ctx: PlaceContext, template: Template, placed: Placed, defaults: Path) -> bool:
+    """Whether a template or its ``defaults`` bound each attempt; then ``explain`` shows that field."""
+    for path in (template.path, defaults):
+        for name, key in (("limit", "timeout"), ("deadline", _FIELD)):
+            if ctx.editor.get((*path, key)) is not None:
+                placed.report.anchor(name, ctx.editor, path)
+                return True
+        patch = read_patch(ctx, (*path, "podSpecPatch"))
+        if patch.get(_FIELD) is not None:
+            placed.report.anchors["deadline"] = Anchor((), partial(value_at, patch), partial(value_at, patch))
+            return True
+    return False
+
+
+def _report_own(
+    ctx: PlaceContext, template: Template, path: Path, in_force: object, wanted: int, advice: str = ""
+) -> None:
+    """Warn of a deadline of the user that is not the policy's timeout."""
+    if str(in_force) != str(wanted):
+        text = f"{_FIELD} {in_force} stays; the policy allows {seconds_text(wanted)}{advice}"
+        ctx.add_finding(Level.WARNING, path, f"{template.name}: {text}")

@@ -1,0 +1,506 @@
+"""Kubernetes' own kinds that run to an end: Pod, Job and CronJob.
+
+Make the exit code of a refused pod final, for Jobs and JobSets.
+
+The failure policy of a Kubernetes Job: an interruption does not count as a failure of the code, and retries are bounded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spotwright.kinds.kind import PlaceObject
+from spotwright.model.policy import BUILT_IN
+from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.placing.documents import Path
+from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, refuse_at_template, refuse_misplaced
+from spotwright.placing.pods import Placed, Role, place_pod
+from spotwright.placing.retries import (
+    counted_endings,
+    counting_text,
+    deadline_seconds,
+    no_interruption_text,
+    seconds_text,
+    whole_number,
+    write_pod_deadline,
+    write_unless_set,
+)
+
+__all__ = [
+    "DISRUPTION_CONDITION",
+    "KILLED",
+    "KINDS",
+    "REFUSED",
+    "add_disruption_rule",
+    "find_disruption_rule",
+    "place_job",
+    "refuse_in_job",
+    "refuse_in_job_spec",
+    "refuse_in_set",
+]
+
+
+DISRUPTION_CONDITION: Mapping[str, str] = {"type": "DisruptionTarget", "status": "True"}
+"""The condition of a pod that its own code did not end: its node was interrupted, drained or shut down, or it was preempted.
+
+``status`` is optional only from Kubernetes 1.35 on.
+"""
+
+KILLED = (137, 143)
+"""The exit codes of a container that SIGKILL or SIGTERM ended: perhaps an interruption that left no condition."""
+
+REFUSED = 86
+"""The exit code of a pod that is refused, because a budget of its task is spent."""
+
+_MAX_RULES = 20
+_POD_FAILURE_POLICY = (1, 26)  # enabled by default since this version
+_INDEX_LIMITS = (1, 29)  # backoffLimitPerIndex, likewise
+_OF_BOTH = frozenset({"activeDeadlineSeconds"})  # a field of Job specs and of pod specs, but of no template
+_FROZEN = (
+    "completions, podFailurePolicy, backoffLimitPerIndex and the pod template cannot be changed, except its tolerations, node "
+    "selector and node affinity while the Job is suspended and has not started; backoffLimit and activeDeadlineSeconds can be "
+    "changed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _JobSpec:
+    """One Job spec while it is placed."""
+
+    ctx: PlaceContext
+    at: Path  # of the Job spec
+    placed: Placed
+
+    def get(self, *steps: str | int) -> Any:
+        return self.ctx.editor.get((*self.at, *steps))
+
+    def add_finding(self, level: Level, step: str, text: str) -> None:
+        self.ctx.add_finding(level, (*self.at, step), f"{self.placed.report.name}: {text}")
+
+
+def place_job(ctx: PlaceContext, at: Path, role: Role) -> Placed:
+    """Place the pods of the Job spec at the path ``at`` and write its failure policy."""
+    refuse_in_job(ctx, at)
+    placed = place_pod(ctx, role)
+    placed.report.frozen = _FROZEN
+    placed.report.mechanism = Mechanism.JOB_COUNTS
+    placed.report.anchor("job", ctx.editor, at)
+    job = _JobSpec(ctx, at, placed)
+    if not placed.on_spot:
+        placed.report.after_interruption = no_interruption_text(placed.policy)
+    elif not ctx.writes(Group.RETRIES):
+        placed.report.after_interruption = RETRIES_STAY
+    else:
+        placed.report.after_interruption = _settle_failures(job)
+    if ctx.writes(Group.RETRIES):
+        write_pod_deadline(ctx, role.spec, placed.report.name, placed.policy)
+        if not placed.on_spot:
+            _settle_on_demand(job)
+    return placed
+
+
+def _settle_on_demand(job: _JobSpec) -> None:
+    """Write the budget for errors of a Job on on-demand, if the user set one: without it, the 6 retries of Kubernetes hold."""
+    policy = job.placed.policy
+    if policy.spot is not None and policy.sources.get("errors.retries", BUILT_IN.source) != BUILT_IN.source:
+        _settle_limit(job, _limit(job) if _is_refused(job) else policy.retries, "drained pods count there too")
+
+
+def refuse_in_job(ctx: PlaceContext, at: Path) -> None:
+    """Refuse fields at the wrong level of a Job spec or its template."""
+    template = (*at, "template")
+    refuse_misplaced(ctx, at, (*template, "spec"), POD_FIELDS)
+    refuse_misplaced(ctx, template, at, JOB_FIELDS | _OF_BOTH)
+    refuse_misplaced(ctx, (*template, "spec"), at, JOB_FIELDS)
+    refuse_at_template(ctx, template)
+
+
+def find_disruption_rule(ctx: PlaceContext, at: Path) -> tuple[int, str] | None:
+    """The user's own rule for interrupted pods in a ``podFailurePolicy``: its index and its action."""
+    for index, rule in enumerate(ctx.editor.get((*at, "podFailurePolicy", "rules")) or ()):
+        patterns = rule.get("onPodConditions") if isinstance(rule, dict) else None
+        for pattern in patterns or ():
+            if pattern.get("type") == "DisruptionTarget" and pattern.get("status", "True") == "True":
+                return index, str(rule.get("action"))
+    return None
+
+
+def add_disruption_rule(ctx: PlaceContext, at: Path, action: str, *others: Mapping[str, Any]) -> None:
+    """Insert a rule for interrupted pods before all others: the first match wins, and a rule on exit codes may match SIGTERM.
+
+    ``others`` are rules of ours that follow it.
+    """
+    rule = {"action": action, "onPodConditions": [dict(DISRUPTION_CONDITION)]}
+    ctx.editor.extend((*at, "podFailurePolicy", "rules"), [rule, *others])
+
+
+def _settle_failures(job: _JobSpec) -> str:
+    """Write the failure policy; returns what an interruption does then."""
+    never = _settle_required(job, "Never", "template", "spec", "restartPolicy")
+    own_rule = find_disruption_rule(job.ctx, job.at)
+    if own_rule is not None:
+        return _keep(job, *own_rule)
+    obstacle = _obstacle(job, never=never)
+    if not obstacle and _has_bound(job):
+        apart = _is_refused(job) and _can_fail_errors(job)
+        add_disruption_rule(job.ctx, job.at, "Ignore", *([_error_rule(job)] if apart else []))
+        return _ignoring(job)
+    if not obstacle and _can_fail_errors(job):
+        return _failing_errors(job)
+    if not obstacle and any(not _is_refusal(rule) for rule in job.get("podFailurePolicy", "rules") or ()):
+        add_disruption_rule(job.ctx, job.at, "Count")
+    return _counting(job, obstacle)
+
+
+def _is_refusal(rule: Any) -> bool:
+    """Whether a rule is ours, from a placement before: it matches no interruption, so none has to stand before it."""
+    return isinstance(rule, dict) and rule.get("onExitCodes") == {"operator": "In", "values": [REFUSED]}
+
+
+def _keep(job: _JobSpec, index: int, action: str) -> str:
+    """Keep the user's own rule for interrupted pods unless ``--replace-retries`` is given; returns what it does."""
+    path = (*job.at, "podFailurePolicy", "rules", index, "action")
+    unbounded = action == "Ignore" and not _has_bound(job)
+    if job.ctx.options.replace_retries and not unbounded and _replaces_failed_pods(job):
+        action = write_unless_set(job.ctx, path, "Ignore" if _has_bound(job) else "Count")
+    for before in range(index):
+        if any(_fails_at(job.get("podFailurePolicy", "rules", before), code) for code in KILLED):
+            text = "this rule comes before the one on DisruptionTarget, and an interrupted pod has exit code 143 or 137"
+            job.ctx.add_finding(
+                Level.WARNING, (*path[:-2], before), f"{text}, so an interruption fails the Job; move this rule down"
+            )
+    if action == "Ignore":
+        return _ignoring(job)
+    if action == "Count":
+        return _counting(job, "")
+    job.ctx.add_finding(
+        Level.WARNING, path, f"this rule makes an interruption fail the Job ({action}); --replace-retries changes it"
+    )
+    job.placed.report.mechanism = Mechanism.JOB_FAILS
+    return f"the Job fails, by its own rule on DisruptionTarget ({action})"
+
+
+def _obstacle(job: _JobSpec, *, never: bool) -> str:
+    """Why no rule for interrupted pods can be added; empty if one can."""
+    if not never:
+        return f"a podFailurePolicy needs restartPolicy Never ({_how_to_replace(job)})"
+    if _version(job.ctx.config.target.get("kubernetes", "")) < _POD_FAILURE_POLICY:
+        return "target.kubernetes is older than 1.26, which introduced podFailurePolicy"
+    if len(job.get("podFailurePolicy", "rules") or ()) >= _MAX_RULES:
+        return f"a podFailurePolicy has at most {_MAX_RULES} rules"
+    if _replaces_failed_pods(job):
+        return ""
+    return f"a podFailurePolicy needs podReplacementPolicy Failed ({_how_to_replace(job)})"
+
+
+def _settle_required(job: _JobSpec, required: str, *steps: str) -> bool:
+    """Whether a field has the value that a podFailurePolicy requires; write it unless it is set.
+
+    ``--replace-retries`` replaces the user's value only where there is a podFailurePolicy or a bound that lets one be added.
+    """
+    present = job.get(*steps)
+    if present is not None and not _has_bound(job) and not job.get("podFailurePolicy", "rules"):
+        return bool(present == required)
+    return bool(write_unless_set(job.ctx, (*job.at, *steps), required) == required)
+
+
+def _how_to_replace(job: _JobSpec) -> str:
+    """What the user can do so that a retry field of theirs is replaced."""
+    if not job.ctx.options.replace_retries or _has_bound(job):
+        return "--replace-retries"
+    return f"--replace-retries changes it only with a bound: {_GIVE_BOUND}"
+
+
+_GIVE_BOUND = "give the policy a timeout, or set activeDeadlineSeconds"
+
+
+def _replaces_failed_pods(job: _JobSpec) -> bool:
+    """Whether the Job waits until a pod has failed before it creates another, the default beside a podFailurePolicy."""
+    return job.get("podReplacementPolicy") is None or _settle_required(job, "Failed", "podReplacementPolicy")
+
+
+def _has_bound(job: _JobSpec) -> bool:
+    return job.get("activeDeadlineSeconds") is not None or _deadline(job) is not None
+
+
+def _deadline(job: _JobSpec) -> int | None:
+    """The policy's bound in seconds; ``None`` without a timeout, or if completions is a placeholder."""
+    completions = whole_number(job.get("completions"), 1)
+    if completions is None:
+        return None
+    parallelism = whole_number(job.get("parallelism"), 1) or 1
+    return deadline_seconds(job.placed.policy, max(1, math.ceil(completions / parallelism)))
+
+
+def _ignoring(job: _JobSpec) -> str:
+    """Settle the fields beside a rule that ignores interrupted pods: the deadline of all attempts, and the budget for errors."""
+    policy, wanted = job.placed.policy, _deadline(job)
+    job.placed.report.mechanism = Mechanism.JOB_IGNORES
+    path = (*job.at, "activeDeadlineSeconds")
+    in_force = write_unless_set(job.ctx, path, wanted) if wanted is not None else job.get("activeDeadlineSeconds")
+    limit = _limit(job) if _is_refused(job) else policy.retries  # a kill may have left no condition
+    _settle_limit(job, limit, "interruptions do not count there")
+    if in_force is None:
+        text = f"nothing bounds how often interrupted pods are ignored: {_GIVE_BOUND}"
+        text += " (without it --replace-retries leaves this rule)" if job.ctx.options.replace_retries else ""
+        job.add_finding(Level.WARNING, "podFailurePolicy", text)
+        return "the pod is created again, as often as it is interrupted"
+    if wanted is not None and in_force != wanted:
+        text = (
+            f"activeDeadlineSeconds {in_force} stays and bounds all attempts; the policy allows {seconds_text(wanted)}"
+        )
+        job.add_finding(Level.WARNING, "activeDeadlineSeconds", f"{text} (--replace-retries)")
+    return f"the pod is created again and nothing is counted; the Job ends after activeDeadlineSeconds {seconds_text(in_force)}"
+
+
+def _can_fail_errors(job: _JobSpec) -> bool:
+    """Whether a rule may end the Job at the first error, so that its limit counts interruptions alone.
+
+    Not beside rules or a limit of the user. Not with parallel pods: where they work together, those that lost a peer end with
+    errors as well, and they are not the code's.
+    """
+    own = job.get("podFailurePolicy", "rules") or any(
+        job.get(name) is not None for name in ("backoffLimit", "backoffLimitPerIndex")
+    )
+    return not own and not job.placed.policy.retries and whole_number(job.get("parallelism"), 1) == 1
+
+
+def _failing_errors(job: _JobSpec) -> str:
+    """Write rules that count interruptions and end the Job at any other error; returns what an interruption does."""
+    job.placed.report.mechanism = Mechanism.JOB_SEPARATES
+    add_disruption_rule(job.ctx, job.at, "Count", _error_rule(job))
+    limit, in_force = _settle_limit(job, _limit(job), "")
+    if _is_refused(job):
+        return f"the pod is created again, against {limit} {in_force}; the webhook holds each budget"
+    text = f"exit codes 137 and 143 (killed, out of memory) count as interruptions, against {limit} {in_force}"
+    text += "; any other error ends the Job, because errors.retries is 0"
+    if job.placed.policy.timeout is not None:
+        text += "; no deadline bounds all attempts while completions is a placeholder"
+    job.add_finding(Level.NOTE, "podFailurePolicy", text)
+    return (
+        f"the pod is created again; it counts against {limit} {in_force}, and an error of the code ends the Job at once"
+    )
+
+
+def _error_rule(job: _JobSpec) -> dict[str, Any]:
+    """The rule that ends the Job, or the index, at any error that cannot be an interruption."""
+    action = "FailIndex" if _has_index_limits(job) else "FailJob"
+    return {"action": action, "onExitCodes": {"operator": "NotIn", "values": [0, *KILLED]}}
+
+
+def _is_refused(job: _JobSpec) -> bool:
+    """Whether a webhook refuses the pod that would exceed a budget, which ends the Job; not where containers restart in place."""
+    return job.ctx.options.has_webhook and bool(job.get("template", "spec", "restartPolicy") == "Never")
+
+
+def _limit(job: _JobSpec) -> int:
+    """How many failures a Job needs that counts those of every cause: where pods are refused, those of each of its tasks."""
+    each = counted_endings(job.placed.policy, is_refused=_is_refused(job))
+    if not _is_refused(job) or job.get("backoffLimitPerIndex") is not None or _has_index_limits(job):
+        return each
+    tasks = whole_number(job.get("completions"), whole_number(job.get("parallelism"), 1))
+    return each * max(1, tasks or 1)
+
+
+def _counting(job: _JobSpec, obstacle: str) -> str:
+    """Settle the fields where interruptions are counted with errors."""
+    policy = job.placed.policy
+    total = _limit(job)
+    field, in_force = _settle_limit(job, total, "interruptions count there as well")
+    bound = "no timeout to bound them" if policy.timeout is None else "no bound while completions is a placeholder"
+    why = obstacle or f"the policy gives {bound}, so interruptions are not ignored"
+    if in_force == total and job.ctx.options.has_webhook:
+        return f"the pod is created again, against {field} {in_force}; the webhook holds each budget"
+    if in_force == total:
+        job.add_finding(Level.WARNING, field, f"{counting_text(field, policy)}: {why}")
+    elif obstacle:
+        job.add_finding(Level.WARNING, "template", f"interruptions are counted as errors are: {obstacle}")
+    return f"the pod is created again; it counts, together with errors, against {field} {in_force}"
+
+
+def _settle_limit(job: _JobSpec, wanted: int, beside: str) -> tuple[str, Any]:
+    """Write the field that limits failures, per index where possible; returns the field and its value in force."""
+    field = "backoffLimit"
+    if job.get("backoffLimitPerIndex") is not None:
+        field = "backoffLimitPerIndex"
+    elif _has_index_limits(job):
+        field = "backoffLimitPerIndex"
+        write_unless_set(job.ctx, (*job.at, "maxFailedIndexes"), 0)  # the first index above its limit ends the Job
+    in_force = write_unless_set(job.ctx, (*job.at, field), wanted)
+    if in_force != wanted:
+        job.add_finding(
+            Level.WARNING, field, f"{field} {in_force} stays, the policy says {wanted} (--replace-retries); {beside}"
+        )
+    return field, in_force
+
+
+def _has_index_limits(job: _JobSpec) -> bool:
+    """Whether each index gets a limit of its own: in an Indexed Job that has no limit of the user."""
+    return (
+        job.get("completionMode") == "Indexed"
+        and job.get("backoffLimit") is None
+        and job.get("template", "spec", "restartPolicy") == "Never"
+        and _version(job.ctx.config.target.get("kubernetes", "")) >= _INDEX_LIMITS
+    )
+
+
+def _fails_at(rule: Any, code: int) -> bool:
+    """Whether a rule fails the Job, or the index, of a pod with this exit code."""
+    given = rule.get("onExitCodes") if isinstance(rule, dict) else None
+    if not isinstance(given, dict) or not str(rule.get("action")).startswith("Fail"):
+        return False
+    return (code in (given.get("values") or ())) is (given.get("operator") == "In")
+
+
+def _version(text: str) -> tuple[float, float]:
+    """The numbers of a version; the newest if none is given."""
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (math.inf, math.inf)
+
+
+_SET_RULE = "spotwright_refused"
+
+
+def refuse_in_job_spec(ctx: PlaceContext, at: Path) -> bool:
+    """Let the Job spec at a path end at the exit code of a refusal; returns whether it does.
+
+    It cannot where pods are restarted in place, where they are replaced before they have failed, or beside 20 other rules.
+    """
+    rules = ctx.editor.get((*at, "podFailurePolicy", "rules")) or []
+    if ctx.editor.get((*at, "template", "spec", "restartPolicy")) != "Never":
+        return False
+    if ctx.editor.get((*at, "podReplacementPolicy")) not in (None, "Failed") or len(rules) >= _MAX_RULES:
+        return False
+    if any(_fails_at_refusal(rule) for rule in rules):
+        return True
+    action = "FailIndex" if ctx.editor.get((*at, "backoffLimitPerIndex")) is not None else "FailJob"
+    rule = {"action": action, "onExitCodes": {"operator": "In", "values": [REFUSED]}}
+    _put_first(ctx, (*at, "podFailurePolicy", "rules"), rule)
+    return True
+
+
+def refuse_in_set(ctx: PlaceContext, at: Path) -> None:
+    """Let the JobSet spec at a path fail at a refusal in one of its jobs, before any other of its rules counts."""
+    jobs = range(len(ctx.editor.get((*at, "replicatedJobs")) or ()))
+    final = [refuse_in_job_spec(ctx, (*at, "replicatedJobs", index, "template", "spec")) for index in jobs]
+    if any(final):
+        rule = {
+            "name": _SET_RULE,
+            "action": "FailJobSet",
+            "onJobFailureReasons": ["PodFailurePolicy"],
+            "onJobFailureMessagePatterns": [f"exit code {REFUSED} "],
+        }
+        _put_first(ctx, (*at, "failurePolicy", "rules"), rule)
+
+
+def _fails_at_refusal(rule: Any) -> bool:
+    given = rule.get("onExitCodes") if isinstance(rule, dict) else None
+    if not isinstance(given, dict) or not str(rule.get("action")).startswith("Fail"):
+        return False
+    return (REFUSED in (given.get("values") or ())) is (given.get("operator") == "In")
+
+
+def _put_first(ctx: PlaceContext, path: Path, rule: Mapping[str, Any]) -> None:
+    """Insert a rule before all others, also before those that were added since the object came."""
+    present: Sequence[Any] = ctx.editor.get(path) or []
+    if ctx.editor.document.get(path, None) is None and present:
+        ctx.editor.replace(path, [rule, *present])
+    else:
+        ctx.editor.extend(path, [rule])
+
+
+_JOB_NAME = "metadata.labels['job-name']"
+"""The Job controller sets it on every pod; each Job of a CronJob has its own."""
+
+_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_CRON = (
+    "concurrencyPolicy",
+    "failedJobsHistoryLimit",
+    "schedule",
+    "startingDeadlineSeconds",
+    "successfulJobsHistoryLimit",
+)
+
+
+def _place_pod(ctx: PlaceContext) -> None:
+    refuse_at_template(ctx, ctx.base)
+    placed = place_pod(ctx, Role("pod", ctx.name, ctx.at("spec"), ctx.base))
+    if ctx.writes(Group.RETRIES):
+        write_pod_deadline(ctx, ctx.at("spec"), "pod", placed.policy)
+    placed.report.mechanism = Mechanism.POD
+    placed.report.after_interruption = "the pod is lost: a bare Pod is never scheduled again"
+    placed.report.frozen = (
+        "only images, labels and annotations can be changed; tolerations and activeDeadlineSeconds can be added"
+    )
+    if placed.on_spot:
+        ctx.add_finding(
+            Level.WARNING, ctx.at("kind"), "a bare Pod is not scheduled again after an interruption; use a Job"
+        )
+
+
+def _place_job(ctx: PlaceContext) -> None:
+    _job_at(ctx, ())
+
+
+def _place_cron_job(ctx: PlaceContext) -> None:
+    version = str(ctx.get("apiVersion"))
+    if version != "batch/v1":
+        text = f"Kubernetes 1.25 removed {version}, so the API server refuses it: write batch/v1"
+        ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
+    inner = ctx.at("spec", "jobTemplate", "spec")
+    refuse_misplaced(ctx, ctx.at("spec"), (*inner, "template", "spec"), POD_FIELDS)
+    refuse_misplaced(ctx, ctx.at("spec"), inner, JOB_FIELDS | {"activeDeadlineSeconds", "template"})
+    refuse_misplaced(ctx, ctx.at("spec", "jobTemplate"), (*inner, "template", "spec"), POD_FIELDS)
+    refuse_misplaced(ctx, ctx.at("spec", "jobTemplate"), inner, JOB_FIELDS | {"activeDeadlineSeconds", "template"})
+    refuse_misplaced(ctx, inner, ctx.at("spec"), _CRON)
+    placed = _job_at(ctx, ("spec", "jobTemplate"))
+    placed.report.frozen = "everything can be changed; a change applies to the Jobs that are created afterwards"
+    if ctx.queue and not placed.report.queue:
+        text = "Kueue does not read the queue's name here, so it admits no Jobs: write this label in spec.jobTemplate.metadata"
+        ctx.add_finding(Level.WARNING, ctx.at("metadata", "labels"), text)
+    if placed.on_spot and ctx.get("spec", "concurrencyPolicy") in (None, "Allow"):
+        text = "retries of a Job may overlap the next Job of the schedule: set concurrencyPolicy to Forbid or Replace"
+        ctx.add_finding(Level.WARNING, ctx.at("spec", "schedule"), text)
+
+
+def _job_at(ctx: PlaceContext, steps: tuple[str, ...]) -> Placed:
+    """Place the Job whose ``spec`` is below ``steps``."""
+    at = ctx.at(*steps, "spec")
+    refuse_in_job(ctx, at)
+    indexed = ctx.editor.get((*at, "completionMode")) == "Indexed"
+    template = (*at, "template")
+    role = Role(
+        "job",
+        ctx.name,
+        (*template, "spec"),
+        template,
+        run=_JOB_NAME,
+        index=_INDEX if indexed else "",
+        queued_by=ctx.at(*steps, "metadata") if steps else None,
+    )
+    placed = place_job(ctx, at, role)
+    if ctx.options.has_webhook and _is_retried(placed) and ctx.writes(Group.RETRIES):
+        refuse_in_job_spec(ctx, at)
+    parallelism = ctx.editor.get((*at, "parallelism"))
+    if placed.policy.checkpoint and not indexed and isinstance(parallelism, int) and parallelism > 1:
+        text = "its pods run in parallel and share one place for checkpoints: set completionMode to Indexed to give each its own"
+        ctx.add_finding(Level.WARNING, (*at, "parallelism"), text)
+    return placed
+
+
+def _is_retried(placed: Placed) -> bool:
+    """Whether budgets of a policy end the Job: of one on on-demand only where somebody set its errors."""
+    policy = placed.policy
+    return placed.on_spot or (policy.spot is not None and policy.sources.get("errors.retries") != BUILT_IN.source)
+
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
+    ("", "Pod"): _place_pod,
+    ("batch", "Job"): _place_job,
+    ("batch", "CronJob"): _place_cron_job,
+}

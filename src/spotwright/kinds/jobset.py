@@ -1,0 +1,286 @@
+"""JobSet: jobs that work together and restart together when one of their pods is interrupted.
+
+A pod that is replaced alone would not find its peers, so the child Job fails at once (``podFailurePolicy`` FailJob on
+DisruptionTarget, ``backoffLimit`` 0) and the set restarts. Every restart creates new Jobs with new deadlines, so only
+``maxRestarts`` bounds them: restarts are always counted. Errors can be kept apart in a set of one pod alone: in others, pods
+that lost an interrupted peer end with errors too. Sources: kubernetes-sigs/jobset v0.12.0,
+``site/static/examples/failure-policy/host-maintenance-event-model.yaml``, ``pkg/controllers/failure_policy.go``,
+``pkg/webhooks/jobset_webhook.go``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spotwright.kinds.job import KILLED, add_disruption_rule, find_disruption_rule, refuse_in_job, refuse_in_set
+from spotwright.kinds.kind import PlaceObject
+from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.placing.documents import Path
+from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, refuse_misplaced
+from spotwright.placing.pods import Placed, Role, place_pod
+from spotwright.placing.retries import (
+    counted_endings,
+    counting_text,
+    no_interruption_text,
+    whole_number,
+    write_unless_set,
+)
+
+__all__ = ["KINDS", "SetMember", "write_failure_policy"]
+
+
+_RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
+_FROZEN = (
+    "failurePolicy cannot be changed; of replicatedJobs, only labels, annotations, tolerations and node selector of the pod "
+    "templates can, while the JobSet is suspended (not the affinity)"
+)
+_LEADERS = re.compile(
+    r"(^|-)(leader|driver|coordinator|launcher|master|chief|head|scheduler|ps|parameter-?server)s?(-|\d|$)",
+    re.IGNORECASE,
+)
+_RULE = "spotwright_interrupted"
+_ERROR_RULE = "spotwright_error"
+_OF_JOBS = JOB_FIELDS | {"activeDeadlineSeconds"}
+_OF_SETS = frozenset({"successPolicy", "ttlSecondsAfterFinished"})  # fields of a JobSet too
+
+
+@dataclass(frozen=True, slots=True)
+class SetMember:
+    """One job of a set: the path of its Job spec, its name, and the decisions for its pods."""
+
+    spec: Path
+    name: str
+    placed: Placed
+
+
+def _place_jobset(ctx: PlaceContext) -> None:
+    at = ctx.at("spec")
+    jobs: Sequence[Any] = ctx.editor.get((*at, "replicatedJobs")) or ()
+    _refuse_misplaced(ctx, at, len(jobs))
+    names = [str(job.get("name") or index) for index, job in enumerate(jobs)]
+    members = []
+    for index, name in enumerate(names):
+        spec = (*at, "replicatedJobs", index, "template", "spec")
+        refuse_in_job(ctx, spec)
+        on_demand_reason = _on_demand_reason(ctx, jobs, index) if len(jobs) > 1 else ""
+        template = (*spec, "template")
+        path = f"{ctx.name}/{name.lower()}"
+        placed = place_pod(
+            ctx, Role(name, path, (*template, "spec"), template, on_demand_reason, work=ctx.name, run=_RUN)
+        )
+        placed.report.frozen = _FROZEN
+        placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
+        members.append(SetMember(spec, name, placed))
+    write_failure_policy(ctx, at, members, is_alone=len(jobs) == 1 and _has_one_pod(jobs[0]))
+
+
+def _has_one_pod(job: Mapping[str, Any]) -> bool:
+    """Whether a replicated job has a single pod at a time."""
+    spec = (job.get("template") or {}).get("spec") or {}
+    return (whole_number(job.get("replicas"), 1), whole_number(spec.get("parallelism"), 1)) == (1, 1)
+
+
+def _refuse_misplaced(ctx: PlaceContext, at: Path, count: int) -> None:
+    for index in range(count):
+        job = (*at, "replicatedJobs", index)
+        spec = (*job, "template", "spec")
+        for level in (job, (*job, "template")):
+            refuse_misplaced(ctx, level, (*spec, "template", "spec"), POD_FIELDS)
+            refuse_misplaced(ctx, level, spec, _OF_JOBS)
+    first = (*at, "replicatedJobs", 0, "template", "spec")
+    refuse_misplaced(ctx, at, (*first, "template", "spec"), POD_FIELDS)
+    refuse_misplaced(ctx, at, first, _OF_JOBS, _OF_SETS)
+    refuse_misplaced(ctx, at, (*at, "failurePolicy"), {"maxRestarts", "rules", "restartStrategy"})
+
+
+def _on_demand_reason(ctx: PlaceContext, jobs: Sequence[Any], index: int) -> str:
+    """Why one of several jobs stays on on-demand: because of its name, or as the coordinator with a single pod."""
+    job = jobs[index]
+    name = str(job.get("name"))
+    if _LEADERS.search(name):
+        return f"all other jobs depend on {name}"
+    if ctx.get("spec", "coordinator", "replicatedJob") == name and _has_one_pod(job):
+        return f"{name} is the coordinator"
+    return ""
+
+
+def write_failure_policy(ctx: PlaceContext, at: Path, members: Sequence[SetMember], *, is_alone: bool = False) -> None:
+    """Write the failure policy of the set at ``at``, and set in its members' reports what an interruption does.
+
+    ``is_alone``: the set has a single pod, so that an error is always its own.
+    """
+    for member in members:
+        member.placed.report.mechanism = Mechanism.SET_RESTARTS
+        member.placed.report.anchor("job", ctx.editor, member.spec)
+        member.placed.report.anchor("set", ctx.editor, at)
+    spot = [member for member in members if member.placed.on_spot]
+    if not ctx.writes(Group.RETRIES):
+        for member in spot:
+            member.placed.report.after_interruption = RETRIES_STAY
+        return
+    if not spot:
+        return
+    in_place = ctx.editor.get((*at, "failurePolicy", "restartStrategy")) == "InPlaceRestart"
+    apart = is_alone and not in_place and _can_fail_errors(ctx, at, spot[0])
+    for member in spot:
+        member.placed.report.after_interruption = "" if in_place else _settle_member(ctx, member, apart=apart)
+    limit = _settle_restarts(ctx, at, spot, apart=apart)
+    for member in spot:
+        action = _settle_rule(ctx, at, member.name, in_place=in_place, apart=apart)
+        if not member.placed.report.after_interruption:
+            member.placed.report.mechanism = _mechanism(action, apart=apart)
+            member.placed.report.after_interruption = _what_happens(action, limit, apart=apart)
+    if ctx.options.has_webhook:
+        refuse_in_set(ctx, at)
+
+
+def _can_fail_errors(ctx: PlaceContext, at: Path, member: SetMember) -> bool:
+    """Whether rules may fail the set at the first error of the code. Not beside retries or rules of the user."""
+    own = (
+        (*at, "failurePolicy", "maxRestarts"),
+        (*at, "failurePolicy", "rules"),
+        (*member.spec, "podFailurePolicy", "rules"),
+        (*member.spec, "backoffLimit"),
+    )
+    restart = ctx.editor.get((*member.spec, "template", "spec", "restartPolicy"))
+    is_free = all(ctx.editor.get(path) in (None, []) for path in own)
+    return is_free and restart in (None, "Never") and not member.placed.policy.retries
+
+
+def _settle_member(ctx: PlaceContext, member: SetMember, *, apart: bool) -> str:
+    """Make a child Job fail when one of its pods is interrupted; if the user's settings do otherwise, return what happens.
+
+    ``apart``: a pod that was killed without a condition fails it in the same way, and other errors in another.
+    """
+    spec, name = member.spec, member.name
+    restart = write_unless_set(ctx, (*spec, "template", "spec", "restartPolicy"), "Never")
+    own_rule = find_disruption_rule(ctx, spec)
+    if own_rule is not None:
+        action = write_unless_set(ctx, (*spec, "podFailurePolicy", "rules", own_rule[0], "action"), "FailJob")
+    elif restart == "Never":
+        killed = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": list(KILLED)}}
+        add_disruption_rule(ctx, spec, "FailJob", *([killed] if apart else []))
+        action = "FailJob"
+    else:
+        action = "Count"
+        text = f"{name}: restartPolicy {restart} stays (--replace-retries), and it allows no podFailurePolicy"
+        ctx.add_finding(Level.WARNING, (*spec, "template", "spec", "restartPolicy"), f"{text}: {_ALONE}")
+    limit = (
+        write_unless_set(ctx, (*spec, "backoffLimit"), 0)
+        if restart == "Never"
+        else ctx.editor.get((*spec, "backoffLimit"))
+    )
+    _bound_round(ctx, member)
+    if action == "FailJob":
+        if limit != 0:
+            text = (
+                f"{name}: backoffLimit {limit} stays (--replace-retries): after an error its Job replaces the pod alone"
+            )
+            ctx.add_finding(Level.WARNING, (*spec, "backoffLimit"), text)
+        return ""
+    if own_rule is not None:
+        text = f"{name}: this rule with action {action} stays (--replace-retries): {_ALONE}"
+        ctx.add_finding(Level.WARNING, (*spec, "podFailurePolicy", "rules", own_rule[0], "action"), text)
+    member.placed.report.mechanism = Mechanism.SET_ALONE
+    counted = (
+        "is not counted"
+        if action == "Ignore"
+        else f"counts against the Job's backoffLimit {6 if limit is None else limit}"
+    )
+    return f"only this pod is created again, which {counted}; the other pods of the set go on without it"
+
+
+_ALONE = "an interrupted pod is replaced alone, while the others wait for it or fail"
+
+
+def _bound_round(ctx: PlaceContext, member: SetMember) -> None:
+    """Bound each round of the set by the policy's timeout, because every restart creates a new Job."""
+    policy, path = member.placed.policy, (*member.spec, "activeDeadlineSeconds")
+    if policy.timeout is not None and ctx.editor.get(path) is None:
+        ctx.editor.add(path, math.ceil(policy.timeout + policy.pending_timeout))
+
+
+def _settle_restarts(ctx: PlaceContext, at: Path, spot: Sequence[SetMember], *, apart: bool) -> Any:
+    """Write how often the set may restart: the largest budgets of its members."""
+    policy = max((m.placed.policy for m in spot), key=lambda p: p.max_interruptions + p.retries)
+    never = all(ctx.editor.get((*m.spec, "template", "spec", "restartPolicy")) == "Never" for m in spot)
+    total = counted_endings(policy, is_refused=ctx.options.has_webhook and never)
+    path = (*at, "failurePolicy", "maxRestarts")
+    in_force = write_unless_set(ctx, path, total)
+    if apart and not ctx.options.has_webhook:
+        text = (
+            f"maxRestarts {in_force} counts interruptions, and pods with exit code 137 or 143 (killed, out of memory)"
+        )
+        text += "; any other error of the code fails the set, because errors.retries is 0"
+        ctx.add_finding(Level.NOTE, path, text)
+        return in_force
+    if in_force == total and ctx.options.has_webhook:
+        return in_force
+    if in_force == total:
+        text = f"{counting_text('maxRestarts', policy)}: nothing else bounds the restarts of a JobSet"
+    else:
+        text = f"maxRestarts {in_force} stays; the policy allows {total} (--replace-retries); it counts interruptions and errors"
+    ctx.add_finding(Level.WARNING, path, text)
+    return in_force
+
+
+def _settle_rule(ctx: PlaceContext, at: Path, name: str, *, in_place: bool, apart: bool) -> str:
+    """The action for an interrupted job: that of the first matching rule, or of ours if there are no rules."""
+    path = (*at, "failurePolicy", "rules")
+    rules = ctx.editor.get(path)
+    action, index = _first_action(rules or (), name)
+    if in_place and not rules:
+        return "RestartJobSet"  # the default without a matching rule: no Job fails by a podFailurePolicy here
+    if not rules or (action not in ("", "RestartJobSet") and ctx.options.replace_retries):
+        rule = {"name": _RULE, "action": "RestartJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+        error = {"name": _ERROR_RULE, "action": "FailJobSet", "onJobFailureReasons": ["BackoffLimitExceeded"]}
+        ctx.editor.extend(path, [rule, error] if apart else [rule])
+        return "RestartJobSet"
+    if action not in ("", "RestartJobSet"):
+        text = f"{name}: for an interruption this rule has the action {action}, and it stays (--replace-retries)"
+        text += _UNBOUNDED if action.endswith("IgnoreMaxRestarts") else ""
+        ctx.add_finding(Level.WARNING, (*path, index), text)
+    return action or "RestartJobSet"
+
+
+_UNBOUNDED = ": restarts that are not counted are not bounded"
+
+
+def _first_action(rules: Sequence[Any], name: str) -> tuple[str, int]:
+    """The action and the index of the first rule that matches an interrupted job; no action if none does: a counted restart."""
+    for index, rule in enumerate(rules):
+        if not isinstance(rule, dict):
+            continue
+        reasons, targets = rule.get("onJobFailureReasons"), rule.get("targetReplicatedJobs")
+        if (not reasons or "PodFailurePolicy" in reasons) and (not targets or name in targets):
+            return str(rule.get("action")), index
+    return "", 0
+
+
+def _mechanism(action: str, *, apart: bool) -> Mechanism:
+    """How a set goes on whose rule for interruptions has this action."""
+    if action == "FailJobSet":
+        return Mechanism.SET_FAILS
+    if action.endswith("IgnoreMaxRestarts"):
+        return Mechanism.SET_UNCOUNTED
+    return Mechanism.SET_SEPARATES if apart else Mechanism.SET_RESTARTS
+
+
+def _what_happens(action: str, limit: Any, *, apart: bool) -> str:
+    if apart:
+        return f"the whole set restarts, counted against maxRestarts {limit}; an error of the code fails it at once"
+    counted = (
+        "not counted" if action.endswith("IgnoreMaxRestarts") else f"counted, with errors, against maxRestarts {limit}"
+    )
+    if action == "FailJobSet":
+        return "the set fails"
+    what = "the whole set restarts" if action.startswith("RestartJobSet") else "its job restarts"
+    return f"{what}, {counted}"
+
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {("jobset.x-k8s.io", "JobSet"): _place_jobset}

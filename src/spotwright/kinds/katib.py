@@ -1,0 +1,223 @@
+"""Katib's Experiment: its trials are objects of other kinds, in the Experiment or in a ConfigMap, placed by those kinds.
+
+Katib never retries a trial, so only the trial's own kind can survive interruptions. Katib replaces placeholders
+(``${trialParameters.x}``) in the trial's text; they are not interpreted here. Sources: kubeflow/katib v0.19.0,
+``pkg/webhook/v1beta1/experiment/validator/validator.go``, ``pkg/controller.v1beta1/experiment/manifest/generator.go``.
+
+Place YAML that is a text inside YAML: a trial template in a ConfigMap, a manifest in a step of a workflow.
+
+Parse YAML with template markers (``{{...}}``), which is valid YAML only after Argo has replaced them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from spotwright.kinds.kind import PlaceObject, find_kind
+from spotwright.placing.context import Level, PlaceContext, RoleReport, name_of
+from spotwright.placing.documents import Document, Path, parse, show
+from spotwright.placing.patch import Edit, Editor, Splice, is_same
+from spotwright.placing.pod_spec import POD_FIELDS, refuse_misplaced
+from spotwright.placing.yaml_writer import apply, in_brief, splices
+from spotwright.yaml_composer import ScalarNode
+
+__all__ = ["KINDS", "parse_marked", "place"]
+
+
+_MARKER = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_PRIVATE = 0xE000  # a private use area of Unicode, which YAML takes for letters
+_HIDE = {code: code + _PRIVATE for code in range(0x20, 0x7F)}
+_REVEAL = {hidden: code for code, hidden in _HIDE.items()}
+
+
+def parse_marked(text: str, file: str, above: int = 0) -> list[Document]:
+    """Parse a text into documents; each ``{{...}}`` is a part of a scalar."""
+    if "{{" not in text:
+        return parse(text, file, above)
+    hidden = _MARKER.sub(lambda marker: marker[0].translate(_HIDE), text)
+    documents = parse(hidden, file, above, _reveal)
+    for document in documents:
+        document.text = text
+    return documents
+
+
+def _reveal(text: str) -> str:
+    return text.translate(_REVEAL)
+
+
+def place(ctx: PlaceContext, path: Path, owner: str = "") -> None:
+    """Place the objects in the text at ``path`` of the document (absolute: ``ctx.at(...)``), as parts of ``owner``.
+
+    ``owner`` is the policy path of an object without a name, by default that of the context. Raises :class:`ManifestError` if
+    the text is no YAML, or an object in it cannot be placed.
+    """
+    document = ctx.editor.document
+    text = document.get(path, None)
+    if not isinstance(text, str):
+        raise ctx.problem(path, "expected a text that is YAML")
+    file, above = _location(document, path)
+    editors = [Editor(inner) for inner in parse_marked(text, file, above)]
+    for editor in editors:
+        _place_object(ctx, editor, owner)
+    edited = [(editor, splices(editor.document, editor.final_edits())) for editor in editors]
+    changes = [change for _, pairs in edited for _, change in pairs]
+    if not changes:
+        return
+    _check(text, edited)
+    ctx.editor.embed(path, apply(text, changes), changes)
+
+
+def _location(document: Document, path: Path) -> tuple[str, int]:
+    """How messages name the lines of a text: as lines of the file in a literal block, else as lines of the text."""
+    node = document.node(path)
+    line = document.line(path)
+    if isinstance(node, ScalarNode) and node.style == "|":
+        return document.file, document.above + int(node.start_mark.line) + 1
+    return f"{document.file}:{line}: {show(path)}", 0
+
+
+def _place_object(ctx: PlaceContext, editor: Editor, owner: str) -> None:
+    inner = ctx.embedded(editor, owner)
+    api_version, kind = str(inner.get("apiVersion", default="")), str(inner.get("kind", default=""))
+    place_object = find_kind(api_version, kind)
+    if place_object is not None:
+        place_object(inner)
+    elif kind:
+        name = name_of(inner.get("metadata")) or inner.owner
+        text = f"{kind} {name} ({api_version}): this kind is not placed; it stays unchanged"
+        inner.add_finding(Level.NOTE, ("kind",), text)
+
+
+def _check(text: str, edited: Sequence[tuple[Editor, Sequence[tuple[Edit, Splice]]]]) -> None:
+    """Check that the edited text has the expected values. That unplace restores the bytes is checked for the outer object."""
+    brief = apply(text, [in_brief(change) for _, pairs in edited for _, change in pairs])
+    current = {document.index: document for document in parse_marked(brief, edited[0][0].document.file)}
+    for editor, pairs in edited:
+        document = current.get(editor.document.index)
+        expected = editor.result([edit for edit, change in pairs if change.short])
+        if document is None or not is_same(document.get(()), expected):
+            raise editor.problem((), "cannot be placed: the edited text would not have the expected values")
+
+
+_TEMPLATE: Path = ("spec", "trialTemplate")
+_FROZEN = "only parallelTrialCount, maxTrialCount and maxFailedTrialCount can be changed"
+_SUGGESTION = "katib-config decides where suggestion and early stopping run; the Experiment cannot place them"
+
+
+def _place_experiment(ctx: PlaceContext) -> None:
+    trial = ctx.at(*_TEMPLATE, "trialSpec")
+    spec = ctx.get(*_TEMPLATE, "trialSpec")
+    for level in (ctx.at("spec"), ctx.at(*_TEMPLATE)):
+        refuse_misplaced(ctx, level, (*trial, "spec", "template", "spec"), POD_FIELDS)
+    if isinstance(spec, dict):
+        before = len(ctx.roles)
+        _place_trial(ctx, spec)
+        _report(ctx, ctx.roles[before:])
+    else:
+        _report_template(ctx)
+
+
+def _place_trial(ctx: PlaceContext, spec: Mapping[str, Any]) -> None:
+    """Place the trial by its own kind, as part of the experiment: a trial template has no name."""
+    at = ctx.at(*_TEMPLATE, "trialSpec")
+    for field in ("name", "namespace"):
+        if field in (spec.get("metadata") or {}):
+            ctx.add_finding(
+                Level.WARNING,
+                (*at, "metadata", field),
+                f"Katib refuses a trialSpec with a {field}: it sets one for each trial",
+            )
+    api_version, kind = str(spec.get("apiVersion", "")), str(spec.get("kind", ""))
+    place = find_kind(api_version, kind)
+    if place is None:
+        text = f"trials are {kind} ({api_version}): this kind is not placed; they stay unchanged"
+        ctx.add_finding(Level.WARNING, (*at, "kind"), text)
+        return
+    place(ctx.nested(*_TEMPLATE, "trialSpec", owner=ctx.name))
+
+
+def _report(ctx: PlaceContext, roles: list[RoleReport]) -> None:
+    """Report what interruptions of trials mean for the experiment."""
+    for role in roles:
+        role.frozen = _FROZEN
+    if not any(ctx.config.pools[pool].is_spot for role in roles for pool in role.pools):
+        return
+    limit = ctx.get("spec", "maxFailedTrialCount")
+    counts = "there is no maxFailedTrialCount" if limit is None else f"it counts towards maxFailedTrialCount {limit}"
+    text = f"Katib never retries a trial: one whose own kind gives up after interruptions has failed, and {counts}"
+    ctx.add_finding(Level.NOTE, ctx.at("spec", "maxFailedTrialCount"), text)
+    ctx.add_finding(Level.NOTE, ctx.at("spec", "algorithm"), _SUGGESTION)
+
+
+def _report_template(ctx: PlaceContext) -> None:
+    """Report in which ConfigMap the trial template is; it is placed there."""
+    at = ctx.at(*_TEMPLATE, "configMap")
+    given = ctx.editor.get(at)
+    if not isinstance(given, dict):
+        raise ctx.problem(ctx.at(*_TEMPLATE), "expected a trialSpec, or a configMap that holds one")
+    name, key = str(given.get("configMapName")), str(given.get("templatePath"))
+    config_map = ctx.find("ConfigMap", name, _text(given.get("configMapNamespace")))
+    if config_map is None:
+        text = f"the trial template is in ConfigMap {name}, which was not given: nothing is placed; pass its file too"
+        ctx.add_finding(Level.WARNING, at, text)
+    elif not isinstance(config_map.get(("data", key), None), str):
+        place = f"{config_map.file}:{config_map.line(('data',))}"
+        raise ctx.problem((*at, "templatePath"), f"{place}: ConfigMap {name} has no {key}")
+    else:
+        text = f"the trial template is in ConfigMap {name} ({config_map.file}:{config_map.line(('data', key))})"
+        if ctx.is_input(config_map):
+            ctx.add_finding(Level.NOTE, at, f"{text}, and is placed there")
+        else:
+            ctx.add_finding(Level.WARNING, at, f"{text}, which is only read: pass its file to place it too")
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _place_config_map(ctx: PlaceContext) -> None:
+    """Place the trial templates that experiments take from a ConfigMap; everything else in it stays unchanged."""
+    owners: dict[str, list[Document]] = {}
+    for experiment, key in _users(ctx):
+        experiments = owners.setdefault(key, [])
+        names = [name_of(other.get(("metadata",), {})) for other in experiments]
+        if name_of(experiment.get(("metadata",), {})) not in names:
+            experiments.append(experiment)
+    for key, experiments in owners.items():
+        first, *others = (name_of(one.get(("metadata",), {})) for one in experiments)
+        before = len(ctx.roles)
+        owned = replace(ctx, outer=ctx.embedded(Editor(experiments[0])))  # its labels set the policy of its trials
+        place(owned, ctx.at("data", key), owner=first)
+        for role in ctx.roles[before:]:
+            role.frozen = "everything can be changed; experiments that exist keep the old template"
+        if others:
+            text = f"placed by the policy of {first}; {', '.join(others)} use it too"
+            ctx.add_finding(Level.WARNING, ctx.at("data", key), text)
+
+
+def _users(ctx: PlaceContext) -> Iterator[tuple[Document, str]]:
+    """The experiments that take a trial template from this ConfigMap, each with the key of the template."""
+    data, metadata = ctx.get("data"), ctx.get("metadata", default={})
+    for experiment in ctx.find_all("Experiment") if isinstance(data, dict) else ():
+        if str(metadata.get("name")) not in experiment.text:
+            continue  # a quick check: there may be a thousand of each
+        given = experiment.get((*_TEMPLATE, "configMap"), None)
+        if not isinstance(given, dict) or given.get("configMapName") != metadata.get("name"):
+            continue
+        if metadata.get("namespace") in (None, given.get("configMapNamespace")) and given.get("templatePath") in data:
+            yield experiment, str(given.get("templatePath"))
+
+
+def _wrong_version(ctx: PlaceContext) -> None:
+    text = f"Katib does not serve {ctx.get('apiVersion')}, so nothing is placed: write kubeflow.org/v1beta1"
+    ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
+
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
+    ("kubeflow.org/v1beta1", "Experiment"): _place_experiment,
+    ("kubeflow.org", "Experiment"): _wrong_version,
+    ("", "ConfigMap"): _place_config_map,
+}

@@ -1,0 +1,477 @@
+"""Compiled pipelines of Kubeflow Pipelines (KFP IR): the two documents of a file, or the PipelineVersion that holds both.
+
+Settings belong to executors, retries to tasks, and policies to the paths of tasks in a run. Each executor gets the placement of
+its tasks. The policies of the configuration are stored in the file, so that it means the same where there is no configuration.
+
+Brings the checkpoint library into the components of a compiled pipeline whose source imports it.
+
+Refuses KFP components whose code imports Spotwright where it would certainly be missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import io
+import json
+import re
+import shlex
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from spotwright.checkpoint_file import (
+    FILE_NAME,
+    PYTHON,
+    checkpoint_file,
+    config_map,
+    imported_names,
+    imports_spotwright,
+    names_not_in_file,
+)
+from spotwright.kfp.placed_record import POLICIES
+from spotwright.kinds.kfp_tasks import (
+    CompiledTask,
+    PipelinePaths,
+    admin_notes,
+    after_interruption,
+    backend_of,
+    later_conditions,
+    list_tasks,
+    lost_nodes_note,
+    mapping_at,
+    merge_warnings,
+    named_constant,
+    on_demand_from,
+    on_demand_text,
+    place_executor,
+    policy_of,
+    read_work,
+    runtime_field,
+    stock_warning,
+    write_retries,
+)
+from spotwright.kinds.kind import PlaceObject
+from spotwright.model.policy import BUILT_IN, Layer, Policy, policy_mapping
+from spotwright.placing.context import Group, Level, PlaceContext, RoleReport
+from spotwright.placing.document_pair import KIND, PIPELINE, PLATFORMS
+from spotwright.placing.documents import Path
+from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.environment import (
+    LIBRARY_MOUNT,
+    MAKE_CONFIG_MAP,
+    NO_PLACE,
+    WAYS,
+    Delivery,
+    delivery,
+    installs_spotwright,
+    needs_place,
+)
+from spotwright.placing.pods import Placed, no_pool_fits
+from spotwright.scheduling.ladder import Ladder, build
+
+__all__ = ["FUNCTION", "KINDS", "ImportingComponent", "add_library_to_components", "missing_library"]
+
+
+FUNCTION = "--function_to_execute"
+"""The argument that only Python components have."""
+
+_PYTHON_IMAGE = re.compile(r"(?:^|/)python:(\d+)\.(\d+)(?![\d])")
+"""The official image of Python, also from a mirror, with the version in its tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportingComponent:
+    """A Python component whose text imports Spotwright.
+
+    ``sources``: its source and the modules that are packed into it. ``has_known_shape``: whether lines can be added in front of
+    the script that starts the executor. ``is_installed``: whether its ``packages_to_install`` name Spotwright.
+    """
+
+    path: str
+    image: str
+    sources: Sequence[str]
+    has_known_shape: bool
+    is_installed: bool
+
+
+def missing_library(component: ImportingComponent, how: Delivery | None) -> str:
+    """Why the code would end with an ImportError, with the ways out. Empty where nothing shows that it would."""
+    names = {name for source in component.sources for name in imported_names(source)}
+    if not names or how is Delivery.IMAGE:
+        return ""
+    old = _old_python(component.image)
+    if old:
+        least = ".".join(map(str, PYTHON))
+        return (
+            f"{component.path}: its code imports spotwright, which needs Python {least}, and its image {component.image} has "
+            f"Python {old}: set base_image to python:{least} or later"
+        )
+    if component.is_installed:
+        return ""
+    ways = f"add spotwright to its packages_to_install, or {WAYS}"
+    if not component.has_known_shape:
+        return f"{component.path}: its code imports spotwright, and its command has a shape to which nothing can be added: {ways}"
+    lacking = names_not_in_file(names) if how in (None, Delivery.EMBEDDED, Delivery.CONFIG_MAP) else []
+    if lacking:
+        return (
+            f"{component.path}: its code imports {', '.join(lacking)}, and the checkpoint library as one file "
+            f"does not have that: {ways}"
+        )
+    return ""
+
+
+def _old_python(image: str) -> str:
+    """The version of Python in the image's tag, if it is too old for Spotwright."""
+    version = _PYTHON_IMAGE.search(image)
+    if version is None or (int(version[1]), int(version[2])) >= PYTHON:
+        return ""
+    return f"{version[1]}.{version[2]}"
+
+
+_STARTS_EXECUTOR = re.compile(r"-m\s+kfp(?:\.\w+)*\.executor_main\b")
+_ARCHIVE = re.compile(r"^__KFP_EMBEDDED_ARCHIVE_B64 = '([^']*)'", re.MULTILINE)
+_INDEX_OPTION = re.compile(r"--(?:index-url|extra-index-url|trusted-host)\s+\S+")
+_STORES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs"}
+"""Packages that the library needs for an object store, by the scheme of the checkpoint's URL."""
+
+_MOST = 120_000
+"""Characters of a container as JSON. The driver gets it as one argument, and Linux allows 131072 bytes (``MAX_ARG_STRLEN``)."""
+
+
+_COPIES = 8
+"""Copies of a task's command in the status of its Workflow: in inputs and outputs of the driver and of the nodes around the
+task's pod, each twice where every template has retries. Counted on KFP 2.17.0 with Argo 3.7.3."""
+
+_ROOM = 1000
+"""Kilobytes of a Workflow's status (Argo's ``MAX_WORKFLOW_SIZE``). KFP's manifests set no database for what is larger, and
+compressing does not help: the copies lie further apart than gzip looks back."""
+
+
+def add_library_to_components(
+    ctx: PlaceContext, paths: PipelinePaths, policies: Sequence[tuple[CompiledTask, Policy]]
+) -> None:
+    """Bring the library to each executor whose source imports it, whatever the policy of its tasks."""
+    _warn_of_places(ctx, paths, policies)
+    how, value = delivery(ctx.config.target)
+    if how is Delivery.IMAGE:
+        return
+    done: dict[str, str] = {}
+    for task, _ in policies:
+        if task.label not in done and _add_library(ctx, paths, task, how, value):
+            done[task.label] = task.path
+    if done and how is Delivery.CONFIG_MAP:
+        text = (
+            f"{', '.join(done.values())}: the code imports spotwright.checkpoint, and its pods mount the ConfigMap "
+            f"{_shared_name()}: make it once in the namespace of the runs: {MAKE_CONFIG_MAP}"
+        )
+        ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)
+    elif done and how in (None, Delivery.EMBEDDED):
+        _tell_size(ctx, paths, policies, done)
+
+
+def _tell_size(
+    ctx: PlaceContext,
+    paths: PipelinePaths,
+    policies: Sequence[tuple[CompiledTask, Policy]],
+    done: Mapping[str, str],
+) -> None:
+    """Say that the library is in the commands of these executors, and warn where a run of them has no room for that."""
+    size = len(base64.b64encode(checkpoint_file())) / 1000
+    text = (
+        f"{', '.join(done.values())}: the code imports spotwright.checkpoint, so its command holds the library "
+        f"({size:.0f} kB); target: {{package: ...}} in spotwright.yaml names another way"
+    )
+    ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)
+    holders = [task for task, _ in policies if task.label in done]
+    in_loops = any(task.loops for task in holders)
+    if in_loops or len(holders) * _COPIES * size > _ROOM:
+        more = ", and each iteration of a loop again" if in_loops else ""
+        text = (
+            f"tasks whose commands hold the library: {len(holders)}; each puts {_COPIES * size:.0f} kB into the Workflow "
+            f"that KFP makes of the pipeline{more}, and Argo takes {_ROOM} kB: a run with more of them stops without an end "
+            f"(seen on KFP 2.17.0); set target: {{package: configmap}} and make the ConfigMap once in the namespace of the runs "
+            f"({MAKE_CONFIG_MAP}), or {WAYS}"
+        )
+        ctx.add_finding(Level.WARNING, (*paths.pipeline, "pipelineInfo"), text)
+
+
+def _warn_of_places(ctx: PlaceContext, paths: PipelinePaths, policies: Sequence[tuple[CompiledTask, Policy]]) -> None:
+    """Warn of tasks whose saves would go with the pod, and of stores whose package the command does not install."""
+    for task, policy in policies:
+        if policy.spot is None:
+            continue
+        container = (*paths.executor(task.label), "container")
+        command = "\n".join(str(part) for part in mapping_at(ctx, container).get("command") or ())
+        if not needs_place(command):
+            continue
+        package = _STORES.get((policy.checkpoint or "").partition("://")[0], "")
+        if policy.checkpoint is None:
+            ctx.add_finding(Level.WARNING, task.at, f"{task.path}: {NO_PLACE}")
+        elif package and package not in command:
+            text = (
+                f"{task.path}: {policy.checkpoint} needs the package {package} in its image or in packages_to_install"
+            )
+            ctx.add_finding(Level.WARNING, task.at, text)
+
+
+def _add_library(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, how: Delivery | None, value: str) -> bool:
+    """Change the command of a Python component that imports the library; warn of a container that visibly does."""
+    container = (*paths.executor(task.label), "container")
+    given = mapping_at(ctx, container)
+    command = [str(part) for part in given.get("command") or ()]
+    arguments = [str(part) for part in given.get("args") or ()]
+    sources = [source for part in (*command, *arguments) for source in (part, *_archived_sources(part))]
+    if not any(imports_spotwright(source) for source in sources):
+        return False
+    start = next((index for index, part in enumerate(command) if _STARTS_EXECUTOR.search(part)), None)
+    is_installed = any(installs_spotwright(part) for part in command[:start])
+    if start is not None or FUNCTION in arguments:
+        component = ImportingComponent(task.path, str(given.get("image", "")), sources, start is not None, is_installed)
+        problem = missing_library(component, how)
+        if problem:
+            raise ctx.problem((*container, "command"), problem)
+    if is_installed:
+        return False
+    if start is None:
+        text = f"{task.path}: its command imports spotwright.checkpoint, and its image must have it: {WAYS}"
+        ctx.add_finding(Level.WARNING, container, text)
+        return False
+    if how is Delivery.CONFIG_MAP:
+        _mount(ctx, paths, task)
+    lines = _lines(how, value, command[:start])
+    ctx.editor.replace((*container, "command", start), lines + command[start])
+    size = len(json.dumps(mapping_at(ctx, container)))
+    if size > _MOST:
+        raise ctx.problem(
+            (*container, "command"),
+            f"{task.path}: with the checkpoint library its container has {size} characters, and KFP's driver takes {_MOST}: set "
+            f"target: {{package: configmap}} to mount it, {{package: VERSION}} to install it with pip, or {WAYS}",
+        )
+    return True
+
+
+def _mount(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask) -> None:
+    """Mount the ConfigMap of the namespace, once; the name as the SDK writes it, for older backends and for newer ones."""
+    at = (*paths.settings(task.label), "configMapAsVolume")
+    if all(entry.get("mountPath") != LIBRARY_MOUNT for entry in ctx.editor.get(at) or () if isinstance(entry, dict)):
+        name = named_constant("configMapName", _shared_name(), "configMapNameParameter")
+        ctx.editor.extend(at, [{"mountPath": LIBRARY_MOUNT, **name}])
+
+
+def _shared_name() -> str:
+    return str(config_map()["metadata"]["name"])
+
+
+def _archived_sources(source: str) -> Iterator[str]:
+    """The modules in the archive inside a component's source (``embedded_artifact_path``, notebooks)."""
+    archive = _ARCHIVE.search(source)
+    if archive is None:
+        return
+    with (
+        contextlib.suppress(
+            binascii.Error, tarfile.TarError, OSError, EOFError
+        ),  # a run of the pipeline names the error
+        tarfile.open(fileobj=io.BytesIO(base64.b64decode(archive.group(1)))) as files,
+    ):
+        modules = (files.extractfile(member) for member in files if member.name.endswith((".py", ".ipynb")))
+        yield from [module.read().decode(errors="replace") for module in modules if module]
+
+
+def _lines(how: Delivery | None, value: str, before: Sequence[str]) -> str:
+    """Shell lines that make the library importable. They keep an image's own ``PYTHONPATH``."""
+    if how is Delivery.PATH:
+        return f"export PYTHONPATH={shlex.quote(value)}${{PYTHONPATH:+:$PYTHONPATH}}\n"
+    if how is Delivery.PIP:
+        options = dict.fromkeys(option for part in before for option in _INDEX_OPTION.findall(part))
+        pip = "PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip install --quiet --no-warn-script-location --no-deps"
+        return " ".join([pip, *options, shlex.quote(value)]) + "\n"
+    if how is Delivery.CONFIG_MAP:
+        return _MOUNTED
+    return _EMBEDDED.format(name=FILE_NAME, content=base64.b64encode(checkpoint_file()).decode())
+
+
+_EMBEDDED = """\
+if ! python3 -c 'import spotwright.checkpoint' 2>/dev/null; then
+spotwright_library=$(mktemp -d)/{name}
+python3 -c 'import base64, sys; open(sys.argv[1], "wb").write(base64.b64decode(sys.argv[2]))' "$spotwright_library" {content}
+export PYTHONPATH="$spotwright_library${{PYTHONPATH:+:$PYTHONPATH}}"
+fi
+"""
+
+_MOUNTED = f"""\
+if ! python3 -c 'import spotwright.checkpoint' 2>/dev/null; then
+export PYTHONPATH="{LIBRARY_MOUNT}/{FILE_NAME}${{PYTHONPATH:+:$PYTHONPATH}}"
+fi
+"""
+
+
+_FROZEN = (
+    "a run keeps the version with which it was started; a change applies to runs of the next version that is uploaded"
+)
+
+
+def _place_pair(ctx: PlaceContext) -> None:
+    if ctx.editor.document.file.endswith(".json") and not ctx.options.only_explain:
+        text = "placement needs a second document, which JSON cannot have: compile to YAML"
+        raise ctx.problem(PIPELINE, text)
+    _place(ctx, PipelinePaths(PIPELINE, PLATFORMS))
+
+
+def _place_version(ctx: PlaceContext) -> None:
+    if isinstance(ctx.get("spec", "pipelineSpec"), dict):
+        _place(ctx, PipelinePaths(ctx.at("spec", "pipelineSpec"), ctx.at("spec", "platformSpec", "platforms")))
+
+
+def _place(ctx: PlaceContext, paths: PipelinePaths) -> None:
+    policies = [(task, policy_of(ctx, paths, task)) for task in list_tasks(ctx, paths)]
+    by_executor: dict[str, list[tuple[CompiledTask, Policy]]] = {}
+    for task, policy in policies:
+        by_executor.setdefault(task.label, []).append((task, policy))
+    reports = {id(task): _report(ctx, task, policy) for task, policy in policies}
+    ctx.roles += reports.values()
+    on_spot = False
+    merges = merge_warnings(ctx, paths)
+    for label, text in merges.items():
+        ctx.add_finding(Level.WARNING, paths.executor(label), text)
+    for label, uses in by_executor.items():
+        _refuse_differing_policies(ctx, uses, merges.get(label, ""))
+        if any(policy.spot is not None for _, policy in uses):
+            on_spot |= _place_uses(ctx, paths, uses, [reports[id(task)] for task, _ in uses])
+    _warn_of_void_retries(ctx, paths, [task for task, policy in policies if policy.spot is not None])
+    if ctx.writes(Group.CHECKPOINT):
+        add_library_to_components(ctx, paths, policies)
+    _store_policies(ctx, paths, policies)
+    if on_spot:
+        ctx.add_finding(Level.NOTE, (*paths.pipeline, "pipelineInfo"), lost_nodes_note(backend_of(ctx.config.target)))
+        text = (
+            "a compiled pipeline cannot set a grace period: without the Spotwright controller the policy's grace_period has no "
+            "effect, and the code has about 0.3s after SIGTERM (seen on KFP 2.17.0), so it has to save checkpoints as it goes; "
+            "the controller gives code with spotwright.checkpoint the grace period before SIGTERM"
+        )
+        is_set = any(policy.sources.get("grace_period") != BUILT_IN.source for _, policy in policies)
+        ctx.add_finding(Level.WARNING if is_set else Level.NOTE, (*paths.pipeline, "pipelineInfo"), text)
+
+
+def _warn_of_void_retries(ctx: PlaceContext, paths: PipelinePaths, tasks: Sequence[CompiledTask]) -> None:
+    """Warn, once for a pipeline, where the backend as it is installed does not retry what the pipeline says."""
+    backend = backend_of(ctx.config.target)
+    retried = [task for task in tasks if mapping_at(ctx, (*task.at, "retryPolicy")).get("maxRetryCount")]
+    if backend.is_stock and retried:
+        ctx.add_finding(Level.WARNING, (*paths.pipeline, "pipelineInfo"), stock_warning(backend, len(retried)))
+
+
+def _report(ctx: PlaceContext, task: CompiledTask, policy: Policy) -> RoleReport:
+    line = ctx.editor.document.line(task.at)
+    report = RoleReport("task", task.path, line, policy, (), {}, frozen=_FROZEN if policy.spot is not None else "")
+    report.on_demand_reason = task.on_demand_reason if policy.sources.get("spot") == task.on_demand_reason else ""
+    return report
+
+
+def _refuse_differing_policies(ctx: PlaceContext, uses: Sequence[tuple[CompiledTask, Policy]], merge: str) -> None:
+    """Refuse tasks with one executor and different policies: it has one placement. Policies without ``spot`` may differ."""
+    (first, first_policy), *others = uses
+    for task, policy in others:
+        differing = [
+            field.name
+            for field in fields(Policy)
+            if field.name != "sources" and getattr(policy, field.name) != getattr(first_policy, field.name)
+        ]
+        if differing and (policy.spot is not None or first_policy.spot is not None):
+            raise ctx.problem(
+                task.at,
+                f"the tasks {first.path} and {task.path} share the executor {task.label}, and their policies differ in "
+                f"{', '.join(differing)}: {merge or 'set the same policy for both'}",
+            )
+
+
+def _place_uses(
+    ctx: PlaceContext, paths: PipelinePaths, uses: Sequence[tuple[CompiledTask, Policy]], reports: Sequence[RoleReport]
+) -> bool:
+    """Place one executor and write the retries of its tasks; returns whether they may run on spot."""
+    tasks, policy = [task for task, _ in uses], uses[0][1]
+    settings = paths.settings(tasks[0].label)
+    parameter = runtime_field(ctx, settings)
+    if parameter:
+        text = f"a parameter decides at run time where it runs ({parameter}), so nothing is added"
+        ctx.add_finding(Level.WARNING, settings, f"{tasks[0].path}: {text}")
+        for report in reports:
+            report.after_interruption = text
+        return False
+    work = read_work(ctx, paths, tasks[0].label)
+    ladder = build(work, policy, ctx.config.pools)
+    if not ladder.rungs:
+        raise ctx.problem(_conflicting_path(ctx, paths, tasks[0], ladder), no_pool_fits(tasks[0].path, policy, ladder))
+    if ladder.note:
+        ctx.add_finding(Level.WARNING, tasks[0].at, f"{tasks[0].path}: {ladder.note}")
+    tries: dict[Path, int] = {}
+    for task, report in zip(tasks, reports, strict=True):
+        placed = _placed(policy, ladder, report)
+        if task.at not in tries:
+            tries[task.at] = write_retries(ctx, task, placed)
+    placed, backend = _placed(policy, ladder, reports[0]), backend_of(ctx.config.target)
+    first = on_demand_from(ctx, paths, backend, tasks, tries, placed)
+    for task, report in zip(tasks, reports, strict=True):
+        _anchor(ctx, report, task, settings, falls_back=first is not None)
+    for task, report in zip(tasks, reports, strict=True) if placed.on_spot else ():
+        moved = on_demand_text(backend, first)
+        effect = after_interruption(backend, tries[task.at])
+        report.after_interruption = f"{effect}; {moved}" if moved else effect
+        report.notes = admin_notes(backend, ctx.config.pools.values())
+    later = later_conditions(ctx, backend, placed, first, max(tries.values()))
+    place_executor(ctx, paths, tasks, placed, later)
+    return placed.on_spot
+
+
+def _anchor(ctx: PlaceContext, report: RoleReport, task: CompiledTask, settings: Path, *, falls_back: bool) -> None:
+    """Tell the report where the fields of a task are that enforce its policy."""
+    report.on_spot = any(ctx.config.pools[name].is_spot for name in report.pools)
+    report.mechanism = Mechanism.KFP_STOCK if backend_of(ctx.config.target).is_stock else Mechanism.KFP
+    report.anchor("task", ctx.editor, task.at)
+    report.anchor("settings", ctx.editor, settings)
+    if falls_back:
+        report.anchor("fallback", ctx.editor, settings)
+
+
+def _conflicting_path(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, ladder: Ladder) -> Path:
+    """The field of the pipeline that contradicts the policy; the task itself if it is no single field."""
+    reasons, settings = " ".join(ladder.refusals.values()), paths.settings(task.label)
+    for refusal, path in (
+        ("node selector asks for", (*settings, "nodeSelector")),
+        ("required node affinity", (*settings, "nodeAffinity")),
+        ("it asks for", (*paths.executor(task.label), "container", "resources")),
+    ):
+        if refusal in reasons and ctx.editor.get(path) is not None:
+            return path
+    return task.at
+
+
+def _placed(policy: Policy, ladder: Ladder, report: RoleReport) -> Placed:
+    report.pools = tuple(name for rung in ladder.rungs for name in rung.pools)
+    report.refusals = ladder.refusals
+    return Placed(policy, ladder, report)
+
+
+def _store_policies(ctx: PlaceContext, paths: PipelinePaths, policies: Sequence[tuple[CompiledTask, Policy]]) -> None:
+    """Store the configuration's policy of each task, as far as it is in force."""
+    stored = {}
+    for task, policy in policies:
+        default, tasks = ctx.config.layers_for(task.path)
+        configured = _merged([*default, *tasks])
+        values = {name: value for name, (value, source) in configured.items() if policy.sources.get(name) == source}
+        if values and policy.spot is not None:
+            stored[task.path] = policy_mapping(values)
+    if stored and not ctx.config.is_built_in:
+        ctx.editor.add((*paths.platforms, *POLICIES[1:]), json.dumps(stored, separators=(",", ":")))
+
+
+def _merged(layers: Sequence[Layer]) -> dict[str, tuple[Any, str]]:
+    return {name: (value, layer.source) for layer in layers for name, value in layer.values.items()}
+
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
+    KIND: _place_pair,
+    ("pipelines.kubeflow.org", "PipelineVersion"): _place_version,
+}

@@ -1,0 +1,673 @@
+"""The tasks of a compiled pipeline by their path in a run, each with its executor, its position and its own settings.
+
+The settings of an executor hold for every task that uses it: through its component, and again through each use of the pipeline
+around it. So several tasks may have one executor.
+
+Place one executor of a compiled pipeline: the settings of ``kfp.kubernetes`` for its pods, in the fields of the IR.
+
+Send a compiled task to on-demand after some retries: node affinity with an expression that Argo evaluates for each attempt.
+
+The retries of a compiled task: KFP has one count for all endings, one growing backoff, and one window for all attempts.
+
+What the backend of Kubeflow Pipelines does after each kind of ending, by its version, and the settings an admin can change.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spotwright.clouds import providers
+from spotwright.clouds.providers import NVIDIA_GPU
+from spotwright.graph import inherit_retry
+from spotwright.kfp.compiled import IrError, UnfoldedTask, merged_executors, unfold
+from spotwright.kfp.kfp_settings import read_constraints, read_policy_text, read_resources, read_retry
+from spotwright.model.policy import Backoff, Layer, Policy, Spot
+from spotwright.model.pools import Pool
+from spotwright.model.quantities import format_duration, parse_duration
+from spotwright.model.scheduling_terms import Taint
+from spotwright.placing.affinity import (
+    Expression,
+    attraction,
+    capacity_expressions,
+    conditions_from_attempt,
+    off_idle_gpus,
+)
+from spotwright.placing.context import QUEUE_LABEL, Group, Level, PlaceContext
+from spotwright.placing.document_pair import EXECUTORS
+from spotwright.placing.documents import Path
+from spotwright.placing.environment import CHECKPOINT_PATH
+from spotwright.placing.pod_spec import without_unknown
+from spotwright.placing.pods import Placed, add_pod_metadata, settle_queue, tolerations_of, warn_of_preference
+from spotwright.placing.retries import write_unless_set
+from spotwright.scheduling.ladder import Work
+
+__all__ = [
+    "LONGEST_WAIT",
+    "Backend",
+    "CompiledTask",
+    "PipelinePaths",
+    "admin_notes",
+    "after_interruption",
+    "backend_of",
+    "later_conditions",
+    "list_tasks",
+    "lost_nodes_note",
+    "mapping_at",
+    "merge_warnings",
+    "named_constant",
+    "on_demand_from",
+    "on_demand_text",
+    "place_executor",
+    "policy_of",
+    "queue_of",
+    "read_work",
+    "runtime_field",
+    "stock_warning",
+    "write_retries",
+]
+
+
+_EXIT_HANDLER = "it is an exit handler, which has to run however the pipeline ends"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinePaths:
+    """The paths of the two halves of a compiled pipeline: the pipeline, and the mapping of its platforms."""
+
+    pipeline: Path
+    platforms: Path
+
+    @property
+    def pipeline_policy(self) -> Path:
+        """The path of the policy that the pipeline sets for all its tasks."""
+        return (*self.platforms, "spotwright", "config", "policy")
+
+    def executor(self, label: str) -> Path:
+        """The path of an executor."""
+        return (*self.pipeline, "deploymentSpec", "executors", label)
+
+    def settings(self, label: str) -> Path:
+        """The path of the Kubernetes settings of an executor."""
+        return (*self.platforms, *EXECUTORS, label)
+
+    def policy(self, label: str) -> Path:
+        """The path of the policy that the pipeline sets for an executor."""
+        return (*self.platforms, "spotwright", *EXECUTORS[1:], label, "policy")
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledTask:
+    """One task that runs in a pod. ``at`` is its path in the document; tasks of a pipeline that is used twice share it.
+
+    ``retry`` has its ``set_retry`` and ``set_timeout``, or those of the pipeline around it. ``loops``: an iteration runs it.
+    """
+
+    path: str
+    at: Path
+    component: str
+    label: str
+    retry: Layer | None = None
+    loops: bool = False
+    on_demand_reason: str = ""
+
+
+def list_tasks(ctx: PlaceContext, paths: PipelinePaths) -> list[CompiledTask]:
+    """Every task that runs in a pod, with its path. Raises :class:`ManifestError` where the document contradicts itself."""
+    try:
+        uses = list(unfold(mapping_at(ctx, paths.pipeline)))
+    except IrError as error:
+        raise ctx.problem((*paths.pipeline, *error.keys), str(error)) from error
+    for label in {use.label for use in uses}:
+        mapping_at(ctx, (*paths.executor(label), "container"))
+    return [_task(ctx, paths, use) for use in uses if use.has_pod]
+
+
+def _task(ctx: PlaceContext, paths: PipelinePaths, use: UnfoldedTask) -> CompiledTask:
+    at = (*paths.pipeline, *use.keys)
+    timeout = mapping_at(ctx, paths.settings(use.label)).get("activeDeadlineSeconds")
+    try:
+        own = read_retry(use.task.get("retryPolicy"), float(timeout) if timeout else None)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ctx.problem((*at, "retryPolicy"), f"cannot be read: {error}") from error
+    retry = inherit_retry(own, use.enclosing_retry)
+    return CompiledTask(
+        use.path,
+        at,
+        use.component,
+        use.label,
+        retry,
+        use.in_loop,
+        _EXIT_HANDLER if use.in_exit_handler else "",
+    )
+
+
+def merge_warnings(ctx: PlaceContext, paths: PipelinePaths) -> dict[str, str]:
+    """A warning for each executor that the SDK's compiler gave to several components, by the executor's label."""
+    return {
+        merged.label: (
+            f"the components {' and '.join(merged.components)} share the executor {merged.label}, and "
+            f"{', '.join(merged.unused)} is used by none: the compiler of the SDK mixed them up, so the image, resources and "
+            "settings of one are lost; compile again until no executor is left over, or give the components of nested "
+            "pipelines names of their own"
+        )
+        for merged in merged_executors(mapping_at(ctx, paths.pipeline))
+    }
+
+
+def policy_of(ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask) -> Policy:
+    """The policy of a task, the same as in a run of the pipeline."""
+    own = [*_read_policy(ctx, paths.pipeline_policy), *_read_policy(ctx, paths.policy(task.label))]
+    return ctx.policy(task.path, on_demand_reason=task.on_demand_reason, own=own, kfp=task.retry)
+
+
+def _read_policy(ctx: PlaceContext, path: Path) -> Iterator[Layer]:
+    text = ctx.editor.get(path)
+    if text is not None:
+        try:
+            yield read_policy_text(text)
+        except (ValueError, TypeError) as error:
+            raise ctx.problem(path, str(error)) from error
+
+
+def mapping_at(ctx: PlaceContext, path: Path) -> Mapping[str, Any]:
+    """The mapping at a path, empty if it is missing. Raises :class:`ManifestError` for any other value."""
+    value = ctx.editor.get(path)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ctx.problem(path, f"expected a mapping, found {value!r}")
+    return value
+
+
+_SHORTEST_WINDOW = 30 * 24 * 3600
+"""The least ``backoffMaxDuration``: seconds after the start of the first attempt in which retries may begin."""
+
+LONGEST_WAIT = 3600
+"""Seconds that one wait may take even if the policy's ceiling is lower: in KFP waits grow until the last retry."""
+
+
+def write_retries(ctx: PlaceContext, task: CompiledTask, placed: Placed) -> int:
+    """Write the retries of a task unless it has its own; returns how often the task may be retried."""
+    policy, at = placed.policy, (*task.at, "retryPolicy")
+    count = policy.retries + (policy.max_interruptions if placed.on_spot else 0)
+    own = ctx.editor.get(at)
+    if not ctx.writes(Group.RETRIES):
+        return int((own or {}).get("maxRetryCount") or 0)
+    if own is None:
+        if count:
+            ctx.editor.add(at, _retry_policy(placed, count))
+        return count
+    if not ctx.options.replace_retries:
+        return _keep(ctx, task.path, at, own, placed)
+    write_unless_set(ctx, (*at, "maxRetryCount"), count)
+    if _is_broken(own.get("backoffFactor")):
+        write_unless_set(ctx, (*at, "backoffFactor"), max(1, int(own["backoffFactor"])))
+    if _seconds(ctx, (*at, "backoffMaxDuration")) < _SHORTEST_WINDOW:
+        write_unless_set(ctx, (*at, "backoffMaxDuration"), f"{_window(placed, count)}s")
+    return count
+
+
+def _retry_policy(placed: Placed, count: int) -> dict[str, Any]:
+    wait = placed.policy.interruption_backoff if placed.on_spot else placed.policy.error_backoff
+    return {
+        "maxRetryCount": count,
+        "backoffDuration": f"{math.ceil(wait.first)}s",
+        "backoffFactor": _factor(wait, count),
+        "backoffMaxDuration": f"{_window(placed, count)}s",
+    }
+
+
+def _factor(wait: Backoff, count: int) -> int:
+    """The policy's factor as a whole number, smaller if the last wait would be too long."""
+    factor = max(1, int(wait.factor))
+    while factor > 1 and wait.first * float(factor) ** (count - 1) > max(wait.ceiling, LONGEST_WAIT):
+        factor -= 1
+    return factor
+
+
+def _window(placed: Placed, count: int) -> int:
+    """Whole seconds after the first start in which the last attempt still ends, as far as the policy has a timeout."""
+    policy = placed.policy
+    wait = policy.interruption_backoff if placed.on_spot else policy.error_backoff
+    factor = _factor(wait, count)
+    waits = sum(wait.first * float(factor) ** number for number in range(count))
+    attempts = (count + 1) * (policy.timeout + policy.pending_timeout) if policy.timeout is not None else 0.0
+    return max(_SHORTEST_WINDOW, math.ceil(waits + attempts))
+
+
+def _keep(ctx: PlaceContext, name: str, at: Path, own: Mapping[str, Any], placed: Placed) -> int:
+    """Keep the user's own retries and report their effects; returns how often the task may be retried."""
+    policy, problems = placed.policy, []
+    count = int(own.get("maxRetryCount") or 0)
+    if placed.on_spot and count != policy.max_interruptions + policy.retries:
+        problems.append(
+            f"maxRetryCount {count} counts interruptions and errors together, and the policy allows "
+            f"{policy.max_interruptions} and {policy.retries}"
+        )
+    window = _seconds(ctx, (*at, "backoffMaxDuration"))
+    if count and window < _SHORTEST_WINDOW:
+        problems.append(
+            f"backoffMaxDuration {format_duration(window)} is a window over all attempts: no attempt begins after it, and a "
+            "running one is killed (read in kubeflow/pipelines#13452)"
+        )
+    if _is_broken(own.get("backoffFactor")):
+        problems.append(
+            f"backoffFactor {own['backoffFactor']} is not a whole number, on which Argo fails (read in Argo 4.0)"
+        )
+    if problems:
+        ctx.add_finding(
+            Level.WARNING, at, f"{name}: its retryPolicy stays: {'; '.join(problems)}; --replace-retries changes it"
+        )
+    return count
+
+
+def _is_broken(factor: Any) -> bool:
+    return isinstance(factor, float) and not factor.is_integer()
+
+
+def _seconds(ctx: PlaceContext, path: Path) -> float:
+    try:
+        return parse_duration(ctx.editor.get(path) or 0)
+    except ValueError as error:
+        raise ctx.problem(path, str(error)) from error
+
+
+_OLDEST_SEEN = (2, 15)  # the oldest release whose Argo, 3.7.3, was seen to change an affinity with the attempt
+_MERGED = (2, 17)  # its manifests merge retryPolicy OnError into every template
+_SEEN_BEFORE, _SEEN = "2.16.1", "2.17.0"
+_PATCH: Mapping[str, object] = {"templateDefaults": {"retryStrategy": {"limit": "0", "retryPolicy": "Always"}}}
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """An installation of Kubeflow Pipelines. ``is_patched``: its admin has set that every ending is retried."""
+
+    version: tuple[int, int]
+    is_assumed: bool
+    is_patched: bool
+
+    @property
+    def is_stock(self) -> bool:
+        """Whether its configuration retries only endings that Argo calls Error: no error of the code, and no drained pod."""
+        return self.version >= _MERGED and not self.is_patched
+
+    @property
+    def source(self) -> str:
+        """The source of the facts about it: the release on which they were seen, and whether they are assumed for this one."""
+        seen = _SEEN_BEFORE if self.version < _MERGED else _SEEN
+        configuration = ", stock configuration" if self.is_stock else ""
+        configuration = ", retryPolicy Always" if self.is_patched else configuration
+        own = f"{self.version[0]}.{self.version[1]}"
+        assumed = "" if seen.startswith(f"{own}.") else f"; assumed for {own} too"
+        if self.is_assumed:
+            assumed = f"; target.kfp is not set, so {own} is assumed"
+        return f"seen on KFP {seen}{configuration}{assumed}"
+
+    @property
+    def attempt_guard(self) -> str | None:
+        """The beginning of an expression over ``retries`` in a pod's settings; ``None`` if the backend does not evaluate one.
+
+        Where every template has a retry strategy, drivers and DAGs would replace ``retries`` by their own 0 before the pod's
+        template can, unless the expression is nil there. Seen: without the guard on 2.16.1, with it on 2.17.0.
+        """
+        if self.version < _OLDEST_SEEN:
+            return None
+        if self.version < _MERGED and not self.is_patched:
+            return ""
+        return "inputs.parameters['retry-max-count'] == nil || inputs.parameters['cached-decision'] != nil ? nil : "
+
+
+def backend_of(target: Mapping[str, str]) -> Backend:
+    """The backend for which pipelines are placed: that of ``target``, or the newest known one."""
+    parts = str(target.get("kfp", "")).removeprefix("v").split(".")
+    is_known = len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit()
+    version = (int(parts[0]), int(parts[1])) if is_known else _MERGED
+    return Backend(version, is_assumed=not is_known, is_patched=target.get("kfp_retries") == "always")
+
+
+def after_interruption(backend: Backend, tries: int) -> str:
+    """What an interruption does to a task; ``tries``: how often the task may be retried."""
+    lost = "a lost node: the same attempt again, not counted, so interruptions.max holds nothing there"
+    if not tries:
+        moved = "a drain or a delete: the task fails, it has no retries"
+    elif backend.is_stock:
+        moved = "a drain or a delete: the task fails with exit code 143, whatever its retries"
+    else:
+        moved = f"a drain or a delete: tried again, at most {tries} times, errors counted too"
+    return f"{lost}; {moved} ({backend.source})"
+
+
+def lost_nodes_note(backend: Backend) -> str:
+    """The note that no budget holds for lost nodes."""
+    return (
+        "a task whose node is lost is tried again as often as that happens, also without retries: the backend does not count it, "
+        f"so interruptions.max and fall_back_after hold nothing there ({backend.source})"
+    )
+
+
+def stock_warning(backend: Backend, tasks: int) -> str:
+    """The warning that the retries of a pipeline are void on a stock installation, with the line that changes it."""
+    those = "1 task" if tasks == 1 else f"{tasks} tasks"
+    return (
+        "KFP as its manifests install it retries neither errors of the code nor drained pods, whatever the pipeline says "
+        f"({backend.source}): errors.retries is void and a drain fails the task, for {those}. Its admin changes "
+        f"that with: {_command(_PATCH)} (then set target.kfp_retries to always)"
+    )
+
+
+def admin_notes(backend: Backend, pools: Iterable[Pool]) -> tuple[str, ...]:
+    """Settings for an installation, ready to paste: which endings are retried, and where driver pods may run."""
+    retries = _PATCH if backend.is_stock or backend.is_patched else {}
+    tolerations = [taint.toleration_fields for taint in _spot_taints(pools)]
+    lines = ["for Kubeflow Pipelines, by its admin (backends since the end of 2025):"]
+    if backend.is_stock:
+        lines += [
+            "  # every ending is retried as often as the task allows, and a task without retries is not retried:",
+            f"  {_command(retries)}",
+        ]
+    lines += [
+        "  # a pipeline cannot place its driver pods, one for each task: they have no tolerations, so they stay off tainted",
+        "  # pools, and nothing keeps them off other pools.",
+    ]
+    if tolerations:
+        lines += [
+            "  # If every pool is tainted, use this instead, so that they can start:",
+            f"  {_command({**retries, 'tolerations': tolerations})}",
+        ]
+    return ("\n".join(lines),)
+
+
+def _command(patch: Mapping[str, object]) -> str:
+    value = json.dumps(patch, separators=(",", ":"))
+    return f"kubectl -n kubeflow set env deployment/ml-pipeline COMPILED_PIPELINE_SPEC_PATCH='{value}'"
+
+
+def _spot_taints(pools: Iterable[Pool]) -> list[Taint]:
+    taints = (
+        taint
+        for pool in pools
+        if pool.is_spot
+        for taint in providers.taints(pool)
+        if providers.is_spot_taint(pool, taint)
+    )
+    return list(dict.fromkeys(taints))
+
+
+_DERIVED = "interruptions.max"
+"""The source of a ``fall_back_after`` that no policy sets: it follows the budget, so that the last attempt is on on-demand."""
+
+
+def queue_of(ctx: PlaceContext, settings: Path) -> str:
+    """The queue of Kueue that admits the executor's pods, by their label; empty if there is none."""
+    return str(mapping_at(ctx, (*settings, "podMetadata", "labels")).get(QUEUE_LABEL) or "")
+
+
+def on_demand_from(
+    ctx: PlaceContext,
+    paths: PipelinePaths,
+    backend: Backend,
+    tasks: Sequence[CompiledTask],
+    tries: Mapping[Path, int],
+    placed: Placed,
+) -> int | None:
+    """The number of the retry from which an executor's tasks require on-demand; ``None`` if none does, with a finding if needed.
+
+    ``tries`` are the retries of each task, by its path in the document. A task with fewer retries than the fallback that
+    follows from the policy's budget falls back with its last one.
+    """
+    policy, fewest = placed.policy, min(tries[task.at] for task in tasks)
+    both = {rung.spot for rung in placed.ladder.rungs} == {True, False}
+    if policy.spot is not Spot.PREFER or not both or not fewest or queue_of(ctx, paths.settings(tasks[0].label)):
+        return None
+    if backend.attempt_guard is None:
+        text = "KFP before 2.15 is not known to place attempts differently: every attempt prefers spot, none requires on-demand"
+        ctx.add_finding(Level.WARNING, (*paths.pipeline, "pipelineInfo"), text)
+        return None
+    if policy.fall_back_after <= fewest:
+        return policy.fall_back_after
+    if policy.sources.get("fall_back_after") == _DERIVED:
+        return fewest
+    text = f"{tasks[0].path}: with {fewest} retries, the fallback to on-demand after {policy.fall_back_after} is never reached"
+    ctx.add_finding(Level.WARNING, tasks[0].at, text)
+    return None
+
+
+def on_demand_text(backend: Backend, first: int | None) -> str:
+    """What moves an executor's attempts to on-demand, for ``explain``; empty if nothing does."""
+    if first is None:
+        return ""
+    counted = (
+        "only endings that Argo calls Error count here" if backend.is_stock else "errors of the code count as well"
+    )
+    return (
+        f"from retry {first} on, it requires on-demand: {counted}, and after lost nodes it stays on spot, as nothing but a "
+        "controller in the cluster could count them"
+    )
+
+
+def later_conditions(
+    ctx: PlaceContext, backend: Backend, placed: Placed, first: int | None, last: int
+) -> list[Expression]:
+    """The conditions that hold from the retry ``first`` on; ``last`` is the number of the last one. None if ``first`` is."""
+    if first is None:
+        return []
+    pools = ctx.config.pools
+    used = [pools[name] for rung in placed.ladder.rungs for name in rung.pools]
+    early, late = range(first), range(first, last + 1)
+
+    def choose(before: str, after: str) -> str:
+        if len(early) <= len(late):
+            numbers, texts = early, (before, after)
+        else:
+            numbers, texts = late, (after, before)
+        listed = ",".join(f"'{number}'" for number in numbers)
+        inner = f"retries in [{listed}] ? '{texts[0]}' : '{texts[1]}'"
+        return f"{{{{={backend.attempt_guard}({inner})}}}}" if backend.attempt_guard else f"{{{{={inner}}}}}"
+
+    conditions: list[Mapping[str, Any]] = list(capacity_expressions(used, tuple(pools.values()), spot=False))
+    return conditions_from_attempt(conditions, choose)
+
+
+_BY_FIELD = {
+    "SPOTWRIGHT_RUN": "metadata.labels['pipeline/runid']",
+    "SPOTWRIGHT_POD_UID": "metadata.uid",
+    "SPOTWRIGHT_HOST": "status.hostIP",
+}
+"""Variables and the fields of the pod that set them. None of them is the number of the attempt.
+
+The ``(n)`` of Argo's node name counts its retries: after a lost node the same name comes again (seen with Argo 3.7.3 and 4.0.5).
+So the pod's UID identifies the attempt.
+"""
+
+_RUN = "{{workflow.name}}"  # Argo replaces it by the run's name, also in what the driver creates
+_NODE = "{{=sprig.trunc(12, sprig.sha256sum(node.name))}}"
+"""Argo replaces it by a short name for the task's place in the run: its path, with the iteration of every loop around it.
+
+The executor reaches its pod as an argument of the task's driver, so the node is the driver's, and all attempts of the executor
+share it. Seen on KFP 2.16.1 and 2.17.0; read in ``executeTemplate`` in ``workflow/controller/operator.go`` of argo-workflows (3.3
+and later) and in ``argocompiler/container.go`` of kubeflow/pipelines.
+"""
+_PVC = "pvc://"
+_TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+
+
+def runtime_field(ctx: PlaceContext, settings: Path) -> str:
+    """The field with which a parameter decides at run time where the pods go; empty if there is none."""
+    given = mapping_at(ctx, settings)
+    fields = (
+        ("tolerations", "tolerationJson"),
+        ("nodeAffinity", "nodeAffinityJson"),
+        ("nodeSelector", "nodeSelectorJson"),
+    )
+    for group, field in fields:
+        entries = given.get(group) or ()
+        for entry in [entries] if isinstance(entries, dict) else entries:
+            if isinstance(entry, dict) and field in entry and "runtimeValue" not in (entry[field] or {}):
+                return field
+    return ""
+
+
+def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> Work:
+    """The requests and constraints of an executor. An amount known only at run time counts as one GPU, or as none of the rest."""
+    at = (*paths.executor(label), "container", "resources")
+    given = mapping_at(ctx, at)
+    constants = {key: value for key, value in given.items() if "{{" not in json.dumps(value)}
+    settings = paths.settings(label)
+    try:
+        requests, _ = read_resources(constants)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ctx.problem(at, f"cannot be read: {error}") from error
+    if "accelerator" in given and "accelerator" not in constants:
+        requests = {**requests, NVIDIA_GPU: 1}
+    try:
+        constraints = read_constraints(_with_constants(mapping_at(ctx, settings)))
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ctx.problem(settings, f"cannot be read: {error}") from error
+    return Work(
+        requests,
+        without_unknown(ctx, constraints, (*settings, "nodeSelector", "labels"), (*settings, "nodeAffinity")),
+    )
+
+
+def _with_constants(item: Any) -> Any:
+    """Settings with every run-time value that is a constant replaced by the constant."""
+    if isinstance(item, list):
+        return [_with_constants(value) for value in item]
+    if not isinstance(item, dict):
+        return item
+    if set(item) == {"runtimeValue"}:
+        return item["runtimeValue"].get("constant")
+    return {key: _with_constants(value) for key, value in item.items()}
+
+
+def place_executor(
+    ctx: PlaceContext,
+    paths: PipelinePaths,
+    tasks: Sequence[CompiledTask],
+    placed: Placed,
+    later: Sequence[Expression] = (),
+) -> None:
+    """Write the placement of an executor. ``tasks`` are the tasks that it runs, all with one policy.
+
+    ``later`` are required conditions that depend on the number of the attempt.
+    """
+    policy, editor = placed.policy, ctx.editor
+    settings = paths.settings(tasks[0].label)
+    if ctx.writes(Group.PLACEMENT):
+        _write_placement(ctx, paths, tasks[0], placed, later)
+    if ctx.writes(Group.RETRIES) and policy.timeout is not None and editor.get((*settings, _DEADLINE)) is None:
+        editor.add((*settings, _DEADLINE), str(math.ceil(policy.timeout)))
+    if ctx.writes(Group.CHECKPOINT):
+        _add_environment(ctx, paths, tasks, policy.checkpoint)
+
+
+_DEADLINE = "activeDeadlineSeconds"
+
+
+def _write_placement(
+    ctx: PlaceContext, paths: PipelinePaths, task: CompiledTask, placed: Placed, later: Sequence[Expression]
+) -> None:
+    """Write what brings the pods of an executor to their pools and keeps autoscalers from moving them."""
+    settings = paths.settings(task.label)
+    used = [ctx.config.pools[name] for name in placed.report.pools]
+    work = read_work(ctx, paths, task.label)  # before the additions
+    ctx.editor.extend((*settings, "tolerations"), tolerations_of(placed.ladder))
+    _attract(ctx, paths, task, placed, work, later)
+    add_pod_metadata(ctx, (*settings, "podMetadata"), placed, used)
+    names = {str(name) for name in _names(ctx, (*settings, "imagePullSecret"), "secretName", "secretNameParameter")}
+    secrets = [named_constant("secretName", name) for name in placed.policy.image_pull_secrets if name not in names]
+    ctx.editor.extend((*settings, "imagePullSecret"), secrets)
+
+
+def _attract(
+    ctx: PlaceContext,
+    paths: PipelinePaths,
+    task: CompiledTask,
+    placed: Placed,
+    work: Work,
+    later: Sequence[Expression],
+) -> None:
+    """Add required conditions to every alternative; add preferred conditions as entries of their own, except under Kueue."""
+    settings = paths.settings(task.label)
+    used = [ctx.config.pools[name] for name in placed.report.pools]
+    wanted = attraction(placed.policy, used, ctx.config.pools)
+    off = off_idle_gpus(work, placed.ladder, wanted, ctx.config.pools)
+    required = [*wanted.required, *off, *later]
+    queue = queue_of(ctx, settings)
+    if queue:
+        required += settle_queue(ctx, settings, placed, work, required, queue)
+    preferred = () if queue else wanted.preferred
+    at = (*settings, "nodeAffinity")
+    alternatives = list(_alternatives(ctx, at))
+    for path in alternatives if required else ():
+        ctx.editor.extend((*path, "matchExpressions"), required)
+    entries: list[Expression] = [{"matchExpressions": [wish], "weight": 100} for wish in preferred]
+    if required and not alternatives:
+        entries.insert(0, {"matchExpressions": required})
+    ctx.editor.extend(at, entries)
+    if preferred:
+        warn_of_preference(ctx, (*paths.pipeline, "pipelineInfo"), "tasks that prefer spot", used)
+
+
+def _alternatives(ctx: PlaceContext, at: Path) -> Iterator[Path]:
+    """The paths of the required terms: entries without a weight, and the terms of an affinity that is one constant."""
+    for index, entry in enumerate(ctx.editor.get(at) or ()):
+        if "nodeAffinityJson" in entry:
+            terms = (*at, index, "nodeAffinityJson", "runtimeValue", "constant", *_TERMS)
+            yield from ((*terms, number) for number in range(len(ctx.editor.get(terms) or ())))
+        elif not entry.get("weight"):
+            yield (*at, index)
+
+
+def _add_environment(
+    ctx: PlaceContext, paths: PipelinePaths, tasks: Sequence[CompiledTask], checkpoint: str | None
+) -> None:
+    """Add the variables of every attempt, except the URL of the notice: nothing can put the host's address into a value here."""
+    settings, container = paths.settings(tasks[0].label), (*paths.executor(tasks[0].label), "container")
+    env = {str(name) for name in _names(ctx, (*container, "env"), "name")}
+    fields = {str(name) for name in _names(ctx, (*settings, "fieldPathAsEnv"), "name")}
+    work = tasks[0].path if len({task.path for task in tasks}) == 1 else tasks[0].component
+    values = {"SPOTWRIGHT_TASK": work}
+    several = len(tasks) > 1 or any(task.loops for task in tasks)
+    if several:
+        values["SPOTWRIGHT_INDEX"] = _NODE
+    if checkpoint is not None:
+        place = f"{_folder(ctx, settings, checkpoint)}/{_RUN}/{work}"
+        values["SPOTWRIGHT_CHECKPOINT"] = f"{place}/{_NODE}" if several else place
+    new = [{"name": name, "value": value} for name, value in values.items() if name not in env | fields]
+    ctx.editor.extend((*container, "env"), new)
+    more = [{"name": name, "fieldPath": path} for name, path in _BY_FIELD.items() if name not in env | fields]
+    ctx.editor.extend((*settings, "fieldPathAsEnv"), more)
+
+
+def _folder(ctx: PlaceContext, settings: Path, checkpoint: str) -> str:
+    """The folder of the checkpoints in the container; a claim is mounted if it is not yet."""
+    if not checkpoint.startswith(_PVC):
+        return checkpoint.rstrip("/")
+    claim, _, below = checkpoint.removeprefix(_PVC).strip("/").partition("/")
+    at = (*settings, "pvcMount")
+    for mount in ctx.editor.get(at) or ():
+        if claim in _named(mount, "constant", "pvcNameParameter"):
+            return f"{str(mount.get('mountPath')).rstrip('/')}/{below}".rstrip("/")
+    ctx.editor.extend(at, [{"mountPath": CHECKPOINT_PATH, **named_constant("constant", claim, "pvcNameParameter")}])
+    return f"{CHECKPOINT_PATH}/{below}".rstrip("/")
+
+
+def named_constant(name: str, value: str, parameter: str = "secretNameParameter") -> dict[str, Any]:
+    """A name as the SDK writes it: as a text for older backends, and as a run-time value for newer ones."""
+    return {name: value, parameter: {"runtimeValue": {"constant": value}}}
+
+
+def _names(ctx: PlaceContext, path: Path, *fields: str) -> Iterator[Any]:
+    for entry in ctx.editor.get(path) or ():
+        yield from _named(entry, *fields)
+
+
+def _named(entry: Any, *fields: str) -> Iterable[Any]:
+    """The names of an entry, in any of these fields."""
+    given = (entry.get(field) for field in fields) if isinstance(entry, dict) else ()
+    return [_with_constants(value) for value in given if value is not None]

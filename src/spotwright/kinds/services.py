@@ -1,0 +1,222 @@
+"""Deployments of workers, which take their work from a queue: placed if they are labelled so.
+
+A Deployment usually serves requests or stores data, and is then left unchanged. ``spotwright.dev/role: worker`` on the object or
+its pod template says that its replicas may come and go; so does a policy of its own (``spotwright.dev/spot``,
+``spotwright.dev/policy``). A Deployment counts nothing and never ends: it creates each lost pod again. Source: Kubernetes,
+"Deployments".
+
+Kinds that have pods and go to no spot pool: an interruption would hit users of services, datastores and notebooks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from spotwright.kinds.kind import PlaceObject
+from spotwright.kinds.unknown import find_pod_specs
+from spotwright.model.policy import Spot
+from spotwright.placing.context import Group, Level, PlaceContext, name_of
+from spotwright.placing.documents import Path
+from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.merging import place_merged, write
+from spotwright.placing.pod_spec import POD, POD_FIELDS, check, refuse_at_template, refuse_misplaced
+from spotwright.placing.pods import Placed, Role, place_pod
+from spotwright.placing.retries import no_interruption_text, whole_number
+
+__all__ = ["KINDS", "has_claim", "leave_unchanged"]
+
+
+_SERVES = "it serves requests, so an interruption is an outage; keep it on on-demand"
+_STORES = "it is often a datastore, and its volume may be bound to a zone; keep it on on-demand"
+_EVERYWHERE = "it runs on every node; where spot nodes need it, give it a toleration of their taint and nothing else"
+_INTERACTIVE = "it is used interactively, and unsaved work would be lost; keep it on on-demand"
+
+_REASONS: Mapping[tuple[str, str], str] = {
+    ("", "ReplicationController"): _SERVES,
+    ("apps", "DaemonSet"): _EVERYWHERE,
+    ("apps", "Deployment"): _SERVES,
+    ("apps", "ReplicaSet"): _SERVES,
+    ("apps", "StatefulSet"): _STORES,
+    ("kubeflow.org", "Notebook"): _INTERACTIVE,
+    ("kubeflow.org", "PVCViewer"): _INTERACTIVE,
+    ("machinelearning.seldon.io", "SeldonDeployment"): _SERVES,
+    ("ray.io", "RayService"): _SERVES,
+    ("serving.knative.dev", "Service"): _SERVES,
+    ("serving.kserve.io", "ClusterServingRuntime"): _SERVES,
+    ("serving.kserve.io", "InferenceService"): _SERVES,
+    ("serving.kserve.io", "LLMInferenceService"): _SERVES,
+    ("serving.kserve.io", "ServingRuntime"): _SERVES,
+    ("tensorboard.kubeflow.org", "Tensorboard"): _INTERACTIVE,
+}
+_POD_SPECS: Mapping[tuple[str, str], tuple[Path, ...]] = {
+    **dict.fromkeys(
+        (("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("kubeflow.org", "Notebook")),
+        (("spec", "template", "spec"),),
+    ),
+    ("kubeflow.org", "PVCViewer"): (("spec", "podSpec"),),
+    ("serving.kserve.io", "InferenceService"): (("spec", "predictor"), ("spec", "transformer"), ("spec", "explainer")),
+}
+"""Where kinds that can be placed on on-demand have their pod specs."""
+
+_ON_DEMAND = "label it spotwright.dev/spot: never, and place keeps it on on-demand pools"
+_KNATIVE = (
+    "in serverless mode Knative takes affinity and tolerations only with its features kubernetes.podspec-affinity and "
+    "kubernetes.podspec-tolerations"
+)
+
+
+def leave_unchanged(ctx: PlaceContext, way_out: str = "") -> None:
+    """Report that the object stays unchanged, with the reason and, if there is one, what makes it placed."""
+    text = f"{_named(ctx)} stays unchanged: {_reason(ctx)}"
+    ctx.add_finding(Level.WARNING, ctx.at("kind"), f"{text}; {way_out}" if way_out else text)
+
+
+def has_claim(ctx: PlaceContext) -> bool:
+    """Whether a Deployment has a volume claim, as those of MinIO and MySQL in Kubeflow do."""
+    volumes = ctx.get("spec", "template", "spec", "volumes") or ()
+    return any(isinstance(volume, dict) and volume.get("persistentVolumeClaim") for volume in volumes)
+
+
+def _is_named(ctx: PlaceContext) -> bool:
+    """Whether ``--pod-path`` names a pod spec of the object, which is placed there then."""
+    return bool(find_pod_specs(ctx.editor.document.get((), None), ctx.options.pod_paths))
+
+
+def _named(ctx: PlaceContext) -> str:
+    return f"{ctx.get('kind')} {name_of(ctx.get('metadata'))}"
+
+
+def _key(ctx: PlaceContext) -> tuple[str, str]:
+    return str(ctx.get("apiVersion")).rpartition("/")[0], str(ctx.get("kind"))
+
+
+def _reason(ctx: PlaceContext) -> str:
+    """Why an interruption of the object would hurt."""
+    kind = str(ctx.get("kind"))
+    return _STORES if kind in ("Deployment", "ReplicaSet") and has_claim(ctx) else _REASONS[_key(ctx)]
+
+
+def _keep_on_demand(ctx: PlaceContext) -> None:
+    """Place the object on on-demand if its own policy says so; refuse one that asks for spot."""
+    paths = [ctx.at(*path) for path in _POD_SPECS.get(_key(ctx), ()) if isinstance(ctx.get(*path), dict)]
+    policy = ctx.policy(ctx.name)
+    _, tasks = ctx.config.layers_for(ctx.name)
+    source = policy.sources.get("spot")
+    is_of_tasks = any(layer.source == source for layer in tasks)
+    if policy.spot is None or not (is_of_tasks or ctx.has_own_policy) or not paths or _is_named(ctx):
+        leave_unchanged(ctx, _ON_DEMAND if paths else "")
+        return
+    if policy.spot is not Spot.NEVER:
+        if is_of_tasks:  # a pattern that is meant for other work may match too
+            leave_unchanged(ctx, _ON_DEMAND)
+            return
+        text = (
+            f"{_named(ctx)} goes to no spot pool (spot: {policy.spot}, {source}): {_reason(ctx)}: write spot: never, or"
+        )
+        raise ctx.problem(ctx.at("kind"), f"{text} name its pods with --pod-path to place them nevertheless")
+    for path in paths:
+        check(ctx, path, POD)
+        placed = _place(ctx, path, str(path[-1]) if len(paths) > 1 else "")
+        placed.report.after_interruption = no_interruption_text(placed.policy)
+    if _key(ctx)[0] == "serving.kserve.io":
+        ctx.add_finding(Level.NOTE, paths[0], _KNATIVE)
+
+
+def _place(ctx: PlaceContext, path: Path, name: str = "", *, is_everywhere: bool = False) -> Placed:
+    """Write the tolerations and the affinity of the pods at a path, and nothing else.
+
+    ``is_everywhere``: they run on each node, so a preference has no meaning and nothing keeps them off nodes with GPUs.
+    """
+    pod = ctx.editor.get(path)
+    value = {**pod, "containers": pod.get("containers") or list(_containers(pod))}
+    policy_path = f"{ctx.name}/{name}" if name else ctx.name
+    role = Role(name or str(ctx.get("kind")).lower(), policy_path, path, None, holder=is_everywhere)
+    only = replace(ctx.options, only=ctx.options.only & {Group.PLACEMENT})
+    findings = len(ctx.findings)
+    placed, after = place_merged(replace(ctx, options=only), role, value)
+    placed.report.mechanism = Mechanism.NODES_ONLY
+    if is_everywhere and placed.policy.spot is Spot.PREFER:
+        del ctx.findings[findings:]
+        after = {**after, "affinity": pod.get("affinity")}
+    for field in ("tolerations", "affinity"):
+        if after.get(field) is not None:
+            write(ctx.editor, (*path, field), pod.get(field), after[field])
+    return placed
+
+
+def _containers(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The containers of a predictor that names a model instead, as ``model`` or by its framework."""
+    for name, given in pod.items():
+        if isinstance(given, dict) and isinstance(given.get("resources"), dict):
+            yield {"name": name, "resources": given["resources"]}
+
+
+def _place_daemon_set(ctx: PlaceContext) -> None:
+    """Place a DaemonSet by its own policy: on which nodes it runs."""
+    path = ctx.at("spec", "template", "spec")
+    if not ctx.has_own_policy or not isinstance(ctx.editor.get(path), dict) or _is_named(ctx):
+        leave_unchanged(ctx, "label it spotwright.dev/spot: prefer, and place adds that")
+        return
+    check(ctx, path, POD)
+    placed = _place(ctx, path, is_everywhere=True)
+    placed.report.frozen = "everything can be changed; a changed template replaces the pods one after the other"
+    text = "its pod ends with the node, and each new node gets one; nothing counts this"
+    placed.report.after_interruption = text if placed.on_spot else no_interruption_text(placed.policy)
+
+
+_ASK_FOR_IT = frozenset({("apps", "Deployment"), ("ray.io", "RayService")})
+"""Kinds that are placed on spot where they ask for it, by modules of their own."""
+
+
+_ROLE_LABEL = "spotwright.dev/role"
+_WORKER = "worker"
+
+
+def _place_deployment(ctx: PlaceContext) -> None:
+    if not _is_worker(ctx):
+        leave_unchanged(ctx, f"if it only takes work from a queue, label it {_ROLE_LABEL}: {_WORKER}")
+        return
+    template = ctx.at("spec", "template")
+    refuse_misplaced(ctx, ctx.at("spec"), (*template, "spec"), POD_FIELDS)
+    refuse_at_template(ctx, template)
+    is_bound = has_claim(ctx)  # by a volume of the user's
+    role = Role("worker", ctx.name, (*template, "spec"), template, run=ctx.name)
+    placed = place_pod(ctx, role)
+    placed.report.mechanism = Mechanism.DEPLOYMENT
+    placed.report.frozen = "everything can be changed; a changed template replaces the pods one after the other"
+    placed.report.after_interruption = no_interruption_text(placed.policy)
+    if placed.on_spot:
+        _explain(ctx, placed, is_bound=is_bound)
+
+
+def _is_worker(ctx: PlaceContext) -> bool:
+    of_pods = ctx.get("spec", "template", "metadata", "labels")
+    labels = [ctx.get("metadata", "labels"), of_pods]
+    return ctx.has_own_policy or any(isinstance(one, dict) and one.get(_ROLE_LABEL) == _WORKER for one in labels)
+
+
+def _explain(ctx: PlaceContext, placed: Placed, *, is_bound: bool) -> None:
+    """Report what a Deployment does with its replicas on spot, and what would hurt it."""
+    placed.report.after_interruption = (
+        "the Deployment creates the pod again, uncounted; the other replicas go on; a message is worked on again if it is "
+        "acknowledged only when its work is done"
+    )
+    replicas = whole_number(ctx.get("spec", "replicas"), 1)
+    if replicas == 1:
+        text = f"{ctx.name}: no work is done while its only replica is replaced: set replicas to 2 or more"
+        ctx.add_finding(Level.NOTE, ctx.at("spec"), text)
+    if placed.policy.checkpoint and replicas != 1:
+        text = f"{ctx.name}: its replicas share one place for checkpoints: let the code name a file of its own in it"
+        ctx.add_finding(Level.WARNING, ctx.at("spec"), text)
+    if is_bound:
+        text = f"{ctx.name}: its volume may be bound to a zone, or to one node at a time; a pod that is created elsewhere waits"
+        ctx.add_finding(Level.WARNING, ctx.at("spec", "template", "spec", "volumes"), text)
+
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
+    ("apps", "Deployment"): _place_deployment,
+    **dict.fromkeys(_REASONS.keys() - _ASK_FOR_IT, _keep_on_demand),
+    ("apps", "DaemonSet"): _place_daemon_set,
+}

@@ -1,0 +1,364 @@
+"""Tekton's PipelineRun, TaskRun and Pipeline: pod templates without metadata, grace period and mounts, and retries for each task.
+
+A PipelineRun has a pod template for all tasks, and one for a task in ``taskRunSpecs``. A field that both have is that of the
+task: its tolerations replace the others. So every task that is known is placed with both merged, and gets fields of its own
+only where those of all tasks would not do (another policy, GPUs, its own template). Retries belong to the tasks of the pipeline,
+inline or in a Pipeline; a task of ``finally`` stays on on-demand, as exit handlers do.
+
+Tekton retries a task whose pod has failed for whatever cause, and creates a pod that is gone without an end again, uncounted. The
+affinity assistant, which brings tasks that share a volume to one node, gets the tolerations and the node selector and no
+affinity.
+
+Variables of a pod template are set in every step, over those of the same name that a step has itself. Run, task and TaskRun are
+labels of the pod, so one list does for all tasks. The list of a task is merged with it by name and comes first; before 0.56 it
+took its place. A variable may refer to earlier ones only, so a task that needs another value gets the whole list.
+``$(SPOTWRIGHT_RUN)`` is left to Kubernetes: Tekton replaces its own names and no others.
+
+Sources: tektoncd/pipeline v1.15.0, ``pkg/apis/pipeline/pod/template.go`` (MergePodTemplateWithDefault, mergeByName),
+``pkg/apis/pipeline/v1/pipelinerun_types.go`` (GetTaskRunSpec), ``pkg/reconciler/taskrun/taskrun.go``, ``pkg/pod/pod.go`` (env,
+makeLabels), ``pkg/reconciler/taskrun/resources/apply.go`` (ApplyPodTemplateReplacements),
+``pkg/internal/affinityassistant``; documentation, "Pod templates"; tektoncd/pipeline#1493, #5241.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spotwright.kinds.kind import PlaceObject
+from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.placing.documents import Path
+from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.environment import AttemptIdentity, attempt_variables
+from spotwright.placing.merging import place_merged, write
+from spotwright.placing.pod_spec import POD, TEXT, check, refuse_misplaced
+from spotwright.placing.pods import Placed, Role
+from spotwright.placing.retries import counting_text, no_interruption_text, write_unless_set
+
+__all__ = ["KINDS"]
+
+
+_FIELDS = ("tolerations", "affinity", "imagePullSecrets")
+"""The fields of a pod template that placement writes."""
+
+_OF_PODS = frozenset({"affinity", "nodeSelector", "tolerations"})
+_LABEL = "metadata.labels['tekton.dev/{}']"
+_OF_RUN = AttemptIdentity(
+    _LABEL.format("pipelineTask"), "$(SPOTWRIGHT_TASK)", _LABEL.format("pipelineRun"), _LABEL.format("taskRun")
+)
+"""The attempts of a PipelineRun. TaskRuns of one task are the combinations of a matrix; a retry stays in its TaskRun."""
+
+_GRACE = 30  # seconds: Kubernetes' own, which a pod template of Tekton cannot change
+_FINALLY = "it runs after all other tasks, also when they have failed"
+_STEPS = {"steps": [{"name": TEXT}]}
+_TASK = {"name": TEXT, "taskSpec": _STEPS, "taskRef": {"name": TEXT}}
+_PIPELINE = {"tasks": [_TASK], "finally": [_TASK]}
+_FROZEN = "the spec cannot be changed once it has started; create the run again"
+_ASSISTANT = (
+    "tasks that share a volume run on the node of Tekton's affinity assistant, which has their tolerations and not their "
+    "affinity: with a required affinity they may wait for ever; switch it off (coschedule: disabled), or add a nodeSelector"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A task of a pipeline: its name, its path in the document, and its steps (``None`` if they are not known)."""
+
+    name: str
+    at: Path | None
+    steps: Sequence[Mapping[str, Any]] | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """Where a version of PipelineRun has its pod templates."""
+
+    all_tasks: Path
+    of_task: str
+
+
+def _place_pipeline_run(ctx: PlaceContext) -> None:
+    _check_spec(ctx)
+    paths = _paths(ctx)
+    check(ctx, ctx.at("spec", "pipelineSpec"), _PIPELINE)
+    check(ctx, paths.all_tasks, POD)
+    check(ctx, ctx.at("spec", "workspaces"), [{"name": TEXT}])
+    check(ctx, ctx.at("spec", "taskRunSpecs"), [{"pipelineTaskName": TEXT, paths.of_task: POD}])
+    tasks = _tasks_of_run(ctx)
+    shared = _template(ctx, paths.all_tasks)
+    base, placed_base = _place_shared(ctx, paths, tasks, shared)
+    members = [*base, *(_place_task(ctx, paths, task, shared, placed_base) for task in tasks)]
+    for member in members:
+        member.report.frozen = _FROZEN
+    spot = [member for member in members if member.on_spot]
+    if spot and _has_volumes(ctx) and any(_is_required(member) for member in spot):
+        ctx.add_finding(Level.WARNING, ctx.at("spec", "workspaces"), _ASSISTANT)
+    if not tasks and spot:
+        text = "its pipeline was not given, so no retries are written: pass the Pipeline's file, or set retries for its tasks"
+        ctx.add_finding(Level.WARNING, ctx.at("spec", "pipelineRef"), text)
+
+
+def _check_spec(ctx: PlaceContext) -> None:
+    if not isinstance(ctx.get("spec"), dict):
+        raise ctx.problem(ctx.at("spec"), f"expected the spec of a {ctx.get('kind')}")
+
+
+def _paths(ctx: PlaceContext) -> _Paths:
+    """Where this version has its pod templates; fields of another version are refused."""
+    spec = ctx.at("spec")
+    if str(ctx.get("apiVersion")) == "tekton.dev/v1beta1":
+        paths = _Paths(ctx.at("spec", "podTemplate"), "taskPodTemplate")
+    else:
+        paths = _Paths(ctx.at("spec", "taskRunTemplate", "podTemplate"), "podTemplate")
+        refuse_misplaced(ctx, spec, ctx.at("spec", "taskRunTemplate"), {"podTemplate"})
+        refuse_misplaced(ctx, ctx.at("spec", "taskRunTemplate"), paths.all_tasks, _OF_PODS)
+    refuse_misplaced(ctx, spec, paths.all_tasks, _OF_PODS)
+    return paths
+
+
+def _tasks_of_run(ctx: PlaceContext) -> list[_Task]:
+    """The tasks of a run: those of its own pipeline, or of the Pipeline that it names, if that was given."""
+    if isinstance(ctx.get("spec", "pipelineSpec"), dict):
+        return _tasks(ctx, ctx.get("spec", "pipelineSpec"), ctx.at("spec", "pipelineSpec"))
+    name = ctx.get("spec", "pipelineRef", "name")
+    pipeline = ctx.find("Pipeline", str(name), ctx.get("metadata", "namespace")) if name else None
+    if pipeline is None:
+        return []
+    if not ctx.is_input(pipeline):
+        text = f"the retries of its tasks are in Pipeline {name} ({pipeline.file}), which is only read: pass its file to place it"
+        ctx.add_finding(Level.WARNING, ctx.at("spec", "pipelineRef"), text)
+    return _tasks(ctx, pipeline.get(("spec",), {}), None)
+
+
+def _tasks(ctx: PlaceContext, pipeline: Mapping[str, Any], at: Path | None) -> list[_Task]:
+    """The tasks of a pipeline spec; ``at`` is its path in the document, ``None`` if it is in another one."""
+    found = []
+    for key, reason in (("tasks", ""), ("finally", _FINALLY)):
+        given = pipeline.get(key)
+        for index, task in enumerate(given if isinstance(given, list) else ()):
+            if not isinstance(task, dict):
+                continue
+            name = str(task.get("name") or f"{key}-{index}")
+            found.append(_Task(name, None if at is None else (*at, key, index), _steps(ctx, task), reason))
+    return found
+
+
+def _steps(ctx: PlaceContext, task: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
+    """The steps of a task, inline or in a Task that was given."""
+    spec = task.get("taskSpec")
+    if not isinstance(spec, dict):
+        reference = task.get("taskRef")
+        name = reference.get("name") if isinstance(reference, dict) else None
+        found = ctx.find("Task", str(name), ctx.get("metadata", "namespace")) if name else None
+        spec = None if found is None else found.get(("spec",), None)
+    steps = spec.get("steps") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(steps, list):
+        return None
+    common = _env(spec.get("stepTemplate"))
+    return [{**step, "env": [*common, *_env(step)]} for step in steps if isinstance(step, dict)]
+
+
+def _env(holder: Any) -> list[dict[str, Any]]:
+    """The variables of a step or a pod template."""
+    given = holder.get("env") if isinstance(holder, dict) else None
+    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+
+
+def _names(variables: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {str(one.get("name")) for one in variables}
+
+
+def _set_by_steps(task: _Task) -> set[str]:
+    """The variables that steps of a task set themselves; those of a pod template would hide them."""
+    return {name for step in task.steps or () for name in _names(_env(step))}
+
+
+def _new_variables(
+    ctx: PlaceContext, placed: Placed, identity: AttemptIdentity, taken: set[str]
+) -> list[dict[str, Any]]:
+    """The variables of the attempts, without those whose names are taken."""
+    if placed.policy.spot is None or not ctx.writes(Group.CHECKPOINT):
+        return []
+    return [one for one in attempt_variables(identity, placed.policy.checkpoint) if one["name"] not in taken]
+
+
+def _anchor(ctx: PlaceContext, placed: Placed, template: Path) -> None:
+    """Name the pod template whose variables pass the checkpoint on; they cannot where it is a volume."""
+    checkpoint = placed.policy.checkpoint
+    if checkpoint is not None and not checkpoint.startswith("pvc://"):
+        placed.report.anchor("template", ctx.editor, template)
+
+
+def _template(ctx: PlaceContext, path: Path) -> dict[str, Any]:
+    return dict(ctx.editor.get(path) or {})
+
+
+def _place(
+    ctx: PlaceContext, task: _Task, policy_path: str, path: Path, template: Mapping[str, Any]
+) -> tuple[Placed, dict[str, Any]]:
+    """Place the pods of a template; returns also the fields of the placed template.
+
+    The requests are those of the task's steps. A task whose steps are not known may ask for GPUs, so nothing keeps it off them.
+    """
+    containers = [{"name": str(step.get("name", "step")), "resources": _resources(step)} for step in task.steps or ()]
+    value = {**template, "containers": containers, "terminationGracePeriodSeconds": _GRACE}
+    role = Role(task.name, policy_path, path, None, task.reason, holder=task.steps is None)
+    only = ctx.options.only - {Group.CHECKPOINT}
+    placed, after = place_merged(replace(ctx, options=replace(ctx.options, only=only)), role, value)
+    placed.report.mechanism = Mechanism.TEKTON
+    placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
+    if role.holder and placed.policy.spot is not None and placed.policy.image_pull_secrets:
+        have = after.get("imagePullSecrets") or []
+        wanted = [{"name": name} for name in placed.policy.image_pull_secrets]
+        after["imagePullSecrets"] = [*have, *(one for one in wanted if one not in have)]
+    return placed, {field: after[field] for field in _FIELDS if after.get(field) is not None}
+
+
+def _resources(step: Mapping[str, Any]) -> Mapping[str, Any]:
+    given = step.get("computeResources") or step.get("resources")
+    return given if isinstance(given, dict) else {}
+
+
+def _write_fields(ctx: PlaceContext, path: Path, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    for field in _FIELDS:
+        if field in after:
+            write(ctx.editor, (*path, field), before.get(field), after[field])
+
+
+def _place_shared(
+    ctx: PlaceContext, paths: _Paths, tasks: Sequence[_Task], shared: Mapping[str, Any]
+) -> tuple[list[Placed], dict[str, Any]]:
+    """Place the template of all tasks; returns its role and its fields. If every task is known, those alone are reported."""
+    known = bool(tasks) and all(task.steps is not None for task in tasks)
+    findings, roles = len(ctx.findings), len(ctx.roles)
+    placed, after = _place(ctx, _Task("tasks", None, [] if known else None), ctx.name, paths.all_tasks, shared)
+    if known:
+        del ctx.findings[findings:], ctx.roles[roles:]
+    _write_fields(ctx, paths.all_tasks, shared, after)
+    taken = {name for task in tasks for name in _set_by_steps(task)} | _names(_env(shared))
+    after["env"] = _new_variables(ctx, placed, _OF_RUN, taken)
+    ctx.editor.extend((*paths.all_tasks, "env"), after["env"])
+    _anchor(ctx, placed, paths.all_tasks)
+    return ([] if known else [placed]), after
+
+
+def _place_task(
+    ctx: PlaceContext, paths: _Paths, task: _Task, shared: Mapping[str, Any], placed_base: Mapping[str, Any]
+) -> Placed:
+    """Place one task of a run: write fields of its own where those of all tasks are not what it needs."""
+    specs = ctx.at("spec", "taskRunSpecs")
+    entries = ctx.editor.get(specs) or []
+    index = next((i for i, one in enumerate(entries) if one.get("pipelineTaskName") == task.name), len(entries))
+    path = (*specs, index, paths.of_task)
+    own = dict(entries[index].get(paths.of_task) or {}) if index < len(entries) else {}
+    before = {**shared, **own}
+    placed, after = _place(
+        ctx, task, f"{ctx.name}/{task.name}", path if index < len(entries) or task.at is None else task.at, before
+    )
+    inherited = {**placed_base, **own}
+    taken = _set_by_steps(task) | _names(_env(shared)) | _names(_env(own))
+    after["env"] = [*_env(own), *_own_variables(_new_variables(ctx, placed, _OF_RUN, taken), placed_base["env"], own)]
+    inherited["env"] = _env(own)
+    changed = {field: value for field, value in after.items() if value != inherited.get(field)}
+    if "tolerations" in changed and "affinity" in after:
+        changed["affinity"] = after[
+            "affinity"
+        ]  # the same as that of all tasks, beside the tolerations that it goes with
+    if "affinity" in inherited and "affinity" not in after:
+        changed["affinity"] = {}  # none is what the task had, and the affinity of all tasks would hold
+    if changed and index == len(entries):
+        ctx.editor.extend(specs, [{"pipelineTaskName": task.name, paths.of_task: changed}])
+    elif changed:
+        for field, value in changed.items():
+            write(ctx.editor, (*path, field), own.get(field), value)
+    _anchor(ctx, placed, path if "env" in changed else paths.all_tasks)
+    _settle_retries(ctx, task.at, placed)
+    return placed
+
+
+def _own_variables(
+    wanted: list[dict[str, Any]], of_all_tasks: Sequence[Mapping[str, Any]], own: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """What a task gets: nothing where it has all of it from the template of all tasks."""
+    has_all = all(one in of_all_tasks for one in wanted) and not _env(own)
+    return [] if has_all else wanted
+
+
+def _settle_retries(ctx: PlaceContext, at: Path | None, placed: Placed) -> None:
+    """Write how often a task on spot is tried again; ``at`` is where its retries are, ``None`` if they are in another object."""
+    report, policy = placed.report, placed.policy
+    if not placed.on_spot:
+        if at is not None and policy.spot is not None and policy.retries and ctx.writes(Group.RETRIES):
+            report.anchor("task", ctx.editor, at)
+            write_unless_set(ctx, (*at, "retries"), policy.retries)
+        return
+    if at is None:
+        report.after_interruption = "the task is tried again, as often as the retries of its Pipeline allow"
+        return
+    report.anchor("task", ctx.editor, at)
+    if not ctx.writes(Group.RETRIES):
+        report.after_interruption = RETRIES_STAY
+        return
+    total, path = policy.max_interruptions + policy.retries, (*at, "retries")
+    in_force = write_unless_set(ctx, path, total)
+    text = counting_text("retries", policy)
+    if in_force != total:
+        text = f"retries {in_force} stays; the policy allows {total} (--replace-retries); it counts interruptions and errors"
+    ctx.add_finding(Level.WARNING, path, f"{report.name}: {text}")
+    report.after_interruption = (
+        f"the task is tried again, counted, with errors, against retries {in_force}; a pod that is gone without an end is "
+        "created again, uncounted; Tekton's timeouts bound all of it (1h for a run, unless you set them)"
+    )
+
+
+def _has_volumes(ctx: PlaceContext) -> bool:
+    """Whether tasks may share a volume, so that the affinity assistant brings them to one node."""
+    spaces = ctx.get("spec", "workspaces") or ()
+    return any(
+        isinstance(one, dict) and {"persistentVolumeClaim", "volumeClaimTemplate"} & one.keys() for one in spaces
+    )
+
+
+def _is_required(placed: Placed) -> bool:
+    """Whether a role runs on one kind of capacity alone, which is a required affinity."""
+    return len({rung.spot for rung in placed.ladder.rungs}) == 1
+
+
+def _place_task_run(ctx: PlaceContext) -> None:
+    spec, path = ctx.at("spec"), ctx.at("spec", "podTemplate")
+    _check_spec(ctx)
+    refuse_misplaced(ctx, spec, path, _OF_PODS)
+    check(ctx, path, POD)
+    check(ctx, ctx.at("spec", "taskSpec"), _STEPS)
+    template = _template(ctx, path)
+    task = _Task("task", spec, _steps(ctx, ctx.get("spec", default={})))
+    placed, after = _place(ctx, task, ctx.name, path, template)
+    _write_fields(ctx, path, template, after)
+    identity = AttemptIdentity(ctx.name, ctx.name, _LABEL.format("taskRun"))
+    taken = _set_by_steps(task) | _names(_env(template))
+    ctx.editor.extend((*path, "env"), _new_variables(ctx, placed, identity, taken))
+    _anchor(ctx, placed, path)
+    _settle_retries(ctx, spec, placed)
+    placed.report.frozen = _FROZEN
+
+
+def _place_pipeline(ctx: PlaceContext) -> None:
+    """Write the retries of a Pipeline's tasks; where its pods run, the PipelineRun says."""
+    _check_spec(ctx)
+    check(ctx, ctx.at("spec"), _PIPELINE)
+    for task in _tasks(ctx, ctx.get("spec", default={}), ctx.at("spec")):
+        if task.at is not None:
+            placed, _ = _place(ctx, task, f"{ctx.name}/{task.name}", task.at, {})
+            placed.report.frozen = (
+                "everything can be changed; runs that have started keep the pipeline they started with"
+            )
+            _settle_retries(ctx, task.at, placed)
+
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
+    ("tekton.dev", "PipelineRun"): _place_pipeline_run,
+    ("tekton.dev", "TaskRun"): _place_task_run,
+    ("tekton.dev", "Pipeline"): _place_pipeline,
+}

@@ -1,0 +1,302 @@
+"""The training operator's jobs (kubeflow.org/v1): TFJob, PyTorchJob, XGBoostJob, PaddleJob, JAXJob, MPIJob, and MPIJob v2beta1.
+
+Each role has a pod template and a restart policy. ``ExitCode`` distinguishes interruptions from errors: the operator creates a
+pod again if its code ended with 128 or more, or its node is gone, and fails the job at 1 to 127. It does not count these pods,
+so only ``activeDeadlineSeconds`` bounds them. Of an XGBoostJob, a failed pod fails the job under every other restart policy.
+Sources: kubeflow/trainer v1.9.4, ``pkg/controller.v1/common/pod.go`` and ``job.go``, ``pkg/util/train/train_util.go``,
+``UpdateJobStatus`` of each kind's controller; kubeflow/trainer#2045; kubeflow/mpi-operator v0.8.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spotwright.kinds.kind import PlaceObject
+from spotwright.model.policy import Policy
+from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.placing.documents import Path
+from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, check, refuse_at_template, refuse_misplaced
+from spotwright.placing.pods import Placed, Role, place_pod
+from spotwright.placing.retries import (
+    deadline_seconds,
+    no_interruption_text,
+    seconds_text,
+    whole_number,
+    write_unless_set,
+)
+
+__all__ = ["KINDS"]
+
+
+_RUN = "metadata.labels['training.kubeflow.org/job-name']"
+_FROZEN = "all but runPolicy.managedBy can be changed; a changed template applies to pods that are created afterwards"
+_OF_RUN_POLICY = frozenset(
+    {
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "cleanPodPolicy",
+        "schedulingPolicy",
+        "suspend",
+        "ttlSecondsAfterFinished",
+    }
+)
+_UNBOUNDED = "; only activeDeadlineSeconds bounds interruptions: give the policy a timeout"
+_UNCOUNTED = "; nothing counts this, and without activeDeadlineSeconds nothing bounds it: give the policy a timeout"
+_EVICTED = "a worker that ends as Evicted fails the whole job, whatever its restartPolicy (kubeflow/mpi-operator#647)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of job: the field with its roles, and the behaviour of its operator.
+
+    ``on_demand_reason``: why a role stays on on-demand, by its name in lower case. ``container``: the name of the container that
+    its webhook requires. ``restarts``: whether it honours a role's ``restartPolicy``. ``exit_code_only``: whether a failed pod
+    fails the job unless the ``restartPolicy`` of its role is ExitCode.
+    """
+
+    replicas: str
+    on_demand_reason: Mapping[str, str]
+    container: str = ""
+    restarts: bool = True
+    exit_code_only: bool = False
+    mechanism: Mechanism = Mechanism.EXIT_CODE
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """One role of a job."""
+
+    at: Path  # of its replica spec
+    placed: Placed
+
+    @property
+    def name(self) -> str:
+        return str(self.at[-1])
+
+
+_MASTER = {"master": "it is the workers' rendezvous, and it decides whether the job succeeded"}
+_LAUNCHER = {"launcher": "if it is lost, the whole job starts again"}
+_TF = {
+    "chief": "it coordinates, and decides whether the job succeeded",
+    "master": "it coordinates, and decides whether the job succeeded",
+    "ps": "every worker needs every parameter server",
+}
+_V1: Mapping[str, _Kind] = {
+    "TFJob": _Kind("tfReplicaSpecs", _TF, "tensorflow"),
+    "PyTorchJob": _Kind("pytorchReplicaSpecs", _MASTER, "pytorch"),
+    "XGBoostJob": _Kind("xgbReplicaSpecs", _MASTER, "xgboost", exit_code_only=True),
+    "PaddleJob": _Kind("paddleReplicaSpecs", _MASTER, "paddle"),
+    "JAXJob": _Kind("jaxReplicaSpecs", {}, "jax"),
+    "MPIJob": _Kind("mpiReplicaSpecs", _LAUNCHER, restarts=False, mechanism=Mechanism.MPI_EVICTED),
+}
+
+
+def _place_v1(ctx: PlaceContext) -> None:
+    kind = str(ctx.get("kind"))
+    table = _V1[kind]
+    members = _place_roles(ctx, table, own=("cleanPodPolicy",) if kind == "MPIJob" else ())
+    spot = _on_spot(ctx, members)
+    if not spot:
+        return
+    elastic = ctx.get("spec", "elasticPolicy") is not None
+    for member in spot:
+        report = member.placed.report
+        report.after_interruption = _settle_restart(ctx, table, member) if table.restarts else _EVICTED
+    if not table.restarts:
+        ctx.add_finding(
+            Level.WARNING, spot[0].at, f"{spot[0].name}: {_EVICTED}; the launcher fails too, with its mpirun"
+        )
+    elif elastic:
+        _settle_elastic(ctx, spot)
+    else:
+        _warn_of_peers(ctx, members, spot)
+    _settle_run_policy(ctx, _largest(spot), bounded=not table.restarts)
+    if table.restarts and ctx.get("spec", "runPolicy", "activeDeadlineSeconds") is None:
+        for member in spot:
+            member.placed.report.after_interruption += _UNCOUNTED
+
+
+def _place_mpi_v2(ctx: PlaceContext) -> None:
+    members = _place_roles(ctx, _Kind("mpiReplicaSpecs", _LAUNCHER, mechanism=Mechanism.MPI_LAUNCHER), own=())
+    spot = _on_spot(ctx, members)
+    if not spot:
+        return
+    ctx.add_finding(Level.WARNING, spot[0].at, f"{spot[0].name}: {_EVICTED}")
+    policy = _largest(spot)
+    limit = _count(ctx, policy, "it counts the restarts of the launcher after interruptions and errors")
+    for member in spot:
+        text = f"the launcher restarts, which counts, together with errors, against runPolicy.backoffLimit {limit}; {_EVICTED}"
+        member.placed.report.after_interruption = text
+    _settle_cleaning(ctx)
+
+
+def _on_spot(ctx: PlaceContext, members: Sequence[_Replica]) -> list[_Replica]:
+    """The roles on spot, whose retries are to be written; none if retries stay as they are."""
+    spot = [member for member in members if member.placed.on_spot]
+    if ctx.writes(Group.RETRIES):
+        return spot
+    for member in spot:
+        member.placed.report.after_interruption = RETRIES_STAY
+    return []
+
+
+def _place_roles(ctx: PlaceContext, table: _Kind, own: Sequence[str]) -> list[_Replica]:
+    """Place every role of a job. Fields at the wrong level are refused first."""
+    specs = ctx.at("spec", table.replicas)
+    roles = ctx.editor.get(specs)
+    if not isinstance(roles, dict) or not roles:
+        raise ctx.problem(ctx.at("spec"), f"expected roles under {table.replicas}")
+    first = (*specs, next(iter(roles)), "template", "spec")
+    refuse_misplaced(ctx, ctx.at("spec"), first, POD_FIELDS)
+    refuse_misplaced(ctx, ctx.at("spec"), ctx.at("spec", "runPolicy"), _OF_RUN_POLICY, own)
+    members = []
+    for name in roles:
+        at = (*specs, name)
+        template = (*at, "template")
+        refuse_misplaced(ctx, at, template, {"spec", "metadata"})
+        refuse_misplaced(ctx, at, (*template, "spec"), POD_FIELDS, {"restartPolicy"})
+        refuse_misplaced(ctx, at, ctx.at("spec", "runPolicy"), _OF_RUN_POLICY)
+        refuse_at_template(ctx, template)
+        check(ctx, template, TEMPLATE)
+        _warn_of_template(ctx, table, at)
+        on_demand_reason = table.on_demand_reason.get(name.lower(), "") if len(roles) > 1 else ""
+        path = f"{ctx.name}/{name.lower()}"
+        placed = place_pod(
+            ctx, Role(name, path, (*template, "spec"), template, on_demand_reason, work=ctx.name, run=_RUN)
+        )
+        placed.report.frozen = _FROZEN
+        placed.report.mechanism = table.mechanism
+        placed.report.anchor("role", ctx.editor, at)
+        placed.report.anchor("run", ctx.editor, ctx.at("spec"))
+        placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
+        members.append(_Replica(at, placed))
+    return members
+
+
+def _warn_of_template(ctx: PlaceContext, table: _Kind, at: Path) -> None:
+    spec = (*at, "template", "spec")
+    names = [one.get("name") for one in ctx.editor.get((*spec, "containers")) or () if isinstance(one, dict)]
+    if table.container and table.container not in names:
+        text = f"{at[-1]}: the operator refuses a {ctx.get('kind')} without a container named {table.container}"
+        ctx.add_finding(Level.WARNING, (*spec, "containers"), text)
+    if ctx.editor.get((*spec, "restartPolicy")) is not None:
+        text = f"{at[-1]}: the operator replaces this by the restartPolicy of the role, one level above the template"
+        ctx.add_finding(Level.WARNING, (*spec, "restartPolicy"), text)
+
+
+def _settle_restart(ctx: PlaceContext, table: _Kind, member: _Replica) -> str:
+    """Write the restart policy of a role on spot; returns what an interruption does then."""
+    path, policy = (*member.at, "restartPolicy"), member.placed.policy
+    in_force = write_unless_set(ctx, path, "ExitCode")
+    if in_force == "ExitCode":
+        if policy.retries:
+            text = f"errors.retries {policy.retries} has no effect here: ExitCode fails the job at any exit code of 1 to 127"
+            ctx.add_finding(Level.WARNING, path, f"{member.name}: {text}")
+        return (
+            "the pod is created again if its exit code is 128 or more (SIGTERM: 143) or its node is gone; "
+            "an exit code of 1 to 127 fails the job"
+        )
+    if in_force == "Never" or table.exit_code_only:
+        member.placed.report.mechanism = Mechanism.NEVER if in_force == "Never" else Mechanism.IN_PLACE
+        text = f"restartPolicy {in_force} stays (--replace-retries): an interruption with a notice fails the job"
+        ctx.add_finding(Level.WARNING, path, f"{member.name}: {text}")
+        return "the job fails; only if the node goes without notice, the pod is created again"
+    member.placed.report.mechanism = Mechanism.ANY_ERROR
+    text = f"restartPolicy {in_force} stays (--replace-retries): errors of the code are retried as interruptions are"
+    ctx.add_finding(Level.WARNING, path, f"{member.name}: {text}")
+    return f"the pod is created again, as after any error (restartPolicy {in_force})"
+
+
+def _settle_elastic(ctx: PlaceContext, spot: Sequence[_Replica]) -> None:
+    """Write ``maxRestarts``, which counts lost members of an elastic job, and warn if worker-0 is the rendezvous."""
+    policy, at = _largest(spot), ctx.at("spec", "elasticPolicy")
+    for member in spot:
+        member.placed.report.mechanism = Mechanism.ELASTIC
+    total = policy.max_interruptions + policy.retries
+    in_force = write_unless_set(ctx, (*at, "maxRestarts"), total)
+    if in_force != total:
+        text = f"maxRestarts {in_force} stays; the policy allows {total} (--replace-retries); lost members count there"
+        ctx.add_finding(Level.WARNING, (*at, "maxRestarts"), text)
+    backend = str(ctx.editor.get((*at, "rdzvBackend")) or "")
+    if ctx.get("kind") == "PyTorchJob" and ctx.editor.get((*at, "rdzvHost")) is None and not backend.startswith("etcd"):
+        text = (
+            "the rendezvous is worker-0, which shares its template with all workers and cannot stay on on-demand: if it is lost, "
+            "all restart; add a Master and set rdzvHost, or use etcd"
+        )
+        ctx.add_finding(Level.WARNING, at, text)
+
+
+def _warn_of_peers(ctx: PlaceContext, members: Sequence[_Replica], spot: Sequence[_Replica]) -> None:
+    """Warn that one lost pod stops all others, whose exit codes decide, unless there are parameter servers."""
+    if any(member.name.lower() == "ps" for member in members):
+        return
+    for member in spot:
+        alone = len(members) == 1 and whole_number(ctx.editor.get((*member.at, "replicas")), 1) == 1
+        if not alone and ctx.editor.get((*member.at, "restartPolicy")) == "ExitCode":
+            text = (
+                f"{member.name}: if one pod is lost, the others lose their peer; they must exit with 128 or more too, or the job "
+                "fails"
+            )
+            ctx.add_finding(Level.WARNING, member.at, text)
+
+
+def _largest(spot: Sequence[_Replica]) -> Policy:
+    """The policy with the largest budgets, because the limits of a job apply to all its roles."""
+    return max(
+        (member.placed.policy for member in spot), key=lambda p: (p.max_interruptions + p.retries, p.timeout or 0)
+    )
+
+
+def _settle_run_policy(ctx: PlaceContext, policy: Policy, *, bounded: bool) -> None:
+    """Write the bound of all attempts. ``bounded``: nothing that retries was written."""
+    at = ctx.at("spec", "runPolicy")
+    wanted, given = deadline_seconds(policy), ctx.editor.get((*at, "activeDeadlineSeconds"))
+    if wanted is not None and not bounded:
+        in_force = write_unless_set(ctx, (*at, "activeDeadlineSeconds"), wanted)
+        if in_force != wanted:
+            text = f"activeDeadlineSeconds {in_force} stays and bounds all attempts; the policy allows {seconds_text(wanted)}"
+            ctx.add_finding(Level.WARNING, (*at, "activeDeadlineSeconds"), f"{text} (--replace-retries)")
+    elif given is None and not bounded:
+        what = "it counts containers that restart in their pod (errors), but no pods that are created again (interruptions)"
+        _count(ctx, policy, what, _UNBOUNDED)
+    _settle_cleaning(ctx)
+
+
+def _count(ctx: PlaceContext, policy: Policy, what: str, consequence: str = "") -> Any:
+    """Write ``backoffLimit`` and report ``what`` it counts; returns the value in force."""
+    path = ctx.at("spec", "runPolicy", "backoffLimit")
+    total = policy.max_interruptions + policy.retries
+    in_force = write_unless_set(ctx, path, total)
+    origin = f"is interruptions.max {policy.max_interruptions} + errors.retries {policy.retries}"
+    if in_force != total:
+        origin = f"stays; the policy allows {total} (--replace-retries)"
+    ctx.add_finding(Level.WARNING, path, f"backoffLimit {in_force} {origin}; {what}{consequence}")
+    return in_force
+
+
+def _settle_cleaning(ctx: PlaceContext) -> None:
+    """Write a cleaning policy: pods that still run after the job has ended keep their nodes, which cost money."""
+    path = ctx.at("spec", "runPolicy", "cleanPodPolicy")
+    present = ctx.editor.get(path) or ctx.get("spec", "cleanPodPolicy")
+    if present is None:
+        ctx.editor.add(path, "Running")
+    elif present == "None":
+        ctx.add_finding(
+            Level.NOTE, path, "pods that still run after the job has ended keep their nodes; Running ends them"
+        )
+
+
+def _wrong_version(ctx: PlaceContext) -> None:
+    text = f"{ctx.get('apiVersion')} has no {ctx.get('kind')} any more, so nothing is placed: write kubeflow.org/v1"
+    ctx.add_finding(Level.WARNING, ctx.at("apiVersion"), text)
+
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
+    **{("kubeflow.org/v1", kind): _place_v1 for kind in _V1},
+    ("kubeflow.org/v2beta1", "MPIJob"): _place_mpi_v2,
+    **{("kubeflow.org", kind): _wrong_version for kind in _V1},
+}
+"""A kind of another version is reported, not placed."""

@@ -1,0 +1,681 @@
+"""Kubeflow Trainer: TrainJob, which changes the pods of a runtime, and the runtimes themselves.
+
+A patch of a TrainJob replaces the tolerations and the affinity terms of its runtime, so the runtime is read, and the patch gets
+its values together with the additions. Only the runtime can set retries, so they are written there, as for a JobSet. Source:
+kubeflow/trainer v2.0 to v2.3, ``pkg/runtime/core/trainingruntime.go`` (merge) and ``pkg/runtime/framework/plugins/jobset``
+(what is refused).
+
+The fields with which a TrainJob changes the pods of its runtime: three fields in four releases, one for each API server.
+
+The retries of a TrainJob: its runtime sets them, so a TrainJob that needs others gets a copy of the runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spotwright.kinds.job import refuse_in_job
+from spotwright.kinds.jobset import SetMember, write_failure_policy
+from spotwright.kinds.kind import PlaceObject
+from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.placing.documents import Document, Path
+from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.merging import place_merged, strategic, write
+from spotwright.placing.patch import Editor
+from spotwright.placing.pod_spec import (
+    JOB_FIELDS,
+    METADATA,
+    POD,
+    POD_FIELDS,
+    TEMPLATE,
+    TEXT,
+    check,
+    check_value,
+    refuse_misplaced,
+)
+from spotwright.placing.pods import Placed, Role, place_pod
+from spotwright.placing.retries import deadline_seconds, seconds_text, whole_number
+
+__all__ = [
+    "JOBS",
+    "KINDS",
+    "KUEUE",
+    "MANAGER",
+    "PATCHES",
+    "Patch",
+    "RuntimeCopy",
+    "TrainerRelease",
+    "patch_entries",
+    "patches",
+    "settle_retries",
+    "trainer_release",
+    "without_own_entries",
+]
+
+
+MANAGER = "spotwright.dev/placement"
+"""The manager of Spotwright's own entry."""
+
+KUEUE = "kueue.x-k8s.io/manager"
+"""The manager of the entry in which Kueue writes the settings of its flavors."""
+
+_NEWEST = (2, 3)
+_FIELDS = {(2, 0): "podSpecOverrides", (2, 1): "podTemplateOverrides", (2, 2): "runtimePatches"}
+_POD = ("template", "spec", "template")  # below a replicated job
+_JOBS: Path = ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+_GRACE = "terminationGracePeriodSeconds"
+_TARGETS = {"targetJobs": [{"name": TEXT}]}
+_JOB = {"name": TEXT, "template": {"spec": {"template": TEMPLATE}}}
+PATCHES: Mapping[str, Any] = {
+    "podSpecOverrides": [{**POD, **_TARGETS}],
+    "podTemplateOverrides": [{**TEMPLATE, **_TARGETS}],
+    "runtimePatches": [
+        {"manager": TEXT, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [_JOB]}}}},
+    ],
+}
+"""The fields of a TrainJob's spec that change pods, of every release."""
+
+_SETTABLE: Mapping[tuple[int, int], frozenset[str]] = {
+    (2, 0): frozenset({"containers", "initContainers", "nodeSelector", "serviceAccountName", "tolerations", "volumes"}),
+    (2, 1): frozenset({"affinity", "imagePullSecrets"}),
+    (2, 2): frozenset(),
+    (2, 3): frozenset({_GRACE}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerRelease:
+    """A release of the Trainer, with the differences between TrainJobs."""
+
+    version: tuple[int, int]
+
+    @property
+    def field(self) -> str:
+        """The field of ``spec`` that changes pods."""
+        return _FIELDS[min(self.version, (2, 2))]
+
+    def can_set(self, name: str) -> bool:
+        """Whether a field of the pod spec can be set on the TrainJob."""
+        return any(name in names for version, names in _SETTABLE.items() if version <= self.version)
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether labels and annotations of the pods can be set on the TrainJob."""
+        return self.version >= (2, 1)
+
+    def __str__(self) -> str:
+        return f"{self.version[0]}.{self.version[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """The changes of one entry to replicated jobs. ``template`` has their ``metadata`` and ``spec``; ``spec`` is its path."""
+
+    entry: Path
+    spec: Path
+    manager: str
+    jobs: tuple[str, ...]
+    template: Mapping[str, Any]
+
+
+def trainer_release(ctx: PlaceContext) -> TrainerRelease:
+    """The release for which the TrainJob is. Raises :class:`ManifestError` if it has a field of another release."""
+    used = [version for version, name in _FIELDS.items() if ctx.get("spec", name) is not None]
+    target = str(ctx.config.target.get("trainer", ""))
+    if target:
+        release = TrainerRelease(_version(target))
+    else:
+        release = TrainerRelease(_used(ctx, used[-1]) if used else _NEWEST)
+        reason = f"it has {release.field}" if used else "the newest known"
+        text = f"treated as for trainer {release} ({reason}); state yours under target: {{trainer: ...}} in spotwright.yaml"
+        ctx.add_finding(Level.NOTE, ctx.at("kind"), text)
+    for version in used:
+        name = _FIELDS[version]
+        if name != release.field:
+            text = f"trainer {release} silently drops this field; write it as {release.field}"
+            raise ctx.problem(ctx.at("spec", name), text)
+    _refuse_unknown(ctx, release)
+    return release
+
+
+def _version(text: str) -> tuple[int, int]:
+    parts = [int(part) for part in text.removeprefix("v").split(".")[:2] if part.isdigit()]
+    version = (parts[0], parts[1]) if len(parts) > 1 else _NEWEST
+    return max((2, 0), min(version, _NEWEST))
+
+
+def _used(ctx: PlaceContext, version: tuple[int, int]) -> tuple[int, int]:
+    """The release whose field is used; only 2.3 has a grace period in ``runtimePatches``."""
+    if version == (2, 2) and any(_GRACE in _spec(patch) for patch in patches(ctx, TrainerRelease(version))):
+        return (2, 3)
+    return version
+
+
+def _refuse_unknown(ctx: PlaceContext, release: TrainerRelease) -> None:
+    for patch in patches(ctx, release):
+        for name in _spec(patch):
+            if name in POD_FIELDS and not release.can_set(name):
+                text = f"trainer {release} drops this field here; set it in the pod template of the runtime"
+                raise ctx.problem((*patch.spec, name), text)
+
+
+def _spec(patch: Patch) -> Mapping[str, Any]:
+    return patch.template.get("spec") or {}
+
+
+def patches(ctx: PlaceContext, release: TrainerRelease) -> Iterator[Patch]:
+    """The changes of the document's own entries, in the order in which they are applied."""
+    at = ctx.at("spec", release.field)
+    for index, entry in enumerate(ctx.editor.get(at) or ()):
+        if release.field == "runtimePatches":
+            yield from _of_entry(ctx, (*at, index), str(entry.get("manager")))
+            continue
+        jobs = tuple(str(job.get("name")) for job in entry.get("targetJobs") or ())
+        if release.field == "podSpecOverrides":
+            spec = {key: value for key, value in entry.items() if key != "targetJobs"}
+            yield Patch((*at, index), (*at, index), "", jobs, {"spec": spec})
+        else:
+            template = {key: entry[key] for key in ("metadata", "spec") if key in entry}
+            yield Patch((*at, index), (*at, index, "spec"), "", jobs, template)
+
+
+def _of_entry(ctx: PlaceContext, entry: Path, manager: str) -> Iterator[Patch]:
+    jobs = (*entry, *_JOBS)
+    for index, job in enumerate(ctx.editor.get(jobs) or ()):
+        pod = (*jobs, index, *_POD)
+        template = ctx.editor.get(pod)
+        if template is not None:
+            yield Patch(entry, (*pod, "spec"), manager, (str(job.get("name")),), template)
+
+
+def patch_entries(release: TrainerRelease, templates: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The entries that apply ``templates``, by replicated job, with ``metadata`` and ``spec``."""
+    if release.field == "podSpecOverrides":
+        return [{"targetJobs": [{"name": job}], **template["spec"]} for job, template in templates.items()]
+    if release.field == "podTemplateOverrides":
+        return [{"targetJobs": [{"name": job}], **template} for job, template in templates.items()]
+    jobs = [{"name": job, "template": {"spec": {"template": dict(template)}}} for job, template in templates.items()]
+    return [{"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}]
+
+
+def without_own_entries(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A TrainJob without the entries of :data:`MANAGER`, so that it can be placed again; any other object as it is."""
+    spec = data.get("spec")
+    own = spec.get("runtimePatches") if isinstance(spec, dict) and data.get("kind") == "TrainJob" else None
+    if not isinstance(spec, dict) or not isinstance(own, list):
+        return data
+    kept = [entry for entry in own if not (isinstance(entry, dict) and entry.get("manager") == MANAGER)]
+    rest = {name: value for name, value in spec.items() if name != "runtimePatches"}
+    return {**data, "spec": {**rest, "runtimePatches": kept} if kept else rest}
+
+
+JOBS: Path = ("spec", "template", "spec", "replicatedJobs")
+"""The path of the jobs of a runtime."""
+
+_FAILURES: Path = ("spec", "template", "spec", "failurePolicy")
+_TRAINER_LABELS = "trainer.kubeflow.org/"
+_LONGEST = 63  # characters of a name that every object may have
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeCopy:
+    """The copy of a runtime for one TrainJob. ``ctx`` edits its content."""
+
+    ctx: PlaceContext
+    name: str
+    namespace: str
+
+    def write(self, job: str, field: str, before: Any, after: Any) -> None:
+        """Change a field of a job's pods from ``before`` to ``after``, which the TrainJob cannot set."""
+        names = [str(one.get("name")) for one in self.ctx.editor.get(JOBS)]
+        write(self.ctx.editor, (*_spec_of(names.index(job)), "template", "spec", field), before, after)
+
+    def add(self, ctx: PlaceContext) -> None:
+        """Add the copy in front of the TrainJob, and refer to it there."""
+        runtime = self.ctx.editor.document
+        labels = runtime.get(("metadata", "labels"), None) or {}
+        metadata: dict[str, Any] = {"name": self.name}
+        if self.namespace:
+            metadata["namespace"] = self.namespace
+        kept = {key: value for key, value in labels.items() if str(key).startswith(_TRAINER_LABELS)}
+        if kept:
+            metadata["labels"] = kept
+        value = {
+            "apiVersion": runtime.get(("apiVersion",)),
+            "kind": "TrainingRuntime",
+            "metadata": metadata,
+            "spec": self.ctx.editor.result()["spec"],
+        }
+        at = ctx.at("spec", "runtimeRef")
+        if ctx.add is not None and not ctx.add(value):
+            text = (
+                f"another TrainJob of this name needs a different copy of its runtime ({self.name}): rename one of them"
+            )
+            raise ctx.problem(at, text)
+        kind, name = runtime.get(("kind",)), runtime.get(("metadata", "name"))
+        text = f"TrainingRuntime {self.name}, a copy of {kind} {name} with a failure policy, is added in front of this TrainJob"
+        ctx.add_finding(Level.NOTE, at, f"{text}; later changes of {name} do not reach it")
+        ctx.editor.replace((*at, "name"), self.name)
+        if ctx.editor.get((*at, "kind")) is None:
+            ctx.editor.add((*at, "kind"), "TrainingRuntime")
+        else:
+            ctx.editor.replace((*at, "kind"), "TrainingRuntime")
+
+
+def settle_retries(
+    ctx: PlaceContext, release: TrainerRelease, runtime: Document, placed: Mapping[str, Placed]
+) -> RuntimeCopy | None:
+    """Report what an interruption does to each job on spot; returns the copy of the runtime if one is needed.
+
+    ``placed`` has the decisions for each job of the runtime, by its name.
+    """
+    spot = {name: one for name, one in placed.items() if one.on_spot}
+    if not spot:
+        return None
+    if not ctx.writes(Group.RETRIES):
+        for one in spot.values():
+            one.report.after_interruption = RETRIES_STAY
+            one.report.mechanism = Mechanism.RUNTIME_DECIDES
+        return None
+    kind, name = runtime.get(("kind",)), runtime.get(("metadata", "name"))
+    failures = runtime.get(_FAILURES, None)
+    mechanism = Mechanism.RUNTIME_DECIDES
+    replaces = ctx.options.replace_retries and not ctx.is_input(runtime)
+    if isinstance(failures, dict) and not replaces:
+        sentence = f"the failure policy of {kind} {name} decides"
+        _bound(ctx, release, failures, list(spot.values()))
+    elif ctx.is_input(runtime):
+        sentence = f"the failure policy that is written into {kind} {name} ({runtime.file}) decides"
+        mechanism = Mechanism.RUNTIME_PLACED
+    elif ctx.add is None:
+        sentence = _alone(ctx, kind, name)
+    else:
+        return _copy(ctx, runtime, spot)
+    for one in spot.values():
+        one.report.after_interruption = sentence
+        one.report.mechanism = mechanism
+    return None
+
+
+def _alone(ctx: PlaceContext, kind: str, name: str) -> str:
+    hint = ""
+    if kind == "ClusterTrainingRuntime":
+        hint = "; if you may not change it, copy it as a TrainingRuntime and name that under spec.runtimeRef"
+    text = f"{kind} {name} has no failure policy, and a TrainJob cannot have one: place the runtime too{hint}"
+    if not ctx.options.has_webhook:  # it places the JobSet that Trainer makes of the TrainJob
+        ctx.add_finding(Level.WARNING, ctx.at("spec", "runtimeRef"), text)
+    return "its Job replaces the pod alone, errors counted too (backoffLimit), while the others wait or fail"
+
+
+def _copy(ctx: PlaceContext, runtime: Document, spot: Mapping[str, Placed]) -> RuntimeCopy | None:
+    """A copy of the runtime with the failure policy; none if the runtime has it already."""
+    other = replace(ctx, editor=Editor(runtime), base=(), outer=None)
+    names = [str(job.get("name")) for job in other.editor.get(JOBS) or ()]
+    members = [SetMember(_spec_of(index), name, spot[name]) for index, name in enumerate(names) if name in spot]
+    write_failure_policy(other, JOBS[:-1], members, is_alone=len(names) == 1 and _has_one_node(ctx, runtime))
+    if not other.editor.changes:
+        return None
+    copy = RuntimeCopy(other, _name(ctx, runtime), _namespace(ctx))
+    _refuse_taken(ctx, copy)
+    for one in spot.values():
+        one.report.after_interruption += f" (by the added TrainingRuntime {copy.name})"
+    return copy
+
+
+def _has_one_node(ctx: PlaceContext, runtime: Document) -> bool:
+    """Whether the Trainer makes one pod of the runtime's job: the TrainJob's number of nodes wins over the runtime's."""
+    nodes = ctx.get("spec", "trainer", "numNodes")
+    return whole_number(nodes if nodes is not None else runtime.get(("spec", "mlPolicy", "numNodes"), None), 1) == 1
+
+
+def _spec_of(index: int) -> Path:
+    return (*JOBS, index, "template", "spec")
+
+
+def _name(ctx: PlaceContext, runtime: Document) -> str:
+    return f"{ctx.name}-{runtime.get(('metadata', 'name'))}"[:_LONGEST].rstrip("-.")
+
+
+def _namespace(ctx: PlaceContext) -> str:
+    """The namespace of the TrainJob, or of the experiment around it."""
+    own = ctx.get("metadata", "namespace")
+    outer = ctx.outer.get("metadata", "namespace") if ctx.outer is not None else None
+    return str(own or outer or "")
+
+
+def _refuse_taken(ctx: PlaceContext, copy: RuntimeCopy) -> None:
+    existing = ctx.find("TrainingRuntime", copy.name, copy.namespace or None)
+    if existing is None:
+        return
+    text = (
+        f"the copy of its runtime would be TrainingRuntime {copy.name}, which exists already "
+        f"({existing.file}:{existing.line(('metadata',))}): name that one here, or remove it"
+    )
+    raise ctx.problem(ctx.at("spec", "runtimeRef"), text)
+
+
+def _bound(ctx: PlaceContext, release: TrainerRelease, failures: Mapping[str, Any], spot: Sequence[Placed]) -> None:
+    """Bound restarts that the runtime does not count by a deadline over the whole TrainJob, which 2.2 and later have."""
+    rules = failures.get("rules") or ()
+    if not any(str(rule.get("action")).endswith("IgnoreMaxRestarts") for rule in rules):
+        return
+    path = ctx.at("spec", "activeDeadlineSeconds")
+    deadlines = [deadline_seconds(placed.policy) for placed in spot]
+    if release.version < (2, 2) or None in deadlines:
+        text = (
+            "the runtime restarts it without counting: give the policy a timeout (trainer 2.2 and later can bound it)"
+        )
+        ctx.add_finding(Level.WARNING, ctx.at("spec", "runtimeRef"), text)
+        return
+    wanted = max(deadline for deadline in deadlines if deadline is not None)
+    if ctx.editor.get(path) is None:
+        ctx.editor.add(path, wanted)
+    elif ctx.editor.get(path) != wanted:
+        ctx.add_finding(Level.WARNING, path, f"activeDeadlineSeconds stays; the policy allows {seconds_text(wanted)}")
+
+
+_RUN = "metadata.labels['jobset.sigs.k8s.io/jobset-name']"
+_ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
+_TRAINJOB = {
+    **PATCHES,
+    "runtimeRef": {"name": TEXT, "kind": TEXT},
+    "trainer": {"env": [{"name": TEXT}], "resourcesPerNode": {"limits": {}, "requests": {}}},
+}
+_RUNTIME = {
+    "mlPolicy": {"mpi": {}},
+    "template": {
+        "spec": {
+            "failurePolicy": {"rules": [{"action": TEXT}]},
+            "replicatedJobs": [{"name": TEXT, "template": {"metadata": METADATA, "spec": {"template": TEMPLATE}}}],
+        }
+    },
+}
+_LAUNCHER = "all nodes depend on the launcher"
+_TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
+_FROZEN = (
+    "spec.trainer, spec.runtimeRef and spec.activeDeadlineSeconds cannot be changed; the entries that change pods can, while "
+    "the TrainJob is suspended"
+)
+
+
+@dataclass(slots=True)
+class _ReplicatedJob:
+    """One replicated job of the runtime: its pod template with the TrainJob's changes, before and after it is placed."""
+
+    name: str
+    is_trainer: bool  # the one that spec.trainer configures
+    has_placed_runtime: bool  # whether the command places the runtime too
+    patches: Sequence[Patch]
+    before: dict[str, Any]
+    after: dict[str, Any]
+    placed: Placed
+
+
+def _place_trainjob(ctx: PlaceContext) -> None:
+    check(ctx, ctx.at("spec"), _TRAINJOB)
+    release = trainer_release(ctx)
+    _refuse_misplaced(ctx, release)
+    runtime = _runtime(ctx)
+    if runtime is None:
+        return
+    given = runtime.get(JOBS, None) or ()
+    _check_entries(ctx, release, [str(job.get("name")) for job in given])
+    jobs = [_placed(ctx, release, runtime, job) for job in given]
+    own = settle_retries(ctx, release, runtime, {job.name: job.placed for job in jobs})
+    templates = {job.name: template for job in jobs if (template := _template(ctx, release, job, jobs, own))}
+    if templates:
+        ctx.editor.extend(ctx.at("spec", release.field), patch_entries(release, templates))
+    for job in jobs:
+        if job.is_trainer:
+            old, new = (_node(pod.get("spec") or {}) for pod in (job.before, job.after))
+            ctx.editor.extend(ctx.at("spec", "trainer", "env"), _new(old, new, "env"))
+    if own is not None:
+        own.add(ctx)
+
+
+def _refuse_misplaced(ctx: PlaceContext, release: TrainerRelease) -> None:
+    spec = ctx.at("spec")
+    right = (*spec, release.field)
+    own = {"podSpecOverrides", "podTemplateOverrides", "runtimePatches"}
+    refuse_misplaced(ctx, spec, right, POD_FIELDS, own)
+    refuse_misplaced(ctx, (*spec, "trainer"), right, POD_FIELDS)
+    refuse_misplaced(ctx, (*spec, "trainer"), spec, own)
+    for name in ctx.editor.get(spec) or ():
+        if name in JOB_FIELDS or name in ("failurePolicy", "successPolicy"):
+            raise ctx.problem((*spec, name), "the API server would drop this field here; only the runtime can have it")
+
+
+def _runtime(ctx: PlaceContext) -> Document | None:
+    """The runtime of a TrainJob; ``None``, with a finding, if it was not given."""
+    reference = ctx.get("spec", "runtimeRef")
+    if not reference or not reference.get("name"):
+        raise ctx.problem(ctx.at("spec", "runtimeRef"), "expected the name of a runtime")
+    kind, name = str(reference.get("kind") or "ClusterTrainingRuntime"), str(reference["name"])
+    namespace = ctx.get("metadata", "namespace") if kind == "TrainingRuntime" else None
+    runtime = ctx.find(kind, name, namespace)
+    if runtime is None:
+        text = (
+            f"nothing is placed: a patch would replace values of {kind} {name}, which was not given; pass it with --with "
+            f"(kubectl get {kind.lower()} {name} -o yaml)"
+        )
+        ctx.add_finding(Level.WARNING, ctx.at("spec", "runtimeRef"), text)
+        return None
+    check_value(runtime, ("spec",), runtime.get(("spec",), {}), _RUNTIME)
+    return runtime
+
+
+def _placed(ctx: PlaceContext, release: TrainerRelease, runtime: Document, given: Mapping[str, Any]) -> _ReplicatedJob:
+    """Merge the pod template of a replicated job and place it."""
+    name = str(given.get("name"))
+    is_trainer = _ancestor(given) == "trainer" or (name == "node" and not _has_ancestor(runtime))
+    applied = [patch for patch in patches(ctx, release) if name in patch.jobs]
+    before: dict[str, Any] = ((given.get("template") or {}).get("spec") or {}).get("template") or {}
+    for patch in applied:
+        before = strategic(before, patch.template)
+    as_node = runtime.get(("spec", "mlPolicy", "mpi", "runLauncherAsNode"), None) is True
+    if is_trainer or (as_node and name == "node"):
+        before = _with_resources(ctx, before)
+    template = _scheduling_path(applied) or ctx.at("spec", release.field, name, "template")
+    on_demand_reason = _LAUNCHER if name == "launcher" else ""
+    role = Role(
+        name, f"{ctx.name}/{name.lower()}", (*template, "spec"), template, on_demand_reason, work=ctx.name, run=_RUN
+    )
+    placed, after = place_merged(ctx, role, {"spec": {}, **before})
+    placed.report.frozen = _FROZEN
+    ours = [patch for patch in applied if patch.manager != KUEUE]
+    return _ReplicatedJob(name, is_trainer, ctx.is_input(runtime), ours, before, after, placed)
+
+
+def _scheduling_path(applied: Sequence[Patch]) -> Path | None:
+    """The path at which the TrainJob itself selects nodes, for messages about it; ``None`` if it does not."""
+    for patch in reversed(applied):
+        if patch.spec[-1] == "spec" and {"affinity", "nodeSelector"} & (patch.template.get("spec") or {}).keys():
+            return patch.spec[:-1]
+    return None
+
+
+def _ancestor(job: Mapping[str, Any]) -> str:
+    labels = ((job.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return str(labels.get(_ANCESTOR, ""))
+
+
+def _has_ancestor(runtime: Document) -> bool:
+    return any(_ancestor(job) == "trainer" for job in runtime.get(JOBS))
+
+
+def _with_resources(ctx: PlaceContext, template: Mapping[str, Any]) -> dict[str, Any]:
+    """The template with the resources and the environment that ``spec.trainer`` gives its container ``node``."""
+    trainer, pod = ctx.get("spec", "trainer") or {}, template.get("spec") or {}
+    given = {"resources": trainer.get("resourcesPerNode") or {}, "env": trainer.get("env") or []}
+    containers = [
+        {**container, **strategic({key: container[key] for key in given if container.get(key)}, given)}
+        if container.get("name") == "node"
+        else container
+        for container in pod.get("containers") or ()
+    ]
+    return {**template, "spec": {**pod, "containers": containers}} if containers else dict(template)
+
+
+def _check_entries(ctx: PlaceContext, release: TrainerRelease, names: Sequence[str]) -> None:
+    """Refuse a second entry of ours, and entries for jobs that the runtime does not have; entries of other managers stay."""
+    for index, entry in enumerate(ctx.get("spec", release.field) or ()):
+        path = ctx.at("spec", release.field, index)
+        if entry.get("manager") == MANAGER:
+            raise ctx.problem(path, f"an entry of {MANAGER} without a placement record; remove it")
+        if entry.get("manager") == KUEUE:
+            text = "Kueue's own entry stays; if it sets tolerations, they replace those that are placed"
+            ctx.add_finding(Level.WARNING, path, text)
+    for patch in patches(ctx, release):
+        for job in patch.jobs:
+            if job not in names:
+                text = f"the runtime has no replicated job {job}, only {', '.join(names)}: the API server would refuse this"
+                raise ctx.problem(patch.entry, text)
+
+
+def _template(
+    ctx: PlaceContext,
+    release: TrainerRelease,
+    job: _ReplicatedJob,
+    jobs: Sequence[_ReplicatedJob],
+    own: RuntimeCopy | None,
+) -> dict[str, Any]:
+    """The changes of our entry to a job; a field in an entry of the user's is extended there instead."""
+    spec: dict[str, Any] = {}
+    before, after = job.before.get("spec") or {}, job.after["spec"]
+    for name in ("tolerations", "affinity"):
+        if after.get(name) == before.get(name):
+            continue
+        holder = next((patch for patch in reversed(job.patches) if name in (patch.template.get("spec") or {})), None)
+        if holder is not None:
+            _add_to(ctx, holder, name, job, jobs)
+        elif name == "tolerations":
+            spec[name] = after[name]
+        else:
+            spec |= _affinity(ctx, release, job, own)
+    for name in (_GRACE, "imagePullSecrets"):
+        if after.get(name) != before.get(name):
+            spec |= _if_settable(ctx, release, job, name, own)
+    if job.is_trainer:
+        spec |= _checkpoint(before, after)
+    metadata = _new_metadata(job) if release.has_metadata else {}
+    return {key: value for key, value in (("metadata", metadata), ("spec", spec)) if value}
+
+
+def _add_to(ctx: PlaceContext, holder: Patch, name: str, job: _ReplicatedJob, jobs: Sequence[_ReplicatedJob]) -> None:
+    """Extend a field in an entry of the user's, because entries replace the field."""
+    after = job.after["spec"][name]
+    for other in jobs:
+        if other.name in holder.jobs and other.after["spec"].get(name) != after:
+            text = f"{job.name} and {other.name} need different {name}: give each of them an entry of its own"
+            raise ctx.problem((*holder.spec, name), text)
+    write(ctx.editor, (*holder.spec, name), (job.before.get("spec") or {}).get(name), after)
+
+
+def _affinity(
+    ctx: PlaceContext, release: TrainerRelease, job: _ReplicatedJob, own: RuntimeCopy | None
+) -> dict[str, Any]:
+    """The changed lists of terms as a whole, because a patch replaces them."""
+    old, new = (
+        ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {} for pod in (job.before, job.after)
+    )
+    terms = {key: new[key] for key in _TERMS if new.get(key) != old.get(key)}
+    if release.can_set("affinity"):
+        return {"affinity": {"nodeAffinity": terms}}
+    if own is not None:
+        return _if_settable(ctx, release, job, "affinity", own)
+    required = terms.get(_TERMS[0], {}).get("nodeSelectorTerms", [])
+    expressions = required[0].get("matchExpressions", []) if len(required) == 1 else []
+    selector = {
+        one["key"]: one["values"][0] for one in expressions if one["operator"] == "In" and len(one["values"]) == 1
+    }
+    if (len(selector) < len(expressions) or len(terms) != 1 or not selector) and not ctx.options.has_webhook:
+        missing = "some of the conditions" if selector else "the conditions"
+        text = (
+            f"{job.name}: a TrainJob of trainer {release} cannot set affinity, so {missing} for its pools are missing"
+        )
+        text += ": place the runtime"
+        ctx.add_finding(Level.WARNING, ctx.at("spec"), text)
+    return {"nodeSelector": selector} if selector else {}
+
+
+def _if_settable(
+    ctx: PlaceContext, release: TrainerRelease, job: _ReplicatedJob, name: str, own: RuntimeCopy | None
+) -> dict[str, Any]:
+    """A field for our entry; if a TrainJob of the release cannot set it, the copy of its runtime gets it, if there is one."""
+    before, after = (job.before.get("spec") or {}).get(name), job.after["spec"][name]
+    if release.can_set(name):
+        return {name: after[len(before or ()) :] if isinstance(after, list) else after}
+    if own is not None:
+        own.write(job.name, name, before, after)
+        return {}
+    text = f"{job.name}: a TrainJob of trainer {release} cannot set {name}"
+    if ctx.options.has_webhook:
+        return {}  # the JobSet that Trainer makes of it gets the field
+    if job.has_placed_runtime:
+        ctx.add_finding(Level.NOTE, ctx.at("spec"), f"{text}: that of its runtime holds, which is placed too")
+    else:
+        ctx.add_finding(Level.WARNING, ctx.at("spec"), f"{text}: place the runtime instead")
+    return {}
+
+
+def _checkpoint(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The volume of the checkpoint, and its mount in the container ``node``."""
+    fields: dict[str, Any] = {}
+    volumes, mounts = _new(before, after, "volumes"), _new(_node(before), _node(after), "volumeMounts")
+    if volumes and mounts:
+        fields["volumes"] = volumes
+        fields["containers"] = [{"name": "node", "volumeMounts": mounts}]
+    return fields
+
+
+def _node(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    containers: Sequence[Mapping[str, Any]] = spec.get("containers") or ()
+    return next((container for container in containers if container.get("name") == "node"), {})
+
+
+def _new(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> list[Any]:
+    return list((after.get(name) or [])[len(before.get(name) or []) :])
+
+
+def _new_metadata(job: _ReplicatedJob) -> dict[str, Any]:
+    """The labels and annotations that were added to a job's pods."""
+    metadata: dict[str, Any] = {}
+    for kind in ("labels", "annotations"):
+        old = (job.before.get("metadata") or {}).get(kind) or {}
+        new = (job.after.get("metadata") or {}).get(kind) or {}
+        added = {key: value for key, value in new.items() if key not in old}
+        if added:
+            metadata[kind] = added
+    return metadata
+
+
+def _place_runtime(ctx: PlaceContext) -> None:
+    check(ctx, ctx.at("spec"), _RUNTIME)
+    at = ctx.at("spec", "template", "spec")
+    members = []
+    jobs = ctx.editor.get((*at, "replicatedJobs")) or ()
+    refuse_misplaced(
+        ctx, ctx.at("spec"), (*at, "replicatedJobs", 0, "template", "spec", "template", "spec"), POD_FIELDS
+    )
+    for index, job in enumerate(jobs):
+        name = str(job.get("name"))
+        spec = (*at, "replicatedJobs", index, "template", "spec")
+        refuse_in_job(ctx, spec)
+        template = (*spec, "template")
+        on_demand_reason = _LAUNCHER if name == "launcher" else ""
+        path = f"{ctx.name}/{name.lower()}"
+        placed = place_pod(
+            ctx, Role(name, path, (*template, "spec"), template, on_demand_reason, work=ctx.name, run=_RUN)
+        )
+        placed.report.frozen = "TrainJobs that have started keep the old runtime"
+        members.append(SetMember(spec, name, placed))
+    write_failure_policy(ctx, at, members)
+
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
+    ("trainer.kubeflow.org", "TrainJob"): _place_trainjob,
+    ("trainer.kubeflow.org", "TrainingRuntime"): _place_runtime,
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): _place_runtime,
+}

@@ -1,0 +1,166 @@
+"""Objects of unknown kinds: placed at the paths of ``--pod-path``, otherwise left unchanged with a finding.
+
+Only the fields of the pod spec are placed. What the kind does after an interruption is not known, and a finding says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from spotwright.errors import InputError
+from spotwright.kinds.kind import SERVED, served_version
+from spotwright.placing.context import Finding, Level, PlaceContext, name_of
+from spotwright.placing.documents import Document, Path, show
+from spotwright.placing.patch import value_at
+from spotwright.placing.pods import Role, place_pod
+
+__all__ = ["find_pod_specs", "pass_through", "place_at", "read_pod_path", "warn_of_version"]
+
+
+_ANY = "*"
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+|\*)\]")
+_STRUCTURE = frozenset({"pod", "podspec", "podtemplate", "spec", "template"})
+"""Steps that say nothing about a role; the words of Kubernetes, in lower case."""
+
+
+def read_pod_path(text: str) -> Path:
+    """Read a path such as ``spec.worker.template.spec`` or ``spec.tasks[*].template.spec``.
+
+    ``[*]`` is every item of a list, ``*`` as a step every key of a mapping; both are the step ``*``. Raises
+    :class:`InputError` for anything else.
+    """
+    steps = _STEP.findall(text)
+    written = "".join(f"[{index}]" if index else f".{name}" for name, index in steps).removeprefix(".")
+    if not steps or written != text:
+        raise InputError(
+            f"--pod-path {text!r}: expected the path of a pod spec, such as spec.template.spec or "
+            "spec.workerGroupSpecs[*].template.spec"
+        )
+    return tuple(_ANY if index == _ANY else int(index) if index else name for name, index in steps)
+
+
+def find_pod_specs(value: Any, patterns: Sequence[Path]) -> list[Path]:
+    """The paths of the pod specs in an object that match a pattern, in the order of the patterns, none twice.
+
+    A pattern may begin at ``spec``, and may end at the template of the pod instead of its spec. A pod spec has containers.
+    """
+    matches: dict[Path, None] = {}
+    for pattern in patterns:
+        found = list(_matches(value, pattern)) or list(_matches(value, ("spec", *pattern)))
+        for path in found:
+            spec = path if _is_pod_spec(value, path) else (*path, "spec")
+            if _is_pod_spec(value, spec):
+                matches[spec] = None
+    return list(matches)
+
+
+def _is_pod_spec(value: Any, path: Path) -> bool:
+    return value_at(value, (*path, "containers")) is not None
+
+
+def _matches(value: Any, pattern: Path, path: Path = ()) -> Iterator[Path]:
+    """The paths of the values that a pattern leads to."""
+    if not pattern:
+        yield path
+        return
+    step, rest = pattern[0], pattern[1:]
+    if step == _ANY:
+        children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, child in children:
+            yield from _matches(child, rest, (*path, key))
+    else:
+        child = value_at(value, (step,))
+        if child is not None:
+            yield from _matches(child, rest, (*path, step))
+
+
+def place_at(ctx: PlaceContext, paths: Sequence[Path]) -> None:
+    """Place the pod specs at these paths of the object; of several, each is a role with a name of its own."""
+    roles = [_role(ctx, path, _role_name(ctx, path) if len(paths) > 1 else "") for path in paths]
+    placed = [place_pod(ctx, role) for role in roles]
+    kind = ctx.get("kind")
+    for each in placed:
+        each.report.after_interruption = f"unknown: Spotwright does not know what a {kind} does when it loses a pod"
+    if any(each.on_spot for each in placed):
+        ctx.add_finding(Level.WARNING, ctx.at("kind"), f"{kind}: only its pods are placed; set its retries yourself")
+
+
+def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
+    template = path[:-1] if path[-1] == "spec" and len(path) > 1 else None
+    policy_path = f"{ctx.name}/{name}" if name else ctx.name
+    return Role(show(path), policy_path, ctx.at(*path), ctx.at(*template) if template is not None else None)
+
+
+def _role_name(ctx: PlaceContext, path: Path) -> str:
+    """The name of a role in policies: that of its item in a list (``small-group``), else the last step that names it."""
+    for depth in range(len(path), 0, -1):
+        step = path[depth - 1]
+        if isinstance(step, int):
+            item = ctx.get(*path[:depth], default={})
+            own = next((item[key] for key in ("name", "groupName") if isinstance(item.get(key), str)), None)
+            return str(own or f"{path[depth - 2]}-{step}").lower()
+        if step.lower() not in _STRUCTURE:
+            return step.lower()
+    return show(path)
+
+
+def pass_through(document: Document, api_version: str, kind: str, patterns: Sequence[Path]) -> Iterator[Finding]:
+    """The finding for an object that stays unchanged: a warning if it has pods, or its kind is placed in another group.
+
+    ``patterns`` are those of ``--pod-path``, none of which leads to a pod spec of this object.
+    """
+    if not kind:
+        yield from _no_object(document)
+        return
+    name = name_of(document.get(("metadata",), {}))
+    text = f"{kind} {name} ({api_version}): this kind is not placed; it stays unchanged"
+    level = Level.NOTE
+    if kind in SERVED and not api_version:
+        level, text = (
+            Level.WARNING,
+            f"{kind} {name} has no apiVersion: write {SERVED[kind]}; it stays unchanged",
+        )
+    elif kind in SERVED:
+        level, text = Level.WARNING, f"{text} (a {kind} of {SERVED[kind]} is placed)"
+    elif _has_pods(document.get((), None)):
+        hint = "name the path of its pod spec with --pod-path"
+        if patterns:
+            hint = f"no pod spec at {' or '.join(map(_pattern_text, patterns))}: {hint}"
+        level, text = Level.WARNING, f"{text} ({hint})"
+    yield Finding(level, document.file, document.line(("kind",)), ("kind",), text, f"{kind} ({api_version})")
+
+
+def _pattern_text(pattern: Path) -> str:
+    """A pattern as the user wrote it."""
+    return show(pattern).replace(".*", "[*]")
+
+
+def _no_object(document: Document) -> Iterator[Finding]:
+    """The finding for a document that is no Kubernetes object: a list, a text, an error page, values of a chart."""
+    value = document.get((), None)
+    what = "has no kind" if isinstance(value, dict) else "is no mapping"
+    text = f"this {what}, so it is no Kubernetes object; it stays unchanged"
+    yield Finding(Level.WARNING, document.file, document.line(()), (), text)
+
+
+def _has_pods(value: Any) -> bool:
+    if isinstance(value, dict):
+        return isinstance(value.get("containers"), list) or any(_has_pods(item) for item in value.values())
+    return isinstance(value, list) and any(_has_pods(item) for item in value)
+
+
+_CHECK_VERSION_THEMSELVES = frozenset(
+    {"CronJob", "Experiment", "MPIJob", "Pipeline", "PipelineRun", "RayCluster", "RayJob", "TaskRun"}
+)
+"""Kinds whose modules report a wrong version, or that are served in several."""
+
+
+def warn_of_version(ctx: PlaceContext, api_version: str, kind: str) -> None:
+    """Warn of a version that no API server knows; the kind is placed nevertheless."""
+    served = served_version(api_version, kind) or api_version
+    if api_version != served and kind not in _CHECK_VERSION_THEMSELVES and not api_version.startswith("kubeflow.org/"):
+        ctx.add_finding(
+            Level.WARNING, ctx.at("apiVersion"), f"no API server knows {kind} of {api_version}: write {served}"
+        )

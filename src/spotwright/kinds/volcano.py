@@ -1,0 +1,249 @@
+"""Volcano's Job and CronJob (batch.volcano.sh): tasks that run together, and policies for what an event does to all of them.
+
+Without a policy, Volcano creates a pod again that was deleted, uncounted, and leaves one alone that has failed, as a node's
+graceful shutdown leaves it; the other tasks wait for it. So policies restart the Job at an eviction and at the exit codes of a
+killed pod; errors of the code keep Volcano's default unless the policy retries them. A Job that may run with fewer pods than it
+has (``minAvailable``) restarts the pod alone, which Volcano can do since 1.11.
+
+Volcano counts every restart and fails the Job when the count reaches ``maxRetry``, so a ``maxRetry`` of N allows N - 1 restarts.
+A policy of a task counts before those of the Job, and within a list the first that matches. Sources: volcano-sh/volcano v1.15.1,
+``pkg/controllers/job/job_controller_util.go`` (applyPolicies), ``job_controller_handler.go`` (updatePod, deletePod),
+``state/running.go``, ``state/restarting.go``, ``pkg/webhooks/admission/jobs`` (defaults; no event twice, none beside ``*``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spotwright.kinds.job import KILLED, REFUSED
+from spotwright.kinds.kind import PlaceObject
+from spotwright.placing.context import RETRIES_STAY, Group, Level, PlaceContext
+from spotwright.placing.documents import Path
+from spotwright.placing.enforcement import Mechanism
+from spotwright.placing.pod_spec import POD_FIELDS, TEMPLATE, TEXT, check, refuse_at_template, refuse_misplaced
+from spotwright.placing.pods import Placed, Role, place_pod
+from spotwright.placing.retries import (
+    counted_endings,
+    no_interruption_text,
+    whole_number,
+    write_pod_deadline,
+    write_unless_set,
+)
+
+__all__ = ["KINDS"]
+
+
+_RUN = "metadata.labels['volcano.sh/job-name']"
+_INDEX = "metadata.labels['volcano.sh/task-index']"
+_POLICY = {"action": TEXT, "event": TEXT, "events": [TEXT], "exitCode": TEXT, "timeout": TEXT}
+_JOB = {
+    "policies": [_POLICY],
+    "plugins": {},
+    "tasks": [{"name": TEXT, "template": TEMPLATE, "policies": [_POLICY]}],
+}
+_LEADERS = re.compile(
+    r"(^|-)(mpi)?(leader|driver|coordinator|launcher|master|chief|head|scheduler|ps|parameter-?server)s?(-|\d|$)",
+    re.IGNORECASE,
+)
+_EVICTED, _FAILED, _ANY = "PodEvicted", "PodFailed", "*"
+_RESTARTS = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
+_FROZEN = "only minAvailable, priorityClassName and the replicas of tasks can be changed; create the Job again"
+_OF_JOBS = frozenset(
+    {"maxRetry", "minAvailable", "minSuccess", "plugins", "policies", "queue", "tasks", "ttlSecondsAfterFinished"}
+)
+_OF_BOTH = frozenset({"schedulerName", "priorityClassName", "volumes"})  # fields of the Job too
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One task of a Job: its path, its name, and the decisions for its pods."""
+
+    at: Path
+    name: str
+    placed: Placed
+
+
+def _place_job(ctx: PlaceContext) -> None:
+    _job_at(ctx, ctx.at("spec"))
+
+
+def _place_cron_job(ctx: PlaceContext) -> None:
+    at = ctx.at("spec", "jobTemplate", "spec")
+    refuse_misplaced(ctx, ctx.at("spec"), at, _OF_JOBS)
+    _job_at(ctx, at)
+    for role in ctx.roles:
+        role.frozen = "everything can be changed; a change applies to the Jobs that are created afterwards"
+
+
+def _job_at(ctx: PlaceContext, at: Path) -> None:
+    """Place the Job whose spec is at ``at``."""
+    tasks = ctx.editor.get((*at, "tasks"))
+    if not isinstance(tasks, list) or not tasks:
+        raise ctx.problem(at, "expected a Job of Volcano with tasks")
+    check(ctx, at, _JOB)
+    first = (*at, "tasks", 0, "template", "spec")
+    refuse_misplaced(ctx, at, first, POD_FIELDS, _OF_BOTH)
+    members = [_place_task(ctx, at, index, len(tasks)) for index in range(len(tasks))]
+    spot = [task for task in members if task.placed.on_spot]
+    if not spot:
+        return
+    if not ctx.writes(Group.RETRIES):
+        for task in spot:
+            task.placed.report.after_interruption = RETRIES_STAY
+        return
+    _settle(ctx, at, tasks, spot)
+    for task in members:
+        write_pod_deadline(ctx, (*task.at, "template", "spec"), task.name, task.placed.policy)
+
+
+def _place_task(ctx: PlaceContext, at: Path, index: int, count: int) -> _Task:
+    path = (*at, "tasks", index)
+    template = (*path, "template")
+    name = str(ctx.editor.get((*path, "name")) or f"task-{index}")
+    refuse_misplaced(ctx, path, (*template, "spec"), POD_FIELDS)
+    refuse_misplaced(ctx, path, at, _OF_JOBS - {"maxRetry", "minAvailable", "policies"})
+    refuse_at_template(ctx, template)
+    reason = "the other tasks depend on it" if count > 1 and _leads(ctx, at, name) else ""
+    replicas = whole_number(ctx.editor.get((*path, "replicas")), 1)
+    index_of_pod = _INDEX if replicas != 1 else ""
+    role = Role(
+        name,
+        f"{ctx.name}/{name.lower()}",
+        (*template, "spec"),
+        template,
+        reason,
+        work=ctx.name,
+        run=_RUN,
+        index=index_of_pod,
+    )
+    placed = place_pod(ctx, role)
+    placed.report.frozen = _FROZEN
+    placed.report.mechanism = Mechanism.VOLCANO
+    placed.report.anchor("job", ctx.editor, at)
+    placed.report.after_interruption = "" if placed.on_spot else no_interruption_text(placed.policy)
+    return _Task(path, name, placed)
+
+
+def _leads(ctx: PlaceContext, at: Path, name: str) -> bool:
+    """Whether other tasks depend on a task: by its name, or because a plugin of the Job names it as the master."""
+    plugins = ctx.editor.get((*at, "plugins")) or {}
+    arguments = [str(one) for given in plugins.values() if isinstance(given, list) for one in given]
+    named = any(argument.lstrip("-") in (f"master={name}", f"ps={name}", f"chief={name}") for argument in arguments)
+    return named or _LEADERS.search(name) is not None
+
+
+def _settle(ctx: PlaceContext, at: Path, tasks: Sequence[Any], spot: Sequence[_Task]) -> None:
+    """Write the policies of the Job and how often it may restart, and report what an interruption does to each task."""
+    action = "RestartPod" if _may_run_with_fewer(ctx, at, tasks) else "RestartJob"
+    own = [task for task in spot if _own_action(ctx, task.at, _EVICTED) or _own_action(ctx, at, _EVICTED)]
+    if len(own) < len(spot):
+        _write_policies(ctx, at, action, retries=max(task.placed.policy.retries for task in spot))
+    elif ctx.options.has_webhook:
+        _refuse(ctx, at)
+    limit = _settle_limit(ctx, at, spot)
+    for task in spot:
+        in_force = _own_action(ctx, task.at, _EVICTED) or _own_action(ctx, at, _EVICTED) or action
+        task.placed.report.after_interruption = _what_happens(in_force, limit)
+        if in_force not in _RESTARTS:
+            task.placed.report.mechanism = Mechanism.VOLCANO_ENDS
+            text = f"{task.name}: its own policy with action {in_force} stays: an interruption ends the Job; write RestartJob"
+            ctx.add_finding(Level.WARNING, (*task.at, "name"), text)
+
+
+def _may_run_with_fewer(ctx: PlaceContext, at: Path, tasks: Sequence[Any]) -> bool:
+    """Whether the Job goes on while pods are missing: it says how many it needs, and has more."""
+    needed = whole_number(ctx.editor.get((*at, "minAvailable")))
+    pods = [whole_number(task.get("replicas"), 1) if isinstance(task, dict) else None for task in tasks]
+    known = [count for count in pods if count is not None]
+    return needed is not None and len(known) == len(pods) and 0 < needed < sum(known)
+
+
+def _policies(ctx: PlaceContext, at: Path) -> Iterator[Mapping[str, Any]]:
+    yield from (one for one in ctx.editor.get((*at, "policies")) or () if isinstance(one, dict))
+
+
+def _events(policy: Mapping[str, Any]) -> set[str]:
+    return {str(event) for event in (policy.get("event"), *(policy.get("events") or ())) if event}
+
+
+def _own_action(ctx: PlaceContext, at: Path, event: str) -> str:
+    """The action of the first policy for an event at the Job or a task; empty if there is none."""
+    return next((str(one.get("action")) for one in _policies(ctx, at) if _events(one) & {event, _ANY}), "")
+
+
+def _write_policies(ctx: PlaceContext, at: Path, action: str, retries: int) -> None:
+    """Add a policy for each event and exit code of an interruption that the Job has none for; the user's are before them."""
+    events = {event for one in _policies(ctx, at) for event in _events(one)}
+    codes = {one.get("exitCode") for one in _policies(ctx, at)}
+    if _ANY in events:
+        return
+    added: list[dict[str, Any]] = []
+    if ctx.options.has_webhook and REFUSED not in codes and _FAILED not in events:
+        added.append({"exitCode": REFUSED, "action": "TerminateJob"})
+    if retries and _FAILED not in events:
+        if _EVICTED not in events:
+            added.append({"events": [_EVICTED, _FAILED], "action": action})
+        else:
+            added.append({"event": _FAILED, "action": action})
+    else:
+        added += [
+            {"exitCode": code, "action": action} for code in KILLED if code not in codes and _FAILED not in events
+        ]
+        added += [{"event": _EVICTED, "action": action}] if _EVICTED not in events else []
+    ctx.editor.extend((*at, "policies"), added)
+
+
+def _refuse(ctx: PlaceContext, at: Path) -> None:
+    """Let a refused pod end the Job, beside policies of the user that restart it."""
+    if not any(one.get("exitCode") == REFUSED for one in _policies(ctx, at)):
+        rest = list(_policies(ctx, at))
+        rule = {"exitCode": REFUSED, "action": "TerminateJob"}
+        if rest:
+            ctx.editor.replace((*at, "policies"), [rule, *rest])
+        else:
+            ctx.editor.extend((*at, "policies"), [rule])
+
+
+def _settle_limit(ctx: PlaceContext, at: Path, spot: Sequence[_Task]) -> Any:
+    """Write ``maxRetry``: one more than the restarts that the largest budgets of the tasks allow."""
+    policy = max((task.placed.policy for task in spot), key=lambda one: one.max_interruptions + one.retries)
+    restarts = counted_endings(policy, is_refused=ctx.options.has_webhook)
+    path = (*at, "maxRetry")
+    in_force = write_unless_set(ctx, path, restarts + 1)
+    if in_force != restarts + 1:
+        text = f"maxRetry {in_force} stays, which allows one restart less; the policy allows {restarts} (--replace-retries)"
+        ctx.add_finding(Level.WARNING, path, f"{text}; interruptions and errors count there")
+        return in_force
+    if ctx.options.has_webhook:
+        return in_force
+    if policy.retries:
+        text = f"maxRetry {in_force} allows {restarts} restarts: interruptions ({policy.max_interruptions}) and errors"
+        ctx.add_finding(
+            Level.WARNING, path, f"{text} ({policy.retries}) together, so an error of the code is retried as often"
+        )
+    else:
+        text = f"maxRetry {in_force} allows {restarts} restarts, after interruptions and exit codes 137 and 143 (killed, out of"
+        ctx.add_finding(Level.NOTE, path, f"{text} memory); another error of the code restarts nothing")
+    return in_force
+
+
+def _what_happens(action: str, limit: Any) -> str:
+    """What an interruption does to a Job whose policy for it has this action."""
+    what = {
+        "RestartJob": "the whole Job restarts",
+        "RestartTask": "all pods of its task restart, the other tasks go on",
+        "RestartPod": "the pod is created again, the others go on",
+        "RestartPartition": "the pods of its partition restart, the others go on",
+    }.get(action)
+    if what is None:
+        return f"the Job ends (its own policy: {action})"
+    return f"{what}, counted against maxRetry {limit}, which fails the Job when the count reaches it"
+
+
+KINDS: Mapping[tuple[str, str], PlaceObject] = {
+    ("batch.volcano.sh", "Job"): _place_job,
+    ("batch.volcano.sh", "CronJob"): _place_cron_job,
+}

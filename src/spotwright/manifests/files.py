@@ -1,0 +1,390 @@
+"""Place, unplace and explain whole files: text in, text out, each object by its kind.
+
+Each object is placed in the text that the one before left, so that every edit is made at a valid position. If one object of a
+file is wrong, nothing of the file is written.
+
+Documents that ``place`` adds in front of a document that refers to them, and ``unplace`` removes as a whole.
+
+Find the patterns of ``policy.tasks`` that match no role of the placed files, so that a misspelt name is seen.
+
+Whole files and Python objects: split into documents, placed with a record, and unplaced to the same bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spotwright.config import Config, matches
+from spotwright.kfp.placed_record import VERSION, digest, value_digest
+from spotwright.kinds.kind import PlaceObject, find_kind
+from spotwright.kinds.unknown import find_pod_specs, pass_through, place_at
+from spotwright.manifests.objects import ObjectRules
+from spotwright.manifests.record import (
+    ANNOTATION,
+    AT,
+    FIXED_AT,
+    MAX_RECORD,
+    Outside,
+    is_placed,
+    placed_text,
+    reserve,
+    unplaced,
+)
+from spotwright.manifests.references import References, may_be_referred_to
+from spotwright.placing.context import Finding, Level, PlaceContext, PlaceOptions, RoleReport, name_of
+from spotwright.placing.document_pair import AT as PAIR_AT
+from spotwright.placing.document_pair import KIND, PipelinePair, objects_of
+from spotwright.placing.documents import Document, Path, no_garbage_collection, parse
+from spotwright.placing.patch import Editor
+from spotwright.placing.yaml_writer import Removal, block, edit_objects, flow, has_directives, remove, split
+
+__all__ = [
+    "Additions",
+    "PlacedFile",
+    "has_added_content",
+    "is_added",
+    "is_untouched",
+    "place_text",
+    "place_texts",
+    "prepend",
+    "unfix_text",
+    "unmatched_patterns",
+    "unplace_text",
+    "without_record",
+]
+
+
+_TOKEN = "@"  # noqa: S105 (a placeholder until the record is known)
+
+
+class Additions:
+    """The documents that the objects of one file need, each once."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+        self._pending: list[Mapping[str, Any]] = []
+
+    def add(self, value: Mapping[str, Any]) -> bool:
+        """Request a document. False if another one of its name was requested with other content."""
+        metadata = value["metadata"]
+        identity = (str(value["kind"]), str(metadata.get("namespace")), str(metadata["name"]))
+        first = self._by_name.setdefault(identity, value)
+        if first is value:
+            self._pending.append(value)
+        return first == value
+
+    def take(self) -> list[Mapping[str, Any]]:
+        """The documents requested since the last call."""
+        pending, self._pending = self._pending, []
+        return pending
+
+
+def prepend(text: str, added: Sequence[Mapping[str, Any]]) -> str:
+    """A part of a file with documents added in front of it."""
+    if not added:
+        return text
+    documents = [_serialize(value) for value in added]
+    if text.startswith("---"):
+        new = "".join(f"---\n{document}" for document in documents)
+    else:
+        new = "".join(f"{document}---\n" for document in documents)
+    return (new.replace("\n", "\r\n") if "\r\n" in text else new) + text
+
+
+def _serialize(value: Mapping[str, Any]) -> str:
+    """A document with its record."""
+    marked = {**value, "metadata": {**value["metadata"], "annotations": {ANNOTATION: _TOKEN}}}
+    text = "\n".join(block(marked, 0)) + "\n"
+    record = {"v": VERSION, "added": [digest(text), value_digest(_content(value))]}
+    return text.replace(flow(_TOKEN), flow(json.dumps(record, separators=(",", ":"))), 1)
+
+
+def is_added(document: Document) -> bool:
+    """Whether :func:`prepend` wrote the object, even if it was changed since."""
+    return bool(_digests(document))
+
+
+def is_untouched(document: Document) -> bool:
+    """Whether the document, alone in its text, has exactly the bytes that were added."""
+    node = document.node(AT)
+    digests = _digests(document)
+    if node is None or not digests:
+        return False
+    text = document.text[: node.start_mark.index] + flow(_TOKEN) + document.text[node.end_mark.index :]
+    return digest(text.replace("\r\n", "\n").removeprefix("---\n")) == digests[0]
+
+
+def has_added_content(document: Document) -> bool:
+    """Whether the object has the content that was added, in any format."""
+    return value_digest(_content(document.get((), {}))) in _digests(document)
+
+
+def without_record(document: Document) -> str:
+    """The text without the record: the user has changed the object, so it stays as theirs."""
+    others = document.get(AT[:-1]).keys() - {ANNOTATION}
+    return remove(document, [Removal(AT if others else AT[:-1], ())])
+
+
+def _digests(document: Document) -> list[str]:
+    """The two digests in the record of an added document; none for any other record."""
+    annotation = document.get(AT, None)
+    try:
+        record = json.loads(annotation) if isinstance(annotation, str) else None
+    except ValueError:
+        return []  # not our record: reading it as one raises the error
+    digests = record.get("added") if isinstance(record, dict) else None
+    return [str(digest) for digest in digests] if isinstance(digests, list) else []
+
+
+def _content(value: Any) -> Any:
+    """The content of an object that is compared, without the metadata that an API server adds."""
+    if not isinstance(value, Mapping):
+        return None
+    metadata = value.get("metadata") or {}
+    content = [value.get("apiVersion"), value.get("kind"), metadata.get("name"), value.get("spec")]
+    return [*content, value["binaryData"]] if "binaryData" in value else content
+
+
+_SEPARATOR_LINE = re.compile(r"\A---\r?\n")
+_JSON_OBJECT = re.compile(r'\s*\{\s*"')
+_BOM = "\ufeff"
+_RECORD_MARKS = (ANNOTATION, "spotwright:", '"spotwright"')  # every document with a record has one of them
+
+
+@dataclass(slots=True)
+class PlacedFile:
+    """The outcome for one file: its new text, the findings, and a report of each role.
+
+    ``has_lines`` is false where the text was compiled in memory, so that a line number would lead nowhere.
+    """
+
+    text: str
+    findings: list[Finding] = field(default_factory=list)
+    roles: list[RoleReport] = field(default_factory=list)
+    has_lines: bool = True
+
+
+def place_text(
+    text: str,
+    file: str,
+    config: Config,
+    references: References | None = None,
+    options: PlaceOptions | None = None,
+    outside: Outside | None = None,
+) -> PlacedFile:
+    """Place one file alone, as :func:`place_texts` does."""
+    return place_texts([(file, text)], config, references, options, outside)[0]
+
+
+@no_garbage_collection()
+def place_texts(
+    texts: Iterable[tuple[str, str]],
+    config: Config,
+    references: References | None = None,
+    options: PlaceOptions | None = None,
+    outside: Outside | None = None,
+) -> list[PlacedFile]:
+    """Place every object whose kind is known in files, each a name and a text.
+
+    Raises :class:`ManifestError`; then nothing is to be written. An object that was placed before is unplaced first, so that
+    placing twice is placing once. ``outside`` has the records that are too large for an annotation, and gets new ones; without
+    it, an object with such a record is refused.
+    """
+    work = _Work(config, references or References(), options or PlaceOptions(), outside)
+    return [_place_file(text, file, work) for file, text in texts]
+
+
+def _place_file(text: str, file: str, common: _Work) -> PlacedFile:
+    unplaced_file = unplace_text(text, file, common.outside)
+    result = PlacedFile(unplaced_file.text, unplaced_file.findings)
+    bom, body = (_BOM, result.text[1:]) if result.text.startswith(_BOM) else ("", result.text)
+    parts = list(split(body))
+    parsed = {above: list(objects_of(parse(part, file, above))) for above, part in parts if may_be_referred_to(part)}
+    own = [document for documents in parsed.values() for document in documents]
+    given = common.references
+    work = replace(
+        common,
+        references=References(own, given.inputs | {file}, given),
+        may_add=common.options.may_add and not _is_json(file, body) and not has_directives(body),
+        additions=Additions(),
+    )
+    texts = []
+    for above, part in parts:  # what nothing can refer to is parsed in its turn and dropped, so that memory stays small
+        objects = parsed[above] if above in parsed else list(objects_of(parse(part, file, above)))
+        edited = edit_objects(part, objects, lambda document: _place_object(document, result, work)) or ""
+        texts.append(prepend(edited, work.additions.take()))
+    result.text = bom + "".join(texts)
+    return result
+
+
+def _is_json(file: str, body: str) -> bool:
+    """Whether other tools read the file as JSON, in which there is no second document."""
+    return file.endswith(".json") or _JSON_OBJECT.match(body) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What objects share while they are placed: those of one command, and in copies those of one file.
+
+    A copy for a file finds also the objects of this file, and has its own ``may_add`` and ``additions``.
+    """
+
+    config: Config
+    references: References
+    options: PlaceOptions
+    outside: Outside | None
+    may_add: bool = False
+    additions: Additions = field(default_factory=Additions)
+
+
+def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
+    """Place one object; returns the whole text around it."""
+    api_version, kind = _kind_of(document)
+    place = _how_to_place(document, api_version, kind, work.options.pod_paths)
+    if place is None:
+        result.findings += pass_through(document, api_version, kind, work.options.pod_paths)
+        return document.text
+    editor = Editor(document)
+    at = _record_path(document)
+    if at[0] == len(editor.data):
+        editor.append()  # the missing platform document
+    reserve(editor, at)
+    reserved = editor.changes
+    add = work.additions.add if work.may_add else None
+    rules = ObjectRules(work.config, work.references, work.options, add)
+    rules.apply(place, editor, result.findings, result.roles)
+    if editor.changes == reserved:
+        return document.text  # no edits, so no record
+    return placed_text(editor, at, None if isinstance(document, PipelinePair) else MAX_RECORD, work.outside)
+
+
+def _how_to_place(document: Document, api_version: str, kind: str, patterns: Sequence[Path]) -> PlaceObject | None:
+    """How to place an object: as its kind is placed, and at the paths of ``--pod-path`` that its kind leaves alone.
+
+    ``None`` if its kind is not known and no path leads to a pod spec. Kinds that are never placed by themselves are placed at
+    the paths alone.
+    """
+    place = find_kind(api_version, kind)
+    paths = find_pod_specs(document.get((), None), patterns) if patterns else []
+    if not paths:
+        return place
+
+    def place_paths(ctx: PlaceContext) -> None:
+        findings, roles = len(ctx.findings), len(ctx.roles)
+        if place is not None:
+            place(ctx)
+        left = [path for path in paths if not ctx.editor.is_edited(path)]
+        if left and len(ctx.roles) == roles:
+            del ctx.findings[findings:]  # that the kind is not placed by itself
+        if left:
+            place_at(ctx, left)
+
+    return place_paths
+
+
+def _kind_of(document: Document) -> tuple[str, str]:
+    if isinstance(document, PipelinePair):
+        return KIND
+    return str(document.get(("apiVersion",), "")), str(document.get(("kind",), ""))
+
+
+def _record_path(document: Document) -> Path:
+    return PAIR_AT if isinstance(document, PipelinePair) else AT
+
+
+@no_garbage_collection()
+def unplace_text(text: str, file: str, outside: Outside | None = None) -> PlacedFile:
+    """Remove everything that was placed in a file.
+
+    An object that nobody touched since gets its original bytes back; a reformatted one becomes an equal document, with a
+    finding. ``outside`` has the records that were too large for an annotation. Raises :class:`ManifestError` if one is missing.
+    """
+    return _undone(text, file, outside, AT, _RECORD_MARKS)
+
+
+def unfix_text(text: str, file: str) -> PlacedFile:
+    """Remove from a file what ``lint --fix`` has changed, as :func:`unplace_text` does for what was placed."""
+    return _undone(text, file, None, FIXED_AT, (str(FIXED_AT[-1]),))
+
+
+def _undone(text: str, file: str, outside: Outside | None, at: Path, marks: Sequence[str]) -> PlacedFile:
+    """Undo the changes of each object's record at a path; only texts with one of the ``marks`` can have one."""
+    result = PlacedFile(text)
+    bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+    if not any(mark in body for mark in marks):
+        return result
+
+    texts: list[str] = []
+    follows_removed = False  # the first document was removed, and with it the place without a separator
+    for above, part in split(body):
+        rest: str | None = part
+        if any(mark in part for mark in marks):
+            objects = list(objects_of(parse(part, file, above)))
+            rest = edit_objects(part, objects, lambda document: _unplace_object(document, result, outside, at))
+        if rest is None:
+            follows_removed |= not texts and not part.startswith("---")
+            continue
+        texts.append(_SEPARATOR_LINE.sub("", rest, count=1) if follows_removed else rest)
+        follows_removed = False
+    result.text = bom + "".join(texts)
+    return result
+
+
+def _unplace_object(document: Document, result: PlacedFile, outside: Outside | None, at: Path) -> str | None:
+    if isinstance(document, PipelinePair) and at == AT:
+        at = PAIR_AT
+    if not is_placed(document, at):
+        return document.text
+    if at != FIXED_AT and is_added(document):
+        return _remove_added(document, result)
+    outcome = unplaced(document, at, outside)
+    for path, text in outcome.left:
+        result.findings.append(Finding(Level.WARNING, document.file, document.line(path), path, text))
+    if not outcome.exact:
+        _note_reformatted(document, at, result)
+    return outcome.text
+
+
+def _note_reformatted(document: Document, at: Path, result: PlacedFile) -> None:
+    text = "was changed or reformatted since it was placed: all additions are removed, but the bytes are not those of before"
+    result.findings.append(Finding(Level.NOTE, document.file, document.line(at), at, text))
+
+
+def _remove_added(document: Document, result: PlacedFile) -> str | None:
+    """Remove an added document; one that the user changed since stays, without its record."""
+    if has_added_content(document):
+        if not is_untouched(document):
+            _note_reformatted(document, AT, result)
+        return None
+    kind, name = document.get(("kind",), ""), name_of(document.get(("metadata",), {}))
+    text = f"{kind} {name} was changed since it was added, so it stays"
+    result.findings.append(Finding(Level.WARNING, document.file, document.line(()), (), text))
+    return without_record(document)
+
+
+def unmatched_patterns(config: Config, roles: Iterable[RoleReport]) -> Iterator[Finding]:
+    """A warning for each pattern that nearly names a role, a note for each other one; nothing if there are no roles.
+
+    One configuration may serve many files, so a pattern that names none of these roles may well be right.
+    """
+    paths = list(dict.fromkeys(role.policy_path for role in roles))
+    for pattern, layer in config.policy_tasks if paths else ():
+        if any(matches(pattern, path) for path in paths):
+            continue
+        file, _, line = layer.source.rpartition(":")
+        nearest = _nearest(pattern, paths)
+        text = f"policy.tasks {pattern!r} matches nothing that is placed"
+        finding = Finding(Level.NOTE, file, int(line), ("policy", "tasks", pattern), text)
+        yield finding._replace(level=Level.WARNING, text=f"{text}: did you mean {nearest!r}?") if nearest else finding
+
+
+def _nearest(pattern: str, paths: Iterable[str]) -> str:
+    """The path that is most like the pattern without its stars, as a whole or in its last segment; empty if none is."""
+    name = pattern.replace("*", "").strip("/")
+    by_name = {candidate: path for path in paths for candidate in (path, path.rpartition("/")[2])}
+    return next((by_name[close] for close in difflib.get_close_matches(name, by_name, n=1)), "")

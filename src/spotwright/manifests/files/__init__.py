@@ -1,1 +1,0 @@
-"""Whole files and Python objects: split into documents, placed with a record, and unplaced to the same bytes."""

@@ -1,1 +1,0 @@
-"""Argo Workflows: templates, retries, ``podSpecPatch``, and references between workflows and templates."""

@@ -1,1 +1,0 @@
-"""Kubeflow Trainer (TrainJob and its runtimes) and the training operator before it (PyTorchJob, TFJob, ...)."""

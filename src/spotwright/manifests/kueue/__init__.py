@@ -1,1 +1,0 @@
-"""What Kueue decides about placed work: the flavors of pools, and the queue that orders them."""

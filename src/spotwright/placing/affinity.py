@@ -1,0 +1,207 @@
+"""Choose the node labels that select pools: the expressions for "spot", "on-demand", or "one of these pools".
+
+Only the configuration and the facts about providers count: a label is used if every selected pool has it and no other pool does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spotwright.clouds import providers
+from spotwright.clouds.providers import COMPUTE_CLASS, INSTANCE_TYPE, ZONE
+from spotwright.errors import ConfigError
+from spotwright.model.policy import Policy
+from spotwright.model.pools import Pool, Provider
+from spotwright.model.scheduling_terms import Expression as Condition
+from spotwright.scheduling.ladder import IDLE, Ladder, Work
+
+__all__ = [
+    "Attraction",
+    "Expression",
+    "attraction",
+    "capacity_expressions",
+    "conditions_from_attempt",
+    "is_ordered",
+    "off_idle_gpus",
+    "rung_conditions",
+]
+
+
+Expression = dict[str, Any]
+"""A node selector requirement as Kubernetes writes it: key, operator, values."""
+
+_NO_LABEL = "spotwright.dev/any-node"
+"""A label that no node has; every node meets a ``NotIn`` condition on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attraction:
+    """The node affinity of a placement: conditions that must hold, and conditions that are preferred."""
+
+    required: tuple[Expression, ...] = ()
+    preferred: tuple[Expression, ...] = ()
+
+
+def attraction(policy: Policy, used: Sequence[Pool], pools: Mapping[str, Pool]) -> Attraction:
+    """The affinity that leads to the pools in use: one kind of capacity is required; of both, spot is preferred.
+
+    On Karpenter both kinds are required instead, because Karpenter itself tries spot first if both are allowed. Raises
+    :class:`ConfigError` if no label distinguishes the pools.
+    """
+    return _attraction(used, pools, is_named=policy.ladder is not None)
+
+
+def rung_conditions(used: Sequence[Pool], pools: Mapping[str, Pool]) -> Sequence[Expression]:
+    """The labels that select the pools of a rung; those of its capacity where no label tells the pools apart."""
+    for is_named in (True, False):
+        try:
+            return _attraction(used, pools, is_named=is_named).required
+        except ConfigError:
+            continue
+    return ()
+
+
+def _attraction(used: Sequence[Pool], pools: Mapping[str, Pool], *, is_named: bool) -> Attraction:
+    every = tuple(pools.values())
+    named = _names_expression(used, pools) if is_named else []
+    named += [one for one in _class_expression(used) if one not in named]
+    kinds = {pool.is_spot for pool in used}
+    if len(kinds) == 1:
+        return Attraction((*named, *capacity_expressions(used, every, spot=kinds == {True})))
+    if all(pool.provider is Provider.KARPENTER for pool in used):
+        both = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
+        return Attraction((*named, both))
+    return Attraction(tuple(named), tuple(capacity_expressions([p for p in used if p.is_spot], every, spot=True)))
+
+
+def is_ordered(used: Sequence[Pool]) -> bool:
+    """Whether something beside the pods puts spot first: a ComputeClass of GKE, to which all of these pools belong."""
+    return bool(_class_expression(used))
+
+
+def _class_expression(used: Sequence[Pool]) -> list[Expression]:
+    """The condition that selects the ComputeClass of these pools; none if they are not all of one. It orders its pools."""
+    found = {pool.labels.get(COMPUTE_CLASS) for pool in used if pool.provider is Provider.GKE}
+    if len(found) != 1 or None in found or any(pool.provider is not Provider.GKE for pool in used):
+        return []
+    return [{"key": COMPUTE_CLASS, "operator": "In", "values": [str(found.pop())]}]
+
+
+def off_idle_gpus(work: Work, ladder: Ladder, wanted: Attraction, pools: Mapping[str, Pool]) -> list[Expression]:
+    """The conditions that keep work without GPUs off GPU pools where neither a taint nor another condition does.
+
+    A pool that no label distinguishes from those in use is left out: nothing can keep the work off it.
+    """
+    idle = [name for name, why in ladder.refusals.items() if why == IDLE]
+    if not idle:
+        return []
+    added = tuple(toleration for rung in ladder.rungs for toleration in rung.tolerations)
+    constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
+    required = [Condition(e["key"], e["operator"], tuple(e.get("values") or ())) for e in wanted.required]
+    reachable = [
+        pool
+        for pool in (pools[name] for name in idle)
+        if any(
+            not constraints.refusal(labels, providers.taints(pool))
+            and all(condition.matches(labels) for condition in required)
+            for labels in providers.labels_by_zone(pool)
+        )
+    ]
+    used = [pools[name] for rung in ladder.rungs for name in rung.pools]
+    shared = _positive(reachable, used)
+    excluded = shared or [one for pool in reachable for one in _positive([pool], used)]
+    values: dict[str, list[str]] = {}
+    for expression in excluded:
+        values.setdefault(expression["key"], []).extend(expression["values"])
+    return [{"key": key, "operator": "NotIn", "values": list(dict.fromkeys(all_))} for key, all_ in values.items()]
+
+
+def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: bool) -> list[Expression]:
+    """The conditions, all of which must hold, that select the spot (or on-demand) nodes of the pools in use.
+
+    Raises :class:`ConfigError` if no label distinguishes them from the other kind.
+    """
+    selected = [pool for pool in used if pool.is_spot is spot]
+    others = [pool for pool in every if pool.is_spot is not spot]
+    if not selected or not others:
+        return _positive(selected, others)
+    positive = _positive(selected, others)
+    if positive:
+        return positive
+    negative = list(_negative(selected, others)) or [
+        {**expression, "operator": "NotIn"} for expression in _positive(others, selected)
+    ]
+    if negative:
+        return negative
+    kind = "spot" if spot else "on-demand"
+    names = ", ".join(pool.name for pool in selected)
+    raise ConfigError(
+        f"no label distinguishes the {kind} pools ({names}) from the others: give them one under labels: in spotwright.yaml"
+    )
+
+
+def conditions_from_attempt(
+    conditions: Sequence[Mapping[str, Any]], choose: Callable[[str, str], str]
+) -> list[Expression]:
+    """The conditions for later attempts, which every node meets in earlier ones.
+
+    ``choose`` returns an expression of the controller for two texts: that of earlier attempts, and that of later ones.
+    """
+    return [
+        {
+            "key": choose(_NO_LABEL, str(condition["key"])),
+            "operator": "NotIn" if condition["operator"] == "NotIn" else choose("NotIn", str(condition["operator"])),
+            "values": list(condition["values"]),
+        }
+        for condition in conditions
+    ]
+
+
+def _names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[Expression]:
+    """The condition that selects exactly these pools; none if there are no others.
+
+    Raises :class:`ConfigError` if no label distinguishes them from the others.
+    """
+    others = [pool for name, pool in pools.items() if name not in {p.name for p in used}]
+    if not others:
+        return []
+    positive = _positive(used, others)
+    if positive:
+        return positive
+    names = ", ".join(pool.name for pool in used)
+    raise ConfigError(
+        f"no label distinguishes the pools {names} from the others: give them one under labels: in spotwright.yaml"
+    )
+
+
+def _positive(selected: Sequence[Pool], others: Sequence[Pool]) -> list[Expression]:
+    """The first label that every selected pool has with values that no other pool has, well-known labels first; else none."""
+    if not selected:
+        return []
+    labels = [providers.labels(pool) for pool in selected]
+    foreign = [providers.labels(pool) for pool in others]
+    for key in sorted(set(labels[0]).intersection(*labels[1:]) - {INSTANCE_TYPE, ZONE}, key=_preference):
+        values = list(dict.fromkeys(one[key] for one in labels))
+        if not any(one.get(key) in values for one in foreign):
+            return [{"key": key, "operator": "In", "values": values}]
+    return []
+
+
+def _negative(selected: Sequence[Pool], others: Sequence[Pool]) -> Iterator[Expression]:
+    """Labels of the other pools that no selected pool has: together they exclude the others."""
+    own = [providers.labels(pool) for pool in selected]
+    left = list(others)
+    for key in providers.CAPACITY_LABELS:
+        values = list(dict.fromkeys(v for pool in left if (v := providers.labels(pool).get(key)) is not None))
+        if values and not any(one.get(key) in values for one in own):
+            left = [pool for pool in left if providers.labels(pool).get(key) is None]
+            yield {"key": key, "operator": "NotIn", "values": values}
+
+
+def _preference(key: str) -> tuple[int, str]:
+    return (
+        providers.CAPACITY_LABELS.index(key) if key in providers.CAPACITY_LABELS else len(providers.CAPACITY_LABELS),
+        key,
+    )

@@ -1,0 +1,318 @@
+"""The context in which a kind's module places an object: its editor, the policy, the other objects, and the findings.
+
+A module of :mod:`spotwright.kinds` touches neither text nor files. It reads through the editor, asks for the policy
+of a role, calls the shared rules (:mod:`spotwright.placing.pods`), adds what its kind needs, and reports findings
+to the user.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from spotwright.config import Config
+from spotwright.errors import ConfigError
+from spotwright.model.policy import Layer, Policy, Spot, parse_policy, resolve_layers
+from spotwright.placing.documents import Document, ManifestError, Path
+from spotwright.placing.enforcement import BY_QUOTA, IN_A_QUEUE, TABLE, Anchor, Enforced, Mechanism, resolve_fact
+from spotwright.placing.patch import Editor
+
+__all__ = [
+    "RETRIES_STAY",
+    "Finding",
+    "Group",
+    "Level",
+    "PlaceContext",
+    "PlaceOptions",
+    "RoleReport",
+    "name_of",
+    "own_layer",
+]
+
+
+SPOT_LABEL = "spotwright.dev/spot"
+POLICY_ANNOTATION = "spotwright.dev/policy"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+
+RETRIES_STAY = "its retries stay as they are (--only)"
+"""What an interruption does where the group of retries is not written."""
+
+
+class Level(StrEnum):
+    """The severity of a finding. What cannot be placed at all is an error, not a finding.
+
+    A value of the policy that does not hold is a warning if the user set it, and a note if it is built in.
+    """
+
+    NOTE = "note"  # information: an addition, something left as it is, advice; what the user asked for holds
+    WARNING = "warning"  # what the user asked for does not hold, costs work or fails, unless they change something
+
+
+class Finding(NamedTuple):
+    """A message for the user about a line of a manifest. Findings with one ``group`` differ only in the name of the object."""
+
+    level: Level
+    file: str
+    line: int
+    path: Path
+    text: str
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.level}: {self.text}"
+
+
+class Group(StrEnum):
+    """A group of changes, which ``place --only`` names."""
+
+    PLACEMENT = "placement"  # tolerations, affinity, grace period, pull secrets, labels and annotations of the pod
+    RETRIES = "retries"  # what is retried, how often and how long
+    CHECKPOINT = "checkpoint"  # variables, volumes and the library for checkpoints and notices
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions:
+    """Options of ``place`` beside the policy.
+
+    ``pod_paths``: patterns of further pod specs, with ``*`` for any item or key. ``may_add``: whether documents may be added in
+    front of others. ``only_explain``: the placed text is not written anywhere, and the roles say who enforces every value.
+    ``only``: the groups of changes that are written. ``has_webhook``: every pod gets the rung of its attempt when it is created,
+    and the budgets hold there, so nobody has to be warned that the object alone cannot do it.
+    """
+
+    replace_retries: bool = False
+    pod_paths: tuple[Path, ...] = ()
+    may_add: bool = True
+    only_explain: bool = False
+    only: frozenset[Group] = frozenset(Group)
+    has_webhook: bool = False
+
+
+@dataclass(slots=True)
+class RoleReport:
+    """The facts about one role for ``explain``: its pools in order, why others are refused, and what an interruption does.
+
+    ``frozen``: what the API server does not let you change on a live object. ``notes``: settings ready to paste, printed once
+    for all roles that have them. ``on_demand_reason``: why the role is kept on on-demand though the user did not say so.
+    ``queue``: what Kueue decides, for work in one of its queues.
+
+    ``mechanism``: how the kind retries, which decides who enforces the policy. ``anchors``: the parts of the object that have
+    the fields, by their names in the table of enforcement.
+    """
+
+    name: str
+    policy_path: str
+    line: int
+    policy: Policy
+    pools: tuple[str, ...]
+    refusals: Mapping[str, str]
+    after_interruption: str = ""
+    frozen: str = ""
+    notes: tuple[str, ...] = ()
+    queue: str = ""
+    on_spot: bool = False
+    on_demand_reason: str = ""
+    mechanism: Mechanism = Mechanism.PODS_ONLY
+    anchors: dict[str, Anchor] = field(default_factory=dict)
+    enforcement: Mapping[str, Enforced] = field(default_factory=dict)
+
+    def anchor(self, name: str, editor: Editor, path: Path) -> None:
+        """Name a part of the object: its path in the document of an editor."""
+        self.anchors[name] = Anchor(path, editor.get, editor.document.get)
+
+    def enforced(self, name: str) -> Enforced:
+        """Who enforces a field of the policy in the object as it is placed so far."""
+        if self.queue and (name, self.policy.spot) == ("spot", Spot.PREFER):
+            return IN_A_QUEUE
+        if self.queue and self.on_spot and name in ("fall_back_after", "pending_timeout"):
+            return BY_QUOTA
+        return resolve_fact(TABLE[self.mechanism], name, self.policy, self.anchors, on_spot=self.on_spot)
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Keep who enforces these fields, and let the object go."""
+        self.enforcement = {name: self.enforced(name) for name in names}
+        self.anchors.clear()
+
+
+FindObject = Callable[[str, str, str | None], Document | None]
+"""Finds a document by kind, name and namespace, in the same input and in the files of ``--with``."""
+
+AddDocument = Callable[[Mapping[str, Any]], bool]
+"""Adds a document in front of the current one. False if another one of its name was added with other content."""
+
+FindAll = Callable[[str], Sequence[Document]]
+"""Finds every document of a kind, in the same input and in the files of ``--with``: for objects that others refer to."""
+
+
+def _find_none(_kind: str) -> Sequence[Document]:
+    return ()
+
+
+def _is_no_input(_document: Document) -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class PlaceContext:
+    """One object while it is placed.
+
+    ``base`` is its path in the document: ``()``, or that of a Katib trial. ``owner`` is the policy path of the object around it
+    (an experiment), ``outer`` that object's context. ``reported`` has this object's findings, so that none is reported twice.
+    ``is_input``: whether the command places a document too. ``add`` is ``None`` where no documents can be added.
+    """
+
+    editor: Editor
+    config: Config
+    find: FindObject
+    options: PlaceOptions = field(default_factory=PlaceOptions)
+    base: Path = ()
+    owner: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    reported: set[Finding] = field(default_factory=set)
+    roles: list[RoleReport] = field(default_factory=list)
+    find_all: FindAll = _find_none
+    is_input: Callable[[Document], bool] = _is_no_input
+    add: AddDocument | None = None
+    outer: PlaceContext | None = None
+
+    def at(self, *steps: str | int) -> Path:
+        """The document's path for steps inside the object."""
+        return (*self.base, *steps)
+
+    def get(self, *steps: str | int, default: Any = None) -> Any:
+        """The value at steps inside the object, with all edits so far."""
+        return self.editor.get(self.at(*steps), default)
+
+    def nested(self, *steps: str | int, owner: str = "") -> PlaceContext:
+        """The context of an object inside this one; findings and reports are shared."""
+        return replace(self, base=self.at(*steps), owner=owner or self.owner, outer=self)
+
+    def embedded(self, editor: Editor, owner: str = "") -> PlaceContext:
+        """The context of an object whose YAML is a text in this one; findings and reports are shared."""
+        return replace(self, editor=editor, base=(), owner=owner or self.owner, outer=self, add=None)
+
+    @property
+    def name(self) -> str:
+        """The object's name in policies; if it has none, that of its owner."""
+        own = name_of(self.get("metadata", default={}))
+        return own or self.owner or str(self.get("kind", default="object")).lower()
+
+    @property
+    def queue(self) -> str:
+        """The queue of Kueue that admits the object, by its label; empty if there is none."""
+        labels = self.get("metadata", "labels", default=None) or {}
+        return str(labels.get(QUEUE_LABEL) or "")
+
+    def writes(self, group: Group) -> bool:
+        """Whether the changes of a group are written."""
+        return group in self.options.only
+
+    def add_finding(self, level: Level, path: Path, text: str) -> None:
+        """Report a finding at a path of the document; the same text at the same line is reported once."""
+        finding = Finding(level, self.editor.document.file, self.editor.document.line(path), path, text)
+        if finding not in self.reported:
+            self.reported.add(finding)
+            self.findings.append(finding)
+
+    def problem(self, path: Path, text: str) -> ManifestError:
+        """An error at a path of the document."""
+        return self.editor.problem(path, text)
+
+    def policy(
+        self,
+        path: str,
+        *,
+        on_demand_reason: str = "",
+        own: Sequence[Layer] | None = None,
+        kfp: Layer | None = None,
+        is_pinned: bool = False,
+    ) -> Policy:
+        """The policy of one role by its path (``mnist/worker``).
+
+        Precedence: ``policy.tasks``, then the object's own policy (label ``spotwright.dev/spot``, annotation
+        ``spotwright.dev/policy``, also of an object around it), then ``on_demand_reason`` (why a role is kept on on-demand),
+        then ``policy.default``. The reason counts only if the default policy sets ``spot``. ``own`` replaces the object's own
+        policy; ``kfp`` has KFP's own settings of a task, which are weaker than both. ``is_pinned``: the reason is stronger
+        than the object's own policy.
+        """
+        default, tasks = self.config.layers_for(path)
+        own = self._own_policy() if own is None else own
+        layers: list[Layer] = [*default, *(own if is_pinned else ())]
+        if on_demand_reason and any(layer.values.get("spot") for layer in layers):
+            layers.append(Layer(on_demand_reason, {"spot": Spot.NEVER}))
+        layers += [] if kfp is None else [kfp]
+        layers += [*(() if is_pinned else own), *tasks]
+        policy, problems = resolve_layers(layers, kfp)
+        if problems and not on_demand_reason:
+            raise ConfigError(f"policy of {path}: {problems[0]}")
+        self._name_overridden(own, tasks, policy)
+        for name in policy.ladder or ():
+            if name not in self.config.pools:
+                text = f"ladder ({policy.sources['ladder']}) names the pool {name!r}, which is not configured"
+                raise ConfigError(f"policy of {path}: {text}; the pools are {', '.join(self.config.pools)}")
+        return policy
+
+    def _name_overridden(self, own: Sequence[Layer], tasks: Sequence[Layer], policy: Policy) -> None:
+        """Report what an object's own policy says in vain, because ``policy.tasks`` of the configuration says otherwise."""
+        for layer in own if tasks else ():
+            for key, value in layer.values.items():
+                source = policy.sources.get(key)
+                stronger = next((each for each in tasks if each.source == source), None)
+                if stronger is not None and stronger.values.get(key) not in (None, value):
+                    text = f"its own policy says {key}: {value}, which does not count: {source} says {stronger.values[key]}"
+                    self.add_finding(Level.WARNING, self.at("metadata"), text)
+
+    @property
+    def has_own_policy(self) -> bool:
+        """Whether a label or an annotation of the object sets a policy."""
+        return bool(self._own_policy())
+
+    def _own_policy(self) -> list[Layer]:
+        """The policy in the labels and annotations of the objects around this one and of this one."""
+        outer = self.outer._own_policy() if self.outer is not None else []  # noqa: SLF001 (its own class)
+        labels = self.get("metadata", "labels", default=None) or {}
+        annotations = self.get("metadata", "annotations", default=None) or {}
+        source = f"{self.editor.document.file}:{self.editor.document.line(self.at('metadata'))}"
+        try:
+            layer = own_layer(labels, annotations, source)
+        except ValueError as error:
+            raise self.problem(self.at("metadata"), str(error)) from error
+        if layer is None:
+            return outer
+        if POLICY_ANNOTATION in annotations:
+            self._compare(labels.get(SPOT_LABEL), layer)
+        return [*outer, layer]
+
+    def _compare(self, label: str | None, layer: Layer) -> None:
+        """Report a label that says something else than the annotation beside it, which alone counts."""
+        said = layer.values.get("spot")
+        if label is not None and label != said:
+            text = f"the label {SPOT_LABEL}: {label} does not count: the annotation {POLICY_ANNOTATION} says "
+            text += f"spot: {said}" if said is not None else "nothing about spot, and it alone counts"
+            self.add_finding(Level.WARNING, self.at("metadata"), text)
+
+
+def own_layer(labels: Mapping[str, Any], annotations: Mapping[str, Any], source: str) -> Layer | None:
+    """The policy that an object's annotation sets, or its label; ``None`` if it has neither. The annotation alone counts.
+
+    ``source`` names the object in messages. Raises :class:`ValueError` for a policy that cannot be read.
+    """
+    if POLICY_ANNOTATION not in annotations and SPOT_LABEL not in labels:
+        return None
+    try:
+        if POLICY_ANNOTATION in annotations:
+            return parse_policy(json.loads(annotations[POLICY_ANNOTATION]), source)
+        return parse_policy({"spot": labels[SPOT_LABEL]}, source)
+    except (TypeError, ValueError) as error:  # a policy that is no text is a TypeError
+        raise ValueError(f"{SPOT_LABEL} or {POLICY_ANNOTATION}: {error}") from error
+
+
+def name_of(metadata: Any) -> str:
+    """The name in an object's metadata, or its ``generateName`` without the dash at the end."""
+    if not isinstance(metadata, dict):
+        return ""
+    return str(metadata.get("name") or str(metadata.get("generateName") or "").rstrip("-") or "")

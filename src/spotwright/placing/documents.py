@@ -1,0 +1,261 @@
+r"""YAML documents with the position of every value, so that an edit changes no other byte.
+
+Paths are tuples of keys and indexes. The composer is :mod:`spotwright.yaml_composer`.
+
+Hide pairs of JSON escapes (an emoji as ``\ud83d\udd53``) from the YAML parser, which does not know them.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+
+from spotwright.errors import InputError
+from spotwright.yaml_composer import (
+    ComposeError,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    compose,
+    is_null,
+    value_of,
+)
+
+__all__ = ["MISSING", "Document", "ManifestError", "Path", "hide", "no_garbage_collection", "parse", "reveal", "show"]
+
+
+_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
+_PRIVATE = 0xE100  # a private use area of Unicode, which YAML takes for letters
+_HIDE = {code: code + _PRIVATE for code in range(0x20, 0x7F)}
+_REVEAL = {hidden: code for code, hidden in _HIDE.items()}
+_ESCAPE = chr(_HIDE[ord("\\")])
+_HIDDEN = re.compile(f"(?:{_ESCAPE}.{{5}}){{2}}")
+
+
+def hide(text: str) -> str:
+    """Hide every pair of escapes in a JSON text. The length stays the same."""
+    return _PAIR.sub(lambda pair: pair[1] + pair[2].translate(_HIDE), text)
+
+
+def reveal(text: str) -> str:
+    """Turn the hidden pairs in a string back into the characters that they stand for."""
+    return _HIDDEN.sub(lambda pair: str(json.loads(f'"{pair[0].translate(_REVEAL)}"')), text)
+
+
+reveal_pairs = reveal
+
+
+Path: TypeAlias = tuple[str | int, ...]
+"""The keys and indexes that lead to a value: ``("spec", "template", "spec", "containers", 0)``."""
+
+_CONTROL = re.compile(r"^\s*\{\{", re.MULTILINE)  # a control line of a chart, which is no YAML: {{- if .Values.gpu }}
+_BREAKS = re.compile("[\x85\u2028\u2029]")  # line breaks of YAML 1.1, which its emitters do not keep
+
+MISSING: Any = object()
+"""The default of :meth:`Document.get` for a missing value, because ``None`` is a value."""
+
+
+class ManifestError(InputError):
+    """A manifest cannot be read or placed. The message starts with ``file:line:``."""
+
+
+@dataclass(slots=True)
+class Document:
+    """One YAML document of a file. ``start`` and ``end`` are its extent in ``text``, in characters.
+
+    ``above`` is the number of lines of the file above ``text``, which may be a part of the file. ``shared`` maps the identity of
+    each node that aliases name to the line of the first alias.
+    """
+
+    file: str
+    text: str  # of the whole file
+    root: Node
+    start: int
+    end: int
+    index: int  # of the document in the file
+    above: int = 0
+    shared: dict[int, int] = field(default_factory=dict)
+    _nodes: dict[Path, Node | None] = field(default_factory=dict)  # those that were looked up
+
+    def node(self, path: Path) -> Node | None:
+        """The node at a path, also of a merged key; ``None`` where there is none."""
+        try:
+            return self._nodes[path]
+        except KeyError:
+            node = self._nodes[path] = self._walk(path)
+            return node
+
+    def _walk(self, path: Path) -> Node | None:
+        if not path:
+            return self.root
+        node, step = self.node(path[:-1]), path[-1]
+        if isinstance(node, MappingNode):
+            pair = node.keys.get(step) if isinstance(step, str) else None
+            return pair[1] if pair else None
+        if isinstance(node, SequenceNode) and isinstance(step, int):
+            items = node.value
+            return items[step] if -len(items) <= step < len(items) else None
+        return None
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether the document is written in flow style (``{}``), as JSON is."""
+        return isinstance(self.root, MappingNode) and self.root.flow_style
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the document is JSON, so that additions must be JSON too."""
+        root = self.root
+        if isinstance(root, SequenceNode) and root.value:
+            root = root.value[0]  # a pipeline
+        if not isinstance(root, MappingNode) or not root.flow_style:
+            return False
+        return all(key.style == '"' for key, _ in root.value[:1])
+
+    def key_node(self, path: Path) -> ScalarNode | None:
+        """The node of the last key of a path; ``None`` if the mapping has not that key itself (it may be merged into it)."""
+        parent = self.node(path[:-1])
+        if not isinstance(parent, MappingNode) or not isinstance(path[-1], str):
+            return None
+        pair = parent.keys.get(path[-1])
+        return pair[0] if pair is not None and pair in parent.value else None
+
+    def get(self, path: Path, default: Any = MISSING) -> Any:
+        """The value at a path as plain data, not to be changed; ``default`` where there is none."""
+        node = self.node(path)
+        if node is None:
+            return default
+        return value_of(node) if isinstance(node, ScalarNode) else node.data
+
+    def line(self, path: Path) -> int:
+        """The line of a path in the file, counted from 1; if the path is missing, that of its nearest ancestor."""
+        for length in range(len(path), -1, -1):
+            key = self.key_node(path[:length]) if length and isinstance(path[length - 1], str) else None
+            node = key or self.node(path[:length])
+            if node is not None:
+                return self._line(node)
+        return 1 + self.above
+
+    def problem(self, path: Path, text: str) -> ManifestError:
+        """An error at a path."""
+        field_name = self.show(path)
+        return ManifestError(f"{self.file}:{self.line(path)}: {f'{field_name}: ' if field_name else ''}{text}")
+
+    def show(self, path: Path) -> str:
+        """A path of this document as messages write it."""
+        return show(path)
+
+    def reparse(self, text: str) -> Document | None:
+        """Parse another version of the file's text and return this document in it; ``None`` where it is not there."""
+        documents = parse(text, self.file, self.above)
+        return next((document for document in documents if document.index == self.index), None)
+
+    def serialize(self, value: Any) -> str:
+        """Serialize a value that replaces this document: in one line where the document is in flow style."""
+        if self.is_json:
+            return json.dumps(value, ensure_ascii=False)
+        flow = self.is_flow
+        text = str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=flow))
+        if not _BREAKS.search(text):
+            return text
+        return str(yaml.safe_dump(value, sort_keys=False, width=10**6, default_flow_style=flow))
+
+    def removable_parts(self, path: Path, value: Any) -> list[Path]:  # noqa: ARG002 (a pair of documents has parts)
+        """Paths inside a value added at ``path`` that can be removed one by one; none if it is removed as a whole."""
+        return []
+
+    def aliased(self, path: Path) -> tuple[int, int] | None:
+        """The lines of the anchor and of an alias if a value on the way to ``path`` is shared by an alias; else ``None``."""
+        if not self.shared:
+            return None
+        nodes = (self.node(path[:length]) for length in range(len(path) + 1))
+        shared = (node for node in nodes if node is not None and id(node) in self.shared)
+        return next(((self._line(node), self.shared[id(node)]) for node in shared), None)
+
+    def _line(self, node: Node) -> int:
+        return int(node.start_mark.line) + 1 + self.above
+
+
+def parse(text: str, file: str, above: int = 0, reveal: Callable[[str], str] | None = None) -> list[Document]:
+    """The documents of a text, empty ones left out. Raises :class:`ManifestError` with the line where it is not YAML.
+
+    ``above`` is the number of lines of the file above ``text``. ``reveal`` maps the text of a scalar to what it stands for, if
+    parts of ``text`` are hidden from the parser.
+    """
+    text = text.removeprefix("\ufeff")
+    documents: list[Document] = []
+    with no_garbage_collection():
+        try:
+            for index, composed in enumerate(compose(text, reveal, above=above)):
+                root = composed.root
+                start, end = root.start_mark.index, root.end_mark.index
+                if not is_null(root):
+                    documents.append(Document(file, text, root, start, end, index, above, composed.shared))
+        except ComposeError as error:
+            raise ManifestError(f"{file}:{error.line}: {error}") from error
+        except yaml.MarkedYAMLError as error:
+            if reveal is None and (hidden := hide(text)) != text and text.lstrip()[:1] in ("{", "["):
+                return _with_text(text, parse(hidden, file, above, reveal_pairs))
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark else 1
+            raise ManifestError(
+                f"{file}:{line + above}: not valid YAML: {error.problem or error.context}{_hint(text, line)}"
+            ) from error
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            code = ord(error.character) if isinstance(error.character, str) else error.character
+            raise ManifestError(
+                f"{file}:{line + above}: not valid YAML: the character U+{code:04X} is not allowed; remove it"
+            ) from error
+    return documents
+
+
+def _with_text(text: str, documents: list[Document]) -> list[Document]:
+    """Give documents that were parsed from a text with hidden parts the original text."""
+    for document in documents:
+        document.text = text
+    return documents
+
+
+def _hint(text: str, line: int) -> str:
+    """The likely fix for a syntax error; empty if none is known."""
+    lines = text.splitlines()
+    here = lines[line - 1] if 0 < line <= len(lines) else ""
+    if "\t" in here[: len(here) - len(here.lstrip())]:
+        return "; indent with spaces, not tabs"
+    if _CONTROL.search("\n".join(lines[max(0, line - 3) : line])):
+        return "; this is a template: render it first (helm template CHART | spotwright place -)"
+    if "{{" in here:
+        return "; a template marker such as {{...}} needs quotes"
+    return ""
+
+
+def show(path: Path) -> str:
+    """A path as messages write it: ``spec.template.spec.containers[0]``."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Suspend the garbage collector: parsing makes many nodes and no garbage, and the collector would visit them repeatedly."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,399 @@
+"""Read a pod spec's requests and its constraints on nodes.
+
+Conditions on nodes that cannot be checked before the work runs: they count as met, with a finding.
+
+Check which fields are lists, mappings or scalars, and refuse a wrong one at its line, before any rule reads it.
+
+Refuse fields at the wrong level, which the API server would drop silently, and name the path where they belong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from spotwright.clouds import providers
+from spotwright.clouds.providers import ZONE
+from spotwright.model.pools import Pool, Resources
+from spotwright.model.quantities import parse_resource
+from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Term, Toleration
+from spotwright.placing.context import Level, PlaceContext
+from spotwright.placing.documents import ManifestError, Path, show
+from spotwright.placing.patch import value_at
+
+__all__ = [
+    "CONTAINER",
+    "JOB_FIELDS",
+    "METADATA",
+    "POD",
+    "POD_FIELDS",
+    "PREFERRED_TERMS",
+    "REQUIRED_TERMS",
+    "TEMPLATE",
+    "TEXT",
+    "AddFinding",
+    "Place",
+    "PodSpecError",
+    "check",
+    "check_value",
+    "is_placeholder",
+    "judgeable",
+    "pod_constraints",
+    "pod_requests",
+    "read_constraints",
+    "read_requests",
+    "refuse_at_template",
+    "refuse_misplaced",
+    "truth_values",
+    "without_unknown",
+]
+
+
+_ON_EVERY_NODE = frozenset(
+    {
+        "beta.kubernetes.io/arch",
+        "beta.kubernetes.io/instance-type",
+        "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "kubernetes.io/arch",
+        "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)  # Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"
+_SYSTEM = frozenset({"beta.kubernetes.io/os", "kubernetes.io/os"})  # Linux, unless a pool states another one
+_MET = Expression("spotwright.dev/any-node", "DoesNotExist")  # true of every node
+
+AddFinding = Callable[[Level, Path, str], None]
+"""Reports a condition that cannot be checked: its severity, its path, the text."""
+
+
+def is_placeholder(value: Any) -> bool:
+    """Whether a value is a placeholder that is filled in at run time."""
+    return isinstance(value, str) and ("${" in value or "{{" in value)
+
+
+def without_unknown(ctx: PlaceContext, given: Constraints, selector: Path, terms: Path) -> Constraints:
+    """The constraints that can be checked. The others are reported at the paths ``selector`` and ``terms``."""
+    return judgeable(given, ctx.config.pools, ctx.add_finding, selector, terms)
+
+
+def judgeable(
+    given: Constraints, pools: Mapping[str, Pool], add_finding: AddFinding, selector: Path = (), terms: Path = ()
+) -> Constraints:
+    """The constraints that can be compared with these pools; each other one counts as met and is reported to ``add_finding``."""
+    if not given.selector and not given.required:
+        return given
+    kept = {
+        key: value
+        for key, value in given.selector.items()
+        if not _is_unknown(pools, add_finding, (*selector, key), Expression(key, "In", (value,)))
+    }
+    required = tuple(_known(pools, add_finding, (*terms, index), term) for index, term in enumerate(given.required))
+    return replace(given, selector=kept, required=required)
+
+
+def _known(pools: Mapping[str, Pool], add_finding: AddFinding, path: Path, term: Term) -> Term:
+    """A term without the expressions that cannot be checked; if no other is left, the term is met."""
+    kept = tuple(
+        one
+        for index, one in enumerate(term.expressions)
+        if not _is_unknown(pools, add_finding, (*path, "matchExpressions", index), one)
+    )
+    if len(kept) == len(term.expressions):
+        return term
+    return Term(kept or (_MET,), term.fields)
+
+
+def _is_unknown(pools: Mapping[str, Pool], add_finding: AddFinding, path: Path, expression: Expression) -> bool:
+    if any(is_placeholder(part) for part in (expression.key, *expression.values)):
+        text = f"{expression.key} {expression.operator} {', '.join(expression.values)} is known only at run time"
+        add_finding(Level.WARNING, path, f"{text}: it counts as met by every pool that meets the rest")
+        return True
+    if expression.key not in _ON_EVERY_NODE | _SYSTEM or _is_configured(pools, expression.key):
+        return False
+    if expression.key in _SYSTEM:
+        return expression.matches({expression.key: "linux"})
+    unknown = [(pool.name, zone) for pool in pools.values() for zone in providers.unknown_zones(pool)]
+    if expression.key == ZONE and unknown:
+        name, zone = unknown[0]
+        text = f"nodes of pool {name} in zone {zone} are labelled REGION-{zone}, and the region is not known, so every pool"
+        text += f" counts as fitting; set region: of pool {name} in spotwright.yaml"
+    else:
+        text = f"no pool states its {expression.key}, so every pool counts as fitting; state it under labels: in spotwright.yaml"
+    add_finding(Level.NOTE, path, text)
+    return True
+
+
+def _is_configured(pools: Mapping[str, Pool], key: str) -> bool:
+    if key == ZONE and any(providers.unknown_zones(pool) for pool in pools.values()):
+        return False
+    return any(key in labels for pool in pools.values() for labels in providers.labels_by_zone(pool))
+
+
+REQUIRED_TERMS = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+PREFERRED_TERMS = ("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+
+
+_CONSTRAINING = frozenset({"affinity", "nodeSelector", "tolerations"})
+_ANYWHERE = Constraints()
+
+
+class PodSpecError(ValueError):
+    """A quantity of a pod spec that cannot be read; ``path`` leads to it inside the spec."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__(text)
+        self.path = path
+
+
+def read_requests(ctx: PlaceContext, spec: Path) -> Resources:
+    """:func:`pod_requests` of the pod spec at a path of the object."""
+    try:
+        return pod_requests(_spec(ctx, spec))
+    except PodSpecError as error:
+        raise ctx.problem((*spec, *error.path), str(error)) from error
+
+
+def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
+    """:func:`pod_constraints` of the pod spec at a path of the object, as far as they can be checked before it runs."""
+    given = pod_constraints(_spec(ctx, spec))
+    return without_unknown(ctx, given, (*spec, "nodeSelector"), (*spec, *REQUIRED_TERMS))
+
+
+def _spec(ctx: PlaceContext, path: Path) -> Mapping[str, Any]:
+    spec = ctx.editor.get(path)
+    return spec if isinstance(spec, dict) else {}
+
+
+def pod_requests(spec: Mapping[str, Any]) -> Resources:
+    """The requests of a pod: the sum of its containers, or the largest init container. A limit counts as a request.
+
+    A quantity that is a placeholder (``${...}``, ``{{...}}``) counts as one GPU, or as none of another resource. Source:
+    Kubernetes, "Resource Management for Pods and Containers". Raises :class:`PodSpecError`.
+    """
+    running: dict[str, int] = {}
+    for index, container in enumerate(spec.get("containers") or ()):
+        for name, amount in _container(("containers", index), container).items():
+            running[name] = running.get(name, 0) + amount
+    for index, container in enumerate(spec.get("initContainers") or ()):
+        for name, amount in _container(("initContainers", index), container).items():
+            running[name] = max(running.get(name, 0), amount)
+    return running
+
+
+def _container(path: Path, container: Any) -> dict[str, int]:
+    resources = container.get("resources") if isinstance(container, dict) else None
+    if not isinstance(resources, dict):
+        return {}
+    amounts: dict[str, int] = {}
+    for kind in ("limits", "requests"):  # a request overrides a limit
+        given = resources.get(kind)
+        for name, value in given.items() if isinstance(given, dict) else ():
+            if is_placeholder(value):
+                if providers.is_accelerator(str(name)):
+                    amounts[str(name)] = 1
+                continue
+            try:
+                amounts[str(name)] = parse_resource(str(name), value)
+            except (ValueError, TypeError) as error:
+                raise PodSpecError((*path, "resources", kind, name), str(error)) from error
+    return amounts
+
+
+def pod_constraints(spec: Mapping[str, Any]) -> Constraints:
+    """A pod's own tolerations, node selector and node affinity."""
+    if _CONSTRAINING.isdisjoint(spec):
+        return _ANYWHERE
+    selector = spec.get("nodeSelector") or {}
+    required = value_at(spec, REQUIRED_TERMS) or ()
+    preferred = value_at(spec, PREFERRED_TERMS) or ()
+    return Constraints(
+        tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or () if isinstance(t, dict)),
+        selector={str(key): _text(value) for key, value in selector.items()} if isinstance(selector, dict) else {},
+        required=tuple(_term(term) for term in required),
+        preferred=tuple(Preference(_weight(p.get("weight")), _term(p.get("preference") or {})) for p in preferred),
+    )
+
+
+def truth_values(selector: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The keys of a node selector whose values are truth values, which the API server refuses, and what to write."""
+    for key, value in selector.items():
+        if isinstance(value, bool):
+            word = _text(value)
+            yield key, f'{word} is a truth value, and labels are texts: write "{word}" in quotes'
+
+
+def _text(value: Any) -> str:
+    """A value of a label or taint; a truth value without quotes as YAML writes it, which is what was meant."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _weight(given: Any) -> int:
+    return given if isinstance(given, int) else 1
+
+
+def _toleration(given: Mapping[str, Any]) -> Toleration:
+    seconds = given.get("tolerationSeconds")
+    return Toleration(
+        key=str(given.get("key") or ""),
+        operator=str(given.get("operator") or "Equal"),
+        value="" if given.get("value") is None else _text(given["value"]),
+        effect=str(given.get("effect") or ""),
+        seconds=int(seconds) if isinstance(seconds, int) else None,
+    )
+
+
+def _term(given: Mapping[str, Any]) -> Term:
+    return Term(_expressions(given.get("matchExpressions")), _expressions(given.get("matchFields")))
+
+
+def _expressions(given: Any) -> tuple[Expression, ...]:
+    return tuple(
+        Expression(str(e.get("key")), str(e.get("operator")), tuple(_text(value) for value in e.get("values") or ()))
+        for e in given or ()
+    )
+
+
+TEXT = "text"
+"""The shape of a scalar: a text, a number or a truth value."""
+
+OPEN = "{{...}}"
+"""The key of a mapping that a placeholder of Argo or Katib may replace."""
+
+METADATA: Mapping[str, Any] = {"labels": {}, "annotations": {}}
+
+_TERM = {
+    "matchExpressions": [{"key": TEXT, "operator": TEXT, "values": [TEXT]}],
+    "matchFields": [{"key": TEXT, "operator": TEXT, "values": [TEXT]}],
+}
+CONTAINER = {
+    "name": TEXT,
+    "env": [{"name": TEXT}],
+    "volumeMounts": [{"mountPath": TEXT}],
+    "resources": {OPEN: TEXT, "limits": {OPEN: TEXT}, "requests": {OPEN: TEXT}},
+}
+"""The fields of a container that are read or added to."""
+
+POD: Mapping[str, Any] = {
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_TERM]},
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": TEXT, "preference": _TERM}],
+        }
+    },
+    "containers": [CONTAINER],
+    "imagePullSecrets": [{"name": TEXT}],
+    "initContainers": [CONTAINER],
+    "nodeSelector": {},
+    "tolerations": [{"key": TEXT}],
+    "volumes": [{"name": TEXT}],
+}
+"""The fields of a pod spec that are read or added to. Source: Kubernetes API reference, PodSpec."""
+
+TEMPLATE: Mapping[str, Any] = {"metadata": METADATA, "spec": POD}
+"""A pod template."""
+
+
+class Place(Protocol):
+    """Where a value was read: a document, or whatever else can name the place of a path in a message."""
+
+    def problem(self, path: Path, text: str, /) -> ManifestError:
+        """An error at a path."""
+
+
+def check(ctx: PlaceContext, path: Path, shape: Any) -> None:
+    """Check the value at ``path`` (absolute). Raises :class:`ManifestError` with its line if it has another shape."""
+    value = ctx.editor.get(path)
+    if value is not None:
+        check_value(ctx, path, value, shape)
+
+
+def check_value(place: Place, path: Path, value: Any, shape: Any) -> None:
+    """Check a value that was read already from ``place``, which names the line."""
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            if OPEN in shape and isinstance(value, str) and ("{{" in value or "${" in value):
+                return
+            raise place.problem(path, f"expected a mapping, found {value!r}")
+        for name, inner in shape.items():
+            field = value.get(name)
+            if field is not None and (inner is not TEXT or isinstance(field, dict | list)):
+                check_value(place, (*path, name), field, inner)
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            raise place.problem(path, f"expected a list, found {value!r}")
+        for index, item in enumerate(value):
+            check_value(place, (*path, index), item, shape[0])
+    elif isinstance(value, dict | list):
+        raise place.problem(path, f"expected a text or a number, found {value!r}")
+
+
+POD_FIELDS: frozenset[str] = frozenset(
+    {
+        "affinity",
+        "containers",
+        "imagePullSecrets",
+        "initContainers",
+        "nodeName",
+        "nodeSelector",
+        "priorityClassName",
+        "restartPolicy",
+        "schedulerName",
+        "serviceAccountName",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumes",
+    }
+)
+"""Fields of a pod spec that are often written a level or two too high. Source: Kubernetes API reference, PodSpec."""
+
+JOB_FIELDS: frozenset[str] = frozenset(
+    {
+        "backoffLimit",
+        "backoffLimitPerIndex",
+        "completionMode",
+        "completions",
+        "maxFailedIndexes",
+        "parallelism",
+        "podFailurePolicy",
+        "podReplacementPolicy",
+        "successPolicy",
+        "ttlSecondsAfterFinished",
+    }
+)
+"""Fields that a Job spec has and a pod spec has not. Source: Kubernetes API reference, JobSpec."""
+
+_OF_CONTAINERS = frozenset({"restartPolicy"})  # a field of init containers too
+
+
+def refuse_misplaced(
+    ctx: PlaceContext, at: Path, target: Path, names: Collection[str], allowed: Collection[str] = ()
+) -> None:
+    """Refuse fields of ``names`` at ``at``, which belong under ``target``, except those ``allowed`` there."""
+    present = ctx.editor.get(at)
+    if not isinstance(present, dict):
+        return
+    for name in present:
+        if name in names and name not in allowed:
+            text = f"the API server would drop this field here; it belongs under {show((*target, name))}"
+            raise ctx.problem((*at, name), text)
+
+
+def refuse_at_template(ctx: PlaceContext, template: Path) -> None:
+    """Refuse a pod template without a ``spec``, and fields of the pod spec that stand in the template or in a container."""
+    spec = (*template, "spec")
+    refuse_misplaced(ctx, template, spec, POD_FIELDS)
+    if not isinstance(ctx.editor.get(spec), dict):
+        raise ctx.problem(template, f"expected a pod template with a {show(spec)}")
+    _refuse_in_containers(ctx, spec)
+
+
+def _refuse_in_containers(ctx: PlaceContext, spec: Path) -> None:
+    """Refuse fields of the pod spec that stand in one of its containers."""
+    for kind in ("containers", "initContainers"):
+        containers = ctx.editor.get((*spec, kind))
+        for index in range(len(containers) if isinstance(containers, list) else 0):
+            refuse_misplaced(ctx, (*spec, kind, index), spec, POD_FIELDS, _OF_CONTAINERS)

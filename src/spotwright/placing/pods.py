@@ -1,0 +1,384 @@
+"""The shared rules of a placed pod: tolerations, affinity, grace period, annotations, environment.
+
+Every kind calls :func:`place_pod` for each of its roles. The rules add and never drop: new tolerations stand beside those of the
+user, and a condition is added to every node selector term (terms are alternatives, so it holds only if each of them has it). A
+policy that contradicts the manifest is refused with both lines.
+
+Find the field of a manifest that contradicts the policy, so that a refusal names its line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from spotwright.clouds import providers
+from spotwright.model.policy import BUILT_IN, Policy, Spot
+from spotwright.model.pools import Pool, Provider
+from spotwright.model.scheduling_terms import Taint
+from spotwright.placing.affinity import Expression, attraction, is_ordered, off_idle_gpus
+from spotwright.placing.context import (
+    POLICY_ANNOTATION,
+    QUEUE_LABEL,
+    SPOT_LABEL,
+    Group,
+    Level,
+    PlaceContext,
+    RoleReport,
+)
+from spotwright.placing.documents import MISSING, Path
+from spotwright.placing.environment import AttemptIdentity, add_environment, add_library
+from spotwright.placing.kueue_flavors import exclusion, flavor_order
+from spotwright.placing.pod_spec import (
+    POD,
+    PREFERRED_TERMS,
+    REQUIRED_TERMS,
+    check,
+    read_constraints,
+    read_requests,
+    truth_values,
+)
+from spotwright.placing.retries import preference_advice
+from spotwright.scheduling.ladder import Ladder, Work, build
+
+__all__ = [
+    "Placed",
+    "Role",
+    "add_pod_metadata",
+    "conflicting_path",
+    "longest_grace",
+    "no_pool_fits",
+    "place_pod",
+    "queue_of",
+    "settle_queue",
+    "shortest_notice",
+    "tolerations_of",
+    "warn_of_preference",
+]
+
+
+def conflicting_path(ctx: PlaceContext, spec: Path, refusals: Mapping[str, str]) -> Path:
+    """The field of a pod spec for which its pools were refused; the pod spec itself if it is no single field."""
+    reasons = " ".join(refusals.values())
+    for key in ctx.editor.get((*spec, "nodeSelector")) or ():
+        if f"node selector asks for {key}=" in reasons:
+            return (*spec, "nodeSelector", key)
+    if "required node affinity" in reasons:
+        return (*spec, *REQUIRED_TERMS)
+    if (
+        "it asks for" in reasons and ctx.editor.document.get((*spec, "containers")) is not MISSING
+    ):  # else Spark's requests
+        for index, container in enumerate(ctx.editor.get((*spec, "containers")) or ()):
+            if isinstance(container, dict) and container.get("resources"):
+                return (*spec, "containers", index, "resources")
+    return spec
+
+
+_RESERVE = 5  # seconds of the notice that are left for the kubelet after the grace period
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """One role of an object: the pods of one template. ``spec`` is the path of the pod spec, ``template`` that of the template.
+
+    ``path`` is its name in policies. ``on_demand_reason`` says why it is kept on on-demand unless the user sets a policy.
+    ``holder`` is true for objects that have tolerations and affinity but are no pod specs (Argo), so that nothing else can be
+    set. ``work``, ``run`` and ``index`` are those of :class:`~spotwright.placing.environment.AttemptIdentity`; ``work``
+    is ``path`` by default. ``queued_by`` is the path of the metadata in which Kueue looks for the queue's name, if those are
+    neither the object's nor the template's. ``is_pinned``: ``policy.tasks`` alone overrides ``on_demand_reason``, because the
+    object's own policy is meant for its other roles.
+    """
+
+    name: str
+    path: str
+    spec: Path
+    template: Path | None
+    on_demand_reason: str = ""
+    holder: bool = False
+    work: str = ""
+    run: str = "metadata.name"
+    index: str = ""
+    queued_by: Path | None = None
+    is_pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The decisions for a role; ``ladder`` is empty if no policy sets ``spot``."""
+
+    policy: Policy
+    ladder: Ladder
+    report: RoleReport
+
+    @property
+    def on_spot(self) -> bool:
+        """Whether the role may run on spot pools, so that an interruption can hit it."""
+        return any(rung.spot for rung in self.ladder.rungs)
+
+
+def place_pod(ctx: PlaceContext, role: Role) -> Placed:
+    """Place the pods of one role and add its report. Raises :class:`ManifestError` if no pool fits."""
+    check(ctx, role.spec, POD)
+    policy = ctx.policy(role.path, on_demand_reason=role.on_demand_reason, is_pinned=role.is_pinned)
+    work = Work({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
+    ladder = build(work, policy, ctx.config.pools)
+    pools = tuple(name for rung in ladder.rungs for name in rung.pools)
+    report = RoleReport(role.name, role.path, ctx.editor.document.line(role.spec), policy, pools, ladder.refusals)
+    report.anchor("pod", ctx.editor, role.spec)
+    report.on_demand_reason = role.on_demand_reason if policy.sources.get("spot") == role.on_demand_reason else ""
+    report.on_spot = policy.spot is not None and any(rung.spot for rung in ladder.rungs)
+    ctx.roles.append(report)
+    if policy.spot is None:
+        return Placed(policy, Ladder(()), report)
+    _refuse_truth_values(ctx, (*role.spec, "nodeSelector"))
+    if not ladder.rungs:
+        raise ctx.problem(conflicting_path(ctx, role.spec, ladder.refusals), no_pool_fits(role.name, policy, ladder))
+    if ladder.note:
+        ctx.add_finding(Level.WARNING, role.spec, f"{role.name}: {ladder.note}")
+    if not role.holder and ctx.editor.get((*role.spec, "nodeName")):
+        text = (
+            f"{role.name}: nodeName fixes the node and bypasses the scheduler, so no affinity takes effect; remove it"
+        )
+        ctx.add_finding(Level.WARNING, (*role.spec, "nodeName"), text)
+    placed = Placed(policy, ladder, report)
+    if ctx.writes(Group.PLACEMENT):
+        _write_placement(ctx, role, placed, work)
+    if ctx.writes(Group.CHECKPOINT) and not role.holder:
+        identity = AttemptIdentity(role.path, role.work or role.path, role.run, role.index)
+        add_environment(ctx, role.spec, identity, policy.checkpoint)
+        add_library(ctx, role.spec, role.name, policy.checkpoint)
+    if ctx.writes(Group.PLACEMENT):
+        _write_marks(ctx, role, placed)
+    return placed
+
+
+def _refuse_truth_values(ctx: PlaceContext, selector: Path) -> None:
+    """Raise :class:`ManifestError` for a truth value in a node selector, which the API server refuses."""
+    for key, text in truth_values(ctx.editor.get(selector) or {}):
+        raise ctx.problem((*selector, key), text)
+
+
+def _write_placement(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
+    """Write what brings the pods to their pools, and the grace period within the notice."""
+    ctx.editor.extend((*role.spec, "tolerations"), tolerations_of(placed.ladder))
+    _attract(ctx, role, placed, work)
+    if not role.holder:
+        _limit_grace(ctx, role, placed, [ctx.config.pools[name] for name in placed.report.pools])
+
+
+def _write_marks(ctx: PlaceContext, role: Role, placed: Placed) -> None:
+    """Write the secrets for the images, the policy, and the annotations that keep autoscalers from moving the pods."""
+    if not role.holder:
+        secrets = [{"name": name} for name in placed.policy.image_pull_secrets]
+        ctx.editor.extend((*role.spec, "imagePullSecrets"), secrets)
+    if role.template is not None:
+        used = [ctx.config.pools[name] for name in placed.report.pools]
+        add_pod_metadata(ctx, (*role.template, "metadata"), placed, used)
+
+
+def queue_of(ctx: PlaceContext, metadata: Any) -> str:
+    """The queue of Kueue that admits the object, or its pods one by one (by their own label); empty if there is none."""
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    own = labels.get(QUEUE_LABEL) if isinstance(labels, dict) else None
+    return str(own or ctx.queue)
+
+
+def no_pool_fits(name: str, policy: Policy, ladder: Ladder) -> str:
+    """Why no pool fits a role, with the reason for each pool."""
+    reasons = "; ".join(f"{pool}: {why}" for pool, why in ladder.refusals.items())
+    spot = f"spot: {policy.spot} ({policy.sources['spot']})"
+    by_label = any("node selector asks" in why or "required node affinity" in why for why in ladder.refusals.values())
+    hint = "; if a pool's nodes have that label, add it under the pool's labels: in spotwright.yaml" if by_label else ""
+    return f"{name} fits no pool with {spot}: {reasons}{hint}"
+
+
+def tolerations_of(ladder: Ladder) -> list[dict[str, str]]:
+    """The tolerations that a ladder needs, in the fields of Kubernetes."""
+    wanted = dict.fromkeys(toleration for rung in ladder.rungs for toleration in rung.tolerations)
+    return [Taint(one.key, one.value, one.effect).toleration_fields for one in wanted]
+
+
+def _attract(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
+    """Add node affinity for the ladder: required for one kind of capacity, preferred for both, except under Kueue."""
+    pools = ctx.config.pools
+    used = [pools[name] for name in placed.report.pools]
+    wanted = attraction(placed.policy, used, pools)
+    off = [] if role.holder else off_idle_gpus(work, placed.ladder, wanted, pools)
+    required = [*wanted.required, *off]
+    queue = _queue_of_role(ctx, role)
+    if queue:
+        required += settle_queue(ctx, role.spec, placed, work, required, queue)
+    for expression in required:
+        _require(ctx, role, expression)
+    items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in wanted.preferred]
+    if items and not queue:
+        ctx.editor.extend((*role.spec, *PREFERRED_TERMS), items)
+        warn_of_preference(ctx, role.spec, role.name, used)
+
+
+def _queue_of_role(ctx: PlaceContext, role: Role) -> str:
+    if role.queued_by is not None:
+        return str((ctx.editor.get((*role.queued_by, "labels")) or {}).get(QUEUE_LABEL) or "")
+    return queue_of(ctx, None if role.template is None else ctx.editor.get((*role.template, "metadata")))
+
+
+def settle_queue(
+    ctx: PlaceContext, path: Path, placed: Placed, work: Work, required: Sequence[Expression], queue: str
+) -> list[Expression]:
+    """The conditions, beside those ``required``, by which Kueue assigns no flavor of a pool that the role must not use.
+
+    Preferred affinity has no meaning for Kueue: the order of the flavors in the ClusterQueue takes its place. Findings name that
+    order, what Kueue does not keep, and pools whose flavors no label excludes.
+    """
+    pools, report = ctx.config.pools, placed.report
+    added = tuple(toleration for rung in placed.ladder.rungs for toleration in rung.tolerations)
+    constraints = replace(work.constraints, tolerations=work.constraints.tolerations + added)
+    used = [pools[name] for name in report.pools]
+    others = [
+        pool for name, pool in pools.items() if name not in report.pools
+    ]  # also those that a named ladder leaves out
+    conditions, left = exclusion(used, others, constraints, required)
+    order = [pool.name for pool in flavor_order(pools, ctx.config.default_ladder) if pool in used]
+    names = ", ".join(order)
+    report.queue = f"{queue}: Kueue takes the first flavor that matches and has quota, of {names}"
+    ctx.add_finding(
+        Level.NOTE, path, f"{report.name}: {_DECIDES} {names} (spotwright pools command --as kueue prints them)"
+    )
+    if placed.on_spot and not all(pool.is_spot for pool in used):
+        ctx.add_finding(Level.WARNING, path, f"{report.name}: {_BY_QUOTA}")
+    if left:
+        text = f"Kueue may also assign {', '.join(pool.name for pool in left)}, whose nodes no label tells apart from these"
+        text += f" ({names}): give each pool a label of its own under labels: in spotwright.yaml"
+        ctx.add_finding(Level.WARNING, path, f"{report.name}: {text}")
+    if report.policy.ladder is not None and order != list(report.pools):
+        text = f"its ladder ({', '.join(report.pools)}) is not the order of the flavors ({names}), which Kueue follows"
+        text += ": set ladder in policy.default, or use a ClusterQueue of its own"
+        ctx.add_finding(Level.WARNING, path, f"{report.name}: {text}")
+    return conditions
+
+
+_DECIDES = (
+    "Kueue decides where it runs: its required affinity and tolerations leave these flavors, to be in this order:"
+)
+_BY_QUOTA = (
+    "Kueue takes the next flavor where the quota of one is used, not after interruptions and not where spot nodes are missing "
+    "(kubernetes-sigs/kueue#2560): fall_back_after and pending_timeout have no effect"
+)
+
+
+def _require(ctx: PlaceContext, role: Role, expression: dict[str, object]) -> None:
+    """Add a condition to every required term; terms are alternatives, so a term of its own would allow more nodes."""
+    terms = (*role.spec, *REQUIRED_TERMS)
+    present = ctx.editor.get(terms)
+    if present is None:
+        ctx.editor.add(terms, [{"matchExpressions": [expression]}])
+        return
+    if not present:
+        raise ctx.problem(terms, "the API server refuses an empty list here: add a term, or remove the list")
+    for index, term in enumerate(present):
+        if any(term.values()):  # a term without a condition matches no node, and has to stay so
+            ctx.editor.extend((*terms, index, "matchExpressions"), [expression])
+
+
+def warn_of_preference(ctx: PlaceContext, path: Path, name: str, used: Sequence[Pool]) -> None:
+    """Warn that the cluster autoscaler ignores a preference, and name the setting that helps."""
+    if ctx.options.has_webhook or is_ordered(used):  # a pod gets required affinity; a ComputeClass has the order
+        return
+    if ctx.config.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler":
+        text = "the cluster autoscaler ignores preferred affinity when it chooses a pool to grow; use"
+        ctx.add_finding(Level.WARNING, path, f"{name}: {text} {preference_advice(used)}")
+
+
+def _limit_grace(ctx: PlaceContext, role: Role, placed: Placed, used: Sequence[Pool]) -> None:
+    """Limit the grace period to the shortest notice of the role's spot pools."""
+    notice = shortest_notice(used, simulated=ctx.config.is_built_in)
+    if notice is None:
+        return
+    path = (*role.spec, "terminationGracePeriodSeconds")
+    limit = longest_grace(notice)
+    given = ctx.editor.get(path)
+    is_set = placed.policy.sources.get("grace_period") != BUILT_IN.source
+    if given is not None:
+        if isinstance(given, int) and given > notice:
+            text = (
+                f"{role.name}: the grace period of {given}s is longer than the notice of {notice:g}s, and will be cut"
+            )
+            ctx.add_finding(Level.WARNING, path, text)
+        return
+    wanted = int(placed.policy.grace_period)
+    if wanted > limit:
+        source = placed.policy.sources["grace_period"]
+        text = f"{role.name}: the grace period of {wanted}s ({source}) is cut to {limit}s"
+        text += f": the shortest notice of its spot pools is {notice:g}s"
+        ctx.add_finding(Level.WARNING if is_set else Level.NOTE, role.spec, text)
+    if is_set or wanted > limit:
+        ctx.editor.add(path, min(wanted, limit))
+
+
+def shortest_notice(used: Sequence[Pool], *, simulated: bool = False) -> float | None:
+    """The shortest notice, in seconds, that pods get on the spot pools among these; ``None`` if none is spot.
+
+    ``simulated``: the pools are built in. Their notice is short, so that local runs are; a cluster has its provider's.
+    """
+    spot = [pool for pool in used if pool.is_spot]
+    if simulated:
+        return min((providers.default_notice_of_pods(pool.provider) for pool in spot), default=None)
+    return min(map(providers.notice_of_pods, spot), default=None)
+
+
+def longest_grace(notice: float) -> int:
+    """The longest grace period, in whole seconds, that ends within a notice."""
+    return max(1, int(notice - _RESERVE))
+
+
+def add_pod_metadata(ctx: PlaceContext, metadata: Path, placed: Placed, used: Sequence[Pool]) -> None:
+    """Add the label and the policy to the pod, and annotations that keep autoscalers from evicting it."""
+    spot = str(placed.policy.spot)
+    text = _policy_text(spot, placed.policy.max_interruptions, placed.policy.retries)
+    if ctx.options.has_webhook:  # it decides about each pod by what the pod carries
+        text = json.dumps({**json.loads(text), **_of_attempts(placed.policy)}, separators=(",", ":"))
+    annotations = {POLICY_ANNOTATION: text}
+    if placed.on_spot and any(pool.provider is Provider.KARPENTER for pool in used):
+        annotations["karpenter.sh/do-not-disrupt"] = "true"
+    if placed.on_spot and ctx.config.target.get("autoscaler", "cluster-autoscaler") == "cluster-autoscaler":
+        annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] = "false"
+    _add_missing(ctx, metadata, {"labels": {SPOT_LABEL: spot}, "annotations": annotations})
+
+
+def _of_attempts(policy: Policy) -> dict[str, Any]:
+    """The fields by which the rung of an attempt is chosen, as far as somebody has set them and they have a meaning."""
+    fields: dict[str, Any] = {
+        "ladder": None if policy.ladder is None else list(policy.ladder),
+        "grace_period": f"{policy.grace_period:g}s",
+    }
+    if policy.deadline is None:
+        fields["pending_timeout"] = f"{policy.pending_timeout:g}s"
+        if policy.spot is Spot.PREFER:
+            fields["fall_back_after"] = policy.fall_back_after
+    unset = (None, BUILT_IN.source, "interruptions.max")
+    return {
+        name: value for name, value in fields.items() if policy.sources.get(name) not in unset and value is not None
+    }
+
+
+@lru_cache(maxsize=64)
+def _policy_text(spot: str, interruptions: int, retries: int) -> str:
+    """The policy as JSON for the annotation."""
+    policy = {"spot": spot, "interruptions": {"max": interruptions}, "errors": {"retries": retries}}
+    return json.dumps(policy, separators=(",", ":"))
+
+
+def _add_missing(ctx: PlaceContext, path: Path, values: Mapping[str, Any]) -> None:
+    """Add the keys of a nested mapping that are missing at a path; the user's own values stay."""
+    present = ctx.editor.get(path)
+    if present is None:
+        ctx.editor.add(path, values)
+        return
+    for key, value in values.items():
+        if isinstance(value, dict):
+            _add_missing(ctx, (*path, key), value)
+        elif present.get(key) is None:
+            ctx.editor.add((*path, key), value)

@@ -1,0 +1,179 @@
+"""Bounds for retries: how long all attempts of a policy may take together, and how retry fields are written.
+
+If a controller does not count interruptions, a deadline over all attempts bounds them, which needs a policy with a timeout.
+Otherwise interruptions are counted together with errors. The timeout of one attempt is a deadline of its pod: the kubelet counts
+it from the start of the pod on its node, so pulling the image counts too. Source: Kubernetes API, ``PodSpec``,
+``activeDeadlineSeconds``.
+
+Settings for the cluster autoscaler's ``priority`` expander, with which it prefers spot pools.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+from spotwright.clouds import providers
+from spotwright.model.policy import Policy
+from spotwright.model.pools import Pool, Provider
+from spotwright.model.quantities import format_duration
+from spotwright.placing.context import Level, PlaceContext
+from spotwright.placing.documents import Path
+from spotwright.scheduling.budgets import MAX_MOVES
+
+__all__ = [
+    "EXPANDER",
+    "attempts",
+    "counted_endings",
+    "counting_text",
+    "deadline_seconds",
+    "expander_lines",
+    "expander_objects",
+    "no_interruption_text",
+    "preference_advice",
+    "seconds_text",
+    "whole_number",
+    "write_pod_deadline",
+    "write_unless_set",
+]
+
+
+def attempts(policy: Policy) -> int:
+    """The number of attempts that the budgets of a policy allow together: the first, and one for each unit of a budget."""
+    return 1 + policy.max_interruptions + policy.retries
+
+
+def counted_endings(policy: Policy, *, is_refused: bool) -> int:
+    """The endings after which a task is tried again, for a field that counts those of every cause.
+
+    ``is_refused``: a webhook refuses the attempt that would exceed a budget, and that is final. Then moves have room too: they
+    spend no budget of the policy.
+    """
+    return policy.max_interruptions + policy.retries + (MAX_MOVES if is_refused else 0)
+
+
+def deadline_seconds(policy: Policy, waves: int = 1) -> int | None:
+    """How long the work may take with all its attempts, in whole seconds; ``None`` if the policy has no timeout.
+
+    Each attempt may take ``timeout``, and before it ``pending_timeout`` for its node and the policy's backoff. ``waves``: how
+    many attempts follow one another without any failure (completions of a Job over its parallelism).
+    """
+    if policy.timeout is None:
+        return None
+    each = waves - 1 + attempts(policy)
+    waits = each * policy.pending_timeout
+    waits += sum(policy.interruption_backoff.wait(count) for count in range(1, policy.max_interruptions + 1))
+    waits += sum(policy.error_backoff.wait(count) for count in range(1, policy.retries + 1))
+    return math.ceil(each * policy.timeout + waits)
+
+
+def counting_text(field: str, policy: Policy) -> str:
+    """A sentence for findings: what it costs that a field counts interruptions and errors together."""
+    total = policy.max_interruptions + policy.retries
+    return (
+        f"{field} {total} counts interruptions ({policy.max_interruptions}) and errors ({policy.retries}) together, "
+        "so an error of the code is retried as often"
+    )
+
+
+def no_interruption_text(policy: Policy) -> str:
+    """What an interruption does to a role that is on no spot pool; empty if no policy sets ``spot``."""
+    return "no interruption of spot capacity reaches it: it stays on on-demand" if policy.spot is not None else ""
+
+
+def write_unless_set(ctx: PlaceContext, path: Path, wanted: Any) -> Any:
+    """Write a retry field unless the user has set it; ``--replace-retries`` replaces theirs. Returns the value in force."""
+    present = ctx.editor.get(path)
+    if present is None:
+        ctx.editor.add(path, wanted)
+        return wanted
+    if present != wanted and ctx.options.replace_retries:
+        ctx.editor.replace(path, wanted)
+        return wanted
+    return present
+
+
+def write_pod_deadline(ctx: PlaceContext, spec: Path, name: str, policy: Policy) -> None:
+    """Write the policy's timeout as the deadline of each pod with the spec at ``spec``. A deadline of the user stays."""
+    if policy.timeout is None or policy.spot is None:
+        return
+    path, wanted = (*spec, "activeDeadlineSeconds"), math.ceil(policy.timeout)
+    in_force = write_unless_set(ctx, path, wanted)
+    if in_force != wanted:
+        text = f"{name}: activeDeadlineSeconds {in_force} of the pod stays; the policy allows {seconds_text(wanted)}"
+        ctx.add_finding(Level.WARNING, path, f"{text} (--replace-retries)")
+
+
+def whole_number(value: Any, default: int | None = None) -> int | None:
+    """A whole number; ``default`` if the field is not set; ``None`` for a placeholder, whose value is not known yet."""
+    if value is None:
+        return default
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def seconds_text(seconds: int) -> str:
+    """Seconds as a number and as a duration: ``46200 (12h50m)``."""
+    return f"{seconds} ({format_duration(seconds)})"
+
+
+EXPANDER = "the expander 'priority' with the spot pools first (spotwright explain prints it)"
+"""The expander as findings name it."""
+
+_COMPUTE_CLASS = "a ComputeClass with spot first (GKE's autoscaler has no priority expander)"
+
+_COMMANDS = {
+    Provider.AKS: "az aks update -g GROUP -n CLUSTER --cluster-autoscaler-profile expander=priority",
+    Provider.EKS: "start the cluster autoscaler with --expander=priority",
+    Provider.GKE: f"on GKE use {_COMPUTE_CLASS}",
+    Provider.GENERIC: "start the cluster autoscaler with --expander=priority",
+}
+
+
+def preference_advice(pools: Iterable[Pool]) -> str:
+    """What makes the cluster autoscaler prefer the spot pools among these pools."""
+    on_gke = {pool.provider is Provider.GKE for pool in pools if pool.provider is not Provider.KARPENTER}
+    if on_gke == {True}:
+        return _COMPUTE_CLASS
+    return f"{EXPANDER}, and on GKE {_COMPUTE_CLASS}" if True in on_gke else EXPANDER
+
+
+def expander_lines(pools: Mapping[str, Pool]) -> Iterator[str]:
+    """The command and the ConfigMap, ready to apply; nothing if the pools have only one kind of capacity."""
+    autoscaled = [pool for pool in pools.values() if pool.provider is not Provider.KARPENTER]
+    if {pool.is_spot for pool in autoscaled} != {True, False}:
+        return
+    for provider in dict.fromkeys(pool.provider for pool in autoscaled):
+        yield f"# {_COMMANDS[provider]}"
+    yield from expander_objects(pools)
+
+
+def expander_objects(pools: Mapping[str, Pool]) -> Iterator[str]:
+    """The ConfigMap alone, with every pool that this expander may grow; nothing if the pools have only one capacity."""
+    capacities = {pool.is_spot for pool in pools.values() if pool.provider is not Provider.KARPENTER}
+    expanded = [pool for pool in pools.values() if pool.provider not in (Provider.KARPENTER, Provider.GKE)]
+    if capacities != {True, False} or not expanded:
+        return
+    yield from (
+        "apiVersion: v1",
+        "kind: ConfigMap",
+        "metadata: {name: cluster-autoscaler-priority-expander, namespace: kube-system}",
+        "data:",
+        "  priorities: |",
+    )
+    ordered = sorted(expanded, key=lambda pool: (pool.is_spot, -(pool.price or Fraction(0))))
+    for priority, pool in reversed(list(enumerate(ordered, start=1))):
+        yield f"    {priority * 10}:"
+        yield f"      - {_pattern(pool)}"
+
+
+def _pattern(pool: Pool) -> str:
+    """A pattern for the pool's node groups.
+
+    AKS names scale sets ``aks-POOL-NUMBER-vmss``, EKS autoscaling groups ``eks-GROUP-UUID``; elsewhere the name contains the
+    pool's. The pattern for ``gpu`` must not match the group of ``gpu-spot``.
+    """
+    name = providers.pool_name(pool) or pool.name
+    patterns = {Provider.AKS: f"^aks-{name}-.*", Provider.EKS: f"^eks-{name}-[0-9a-f]{{8}}-.*"}
+    return patterns.get(pool.provider, f".*{name}.*")
