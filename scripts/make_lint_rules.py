@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spotwright.lint.allowances import ALLOW_RULES
-from spotwright.lint.registry import GROUPS, RULES
+from spotwright.lint.linting import GROUPS, RULES
 from spotwright.lint.rule import Rule
 
 __all__ = ["PAGE", "page"]

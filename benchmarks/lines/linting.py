@@ -10,8 +10,7 @@ from results import Judged, Row
 
 from lines.manifests import HERE, mixed_manifests
 from spotwright.config import load
-from spotwright.lint.linting import lint_text
-from spotwright.lint.registry import RULES
+from spotwright.lint.linting import RULES, lint_text
 from spotwright.lint.settings import settings_of
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.lint.linting import linted
 
-from spotwright.lint.examples import ON_SPOT, job
 from spotwright.lint.linting import LintedFile
+from spotwright.lint.rule import ON_SPOT, job
 
 REASON = "one node has the licence"
 

@@ -8,9 +8,9 @@ from tests.lint.linting import found_in, linted, settings
 
 from spotwright import config
 from spotwright.errors import ConfigError
-from spotwright.lint.examples import AKS_POOLS, ON_SPOT, PREFERS_SPOT, job
-from spotwright.lint.registry import refuse_unknown
-from spotwright.lint.subjects.reach import Reach, reach_of
+from spotwright.lint.linting import refuse_unknown
+from spotwright.lint.rule import AKS_POOLS, ON_SPOT, PREFERS_SPOT, job
+from spotwright.lint.subjects import Reach, reach_of
 from spotwright.placing.pod_spec import pod_constraints
 
 BOUND = job(ON_SPOT + "nodeName: a\n")

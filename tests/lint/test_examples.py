@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.lint.linting import found_in
 
-from spotwright.lint.registry import RULES
+from spotwright.lint.linting import RULES
 from spotwright.lint.rule import Rule
 
 

@@ -7,10 +7,8 @@ from tests import plain_yaml
 from tests.lint.linting import linted, settings
 from tests.manifests.placing import a_config
 
-from spotwright.lint.examples import ON_SPOT, job
-from spotwright.lint.fixing import fixed_text, relinted
-from spotwright.lint.registry import RULES
-from spotwright.lint.rule import Rule
+from spotwright.lint.linting import RULES, fixed_text, relinted
+from spotwright.lint.rule import ON_SPOT, Rule, job
 from spotwright.manifests.files import place_text, unfix_text, unplace_text
 
 MENDED = [rule for rule in RULES if rule.mends and not rule.is_python]

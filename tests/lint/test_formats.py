@@ -7,12 +7,9 @@ from typing import Any
 
 from tests.lint.linting import linted
 
-from spotwright.lint.examples import ON_SPOT, PREFERS_SPOT, job
-from spotwright.lint.formats.json_report import lint_json
-from spotwright.lint.formats.lines import report_lines
-from spotwright.lint.formats.report import LintReport
-from spotwright.lint.formats.sarif import sarif
-from spotwright.lint.registry import ALL_IDS
+from spotwright.lint.formats import LintReport, lint_json, report_lines, sarif
+from spotwright.lint.linting import ALL_IDS
+from spotwright.lint.rule import ON_SPOT, PREFERS_SPOT, job
 
 ALLOWED = job(ON_SPOT + "nodeName: a  # spotwright: allow node-name-set: one node has the licence\n")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.lint.linting import found_in
 
-from spotwright.lint.examples import kfp
+from spotwright.lint.rule import kfp
 
 
 @pytest.mark.parametrize(

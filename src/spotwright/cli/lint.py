@@ -19,13 +19,8 @@ from spotwright.cli.options import config_option, replace_files
 from spotwright.config import find
 from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
-from spotwright.lint.fixing import fixed_text, relinted
-from spotwright.lint.formats.json_report import lint_json
-from spotwright.lint.formats.lines import report_lines
-from spotwright.lint.formats.report import LintReport
-from spotwright.lint.formats.sarif import sarif
-from spotwright.lint.linting import lint_text
-from spotwright.lint.registry import RULES, refuse_unknown
+from spotwright.lint.formats import LintReport, lint_json, report_lines, sarif
+from spotwright.lint.linting import RULES, fixed_text, lint_text, refuse_unknown, relinted
 from spotwright.lint.rule import Severity
 from spotwright.lint.settings import Settings, settings_of
 from spotwright.version import __version__

@@ -1,28 +1,78 @@
 """Lint files: read each into subjects, let every rule look at those that it is for, and leave out what comments allow.
 
 Nothing of a file is run or written. A file that cannot be read is an error of its own; the others are still linted.
+
+Every rule, in the order of the reference page.
+
+Mend findings where it is safe: with the edits and the record of ``place``, so that ``unplace`` gives the same bytes back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from spotwright.errors import InputError
-from spotwright.lint.allowances import Allowances, Extent
-from spotwright.lint.registry import ALL_IDS, RULES
+from spotwright.config import Config
+from spotwright.errors import ConfigError, InputError
+from spotwright.lint.allowances import ALLOW_RULES, Allowances, Extent
+from spotwright.lint.python_source import parse_python
 from spotwright.lint.rule import Finding, Mend, Problem, Rename, Rule
+from spotwright.lint.rules import argo, fields, kfp, placement, pools, python, retries, storage, timing, training
 from spotwright.lint.rules.fields import WRONG_SHAPE
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.objects import KubeObject, objects_in
-from spotwright.lint.subjects.pipelines import Pipeline, pipeline_of, pipeline_pods
-from spotwright.lint.subjects.pods import Pods, pods_of
-from spotwright.lint.subjects.python_files import parse_python
+from spotwright.lint.subjects import KubeObject, Pipeline, Pods, objects_in, pipeline_of, pipeline_pods, pods_of
+from spotwright.manifests.files import unfix_text
+from spotwright.manifests.record import FIXED_AT, MAX_RECORD, placed_text, reserve
 from spotwright.placing.document_pair import PipelinePair, objects_of
-from spotwright.placing.documents import Document, ManifestError, Path, no_garbage_collection, parse
-from spotwright.placing.yaml_writer import split
+from spotwright.placing.documents import MISSING, Document, ManifestError, Path, no_garbage_collection, parse
+from spotwright.placing.patch import Editor
+from spotwright.placing.yaml_writer import edit_objects, split
 
-__all__ = ["LintedFile", "Repair", "lint_text", "repairs_in"]
+__all__ = [
+    "ALL_IDS",
+    "GROUPS",
+    "RULES",
+    "LintedFile",
+    "Repair",
+    "fixed_text",
+    "lint_text",
+    "refuse_unknown",
+    "relinted",
+    "repairs_in",
+]
+
+
+GROUPS: Mapping[str, tuple[Rule, ...]] = {
+    "Where pods run": placement.RULES,
+    "What must not be lost": storage.STATEFUL_RULES,
+    "Volumes and checkpoints": storage.RULES,
+    "Retries": retries.RULES,
+    "The end of a pod, and moves": timing.RULES,
+    "Pools of the configuration": pools.RULES,
+    "Training jobs and experiments": training.RULES,
+    "Argo workflows": argo.RULES,
+    "Compiled pipelines": kfp.RULES,
+    "Fields that are dropped, and what could not be checked": fields.RULES,
+    "Pipelines in Python": (*python.KFP1_RULES, *python.PIPELINE_CALL_RULES, *python.PLAIN_PYTHON_RULES),
+    "The training SDK": training.SDK_RULES,
+}
+"""The rules by the headings of the reference page."""
+
+RULES: tuple[Rule, ...] = tuple(rule for group in GROUPS.values() for rule in group)
+
+
+def refuse_unknown(config: Config) -> None:
+    """Refuse a configuration that switches off a rule which does not exist. Raises :class:`ConfigError`."""
+    for name in config.lint_off:
+        if name not in {rule.id for rule in RULES}:
+            raise ConfigError(
+                f"{config.path}: lint.off: no rule has the name {name}; spotwright lint --rules lists them"
+            )
+
+
+ALL_IDS = frozenset({rule.id for rule in RULES} | ALLOW_RULES.keys())
+"""The names that a comment or the configuration may use."""
+
 
 _BOM = "\ufeff"
 
@@ -198,3 +248,75 @@ def _extent(document: Document) -> Extent:
     count = document.text.count("\n", document.start, document.end)
     ends = document.text[document.start : document.end].endswith("\n")
     return Extent(first, first + count - ends)
+
+
+def fixed_text(text: str, linted: LintedFile, settings: Settings) -> str:
+    """The text of a linted file after every safe mend; the same text if there is none. To mend twice is to mend once.
+
+    A mend that the text does not allow (a value that an alias shares) is left out, and its finding stays. Raises
+    :class:`InputError` as :func:`~spotwright.lint.linting.lint_text` does.
+    """
+    wanted = {(finding.rule, finding.line) for finding in linted.findings if finding.can_fix}
+    if not wanted:
+        return text
+    if linted.file.endswith(".py"):
+        return _renamed(text, [one.rename for one in linted.repairs if one.rename is not None])
+    original = unfix_text(text, linted.file).text
+    if original != text:  # one record holds all mends of an object, so they are made anew
+        text, before = original, lint_text(original, linted.file, settings)
+        wanted = {(finding.rule, finding.line) for finding in before.findings if finding.can_fix}
+    bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+    parts = []
+    for above, part in split(body):
+        objects = list(objects_of(parse(part, linted.file, above)))
+        parts.append(edit_objects(part, objects, lambda document: _mended(document, settings, wanted)) or "")
+    return bom + "".join(parts)
+
+
+def _mended(document: Document, settings: Settings, wanted: set[tuple[str, int]]) -> str:
+    """The whole text around a document after its mends."""
+    repairs = [one for one in repairs_in(document, settings) if (one.finding.rule, one.finding.line) in wanted]
+    mends = [mend for repair in repairs for mend in repair.mends if _is_own(document, mend)]
+    if not mends or document.get(FIXED_AT) is not MISSING:
+        return document.text
+    editor = Editor(document)
+    try:
+        reserve(editor, FIXED_AT)
+        _apply(editor, mends)
+        return placed_text(editor, FIXED_AT, MAX_RECORD)
+    except ManifestError:
+        return document.text  # the findings stay, so nothing is lost in silence
+
+
+def _is_own(document: Document, mend: Mend) -> bool:
+    """Whether a value that is replaced stands in its own mapping, and is not merged into it from an anchor."""
+    is_key = mend.kind == "replace" and isinstance(mend.path[-1], str)
+    return not is_key or document.key_node(mend.path) is not None
+
+
+def _apply(editor: Editor, mends: Iterable[Mend]) -> None:
+    for mend in mends:
+        if mend.kind == "add":
+            editor.add(mend.path, mend.value)
+        elif mend.kind == "extend":
+            editor.extend(mend.path, mend.value)
+        else:
+            editor.replace(mend.path, mend.value)
+
+
+def _renamed(text: str, renames: Iterable[Rename]) -> str:
+    """The text of a Python file with other names of arguments; the last one is changed first, so that no column moves."""
+    lines = text.splitlines(keepends=True)
+    for rename in sorted(renames, key=lambda one: (one.line, one.column), reverse=True):
+        line = lines[rename.line - 1]
+        start = len(line.encode()[: rename.column].decode(errors="ignore"))  # the parser counts bytes
+        if line.startswith(rename.old, start):
+            lines[rename.line - 1] = line[:start] + rename.new + line[start + len(rename.old) :]
+    return "".join(lines)
+
+
+def relinted(text: str, before: LintedFile, settings: Settings) -> tuple[LintedFile, list[Finding]]:
+    """The fixed text linted again, and the findings that are gone."""
+    after = lint_text(text, before.file, settings)
+    left = {(finding.rule, finding.field, finding.text) for finding in after.findings}
+    return after, [one for one in before.findings if (one.rule, one.field, one.text) not in left]

@@ -215,7 +215,7 @@ def names_in_lookups() -> set[str]:
     """The names of kinds in the functions that look up objects by their kind."""
     names: set[str] = set()
     for path in chain.from_iterable(
-        Path(package.__file__).parent.rglob("*.py") for package in (kinds, manifests, placing)
+        Path(folder).rglob("*.py") for package in (kinds, manifests, placing) for folder in package.__path__
     ):
         for function in ast.walk(ast.parse(path.read_text())):
             if not isinstance(function, ast.FunctionDef):

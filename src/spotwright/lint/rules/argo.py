@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spotwright.lint.examples import ON_SPOT
-from spotwright.lint.rule import Checks, Problem, Rule, Severity
+from spotwright.lint.rule import ON_SPOT, Checks, Problem, Rule, Severity
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.objects import KubeObject
-from spotwright.lint.subjects.pods import Pods
-from spotwright.lint.subjects.shapes import Shape, items_of, mapping_at, mapping_of
+from spotwright.lint.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of
 from spotwright.placing.documents import Path
 
 __all__ = ["RULES"]

@@ -13,12 +13,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from spotwright.kinds.kind import SERVED, PodPlace, facts_of
-from spotwright.lint.examples import ON_SPOT, job, training_job
-from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
+from spotwright.lint.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.objects import KubeObject
-from spotwright.lint.subjects.pods import Pods
-from spotwright.lint.subjects.shapes import items_of, mapping_of, matching
+from spotwright.lint.subjects import KubeObject, Pods, items_of, mapping_of, matching
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
 from spotwright.placing.documents import Path, show
 from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, truth_values

@@ -11,12 +11,10 @@ from typing import Any
 
 from spotwright.kfp.compiled import merged_executors
 from spotwright.kinds.kfp_tasks import backend_of
-from spotwright.lint.examples import KFP_ON_SPOT, KFP_TASK, kfp
-from spotwright.lint.python_rules.pipeline_calls import SHORTEST_WINDOW, affinities_ored, backoff_factor, retry_window
-from spotwright.lint.rule import Checks, Problem, Rule, Severity
+from spotwright.lint.rule import KFP_ON_SPOT, KFP_TASK, Checks, Problem, Rule, Severity, kfp
+from spotwright.lint.rules.python import SHORTEST_WINDOW, affinities_ored, backoff_factor, retry_window
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.pipelines import Pipeline, Task, pipeline_pods
-from spotwright.lint.subjects.shapes import items_of, mapping_at, mapping_of
+from spotwright.lint.subjects import Pipeline, Task, items_of, mapping_at, mapping_of, pipeline_pods
 from spotwright.model.quantities import parse_duration
 from spotwright.placing.document_pair import PLATFORMS
 

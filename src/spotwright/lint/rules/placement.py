@@ -2,25 +2,81 @@
 
 Sources: Kubernetes documentation, "Taints and Tolerations", "Assigning Pods to Nodes"; kubernetes/autoscaler FAQ and #8133
 (preferred affinity is ignored when a node group is chosen); AKS#4405.
+
+Tasks of a pipeline file that may run on spot nodes only, by the calls of kfp 1 and of today.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from spotwright.clouds import providers
+from spotwright.kfp.kfp1 import assigned_calls
 from spotwright.kinds.kind import Duty
-from spotwright.lint.examples import AKS_POOLS, ON_SPOT, PREFERS_SPOT, TOLERATION, job, pod
-from spotwright.lint.python_rules.required_spot import required_spot
-from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
+from spotwright.lint.python_source import PythonFile, calls_named, keyword, names_spot_label
+from spotwright.lint.rule import (
+    AKS_POOLS,
+    ON_SPOT,
+    PREFERS_SPOT,
+    TOLERATION,
+    Checks,
+    Mend,
+    Problem,
+    Rule,
+    Severity,
+    job,
+    pod,
+)
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.pods import Pods
-from spotwright.lint.subjects.reach import Reach, pairs_of, selects_pool, selects_spot, shuns_spot
-from spotwright.lint.subjects.shapes import mapping_of
+from spotwright.lint.subjects import Pods, Reach, mapping_of, pairs_of, selects_pool, selects_spot, shuns_spot
 from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration
 from spotwright.placing.retries import preference_advice
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "required_spot"]
+
+
+_SPOT_REQUIRED = "required_during_scheduling_ignored_during_execution"
+_FIX = (
+    "Write spot.prefer(task)  (import spotwright as spot), or give a weight; spot.require(task) where waiting is meant."
+)
+
+
+def required_spot(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
+    """Calls after which no other node than a spot node will do. A file that uses Spotwright says by its policy what is meant."""
+    if any(name.partition(".")[0] == "spotwright" for name in file.modules()):
+        return
+    assigned = assigned_calls(file.tree)
+    for call in calls_named(file, "add_affinity", "add_node_affinity", "add_node_selector"):
+        given = _required_part(call, assigned)
+        if given is not None and names_spot_label(ast.walk(given)):
+            text = f"{_task(call)} may run on spot nodes only, so it waits for ever while there are none"
+            yield Problem((), text, _FIX, line=call.lineno)
+
+
+def _required_part(call: ast.Call, assigned: dict[str, ast.Call]) -> ast.AST | None:
+    """What the call requires of nodes; ``None`` where it only prefers, or where the file does not say it."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    if name == "add_node_affinity":
+        weight = keyword(call, "weight", 3)
+        return call if weight is None or ast.unparse(weight) == "None" else None
+    if name == "add_node_selector":
+        return call
+    given = call.args[0] if call.args else None
+    affinity = assigned.get(given.id) if isinstance(given, ast.Name) else given
+    if affinity is None:
+        return None
+    return next(
+        (one.value for one in ast.walk(affinity) if isinstance(one, ast.keyword) and one.arg == _SPOT_REQUIRED), None
+    )
+
+
+def _task(call: ast.Call) -> str:
+    """The task, by the name that it has in the file."""
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "add_affinity"
+    node = call.func.value if isinstance(call.func, ast.Attribute) and is_method else keyword(call, "task", 0)
+    return node.id if isinstance(node, ast.Name) else "a task"
+
 
 _AKS_TAINT = Taint("kubernetes.azure.com/scalesetpriority", "spot")
 _AKS_LABEL = Expression(_AKS_TAINT.key, "In", (_AKS_TAINT.value,))

@@ -10,14 +10,10 @@ import re
 from collections.abc import Iterator
 
 from spotwright.clouds import providers
-from spotwright.lint.examples import ON_SPOT, job
-from spotwright.lint.python_rules.plain_python import preemptible_flag
-from spotwright.lint.rule import Checks, Problem, Rule, Severity
+from spotwright.lint.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
+from spotwright.lint.rules.python import preemptible_flag
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.objects import KubeObject
-from spotwright.lint.subjects.pods import Pods
-from spotwright.lint.subjects.reach import selects_pool
-from spotwright.lint.subjects.shapes import items_of, mapping_at, mapping_of
+from spotwright.lint.subjects import KubeObject, Pods, items_of, mapping_at, mapping_of, selects_pool
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
 from spotwright.placing.pod_spec import judgeable

@@ -10,13 +10,10 @@ import re
 from collections.abc import Iterator
 
 from spotwright.kinds.kind import Duty, Retry
-from spotwright.lint.examples import ON_SPOT, job, training_job
-from spotwright.lint.python_rules.plain_python import exit_on_sigterm
-from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
+from spotwright.lint.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
+from spotwright.lint.rules.python import exit_on_sigterm
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.objects import KubeObject
-from spotwright.lint.subjects.pods import Pods, pods_of
-from spotwright.lint.subjects.shapes import Shape, items_of, mapping_at, mapping_of, texts_of
+from spotwright.lint.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of, pods_of, texts_of
 
 __all__ = ["RULES"]
 

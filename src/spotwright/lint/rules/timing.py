@@ -12,13 +12,9 @@ from collections.abc import Iterator
 from spotwright.clouds import providers
 from spotwright.clouds.providers import ZONE
 from spotwright.kinds.kind import Duty, Retry
-from spotwright.lint.examples import ON_SPOT, job, training_job
-from spotwright.lint.rule import Checks, Mend, Problem, Rule, Severity
+from spotwright.lint.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.lint.settings import Settings
-from spotwright.lint.subjects.objects import KubeObject
-from spotwright.lint.subjects.pods import Pods
-from spotwright.lint.subjects.reach import admits, pairs_of
-from spotwright.lint.subjects.shapes import is_whole, items_of, mapping_at, mapping_of
+from spotwright.lint.subjects import KubeObject, Pods, admits, is_whole, items_of, mapping_at, mapping_of, pairs_of
 from spotwright.model.pools import Provider
 from spotwright.placing.pods import longest_grace, shortest_notice
 

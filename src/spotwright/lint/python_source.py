@@ -1,22 +1,70 @@
-"""Which part of a pipeline file a node stands in: the body of a component runs in a pod, all else when the file is loaded."""
+"""A pipeline file in Python under lint: its text and its syntax tree. It is parsed and never run.
+
+Which part of a pipeline file a node stands in: the body of a component runs in a pod, all else when the file is loaded.
+"""
 
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from spotwright.clouds.providers import SPOT_LABELS, SPOT_TAINT_KEYS
-from spotwright.lint.subjects.python_files import PythonFile
+from spotwright.errors import InputError
 
 __all__ = [
+    "PythonFile",
     "asks_for_spot",
     "calls_named",
     "in_components",
     "keyword",
     "name_of_call",
     "names_spot_label",
+    "parse_python",
     "pipelines_in",
 ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PythonFile:
+    """A file with its tree. ``nodes`` are all nodes of the tree, ``calls`` those that call something."""
+
+    file: str
+    text: str
+    tree: ast.Module
+    nodes: list[ast.AST] = field(default_factory=list, repr=False)
+
+    @property
+    def calls(self) -> list[ast.Call]:
+        """Every call in the file."""
+        return [node for node in self.nodes if isinstance(node, ast.Call)]
+
+    @property
+    def uses_kfp(self) -> bool:
+        """Whether the file imports ``kfp`` or one of its parts."""
+        return any(name == "kfp" or name.startswith("kfp.") for name in self.modules())
+
+    def modules(self) -> list[str]:
+        """The names of the modules that the file imports."""
+        names = [alias.name for node in self.nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module or "" for node in self.nodes if isinstance(node, ast.ImportFrom)]
+        return names
+
+
+def parse_python(text: str, file: str) -> PythonFile:
+    """Parse a file. Raises :class:`InputError` with the line where it is not Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the user's escapes in texts: they are no finding
+            tree = ast.parse(text, file)
+    except SyntaxError as error:
+        raise InputError(f"{file}:{error.lineno or 1}: not valid Python: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError | MemoryError) else str(error)
+        raise InputError(f"{file}: not valid Python: {reason}") from error
+    return PythonFile(file, text, tree, list(ast.walk(tree)))
+
 
 _COMPONENTS = ("component", "container_component", "notebook_component")
 

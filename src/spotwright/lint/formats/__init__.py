@@ -1,1 +1,0 @@
-"""What lint prints: lines for people, JSON, and SARIF for services that show findings beside the code."""
