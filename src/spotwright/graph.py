@@ -1,19 +1,10 @@
-"""Tasks, DAGs and the whole graph: frozen values, free of YAML, protobuf and the KFP SDK.
+"""The task graph: tasks with needs, policy, inputs and dependencies, independent of their source.
 
-A graph is a set of DAGs. A task is one step of a DAG: it has an executor, or it names another DAG. Loops, conditions and exit
-handlers are DAGs too. The task that names the DAG carries the ``loop`` or ``condition``; an exit handler has ``after_all``.
+Frozen values, free of YAML, protobuf and the KFP SDK. A graph is a set of DAGs. A task is one step of a DAG: it has an
+executor, or it names another DAG. Loops, conditions and exit handlers are DAGs too. The task that names the DAG carries the
+``loop`` or ``condition``; an exit handler has ``after_all``.
 
-Dialects: how the source of a graph writes values. KFP's conventions reach the engine through this port.
-
-The executors of tasks: a container, a pod, code of its source's own kind, or none because outputs follow from inputs.
-
-Declared inputs and outputs of tasks and DAGs: parameters with a type, artifacts with a schema.
-
-The sources of values for inputs of tasks and outputs of DAGs.
-
-The configuration of a task's pod: variables from secrets, config maps and pod fields, and mounted volumes.
-
-The task graph: tasks with needs, policy, inputs and dependencies, independent of their source.
+How the source of a graph writes values is its :class:`Dialect`: KFP's conventions reach the engine through this port.
 """
 
 from __future__ import annotations

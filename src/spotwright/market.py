@@ -1,13 +1,8 @@
-"""Holds windows of a market: for every pool, window and tick whether spot is up, and its price.
+"""Spot markets as arrays: for every pool, window and tick whether spot is up, and its price. Needs numpy.
 
-A simulation of jobs reads nothing else. Windows come from recordings (:func:`spotwright.market.windows_of`) or from
-the model (:mod:`spotwright.market`).
-
-Cuts recordings of spot capacity into windows: at even distances, or drawn by zone, always within one part of the time.
-
-Draws markets from a model: spells with and without spot that alternate, with hazards that depend on their age.
-
-Spot markets as arrays: windows of availability and price, from recorded traces or a seeded model. Needs numpy.
+A simulation of jobs reads nothing else. Windows are cut from recordings (:func:`windows_of`), at even distances or drawn by
+zone, always within one part of the time; or they are drawn from a model: spells with and without spot that alternate, with
+hazards that depend on their age.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tests import plain_yaml
 from spotwright import config as configuration
 from spotwright.cli import cli
 
-NODES = Path(__file__).parent.parent / "provisioning" / "nodes"
+NODES = Path(__file__).parent.parent / "pools" / "nodes"
 
 
 @pytest.fixture(autouse=True)

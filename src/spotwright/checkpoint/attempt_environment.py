@@ -1,10 +1,9 @@
-"""Chooses the default folder for checkpoints, so that the same code runs without Spotwright.
+"""What an attempt says to the code inside it, and hears from it: the place for checkpoints, and the file for progress.
 
-Every attempt of ``spotwright run`` and every placed pod with a ``checkpoint`` has ``SPOTWRIGHT_CHECKPOINT``. Elsewhere the saves
-go below the working directory, one folder for each program, and a warning names it. So a script that is started again continues,
-as in attempts, and two scripts in one folder do not load each other's state.
-
-Reports the progress of an attempt, a number from 0 to 1, in the file that ``SPOTWRIGHT_PROGRESS_FILE`` names.
+Every attempt of ``spotwright run`` and every placed pod with a ``checkpoint`` has ``SPOTWRIGHT_CHECKPOINT``. Elsewhere the
+saves go below the working directory, one folder for each program, and a warning names it: so the same code runs without
+Spotwright, a script that is started again continues, and two scripts in one folder do not load each other's state. Progress is
+a number from 0 to 1, which the code writes into the file that ``SPOTWRIGHT_PROGRESS_FILE`` names.
 """
 
 from __future__ import annotations

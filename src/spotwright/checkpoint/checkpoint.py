@@ -1,9 +1,8 @@
 """The class for training code: load once, iterate over the steps, end each one.
 
-It guarantees two things that are easy to break by hand. A program that did not load the saved state cannot overwrite it with its
-initial state. A step counts as done only together with the state after it.
-
-Saves and loads states: a save is a state file and its entry in the log, a load reads the newest whole save.
+It guarantees two things that are easy to break by hand. A program that did not load the saved state cannot overwrite it with
+its initial state. A step counts as done only together with the state after it. A save is a state file and its entry in the
+log; a load reads the newest whole save.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""Encodes a state as a tree of JSON and the bytes beside it.
+"""Turns a state into a tree of JSON with bytes beside it, and such a tree into the state again.
 
 A loaded state equals the saved one, with exact types: a tuple stays a tuple, and 1 does not become ``True``. A value whose type
 would be lost is refused with its path, before the first byte is written. An array at two paths is stored once, and is one array
 again after loading. Pickle is used only if the user allows it.
 
-In the tree a JSON object with the key ``~`` stands for a value that JSON does not have; :mod:`.decoding` is the inverse.
-
-Decodes the tree of a checkpoint into a state. No code of the checkpoint runs, unless the caller allows pickle.
-
-Encodes arrays without a dependency on NumPy, which is imported only if a value is an array.
+In the tree a JSON object with the key ``~`` stands for a value that JSON does not have. Decoding runs no code of the
+checkpoint. NumPy is imported only if a value is an array.
 """
 
 from __future__ import annotations

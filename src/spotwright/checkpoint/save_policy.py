@@ -1,8 +1,7 @@
 """Decides when the next save pays, from measurements of this attempt: the duration of saves and steps, and its age.
 
-All times are passed in, from the monotonic clock, so that a wall clock that jumps changes no decision.
-
-Computes the optimal amount of work between two saves, exactly.
+The work between two saves is the optimum, computed exactly. All times are passed in, from the monotonic clock, so that a wall
+clock that jumps changes no decision.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The interface of a place for checkpoints, and the choice of its kind by the address.
+"""Places for checkpoints: what each of them can do, the choice of one by its address, and the place that is a folder.
 
-A place stores files that are written once, read, listed and removed. One operation decides between several writers: only one of
-them can create a file that does not exist yet.
-
-Checkpoints in a folder: a local disk, or a volume that several nodes mount.
+A place stores files that are written once, read, listed and removed. One operation decides between several writers: only one
+of them can create a file that does not exist yet. A folder is on a local disk, or on a volume that several nodes mount; object
+stores are in :mod:`spotwright.checkpoint.object_store`.
 """
 
 from __future__ import annotations

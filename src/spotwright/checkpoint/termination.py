@@ -1,4 +1,4 @@
-"""Ends this process in time after SIGTERM, and knows the time left from notices of its node.
+"""Ends this process in time after SIGTERM, by the time that a notice of its node leaves.
 
 A signal handler runs between any two lines of the program, perhaps in the middle of an update of the weights, so it saves
 nothing. It decides whether the step under way may go on to its end, where the state is consistent and is saved. The step may go
@@ -7,8 +7,6 @@ exits with 143, and the last committed save counts. A step inside one long call 
 it, and the same save counts.
 
 143 is 128 + SIGTERM, which shells and Kubernetes show for a process that the signal has ended. It never counts as success.
-
-Returns the present notice of this node, for code that asks between two pieces of its work.
 """
 
 from __future__ import annotations

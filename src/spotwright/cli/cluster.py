@@ -1,7 +1,4 @@
-"""The options with which a command reads a cluster instead of the state folder, and what opens either of them.
-
-Commands and options about a cluster, beside those about runs on this machine.
-"""
+"""The group ``cluster``, and the options with which any command reads a cluster instead of the state folder."""
 
 from __future__ import annotations
 

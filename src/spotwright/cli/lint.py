@@ -1,8 +1,6 @@
 """The command ``lint``: files in, findings out; exit code 1 if one is an error, 2 if a file cannot be read.
 
-Read the files of ``lint``: a file that cannot be read is one message, and the others are still linted.
-
-The command ``lint`` and how it reads and writes files.
+A file that cannot be read is one message, and the others are still linted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Print findings for people on the error output; findings that many objects share are one line with their number.
+"""The files of ``place``, ``unplace`` and ``explain``: which are read, what is written beside, how findings are printed.
 
-The file of ``--record``, with the placement records of any number of documents that are too large for an annotation.
-
-Find the manifests in a folder for ``place -R``: what is no Kubernetes object, a chart or a patch is left out, with a message.
+A folder is searched for manifests; what is no Kubernetes object, a chart or a patch is left out, with a message. The file of
+``--record`` holds the placement records of documents that are too large for an annotation. A finding that many objects share
+is one line with their number.
 """
 
 from __future__ import annotations

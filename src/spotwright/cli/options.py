@@ -1,9 +1,4 @@
-"""Options that several commands share, and the conversion of their texts to values.
-
-The options of ``run --on kfp``: which server, how to log in, and where the run belongs there.
-
-Write result files completely or not at all.
-"""
+"""What several commands share: options and what their texts mean, and result files written whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The ``plan`` command: what a run will cost and when it will end, and policies side by side on a recording.
-
-``plan --trace`` without a pipeline: policies side by side on recordings, for one job.
-"""
+"""The command ``plan``: what a run will cost and when it will end; without a pipeline, policies side by side on recordings."""
 
 from __future__ import annotations
 

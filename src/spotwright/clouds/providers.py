@@ -1,29 +1,9 @@
-"""Facts about AKS, GKE, EKS and Karpenter: the labels, taints and notices of their nodes. No IO.
+"""What AKS, GKE, EKS and Karpenter put on their nodes: labels, taints and notices. Pure, no IO.
 
 Only this package knows the names that providers use. A pool holds the labels and taints of the user's configuration; these
-functions add those that the provider sets by itself.
-
-The form in which the facts about each provider are kept, and the names that all providers share.
-
-Azure Kubernetes Service: a node pool is an agent pool on a scale set; spot is the scale set's priority.
-
-Google Kubernetes Engine: node pools of Spot VMs, of the older preemptible VMs, or of standard ones.
-
-Amazon EKS managed node groups: one group is all spot or all on-demand.
-
-Karpenter and products built on it (EKS Auto Mode): a pool is a NodePool, and each node has its own capacity type.
-
-Any other cluster: nothing is assumed beyond the configuration.
-
-The names that providers allow for node pools, and the name under which a pool of the configuration can be made.
-
-The zone label of a pool's nodes: on Azure it is not the zone's number that the commands of the provider take.
-
-How a person tells Kubernetes that the machine of a node is gone: two commands, for people to read and type.
-
-Labels of nodes as older tools and guides set them, with the form of today: they are named where nodes are read.
-
-The pools that are used without a ``spotwright.yaml``: one spot, one on-demand.
+functions add those that the provider sets by itself. Beside the table of facts stands what follows from it: the names that a
+provider allows, its zone label, labels of the past with the form of today, and the pools without a ``spotwright.yaml``. On
+another cluster nothing is assumed beyond the configuration.
 """
 
 from __future__ import annotations

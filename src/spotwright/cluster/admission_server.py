@@ -1,12 +1,11 @@
-"""The HTTPS server that API servers ask: ``/mutate``, ``/healthz`` and ``/readyz``.
+"""The HTTPS server that API servers ask: ``/mutate``, ``/healthz`` and ``/readyz``; an answer is always "allowed".
 
 An answer has to come within the webhook's timeout, else the API server goes on without it (``failurePolicy: Ignore``). So the
 server answers "allowed, unchanged" a little before, and what an answer reads (runtimes, templates, owners, earlier attempts) has
 a part of that time. Placement is plain computation and runs in threads, so that a large pipeline does not hold up others.
 
-Answer an AdmissionReview (``admission.k8s.io/v1``): JSON in, JSON out, always allowed.
-
-Decide about whatever is created: objects are placed, pods are made precise, and a pod of its user is both.
+An AdmissionReview (``admission.k8s.io/v1``) goes to one of two deciders: objects are placed, pods are made precise, and a pod
+of its user is both.
 """
 
 from __future__ import annotations

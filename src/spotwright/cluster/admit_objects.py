@@ -1,12 +1,8 @@
-"""Decide about one new object: place it, or leave it alone, and which warnings its creator gets.
+"""Decides about one new object: place it, or leave it alone, and which warnings its creator gets.
 
-Admission fails open: an object that cannot be placed is created as its user wrote it, with a warning that says why. Owners that
-were placed are not placed twice: what their controllers create carries the placement already, except the retries of a TrainJob,
-which only the JobSet can have. Updates are decided in :mod:`spotwright.cluster.admit_updates`.
-
-Read from an object whether it is placed, is made by something that is, or is to be left alone.
-
-Write findings as admission warnings, which kubectl shows to whoever creates the object.
+Admission fails open: an object that cannot be placed is created as its user wrote it, with a warning that says why; kubectl
+shows it. Owners that were placed are not placed twice: what their controllers create carries the placement already, except the
+retries of a TrainJob, which only the JobSet can have. Updates are decided in :mod:`spotwright.cluster.admit_updates`.
 """
 
 from __future__ import annotations

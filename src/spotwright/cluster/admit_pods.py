@@ -1,12 +1,9 @@
-"""Make a new pod precise: the rung of its attempt as a requirement, its number, and its variables; or refuse it.
+"""Makes a new pod precise: the rung of its attempt as a requirement, its number, and its variables; or refuses it.
 
-The object around the pod was placed for every rung, so a pod that is admitted without us runs as well. What is added here depends
-on the attempts before, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that was made precise is left as it is, so
-that a second look at it changes nothing.
-
-The pod that takes the place of an attempt for which no budget is left: it says why, and exits with 86.
-
-Give the pods of Argo and KFP a preStop hook that turns their grace period into time before SIGTERM.
+The object around the pod was placed for every rung, so a pod that is admitted without us runs as well. What is added here
+depends on the attempts before, which :mod:`spotwright.scheduling.next_attempt` judges. A pod that was made precise is left as
+it is, so that a second look at it changes nothing. A pod for which no budget is left is replaced by one that says why and
+exits with 86. Pods of Argo and KFP get a preStop hook that turns their grace period into time before SIGTERM.
 """
 
 from __future__ import annotations

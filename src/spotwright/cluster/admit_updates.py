@@ -1,4 +1,4 @@
-"""Put back what an update took away of an object's placement, so that the same file applied again changes nothing.
+"""Puts back what an update took away of an object's placement, so that the same file applied again changes nothing.
 
 An apply replaces lists that it cannot merge by those of the file: the tolerations of a Job, every list of a custom resource. What
 placement has added there would be lost, or the API server would refuse the update, because most kinds fix their pods when they
@@ -9,9 +9,8 @@ are created. Two things show that the user has changed nothing:
   the policy has changed since; or another webhook's: JobSet adds fields to new objects alone.
 
 Otherwise the update is the user's, and nothing is added to it. Templates of work to come (a CronJob, a WorkflowTemplate) are
-placed again then: what is made of them would have no placement.
-
-Tell what of an object its users wrote from what admission has added: the API server lists the fields of each writer.
+placed again then: what is made of them would have no placement. Who wrote which field the API server says, in the object's
+list of managers.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Finds the cluster and logs in: a service account inside a pod, or the context of a kubeconfig.
+"""Finds the cluster, logs in, and sends requests to its API server, again where that may help.
 
-lightkube reads the configuration, checks the server's certificate and sends tokens. It knows no command of the version
-``client.authentication.k8s.io/v1``, whose answer differs from ``v1beta1`` in its name alone, so those are asked as ``v1beta1``. A
-command that insists on ``v1`` gets its request in ``KUBERNETES_EXEC_INFO``, as from kubectl. No token is ever part of a message.
+Tried again are 429 for all requests, 5xx and lost connections for reads. Events about objects go out here too: ``kubectl
+describe`` shows them to those who can mend the object.
 
-Sends requests to the API server and tries those again that may be: 429 for all, 5xx and lost connections for reads.
-
-Writes Events about objects, which ``kubectl describe`` and ``kubectl get events`` show to those who can mend them.
+lightkube reads the configuration (a service account inside a pod, or the context of a kubeconfig), checks the server's
+certificate and sends tokens. It knows no command of the version ``client.authentication.k8s.io/v1``, whose answer differs from
+``v1beta1`` in its name alone, so those are asked as ``v1beta1``. A command that insists on ``v1`` gets its request in
+``KUBERNETES_EXEC_INFO``, as from kubectl. No token is ever part of a message.
 """
 
 from __future__ import annotations

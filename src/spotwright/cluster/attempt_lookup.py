@@ -2,11 +2,8 @@
 
 An orchestrator may make the next pod within 30 ms of the end of the one before, and the leader needs a moment to record that
 end. So a review waits for it, at most half a second; after that the last certain rung holds, and nothing is refused for want
-of facts.
-
-Reads the attempts of every task from the journals, which the leader writes and all replicas read.
-
-Reads single objects from the API server for a review: what a placement refers to, and the owners of a pod.
+of facts. The leader writes the journals and all replicas read them; what they do not say (an owner, what a placement refers
+to) is asked of the API server, one object at a time.
 """
 
 from __future__ import annotations

@@ -4,11 +4,9 @@ An API server asks one replica about a pod, and another one about the next. So t
 which gangs have agreed, lie in a table that all replicas share: SQLite in the state folder, for replicas on one machine, which
 :mod:`spotwright.cluster.state_folder_guard` sees to. (A store for replicas on several machines is to come with PostgreSQL.)
 
-A number is given out before the pod exists, and the pod may never exist: a quota may refuse it. A number is confirmed once
-its pod was seen. One that is not confirmed after :data:`PATIENCE` seconds is doubtful, and may be given out again after the
-API server has said that it knows no such pod.
-
-Follows the pods that were made precise, so that every replica knows by itself which of the numbers it gave out are in use.
+A number is given out before the pod exists, and the pod may never exist: a quota may refuse it. A number is confirmed once its
+pod was seen, which every replica watches for by itself. One that is not confirmed after :data:`PATIENCE` seconds is doubtful,
+and may be given out again after the API server has said that it knows no such pod.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Makes the webhook's certificate authority and serving certificates, and renews both before they expire.
+"""Makes the webhook's certificate authority and serving certificates, publishes the authority, and renews both in time.
 
 An API server accepts a webhook whose certificate is signed by the authority in its registration. All replicas share one
 authority, which lies in the state folder; each makes a serving certificate of its own, which no other process can read. Both
 live shortly and are renewed after two thirds of their time. A new authority stands beside the old one until that has expired,
-so that replicas may change one after the other.
-
-Keeps the certificates of a replica in force: makes or reads them, publishes their authority, and warns before they expire.
-
-The TLS context of a server whose certificate is renewed while it runs, and what API servers would say of the certificate.
+so that replicas may change one after the other. A server takes a renewed certificate without a restart, and a warning comes
+before one expires.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The configuration of every namespace, from ConfigMaps named ``spotwright`` with a key ``spotwright.yaml``.
+"""The configuration of every namespace, from ConfigMaps named ``spotwright`` with a key ``spotwright.yaml``, kept up to date.
 
 The controller's own namespace holds the pools and the default policy of the cluster, a namespace the same file as on a laptop.
 The namespace's policy is stronger; its pools, if it names any, are used instead of the cluster's. A text with problems changes
 nothing: the last good one stays in force, and the problem is kept until a good text comes.
-
-Follows the ConfigMaps named ``spotwright`` of all namespaces and keeps the configurations in force up to date.
 """
 
 from __future__ import annotations

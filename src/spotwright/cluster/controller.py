@@ -1,15 +1,10 @@
-"""Runs one replica: configurations, the webhook with its certificates and registration, and watching under the Lease.
+"""The controller: the one process in a cluster that answers reviews, watches attempts, keeps journals and logs, and moves pods.
+
+Every replica answers reviews; the one that holds the Lease watches and writes, on an event loop of its own in a thread. A
+small Job is placed once before the first review, because placement imports its modules when they are first used.
 
 The parts run side by side until SIGTERM. What may pass (an API server that is away, a lost Lease) is waited out inside the
 parts; a part that ends by anything else ends the process, so that whoever started it starts it again.
-
-Places a small Job once before the first review, because placement imports its modules when they are first used.
-
-Watches, writes journals and keeps logs while this replica holds the Lease, and waits for it otherwise.
-
-Runs the part that watches on an event loop of its own, in a thread.
-
-The controller: the one process in a cluster that answers admission reviews, watches attempts and keeps their journals.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Moves what waits in vain, and lets no dead machine hold up a successor. It works beside the watcher of the leading replica.
 
+A pod is taken back only where being made again costs its workload nothing, and deleted without its node's word only where the
+machine is certainly gone and does not merely fail to report.
+
 The watcher asks it about the newest attempt of each pod that it looks at (:meth:`Mover.decide`), and records the answer with
 what it saw. Only after that is in the journal the deed follows (:meth:`Mover.recorded`), and whoever leads next finds it there
 and goes on. The mover keeps the moments at which time alone makes a difference, and has the watcher look again.
-
-Does to pods what was decided: evicts one that waits in vain, deletes one whose machine is gone; tries until it is gone.
-
-Says whether a pod that waits for a node may be taken back: only where being made again costs its workload nothing.
-
-Says whether the machine of a node is certainly gone, or only does not report.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Why a pod is where it is, or waits: what the API server shows of it now, and what its run has recorded before.
 
-Objects are read with the caller's own rights, the run through the controller. A Job or Workflow is explained by its pods,
-and so is a run.
-
-Why a pod that waits is moved or stays, and what to do about a pod whose node does not report.
+Objects are read with the caller's own rights, the run through the controller. A Job or Workflow is explained by its pods, and
+so is a run. For a pod that waits it is said why it is moved or stays, for a node that does not report what to do.
 """
 
 from __future__ import annotations

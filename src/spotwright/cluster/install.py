@@ -1,13 +1,9 @@
-"""The MutatingWebhookConfiguration with which an API server asks the webhook.
+"""What the controller needs in a cluster: the webhook's registration, which it writes and takes out, and the rights to print.
 
 Everything fails open: ``failurePolicy: Ignore`` and a timeout of 2 s, in namespaces with the label
 ``spotwright.dev/enabled=true`` alone. Conditions in CEL keep away what nothing would be done about: foreign pods, and updates
 that change no spec, such as those with which Argo's controller writes each step into its Workflow. The versions are those that
 are placed; the API server converts others (``matchPolicy: Equivalent``).
-
-Writes the webhook's registration into the cluster, and takes it out again.
-
-What the controller may do in a cluster, as objects to apply: ``spotwright controller --print-rbac`` prints them.
 """
 
 from __future__ import annotations

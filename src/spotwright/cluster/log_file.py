@@ -7,11 +7,8 @@ before it comes again, because its pod may be gone. A log whose ``log.position``
 A log above its limit keeps its first half; of the rest, files ``log.tail-N`` hold the last part. They are put behind
 the first half when the log is complete, with a line that names how much was left out. So a log only grows for its followers.
 
-Says how far a container's log was read, and finds that place again in a new answer: without gaps, without repeats.
-
-Takes the pod log endpoint's bytes apart: lines, each with the time at which its node received it.
-
-Hides secrets in a log: the literal values of a pod's variables whose names say that they are secrets.
+What goes in are lines of the pod log endpoint, each with the time at which its node received it, which is how a new answer is
+continued without gaps and repeats. The values of variables whose names say that they are secrets are hidden.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Follows the log of one attempt, container by container, until its pod has ended and everything is read.
 
-A stream ends in many ways: the container has ended, the API server or the kubelet was restarted, the connection is cut or dead.
-None of them says which, so a log counts as read only after an answer that was asked for when the container had ended already.
-
-Reads one answer of the pod log endpoint: what is new in it, with secrets hidden, and how far the log is read then.
-
-Chooses which containers of a pod belong to an attempt's log, and in which order they are read.
+A stream ends in many ways: the container has ended, the API server or the kubelet was restarted, the connection is cut or
+dead. None of them says which, so a log counts as read only after an answer that was asked for when the container had ended
+already. Which containers belong to an attempt, and in which order they are read, is decided here too.
 """
 
 from __future__ import annotations

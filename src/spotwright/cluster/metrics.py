@@ -3,8 +3,6 @@
 The port is one of its own: that of the webhook has to be reached by API servers, and metrics are for those who may see the
 names of pools and namespaces. By default it is reached from this machine alone. The format is four kinds of line
 (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4), so no library is needed for it.
-
-Lets people read runs beside the webhook: a port of its own, with the webhook's certificate and the authority published.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Mirrors all objects of one resource: lists, watches with bookmarks, and lists again where the watch cannot go on.
 
-After 410 Gone, and after anything else that makes a new list necessary, the mirror compares the list with what it had. An object
-that is missing was deleted meanwhile: its deletion is reported with its last known state. An object whose UID has changed was
-deleted and made again: both are reported. So no deletion is lost, which the watch of no Python library promises.
-
-Keeps what is equal in many objects once, so that ten thousand pods fit into a few dozen megabytes.
+After 410 Gone, and after anything else that makes a new list necessary, the mirror compares the list with what it had. An
+object that is missing was deleted meanwhile: its deletion is reported with its last known state. An object whose UID has
+changed was deleted and made again: both are reported. So no deletion is lost, which the watch of no Python library promises.
+What is equal in many objects is kept once, so that ten thousand pods fit into a few dozen megabytes.
 """
 
 from __future__ import annotations

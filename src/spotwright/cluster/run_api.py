@@ -8,20 +8,12 @@
 | GET /v1/runs/RUN/plans/VERSION | one version of the plan as it is stored |
 | GET /v1/runs/RUN/log?task=&attempt=&environment=&offset= | bytes of a log from an offset on |
 
-A caller gets the facts as they are stored and computes the views itself, so a run looks as it would beside its state folder.
-What a person may not read is not there for that person: it is in no list, and a run by name is not found. Errors are
-``{"error": KIND, "message": SENTENCE}``.
+A caller gets the facts as they are stored and computes the views itself, so a run looks as it would beside its state folder. A
+person may read what Kubernetes lets the same person read of the same namespaces. What a person may not read is not there for
+that person: it is in no list, and a run by name is not found. Errors are ``{"error": KIND, "message": SENTENCE}``.
 
 The port is not the webhook's, because this one asks for client certificates, and API servers come to the webhook without one that
 we know.
-
-Who asks, and what that person may read: exactly what Kubernetes lets the same person read of the same namespaces.
-
-What a controller does to be read from: it listens beside the webhook, and publishes the authority of its certificate.
-
-What a state folder has of a cluster's workloads: which run belongs to which object, and the line of each in a list.
-
-Whether the process that holds the lease of a run is alive, for processes of this machine or pod.
 """
 
 from __future__ import annotations

@@ -1,17 +1,11 @@
-"""Requests to the controller of a cluster: through a port-forward to its pod, or straight to its address.
+"""Reads the runs of a cluster from its controller: through a port-forward to its pod, or straight to its address.
 
-In both cases TLS reaches from here to the controller, and its certificate is checked, because the request carries the caller's
-own login. Requests only read, so one whose connection was cut is sent again: what is read goes on at its offset.
+The controller is found by the label of its pod, its authority in a ConfigMap beside it. In both cases TLS reaches from here to
+the controller, and its certificate is checked, because the request carries the caller's own login. Requests only read, so one
+whose connection was cut is sent again: what is read goes on at its offset.
 
-Finds the controller of a cluster: its pod by label, its authority in a ConfigMap beside it, or the address that is given.
-
-A connection to a port of a pod through the API server, as a socket: what ``kubectl port-forward`` does, without a local port.
-
-The cluster that a command names, from a thread that waits for it: commands of the command line are plain functions.
-
-The runs of a cluster for the views of this machine: a list of lines, and a reader of one run.
-
-Asks a cluster for what its pools are read off: nodes, Karpenter's NodePools where it has them, and DaemonSets.
+The views of this machine get a list of lines and a reader of one run, as from a state folder. Commands are plain functions, so
+a thread waits for the answers.
 """
 
 from __future__ import annotations

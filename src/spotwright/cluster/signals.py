@@ -1,18 +1,8 @@
 """Translates the last states of a pod, its node and its owners into the signals that the classifier judges.
 
-Pure functions on objects as the API writes them. :mod:`spotwright.scheduling.cause` alone decides what the signals mean.
-
-Reads fields of API objects of any shape: a missing or wrong value reads as empty, so that no object stops the watcher.
-
-Reads the state of a node near the end of a pod: conditions, taints, and its kind of capacity.
-
-Reads what the owners of a pod say about its end: a controller that stops a pod on purpose marks itself, not the pod.
-
-Reads the end of one pod: its containers, the moment at which it was told to stop, and whether its end is its own.
-
-Puts the evidence of one ended attempt together: pod, node, owners and notice become the model's signals.
-
-Says why a pod waits: for a node, or on its node for an image or its configuration.
+Pure functions on objects as the API writes them. A missing or wrong value reads as empty, so that no object stops the watcher.
+A controller that stops a pod on purpose marks itself, not the pod, so its owners are read too.
+:mod:`spotwright.scheduling.cause` alone decides what the signals mean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sees to it that all replicas of a controller use one state folder, on one machine.
+"""Sees to it that all replicas of a controller use one state folder, on one machine, and that one controller serves a namespace.
 
 Replicas with a folder each (an ``emptyDir`` in every pod) would give out the same number of an attempt twice, and the journals of
 a workload would lie in several places. So each folder has an identity, the Lease says which folder its holder uses, and every
@@ -7,9 +7,8 @@ replica compares. One that has another folder than a holder that lives ends, wit
 The machine is compared too. The table of numbers and the journals are SQLite files with a write-ahead log, whose index lies in
 memory that only processes of one machine share (https://sqlite.org/wal.html). So a volume that two machines mount will not do.
 
-A holder that died says nothing: its Lease does not change any more, and another folder may take its place.
-
-Says that another controller serves a namespace too, so that its pods are recorded twice and moved by both.
+A holder that died says nothing: its Lease does not change any more, and another folder may take its place. Where two
+controllers serve a namespace, its pods would be recorded twice and moved by both: that is said.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Which pools are left out because they had no node: computed from the journals, and told to all replicas by a file.
 
 The journals say when an attempt was taken back, and when one got a node. The leader computes the pauses from these facts when
-it begins, and goes on from what it records. The file in the state folder tells the other replicas, whose webhooks choose rungs,
-and the server for readers; if it is lost, the next leader writes it anew.
-
-Counts what the mover did and what waits, for the metrics of this process.
+it begins, and goes on from what it records. The file in the state folder tells the other replicas, whose webhooks choose
+rungs, and the server for readers; if it is lost, the next leader writes it anew. The numbers of what was moved and what waits
+are counted here for the metrics.
 """
 
 from __future__ import annotations

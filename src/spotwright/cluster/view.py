@@ -1,9 +1,8 @@
 """What the watcher knows of the cluster: pods by workload, nodes, owners, events about nodes, and what was deleted lately.
 
-The view keeps no history but two things that decide causes: the first state in which a pod was finished, and the last states of
-deleted nodes and owners.
-
-Names the pool of a node: the configured pool whose labels it carries, else the pool that its provider's label names.
+The view keeps no history but two things that decide causes: the first state in which a pod was finished, and the last states
+of deleted nodes and owners. A node belongs to the configured pool whose labels it carries, else to the pool that its
+provider's label names.
 """
 
 from __future__ import annotations

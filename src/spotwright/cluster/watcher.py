@@ -1,12 +1,10 @@
-"""Follows the streams of the API and records what they show, one change after the other.
+"""Watches a cluster and records what its streams show, one change after the other.
 
 All streams end in one queue, so that no two changes are recorded at once. Nothing is recorded before every stream has delivered
 its first list. Then each workload is looked at as a whole, which finds what happened while nobody looked; from then on a change
 of a pod, its owner or its node looks at that pod alone.
 
-Watches a cluster, keeps the log of each attempt that is recorded, and moves what waits in vain: one process does all of it.
-
-Where the API serves the kinds of workloads that are runs, or own the pods of runs.
+The same process keeps the log of each attempt that is recorded, and moves what waits in vain.
 """
 
 from __future__ import annotations

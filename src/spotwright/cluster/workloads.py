@@ -1,22 +1,12 @@
-"""Finds the workload that a pod belongs to: the topmost owner of a kind that is a run, or the pod itself.
+"""Translates objects of the API into runs, tasks and attempts. Pure functions on dictionaries.
 
-A pod of a JobSet belongs to a Job, the Job to the JobSet, and that perhaps to a TrainJob; all of them may belong to a Trial of a
-Katib Experiment. The run is the topmost of them. A CronJob starts Jobs again and again: each Job is a run of its own. A pod
-without an owner is a run if it carries a policy.
+The run is the topmost owner of a pod of a kind that is a run, or the pod itself if it carries a policy. A pod of a JobSet
+belongs to a Job, the Job to the JobSet, and that perhaps to a TrainJob; all of them may belong to a Trial of a Katib
+Experiment. A CronJob starts Jobs again and again: each Job is a run of its own.
 
-Names the restart of a set of pods that begin and end together, so that a budget is charged once for all of them.
-
-Says whether a workload is over and how, from what its controller wrote into its status.
-
-Says which attempts a pod holds and which of them have ended.
-
-Says how often a workload's own controller tries a task again, as far as its objects tell.
-
-Names the task of a pod, and the template of the plan that the task is made from.
-
-Reads the pod templates of a workload for the plan of its run: each becomes a task with its needs and its policy.
-
-Translates objects of the API into runs, tasks and attempts. Pure functions on dictionaries.
+Of a run it is read which tasks it has and from which pod templates, which attempts its pods hold and which of them have ended,
+how often its own controller tries again, and whether it is over. Pods that begin and end together share a restart, so that a
+budget is charged once for all of them.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
-"""Reads YAML text into one document of nodes, or refuses it with the line of its first error.
+"""Reads YAML text into one document of nodes, which keep their line and their text as written, or refuses it with its line.
 
-:mod:`spotwright.yaml_composer` reads the text and limits its depth and its size with aliases unfolded. This module refuses equal
-keys, with both lines, and custom types. Anchors, aliases and merge keys (``<<``) mean what they mean in YAML 1.1.
-
-A YAML document as nodes that keep their line and their text as written.
-
-Collects the problems of a configuration, so that a user sees all of them at once.
-
-Reads the texts that users name, of a bounded size and in UTF-8; anything else is refused with one line that names the file.
-
-Reads ``secrets`` and ``config_maps``: the sources, on this machine, for the cluster's objects of those names.
+:mod:`spotwright.yaml_composer` reads the text and limits its depth and its size with aliases unfolded. This module refuses
+equal keys, with both lines, and custom types. Anchors, aliases and merge keys (``<<``) mean what they mean in YAML 1.1. Files
+are of a bounded size and in UTF-8. Problems are collected, so that a user sees all of them at once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Tables of the fields of ``spotwright.yaml``: name, expected value, default, meaning, and the reader that checks the value.
+"""The fields of ``spotwright.yaml`` as tables: name, expected value, default, meaning, and the reader that checks the value.
 
 Reading, error messages and the reference page (``docs/reference/configuration.md``) are made from these tables. Those of the
 policy are in :mod:`spotwright.config.sections`.
-
-Readers of field values: each turns a node of the document into a value, or reports a problem and returns ``None``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Makes a :class:`Config` from a file, from a text, or without either.
-
-A configuration as it was read: the pools and policies for every layer above.
-"""
+"""Makes a :class:`Config`, the pools and policies for every layer above, from a file, from a text, or without either."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Offers: the prices of one sheet in one form, whoever published it. The readers of the providers' forms make them.
+"""Reads the price sheets that AWS, Azure and Google Cloud publish, export or answer, into offers of one form.
 
-AWS's price list of EC2: an offer file (JSON or CSV), or the answer of ``aws pricing get-products``. On-demand prices.
-
-AWS's spot price history: the JSON that ``aws ec2 describe-spot-price-history`` prints, or its entries as CSV.
-
-Azure's retail prices: the answer of the REST API, several pages of it, or its items as CSV.
-
-Google Cloud: the SKU list of the Cloud Billing API, or rows of a billing export. Both price the parts of a machine.
+Of AWS: an offer file of EC2 (JSON or CSV) or the answer of ``aws pricing get-products`` for on-demand, and the spot price
+history. Of Azure: the retail prices, as answers of the REST API or as CSV. Of Google Cloud: the SKU list of the Cloud Billing
+API or rows of a billing export, which price the parts of a machine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Gives pools without a price the one that the price sheets have for them.
 
-Finds the price of a pool among the offers of price sheets: by machine type, capacity type, operating system, region and zone.
-
-Recognises a price sheet by its shape, and reads it: which provider, which form, JSON or CSV.
-
-Prices of pools from price sheets: files with what Azure, AWS and Google Cloud publish, export or answer.
+A sheet is recognised by its shape. Among its offers a pool's is found by machine type, capacity type, operating system, region
+and zone.
 """
 
 from __future__ import annotations

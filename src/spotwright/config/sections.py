@@ -1,12 +1,7 @@
-"""Reads the pools of a configuration: every field by its table, then the rules that span several fields.
+"""Reads the sections of a configuration: pools, policies and recorded traces, and finds what contradicts itself.
 
-Reads the policies of a configuration into layers with their lines, and finds contradictions among them and the pools.
-
-Tables of the keys of ``policy`` in ``spotwright.yaml``, and the meaning of each policy field for the reference page.
-
-Matches patterns of task paths: ``*`` stays within a segment, ``**`` does not.
-
-Reads recorded traces from files: ``{"metadata": {"gap_seconds": 300}, "data": [4, 4, 3, ...]}``.
+Every field is read by its table, then the rules that span several fields are checked, with the lines of both sides. Policies
+become layers. In patterns of task paths ``*`` stays within a segment, ``**`` does not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Knows how long spells of spot capacity last: the chance that one ends within the next minutes, by its age.
 
-Supply is heavy-tailed: the longer spot has been up, the longer it stays up, and the longer it has been gone, the longer it stays
-gone. A :class:`HazardTable` holds that as counts: how many times a spell of an age was seen, and how many of those ended within
-the next ten minutes. Counts add up, so a pool's own history is added to what is shipped (:func:`learned`).
+Supply is heavy-tailed: the longer spot has been up, the longer it stays up, and the longer it has been gone, the longer it
+stays gone. A :class:`HazardTable` holds that as counts: how many times a spell of an age was seen, and how many of those ended
+within the next ten minutes. Counts add up, so what a run sees of a pool (launches, losses, waits) is added to what is shipped
+(:func:`learned`).
 
 The shipped table, :data:`SHIPPED`, was fitted by us on nine recordings of 2023: the availability of one V100 in nine AWS zones
 (us-east-1a, c, d and f, us-east-2a and b, us-west-2a, b and c), 45 days from 2023-02-15, in the format and from the data set
@@ -10,8 +11,6 @@ of "Can't Be Late" (Wu et al., NSDI 2024). Of each recording the first 60 % of i
 minutes (the sample at or before each multiple of 600 s). A spell whose begin was not seen was left out. For every ten minutes
 of every other spell, its age at their end was put into a bucket, and it was counted whether the next look found it ended. All
 zones were added up.
-
-Learns how long spells of spot last in one pool, from what a run sees of it: launches, losses, waits.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ exact durations.
 job waits and by the overhead of each launch, so the table has as many columns as the deadline leaves slack, not as the job has
 work.
 
-Decides for a job that cannot save its work: an attempt that is lost starts again from nothing, so only a whole attempt counts.
+A job that cannot save its work is decided apart: an attempt that is lost starts again from nothing, so only a whole attempt
+counts.
 """
 
 from __future__ import annotations

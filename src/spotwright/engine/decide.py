@@ -8,11 +8,9 @@ attempt is in :mod:`spotwright.scheduling.budgets`, the choice of the next rung 
 Attempts that have ended are closed before anything else is decided, and alone. So an engine that takes a run up can commit the
 ends of earlier attempts before anything new starts.
 
-The timers of a run: a heap of moments and tasks. Entries stay when a task moves on; a check on reading skips them.
-
-Decides whether an attempt that runs on spot under a deadline stays there, or is moved to on-demand at the last safe moment.
-
-Decide whether an attempt that an orchestrator made waits in vain for a node, and what follows then: row 7 of the table.
+Beside the ends of attempts, time decides: timers that are due, a running attempt on spot that has to move to on-demand at the
+last safe moment of its deadline, and an attempt that an orchestrator made and that waits in vain for a node (row 7 of the
+table).
 """
 
 from __future__ import annotations

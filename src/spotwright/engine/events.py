@@ -7,16 +7,6 @@ year later. A *fact* is something that the world or the user did. A *decision* i
 Every event begins with the same three values: ``at`` (Unix time in seconds), ``task`` (the path of its task, empty for the run)
 and ``attempt`` (counted from one, zero for no attempt). The other fields of a kind are keywords.
 :mod:`spotwright.engine.event_codec` writes events as rows of a journal and reads them back.
-
-The events of runs that an orchestrator drives: Kubernetes makes their attempts, and the journal records them.
-
-The events about deadlines: a running attempt stays where it is for now, and what earlier runs have seen of the pools.
-
-The events about the Python environments of tasks, which are prepared before an attempt is placed.
-
-How a run was started: the data of its first event, for every later engine and view.
-
-The statuses of runs and tasks.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""Fold events into the state: one function applies one event and updates the indexes, so no decision scans all tasks.
+"""Folds events into the state: one function applies one event and updates the indexes, so no decision scans all tasks.
 
 :func:`fold` guesses nothing: an event that does not fit the state (such as the end of an attempt that was never placed) raises
 :class:`StateError`. Nothing here reads a clock or does IO; facts about the graph and the configuration come from the
 :class:`~spotwright.engine.plan.Plan` of the state.
-
-The steps of the fold for runs that an orchestrator drives; :mod:`spotwright.engine.events` has their events.
-
-The steps of the fold for deadlines: running attempts that are watched, kept and moved, and what the run sees of spot pools.
-
-The steps of the fold about the Python environments that tasks need before an attempt of theirs is placed.
 """
 
 from __future__ import annotations

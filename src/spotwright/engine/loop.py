@@ -5,9 +5,8 @@ appends everything to the journal in one transaction, and only then performs the
 world (start, halt, conclude, complete). So no process is started or stopped before the journal says so. After ``kill -9`` at any
 point at most the deeds of the last commit are missing, and the next engine finds and settles those.
 
-Apply the decisions of one run to the supply of nodes: queue attempts, move them to another rung, withdraw them, free room.
-
-Replay a journal decision by decision, to check that today's code decides the same.
+The decisions about attempts go to the supply of nodes: it queues them, moves them to another rung, withdraws them and frees
+room. :func:`replay` goes through a journal decision by decision, to check that today's code decides the same.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Choose the rung on which a task's next attempt waits for a node: by ``pending_timeout``, or by the deadline where one is set.
+"""Chooses the rung on which a task's next attempt waits for a node: by ``pending_timeout``, or by the deadline where one is set.
 
-These are rows 6 to 8 of the design's table, applied to the state of the run.
-
-Asks the solved policies what a task with a deadline should do: launch on which spot pool, wait until when, or pay on-demand.
-
-Snapshots: the answers of the world that one round of decisions uses.
+These are rows 6 to 8 of the design's table, applied to the state of the run and to the snapshot: the answers of the world that
+one round of decisions uses. Under a deadline the solved policies say what to do: launch on which spot pool, wait until when,
+or pay on-demand.
 """
 
 from __future__ import annotations

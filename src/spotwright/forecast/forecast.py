@@ -2,10 +2,6 @@
 
 The best policy is the one with the lowest mean cost among those that a run can follow and that hold what is asked: the run ends,
 and not after its deadline, in as many markets as the certainty says. Where none holds that, it is the one that is late the least.
-
-The result of a forecast: distributions of cost and finish by policy, and what follows from them for each task.
-
-The work between two checkpoints that costs the least time in all, for the forecast.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
 """Runs all tasks of a forecast through all markets at once: a loop over waves of tasks and over their attempts, numpy inside.
 
-A wave is the tasks of one depth of the graph. Every task of a wave in every market is an element of flat arrays; the elements
-take one attempt, or one wait, at a time until all of them have ended. Nothing is drawn here, so two policies meet the same luck.
+A market is a sampled window of every spot pool, with the moment at which each spell ends. A wave is the tasks of one depth of
+the graph. Every task of a wave in every market is an element of flat arrays; the elements take one attempt, or one wait, at a
+time until all of them have ended. Nothing is drawn here, so two policies meet the same luck.
 
 A task that saves its work loses what it did since its last save, and each save takes its time; another one loses all of it.
 Losses hit all nodes of a pool at once, because supply is one signal a pool. A node is paid from its request on, with its boot. A
 task that follows another one on the same pool takes over its node where that is there still: an empty node stays for ten minutes,
 as in the local world and by default under the cluster autoscaler.
 
-The markets of a forecast: sampled windows of every spot pool, with the moment at which each spell ends.
-
-What a task without a node does next, by policy, for many tasks and markets at once: the rules of a forecast.
-
-What a task with a deadline does next, for many tasks and markets at once: row 8 of the design's table, as in the engine.
+What a task without a node does next is decided by policy, for arrays; under a deadline by row 8 of the design's table, as in
+the engine.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 All policies meet the same windows. The floor is the cheapest way through each window for somebody who knows it
 (:mod:`spotwright.simulation.deadline_jobs`). Hazards of the learned policy are the shipped ones, or with ``fit`` those of the
 first part of each recording; then windows come from the rest alone, because windows of one part share their spells.
-
-A comparison of policies as text and as JSON.
 """
 
 from __future__ import annotations

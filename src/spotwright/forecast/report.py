@@ -1,7 +1,4 @@
-"""A forecast as text and as JSON.
-
-Compares a run with the plan that was made of it: the document of ``spotwright plan --json`` against the account of the run.
-"""
+"""A forecast as text and as JSON, and the comparison of a run's account with the plan that was made of it."""
 
 from __future__ import annotations
 

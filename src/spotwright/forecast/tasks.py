@@ -1,11 +1,9 @@
 """The tasks of a forecast: the leaves of a plan with their durations, pools, prices and what they wait for.
 
-Loops are unfolded, pipelines inside pipelines are opened, so that what is left is one graph of tasks in topological order.
-A loop over items that only the run will know has as many iterations as an earlier run had, or as the user says, else one.
-
-How long tasks take: measured by an earlier run, given in a file, stated as ``work`` in the configuration, or assumed.
-
-Takes the durations of tasks from the journal of an earlier run.
+Loops are unfolded, pipelines inside pipelines are opened, so that what is left is one graph of tasks in topological order. A
+loop over items that only the run will know has as many iterations as an earlier run had, or as the user says, else one. How
+long a task takes was measured by an earlier run, is given in a file, is stated as ``work`` in the configuration, or is
+assumed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Hold a compiled pipeline as a value that a run can store, so that nothing is compiled or parsed as YAML twice.
+"""A compiled pipeline as a value that a run can store, so that nothing is compiled or parsed as YAML twice.
 
-Find executors that the SDK's compiler gave to several components by mistake.
-
-Name the tasks of a compiled pipeline: by their keys, except loops and conditions to which the user gave a name.
-
-Walk the DAGs of a compiled pipeline: every DAG as the document has it, and every task as a run unfolds it.
+Its DAGs can be walked as the document has them, or as a run unfolds them, with the names of their tasks: their keys, except
+loops and conditions to which the user gave a name.
 """
 
 from __future__ import annotations

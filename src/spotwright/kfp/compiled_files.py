@@ -1,13 +1,10 @@
-"""Read compiled pipeline files: KFP's YAML or JSON, one document or two, checked against the protobuf messages.
+"""Reads compiled pipeline files: KFP's YAML or JSON, one document or two, checked against the protobuf messages.
 
 The messages come from the ``kfp-pipeline-spec`` distribution. Its module is loaded by its path, because ``import kfp``
 costs 80 MB and 300 ms, and the switch that avoids this would break the user's own ``import kfp`` in a notebook.
 
-Keep retry policies of newer SDKs through parsing: the protobuf messages here have no field for them.
-
-Find the values of a document that do not fit its protobuf message, after protobuf has refused the document.
-
-Find the line of a task in the user's file, for error messages.
+Retry policies of newer SDKs, for which the messages have no field, are kept through parsing. After a refusal the values that
+do not fit are found, with the line of the task in the user's file.
 """
 
 from __future__ import annotations

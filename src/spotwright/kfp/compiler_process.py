@@ -5,9 +5,8 @@ It also reads large compiled files: parsing 2,000 tasks takes 80 MB and 10,000 t
 Started as ``python -m spotwright.kfp.compiler_process FILE RESULT [PIPELINE]``. The answer is one JSON object in the
 file RESULT, so that nothing that the user's code prints or closes can spoil it; without that file the process died.
 
-Check the digests of components that a pipeline loads from addresses. Runs where ``kfp`` may be imported.
-
-Explain the SDK's errors about types that do not fit, with both ends. Runs where ``kfp`` may be imported.
+Where ``kfp`` is imported anyway, the SDK's errors about types are explained with both ends, and the digests of components from
+addresses are checked.
 """
 
 from __future__ import annotations

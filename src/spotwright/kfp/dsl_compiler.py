@@ -1,9 +1,7 @@
-"""Pipelines of the KFP SDK as Python objects: find them in a module, compile them, and fold nested ones together soundly.
+"""Pipelines of the KFP SDK as Python objects: finds them in a module, compiles them, and folds nested ones together soundly.
 
 It runs where ``kfp`` may be imported: in the compiler's own process, and in a notebook that has imported it already. Every
 import of ``kfp`` stands inside a function.
-
-Find arguments that a function of the KFP SDK does not have, in a file that is parsed and not run.
 """
 
 from __future__ import annotations

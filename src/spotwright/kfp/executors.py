@@ -1,6 +1,6 @@
 """Executors of KFP tasks beside containers: Python components, importers, and steps that create or delete a PVC.
 
-Fingerprints of a task: of one execution with its inputs (for the cache), and of its code alone (for ``resume``).
+Each has two fingerprints: of one execution with its inputs (for the cache), and of its code alone (for ``resume``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The state of one pass over a compiled pipeline: parts read so far, tasks that cannot run, and errors with their lines.
+"""One pass over a compiled pipeline: the parts read so far, the tasks that cannot run, and errors with their lines.
 
-Compare the declared types at both ends of each connection between tasks.
+Declared types are compared at both ends of each connection between tasks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Find the lines of a pipeline that are written for kfp 1, and their replacements of today.
+"""Finds the lines of a pipeline that are written for kfp 1, and writes their replacements of today with the values of the file.
 
 Most of them count only after loading the file has failed, because some of these names still work, or are the user's own.
 Source of the advice: the KFP documentation, "Migrate to Kubeflow Pipelines v2".
-
-Write the line of today for a call of kfp 1, with the values that stand in the file.
 """
 
 from __future__ import annotations

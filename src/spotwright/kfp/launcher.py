@@ -1,4 +1,4 @@
-"""Make the command line of a container component: its command and arguments with every placeholder filled in.
+"""What KFP's launcher does around an attempt: its inputs, its command line with every placeholder filled in, and its outputs.
 
 The placeholders of inputs and outputs have values only when an attempt starts.
 ``ConcatPlaceholder`` and ``IfPresentPlaceholder`` are compiled to arguments that are JSON texts. Sources, in
@@ -7,10 +7,6 @@ kubeflow/pipelines: ``resolveContainerArgs`` in ``backend/src/v2/driver/util.go`
 list of their records (kubeflow/pipelines#8484); the backend leaves that placeholder as it is.
 
 A value that replaced a placeholder is not expanded again: one that holds a placeholder or ``$(NAME)`` arrives as it is.
-
-Build the executor input of one attempt: the values, artifacts and output paths that a component receives.
-
-Read the outputs of an attempt: the values and artifacts that its component wrote, and the names of missing ones.
 """
 
 from __future__ import annotations

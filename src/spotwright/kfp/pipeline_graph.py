@@ -1,11 +1,8 @@
-"""Build the task graph of a compiled pipeline from KFP's intermediate representation.
+"""Builds the task graph of a compiled pipeline from KFP's intermediate representation.
 
-:func:`build` makes every check that needs no run: each reference has a target, no task waits for itself, and every feature
-is one that this version can run.
-
-Add the inputs that the SDK's compiler does not pass into a loop, condition or exit handler (a group).
-
-KFP's conventions for values, behind the engine's port: placeholders, JSON texts, statuses and deferred settings.
+:func:`build` makes every check that needs no run: each reference has a target, no task waits for itself, and every feature is
+one that this version can run. Inputs that the SDK's compiler does not pass into a loop, condition or exit handler (a group)
+are added. KFP's conventions for values go behind the engine's port, as the graph's dialect.
 """
 
 from __future__ import annotations

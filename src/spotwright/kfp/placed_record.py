@@ -1,9 +1,7 @@
-"""The record that ``spotwright place`` keeps in a compiled pipeline, and how to undo its edits.
+"""The record that ``spotwright place`` and ``spotwright compile`` keep in a compiled pipeline, and how to undo its edits.
 
 With the record, a run of the file on this machine sees the user's own retries and constraints, not those for a backend.
 This module undoes the edits in parsed data; :mod:`spotwright.manifests.record` undoes them in the text of the file.
-
-Undo the placement of compiled pipelines that ``spotwright place`` or ``spotwright compile`` prepared for a cluster.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Hide secrets in arguments: journal, logs and JSON hold a marker instead of each value.
+"""The secrets and config maps that a pipeline names: looked up on this machine, and hidden in journal, logs and JSON.
 
 An argument such as ``@env:TOKEN`` is resolved when a run starts. From then on stored data goes through :class:`Secrets`:
 :meth:`Secrets.redact` replaces each occurrence of a value by a marker, :meth:`Secrets.reveal` puts the value back. The two are
 inverse for every JSON value, also for one that holds the text of a marker itself.
-
-Look up the secrets and config maps that a pipeline names, on this machine.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""Read one task of a DAG from the intermediate representation, and record the features that this version cannot run.
+"""Reads one task of a DAG from the intermediate representation: its wiring and its executor.
 
-Unsupported features are recorded with the task's path instead of raised at once, so that one error names all of a pipeline.
-A document that contradicts itself is refused at the first contradiction.
-
-Read the wiring of one task: the sources of its inputs, its condition, its loop, and the sources of a DAG's outputs.
-
-Read executors of a compiled pipeline: Python components of any 2.x SDK, containers, PVC steps and importers.
-
-Check the archive of files inside a component (``embedded_artifact_path``, notebooks): no member may leave its folder.
+Unsupported features are recorded with the task's path instead of raised at once, so that one error names all of a pipeline. A
+document that contradicts itself is refused at the first contradiction. Executors are Python components of any 2.x SDK,
+containers, PVC steps and importers. An archive of files inside a component (``embedded_artifact_path``, notebooks) is checked:
+no member may leave its folder.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Read the requests of a compiled task to its pod and node: resources, and the settings of ``platforms.kubernetes``.
+"""Reads the requests of a compiled task to its pod and node: resources, and the settings of ``platforms.kubernetes``.
 
 Some settings hold values that only the run has (a memory limit from a pipeline parameter, a toleration from an upstream task).
 They are deferred: :func:`read_deferred` reads them once the values are there. Sources:
 ``backend/src/v2/driver/k8s.go`` and ``container.go`` of kubeflow/pipelines.
 
-``dsl.TaskConfig``: pass settings of a task's pod to its code, which may pass them on, for example to a TrainJob.
-
-Read a task's :class:`~spotwright.graph.PodConfig` from ``platforms.kubernetes`` of a compiled pipeline.
+``dsl.TaskConfig`` passes settings of a task's pod to its code, which may pass them on, for example to a TrainJob.
 """
 
 from __future__ import annotations

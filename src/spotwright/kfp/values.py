@@ -1,15 +1,12 @@
-"""Convert parameter values as KFP's backend does: its types, and numbers that went through a protobuf ``Value``.
+"""Values and texts of a pipeline as KFP's backend and Kubernetes make them, when an attempt starts.
 
-A protobuf ``Value`` has one kind of number, a double. The backend prints it as JSON from Go, where a whole double has no
-decimal point, so that a list ``[1, 2]`` comes back as ``[1, 2]``; a parameter that the component annotates as ``int`` must
-come back as an ``int`` too. Sources: ``backend/src/v2/metadata/converter.go`` and ``backend/src/v2/driver/resolve.go`` of
-kubeflow/pipelines.
+Parameters are converted to their types: a protobuf ``Value`` has one kind of number, a double. The backend prints it as JSON
+from Go, where a whole double has no decimal point, so that a list ``[1, 2]`` comes back as ``[1, 2]``; a parameter that the
+component annotates as ``int`` must come back as an ``int`` too. Sources: ``backend/src/v2/metadata/converter.go`` and
+``backend/src/v2/driver/resolve.go`` of kubeflow/pipelines.
 
-Fill in placeholders in the texts of a pipeline, such as ``{{$.inputs.parameters['x']}}`` and ``{{$.pipeline_job_name}}``.
-
-Expand ``$(NAME)`` in commands, arguments and environment variables, as Kubernetes does before a container starts.
-
-The path of a cloud's artifact in a pod: ``gs://bucket/data`` is at ``/gcs/bucket/data``.
+Placeholders such as ``{{$.inputs.parameters['x']}}`` and ``{{$.pipeline_job_name}}`` are filled in, ``$(NAME)`` is expanded as
+before a container starts, and an artifact of a cloud has its path in a pod: ``gs://bucket/data`` is at ``/gcs/bucket/data``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Argo's kinds: Workflow, WorkflowTemplate, ClusterWorkflowTemplate and CronWorkflow.
 
-Each template that has pods is placed at the template. A field of the workflow would also affect pods that are not placed: those
-of templates in other objects, and of the agent that makes HTTP requests. The fields of a template hide those that it inherits,
-so it gets both the inherited values and the additions. Daemons, exit handlers and pods that run only Argo's own code stay on
-on-demand.
-
-Place workflows whose templates are all in another object (``workflowTemplateRef``), through fields of their own ``spec``.
+Each template that has pods is placed at the template. A field of the workflow would also affect pods that are not placed:
+those of templates in other objects, and of the agent that makes HTTP requests. The fields of a template hide those that it
+inherits, so it gets both the inherited values and the additions. Daemons, exit handlers and pods that run only Argo's own code
+stay on on-demand. A workflow whose templates are all in another object (``workflowTemplateRef``) is placed through fields of
+its own ``spec``.
 """
 
 from __future__ import annotations

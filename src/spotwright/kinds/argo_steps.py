@@ -1,15 +1,13 @@
-"""The templates of a workflow: which have pods, who calls them, and which fields they inherit.
+"""The templates of a workflow: which have pods, who calls them, which fields they inherit, and how their fields are written.
 
 A template's tolerations, affinity and node selector each replace those of the template that calls it (its boundary, since Argo
 3.6), and those replace the workflow's. ``templateDefaults`` are merged into every template before. Source:
 argo-workflows, ``workflow/controller/workflowpod.go`` (addSchedulingConstraints), ``operator.go`` (mergedTemplateDefaultsInto),
 read at v3.5.11, v3.6.5 and v3.7.1.
 
-Write Argo's ``retryStrategy``: one count for all endings, and an expression that distinguishes interruptions from errors.
-
-Write the policy's ``timeout`` as ``activeDeadlineSeconds`` of a template, which bounds each pod of its retries by itself.
-
-Write ``podSpecPatch``, a text with a patch of the pod spec in JSON or YAML, for fields that Argo does not have.
+``retryStrategy`` has one count for all endings, and an expression that distinguishes interruptions from errors. The policy's
+``timeout`` becomes ``activeDeadlineSeconds``, which bounds each pod of a template's retries by itself. ``podSpecPatch``, a
+text with a patch of the pod spec, holds the fields that Argo does not have.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Kubernetes' own kinds that run to an end: Pod, Job and CronJob.
 
-Make the exit code of a refused pod final, for Jobs and JobSets.
-
-The failure policy of a Kubernetes Job: an interruption does not count as a failure of the code, and retries are bounded.
+The failure policy of a Job says that an interruption does not count as a failure of the code, bounds the retries, and makes
+the exit code of a refused pod final; a JobSet takes the last from here.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Katib never retries a trial, so only the trial's own kind can survive interrupti
 (``${trialParameters.x}``) in the trial's text; they are not interpreted here. Sources: kubeflow/katib v0.19.0,
 ``pkg/webhook/v1beta1/experiment/validator/validator.go``, ``pkg/controller.v1beta1/experiment/manifest/generator.go``.
 
-Place YAML that is a text inside YAML: a trial template in a ConfigMap, a manifest in a step of a workflow.
-
-Parse YAML with template markers (``{{...}}``), which is valid YAML only after Argo has replaced them.
+So YAML that is a text inside YAML is placed here, also for a manifest in a step of a workflow. One with template markers
+(``{{...}}``) is valid YAML only after Argo has replaced them.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ The compiled pipeline is in the Workflow's parameters, so each executor is place
 ``compile`` or ``place`` has done it. What a compiled pipeline cannot say is written into the Workflow's templates: which endings
 are retried, for each policy in templates of its own; no retries of whole DAGs; and drivers and importers on on-demand. Sources:
 Workflows of KFP 2.16.1 and 2.17.0, whose parts have the same names; ``argocompiler`` of kubeflow/pipelines.
-
-The templates of a KFP backend's Workflow: which endings of a pod are retried, of DAGs none, and where KFP's own pods run.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Compiled pipelines of Kubeflow Pipelines (KFP IR): the two documents of a file, or the PipelineVersion that holds both.
 
-Settings belong to executors, retries to tasks, and policies to the paths of tasks in a run. Each executor gets the placement of
-its tasks. The policies of the configuration are stored in the file, so that it means the same where there is no configuration.
-
-Brings the checkpoint library into the components of a compiled pipeline whose source imports it.
-
-Refuses KFP components whose code imports Spotwright where it would certainly be missing.
+Settings belong to executors, retries to tasks, and policies to the paths of tasks in a run. Each executor gets the placement
+of its tasks. The policies of the configuration are stored in the file, so that it means the same where there is no
+configuration. Components whose source imports the checkpoint library get it with their command; those whose code imports
+Spotwright where it would certainly be missing are refused.
 """
 
 from __future__ import annotations

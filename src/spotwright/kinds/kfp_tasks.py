@@ -1,15 +1,11 @@
-"""The tasks of a compiled pipeline by their path in a run, each with its executor, its position and its own settings.
+"""The tasks of a compiled pipeline by their path in a run, and the placement of their executors and retries in the IR.
 
 The settings of an executor hold for every task that uses it: through its component, and again through each use of the pipeline
 around it. So several tasks may have one executor.
 
-Place one executor of a compiled pipeline: the settings of ``kfp.kubernetes`` for its pods, in the fields of the IR.
-
-Send a compiled task to on-demand after some retries: node affinity with an expression that Argo evaluates for each attempt.
-
-The retries of a compiled task: KFP has one count for all endings, one growing backoff, and one window for all attempts.
-
-What the backend of Kubeflow Pipelines does after each kind of ending, by its version, and the settings an admin can change.
+KFP has one count of retries for all endings, one growing backoff, and one window for all attempts. A task goes to on-demand
+after some retries by a node affinity with an expression that Argo evaluates for each attempt. What the backend does after each
+kind of ending depends on its version, and on settings that an admin can change: :class:`Backend`.
 """
 
 from __future__ import annotations

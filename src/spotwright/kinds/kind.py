@@ -1,9 +1,8 @@
-"""A module for each family of kinds: where its pods are, and what the kind does when one of them is interrupted.
+"""Where the pods of every kind are, what they are for, and which module places them.
 
-A module has a mapping ``KINDS`` from ``(group, kind)``, or ``(group/version, kind)`` if versions differ, to a function that
-places one object. A new kind is a new module in :data:`FAMILIES`.
-
-Where the pods of every kind are, and what they are for: the facts that rules need of a kind, placed or not.
+A module of this package serves a family of kinds. It has a mapping ``KINDS`` from ``(group, kind)``, or ``(group/version,
+kind)`` if versions differ, to a function that places one object. A new kind is a new module in :data:`FAMILIES`. The facts
+about pods are here for all kinds, placed or not, because rules of lint and the webhook need them too.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Kueue's ResourceFlavor: the labels and taints of the pool that it stands for.
+"""Kueue's objects that go with the pools: ResourceFlavors, a ClusterQueue with their order, and LocalQueues.
 
-A flavor says on which nodes its quota is. Kueue adds ``nodeLabels`` to the pods' node selector and gives the flavor only to pods
-that tolerate its ``nodeTaints``, so a flavor that lacks those of its pool sends work to other nodes, or work without a policy to
-spot. The pool is the one with the flavor's name, or the only one that has all of its labels. Tolerations are never added: Kueue
-adds them to every pod of the flavor. Sources: kubernetes-sigs/kueue v0.19.2, ``apis/kueue/v1beta2/resourceflavor_types.go``;
+A flavor says on which nodes its quota is, so a ResourceFlavor gets the labels and taints of the pool that it stands for. Kueue
+adds ``nodeLabels`` to the pods' node selector and gives the flavor only to pods that tolerate its ``nodeTaints``, so a flavor
+that lacks those of its pool sends work to other nodes, or work without a policy to spot. The pool is the one with the flavor's
+name, or the only one that has all of its labels. Tolerations are never added: Kueue adds them to every pod of the flavor.
+Sources: kubernetes-sigs/kueue v0.19.2, ``apis/kueue/v1beta2/resourceflavor_types.go``;
 ``site/content/en/docs/concepts/resource_flavor.md``.
-
-The objects of Kueue that go with the pools: a ResourceFlavor for each, a ClusterQueue with their order, and LocalQueues.
 """
 
 from __future__ import annotations

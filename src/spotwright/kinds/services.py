@@ -1,11 +1,9 @@
-"""Deployments of workers, which take their work from a queue: placed if they are labelled so.
+"""Kinds whose pods serve others, which go to no spot pool, and the exception: Deployments of workers that are labelled so.
 
-A Deployment usually serves requests or stores data, and is then left unchanged. ``spotwright.dev/role: worker`` on the object or
-its pod template says that its replicas may come and go; so does a policy of its own (``spotwright.dev/spot``,
-``spotwright.dev/policy``). A Deployment counts nothing and never ends: it creates each lost pod again. Source: Kubernetes,
-"Deployments".
-
-Kinds that have pods and go to no spot pool: an interruption would hit users of services, datastores and notebooks.
+An interruption would hit users of services, datastores and notebooks. A Deployment usually serves requests or stores data, and
+is then left unchanged. ``spotwright.dev/role: worker`` on the object or its pod template says that its replicas take their
+work from a queue and may come and go; so does a policy of its own (``spotwright.dev/spot``, ``spotwright.dev/policy``). A
+Deployment counts nothing and never ends: it creates each lost pod again. Source: Kubernetes, "Deployments".
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """Kubeflow Trainer: TrainJob, which changes the pods of a runtime, and the runtimes themselves.
 
-A patch of a TrainJob replaces the tolerations and the affinity terms of its runtime, so the runtime is read, and the patch gets
-its values together with the additions. Only the runtime can set retries, so they are written there, as for a JobSet. Source:
-kubeflow/trainer v2.0 to v2.3, ``pkg/runtime/core/trainingruntime.go`` (merge) and ``pkg/runtime/framework/plugins/jobset``
-(what is refused).
-
-The fields with which a TrainJob changes the pods of its runtime: three fields in four releases, one for each API server.
-
-The retries of a TrainJob: its runtime sets them, so a TrainJob that needs others gets a copy of the runtime.
+A patch of a TrainJob replaces the tolerations and the affinity terms of its runtime, so the runtime is read, and the patch
+gets its values together with the additions. The field of that patch had three names in four releases, one for each API server.
+Only the runtime can set retries, so a TrainJob that needs others gets a copy of the runtime, with the retries of a JobSet.
+Source: kubeflow/trainer v2.0 to v2.3, ``pkg/runtime/core/trainingruntime.go`` (merge) and
+``pkg/runtime/framework/plugins/jobset`` (what is refused).
 """
 
 from __future__ import annotations

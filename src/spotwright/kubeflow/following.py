@@ -1,11 +1,9 @@
 """Follows a run of Kubeflow Pipelines until it has ended: asks the server, records what is new, and shows it.
 
 Whoever follows a run holds the lease of its journal here, so two followers never write the same journal. Nothing on the server
-depends on a follower: the run goes on without one, and the next follower finds the whole picture again.
-
-Says why nothing of a run begins, where its tasks cannot say it: a person who looks at an empty table waits in vain.
-
-Cancels a run on Kubeflow Pipelines, and waits until it has ended there; somebody may follow it meanwhile.
+depends on a follower: the run goes on without one, and the next follower finds the whole picture again. It may also be
+cancelled there. Where nothing of a run begins and its tasks cannot say why, the follower does: a person who looks at an empty
+table waits in vain.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A pipeline is unfolded as in a local run, when KFP opens its parts; each pod tha
 an end is decided by :func:`~spotwright.scheduling.cause.classify` on what Argo says of the pod, which is less than the controller
 of Spotwright sees. Every look compares the whole picture with the state, so a look may be lost or come twice.
 
-What Kubernetes shows of the pods of a run and of their nodes, while somebody looks and has a kubeconfig that may read them.
+With a kubeconfig that may read them, the run's pods and their nodes are looked at too, as long as somebody looks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Starts a placed pipeline on a server of Kubeflow Pipelines, and makes the records of the run here first.
 
-The records come first so that a run that was started is always found again: at worst it is a run of the same name on the server.
-
-What is kept beside a run that Kubeflow Pipelines executes: which run of which server it is, and how to log in there again.
+The records come first so that a run that was started is always found again: at worst it is a run of the same name on the
+server. The record says which run of which server it is, and how to log in there again.
 """
 
 from __future__ import annotations

@@ -1,17 +1,13 @@
 """A server of Kubeflow Pipelines, asked through ``kfp.Client``: what this package needs of it, and nothing else.
 
 ``kfp.Client`` brings every way to log in, so it makes each request. It is imported when a server is opened, because that takes
-half a second. Runs are read as plain JSON through the same client: its models would cost seconds for a run of thousands of tasks.
+half a second. Runs are read as plain JSON through the same client: its models would cost seconds for a run of thousands of
+tasks. What a failed request means is said to the person who waits for it. Of a login only what may be written down is kept
+beside a run. Output parameters come from where KFP's launcher keeps them: ML Metadata, which speaks gRPC.
 
 Read in SDK 2.17.0 (``kfp/client/client.py``), ``kfp_server_api`` 2.17.3 and the backend (``api_converter.go``): v2beta1 has the
 states and times of all nodes of the run's Workflow, without their names, messages or machines; v1beta1 of the same server still
 has the whole Workflow of every run, also of runs that were started through v2beta1.
-
-What a failed request to a server of Kubeflow Pipelines means for the person who waits for it.
-
-How a person logs in to a server of Kubeflow Pipelines, as far as it may be written down beside a run.
-
-Reads output parameters from the store in which KFP's launcher keeps them: ML Metadata, which speaks gRPC.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""The nodes of a run's Workflow, from either of the two answers in which a server of Kubeflow Pipelines tells them.
+"""What the nodes of a run's Workflow say of each task: whether it runs, its tries, how it ended and by which signals.
 
-v1beta1 gives the Workflow itself: names, messages, machines, inputs and outputs. v2beta1 gives ``task_details``: of each node its
-display name, state, times, and the ids of its children, but neither its own id nor its name (backend ``api_converter.go``,
-``toApiPipelineTaskDetail``). An id is made from a name, so the names can be found again: Argo's ``NodeID`` is the Workflow's name
-with the FNV-1a hash of the node's (``workflow_types.go``), and a node's name is that of the node around it with its own display
-name. What stays unknown is who has no children; those nodes are left out where several have the same display name.
-
-What the nodes of a Workflow say of each task of the pipeline: whether it runs, its tries, how it ended, what it wrote.
-
-What Argo says of a pod that ended, as the signals from which the cause is decided.
+The nodes come in either of the two answers in which a server of Kubeflow Pipelines tells them. v1beta1 gives the Workflow
+itself: names, messages, machines, inputs and outputs. v2beta1 gives ``task_details``: of each node its display name, state,
+times, and the ids of its children, but neither its own id nor its name (backend ``api_converter.go``,
+``toApiPipelineTaskDetail``). An id is made from a name, so the names can be found again: Argo's ``NodeID`` is the Workflow's
+name with the FNV-1a hash of the node's (``workflow_types.go``), and a node's name is that of the node around it with its own
+display name. What stays unknown is who has no children; those nodes are left out where several have the same display name.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
-"""The result of one lint command: what was found in which files, and what could not be read.
+"""What ``lint`` prints: lines for people with the fix below each, JSON for scripts, and SARIF 2.1.0.
 
-The findings as lines for people, with the fix below each, and a summary.
-
-The findings as one JSON document, for scripts.
-
-The findings as SARIF 2.1.0, which code hosting shows beside the lines of a change.
-
-What lint prints: lines for people, JSON, and SARIF for services that show findings beside the code.
+Code hosting shows SARIF beside the lines of a change.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Lint files: read each into subjects, let every rule look at those that it is for, and leave out what comments allow.
+"""Lints files: reads each into subjects, lets every rule look at those that it is for, and leaves out what comments allow.
 
-Nothing of a file is run or written. A file that cannot be read is an error of its own; the others are still linted.
-
-Every rule, in the order of the reference page.
-
-Mend findings where it is safe: with the edits and the record of ``place``, so that ``unplace`` gives the same bytes back.
+Nothing of a file is run or written. A file that cannot be read is an error of its own; the others are still linted. All rules
+are listed here, in the order of the reference page. Mending takes the edits and the record of ``place``, so that ``unplace``
+gives the same bytes back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A pipeline file in Python under lint: its text and its syntax tree. It is parsed and never run.
 
-Which part of a pipeline file a node stands in: the body of a component runs in a pod, all else when the file is loaded.
+Rules ask in which part of the file a node stands: the body of a component runs in a pod, all else when the file is loaded.
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 A rule has a check for each sort of subject that it looks at. A check is a pure function of the subject and the settings; it
 yields a problem for each place where the rule does not hold. Only the engine (:mod:`spotwright.lint.linting`) knows files,
-comments that allow a finding, and severities.
-
-Small complete manifests for the examples of rules, made of the lines that matter.
+comments that allow a finding, and severities. Examples are small complete manifests, made of the lines that matter.
 """
 
 from __future__ import annotations

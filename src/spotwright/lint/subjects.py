@@ -1,14 +1,8 @@
-"""A Kubernetes object under lint: a document, an item of a list, or the trial inside an experiment.
+"""What rules look at: objects, pod templates, compiled pipelines and Python files, each with the lines of its parts.
 
-Read values of any shape: a document under lint may hold anything anywhere, and no rule may fail on that.
-
-The pods of one template under lint: their spec, what may hold them, whether they run on spot, and what they are for.
-
-Whether pods may run on spot nodes, and by what: a selector, a preference, a toleration, or because nothing keeps them off.
-
-A compiled pipeline under lint: its tasks with their retries, and the pods of its executors.
-
-What rules look at: objects, pod templates, compiled pipelines and Python files, each with the lines of its parts.
+An object is a document, an item of a list, or the trial inside an experiment. A document under lint may hold anything
+anywhere, and no rule may fail on that, so values of any shape are read by the functions here. Of pods it is known whether they
+may run on spot nodes, and by what: a selector, a preference, a toleration, or because nothing keeps them off.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Build the start order of an attempt on this machine, with its folders and environment. Its end: :mod:`.exit_evidence`.
+"""Builds the start order of an attempt on this machine, with its folders and environment.
 
-All files of an attempt are below its own folder, so that attempts never see each other's half-written files. Only the checkpoint
-folder is passed from attempt to attempt.
-
-Remote inputs of an attempt: each is downloaded once per run and mounted at the path that pods use (``/gcs``, ``/s3``).
+All files of an attempt are below its own folder, so that attempts never see each other's half-written files. Only the
+checkpoint folder is passed from attempt to attempt. Remote inputs are downloaded once per run, and mounted at the path that
+pods use (``/gcs``, ``/s3``). How an attempt ends is read by :mod:`spotwright.local.ends`.
 """
 
 from __future__ import annotations

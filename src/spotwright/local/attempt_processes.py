@@ -1,10 +1,9 @@
-"""Start and watch the processes of attempts without blocking the engine's loop.
+"""Starts and watches the processes of attempts without blocking the engine's loop.
 
 An engine has one :class:`AttemptProcesses`. It keeps a fork server per Python environment, requests shims from it, sends each
 shim one start order after another, and translates what the selector reports into ``Started``, ``Ended`` and ``StartFailed`` of
-:mod:`~spotwright.local.protocol`. Every order ends in exactly one of the last two.
-
-Encode start orders as JSON for the supervisor's processes. Component sources go into files, so that each is sent once.
+:mod:`~spotwright.local.protocol`. Every order ends in exactly one of the last two. Orders cross to the supervisor's processes
+as JSON; sources of components go into files, so that each is sent once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The engine's end of one fork server: its process, its requests, and its error output.
+"""The engine's end of a fork server and of its shims: processes, requests and answers in non-blocking frames.
 
-The engine's connection to one shim: requested, forked, then with or without an attempt, and finally closed.
-
-The engine's end of a socket to a fork server or a shim, with non-blocking frames.
-
-Starts the fork server of a run while the engine is still being imported.
+A shim is requested, forked, then with or without an attempt, and finally closed. The first fork server of a run is started
+while the engine is still being imported.
 """
 
 from __future__ import annotations

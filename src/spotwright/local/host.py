@@ -1,13 +1,7 @@
-"""Check what this machine needs to run attempts: Linux with pidfds, and enough file descriptors.
+"""The machine of a local run: whether it can run attempts, what is in use on it, and its clock.
 
 This module can be imported on every platform. Commands that run attempts call it first, so that the user reads one message with
 the alternatives instead of an error about the first missing system call.
-
-Find out what is in use on this machine: runs with live processes, and Python environments.
-
-The clock of a run on this machine.
-
-The machine of a local run: checks of its platform, containers and mounts, and its secrets and clock.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """The process with all metadata servers of a run: for each simulated node its cloud's server, and a node agent that reads it.
 
-The agent uses the code of real nodes: the same source of notices, the same watching thread, the same published state. A separate
-process lets a waiting engine use no processor time, and runs without simulated cloud nodes do not start it. It ends with its
-engine, when the socket between them closes.
+The servers speak the protocols that the clouds document. The agent uses the code of real nodes: the same source of notices,
+the same watching thread, the same published state. A separate process lets a waiting engine use no processor time, and runs
+without simulated cloud nodes do not start it. It ends with its engine, when the socket between them closes.
 
 Orders are JSON objects, one per packet: ``boot`` (a node's name, with its two listening sockets), ``notice``, ``gone``. The
 answer ``approved`` says that a node may go early.
-
-The protocols of the clouds' metadata servers, as their documentation describes them.
 """
 
 from __future__ import annotations

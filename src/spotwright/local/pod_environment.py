@@ -1,6 +1,6 @@
 """The environment variables and mounts that an attempt's pod would have, as this machine provides them.
 
-Folders that stand for persistent volume claims, shared between runs or owned by the run that made the claim.
+A persistent volume claim is a folder, shared between runs or owned by the run that made the claim.
 """
 
 from __future__ import annotations

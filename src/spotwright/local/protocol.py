@@ -1,10 +1,8 @@
-"""Orders and events of attempt processes: the types between the local world and :mod:`.attempt_processes`.
+"""Orders and events of attempt processes: the types between the local world and :mod:`spotwright.local.attempt_processes`.
 
 The directory of an attempt holds, by these names: ``claim`` (the process that may run it, written once), ``exit.jsonl`` (the
 claim again and the exit record; once it exists, no process of the attempt is alive), ``log.txt`` (standard output and error),
 ``work`` (the current directory of the user's code), ``out`` (the executor's output) and ``progress``.
-
-The Python environment that an attempt requests.
 """
 
 from __future__ import annotations

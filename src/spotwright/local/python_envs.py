@@ -1,15 +1,8 @@
-"""The builds of Python environments under one engine: each environment once, by a process beside the engine, with a log.
+"""Python environments for tasks with ``packages_to_install``: built once for each set of packages, and cached.
 
-The log is a file of the run, so that it can be read while the build goes on and after it. Orders for the same environment share a
-build; builders of several engines wait for each other (:mod:`.build_environment`).
-
-Python environments for tasks with ``packages_to_install``, built once per set of packages and cached.
-
-The Python environments that tasks wait for before an attempt of theirs is placed: a phase of its own, on no node.
-
-The output of a child process that was captured in a file.
-
-Python environments for tasks with ``packages_to_install``, built once per set of packages by a separate process.
+A task waits for its environment before an attempt of it is placed: that is a phase of its own, on no node. A build is a
+process beside the engine. The log is a file of the run, so that it can be read while the build goes on and after it. Orders
+for the same environment share a build; builders of several engines wait for each other (:mod:`.build_environment`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""End the attempts of an earlier engine for good, and read how they ended.
+"""Ends the attempts of earlier engines on this machine for good, and reads how they ended.
 
 An attempt's shim outlives the engine. After ``kill -9`` of the engine the next one settles each attempt. The claim in the
 attempt's directory decides between shim and engine, once for all. If nobody has claimed the attempt, the engine fences it and it
 never runs. If a shim has, the engine tells the shim that its node is gone, and the shim writes its record. If the shim itself was
 killed, its main process was killed with it; other processes are found by their session and by the marks in their environment.
-
-Settle the attempts of earlier engines on this machine: ends since then count, running attempts are ended.
 """
 
 from __future__ import annotations

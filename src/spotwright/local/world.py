@@ -5,9 +5,7 @@ The :class:`~spotwright.supply.simulated_pools.Supply` says which node an attemp
 starts a process, a notice becomes a file, the end of a node becomes SIGKILL, an exit record becomes the signals of an ended
 attempt. Everything waits in one selector, so an idle run uses no CPU.
 
-Puts the local body of a run together: processes, progress watch, metadata servers, supply and the world above them.
-
-The port through which rehearsals remove nodes of a local run at moments of their own choice, beside what pools simulate.
+A rehearsal removes nodes at moments of its own choice through the port for faults, beside what pools simulate.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""Place, unplace and explain whole files: text in, text out, each object by its kind.
+"""Places, unplaces and explains whole files: text in, text out, each object by its kind.
 
 Each object is placed in the text that the one before left, so that every edit is made at a valid position. If one object of a
-file is wrong, nothing of the file is written.
-
-Documents that ``place`` adds in front of a document that refers to them, and ``unplace`` removes as a whole.
-
-Find the patterns of ``policy.tasks`` that match no role of the placed files, so that a misspelt name is seen.
-
-Whole files and Python objects: split into documents, placed with a record, and unplaced to the same bytes.
+file is wrong, nothing of the file is written. Documents that ``place`` adds in front of one that refers to them are removed as
+a whole. A pattern of ``policy.tasks`` that matches no role of any file is named, so that a misspelt name is seen.
 """
 
 from __future__ import annotations

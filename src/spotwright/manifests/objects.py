@@ -1,11 +1,8 @@
-"""Place one object that comes as data: the same rules as for files, with a JSON patch as the result.
+"""Places one object that comes as data, by the rules for files, with a JSON patch as the result.
 
-There is no record for ``unplace``: the object's own source still has the bytes of before. Marks, annotations of the caller, are
-added with the first change and only with one.
-
-Apply the rules of one object's kind to its editor, whether the object comes from a file or from an API server.
-
-List the values of a role's policy, each with its enforcer, and report those that the user set and nothing keeps.
+There is no record for ``unplace``: the object's own source still has the bytes of before. Marks, annotations of the caller,
+are added with the first change and only with one. Values of a role's policy that the user set and nothing keeps are reported,
+as for files.
 """
 
 from __future__ import annotations

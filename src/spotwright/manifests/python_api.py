@@ -1,9 +1,8 @@
-"""Place and unplace Python objects: dicts, models of the ``kubernetes`` client, and models of SDKs with the same interface.
+"""Places and unplaces Python objects: dicts, models of the ``kubernetes`` client, and models of SDKs with the same interface.
 
 An object is never changed; a placed copy is returned. Models are converted to plain data and back by their own client, which
-has to be installed only where such objects are used.
-
-An option for the Kubeflow SDK: ``TrainerClient().train(..., options=[spot.TrainJobOption(policy)])``.
+has to be installed only where such objects are used. The Kubeflow SDK takes an option: ``TrainerClient().train(...,
+options=[spot.TrainJobOption(policy)])``.
 """
 
 from __future__ import annotations

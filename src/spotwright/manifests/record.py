@@ -1,4 +1,4 @@
-"""The record that ``place`` leaves in an object, and how ``unplace`` uses it.
+"""The record that ``place`` leaves in an object, how it is written, and how ``unplace`` uses it.
 
 One annotation holds a version, the digests of the document's text before and after, and for each edit its position, its length,
 the text that it replaced, its path and the digests of its values. While the digest of the text matches, ``unplace`` restores the
@@ -7,10 +7,6 @@ is removed, a changed one is left and named.
 
 The record is the first edit (:func:`reserve`), so that further annotations of the object stand beside it. A record that is too
 large for an annotation is kept outside of the document, and the annotation holds its digest.
-
-Write the edits of one object with their record, and check the result.
-
-Remove everything that was placed in one object: to the same bytes, or value by value after a reformatting.
 """
 
 from __future__ import annotations

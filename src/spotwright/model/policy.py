@@ -1,10 +1,9 @@
 """The policy of a piece of work, resolved from layers, with the source of every value.
 
-A layer is a flat mapping from field names (``interruptions.max``) to values, with the name of its source. Layers are ordered from
-weakest to strongest, and the strongest layer that sets a field wins. KFP's ``set_retry`` is the one exception of the design: it
-also *raises* ``interruptions.max`` (see :func:`resolve`).
-
-Reads policy values as users write them into layers, and refuses contradictory combinations.
+A layer is a flat mapping from field names (``interruptions.max``) to values, with the name of its source; values are read as
+users write them, and contradictory combinations are refused. Layers are ordered from weakest to strongest, and the strongest
+layer that sets a field wins. KFP's ``set_retry`` is the one exception of the design: it also *raises* ``interruptions.max``
+(see :func:`resolve`).
 """
 
 from __future__ import annotations

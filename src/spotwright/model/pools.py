@@ -1,8 +1,7 @@
 """Pools: nodes of one kind, with their capacity type, price, notice and lifetime, and with settings for simulated worlds.
 
-Prices that were read from a price sheet, with their origin: a figure made of a price is only as good as the price is new.
-
-Recorded traces of spot capacity: the number of available nodes over time. :mod:`spotwright.config` reads them from files.
+A price keeps its origin: a figure made of a price is only as good as the price is new. A recorded trace is the number of
+available nodes over time; :mod:`spotwright.config` reads both from files.
 """
 
 from __future__ import annotations

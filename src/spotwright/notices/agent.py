@@ -1,14 +1,8 @@
-"""Runs a node agent until SIGTERM: one thread reads the source of notices, another serves them to clients.
+"""The node agent: it reads the notices of its node, and serves them to the node's pods until SIGTERM.
 
-The published state of the agent: the notice of its node, and nothing else about the machine.
-
-Decides when the agent may let Azure take the node before its time: only after all work that it knows of has gone.
-
-Makes the source of notices that a node agent reads: one for each provider, also under the name of its Kubernetes service.
-
-Tells Kubernetes of this node's notices: one Event on the Node for each, and one if it is withdrawn, for the watcher.
-
-Connects a source of notices to a notice board: each change of the source is published to the attempts on the node.
+One thread reads the source that the provider names, another serves what is published: the notice of this node, and nothing
+else about the machine. For the watcher each notice becomes one Event on the Node, and one more if it is withdrawn. Azure may
+take the node before its time only after all work that the agent knows of has gone.
 """
 
 from __future__ import annotations

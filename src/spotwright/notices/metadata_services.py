@@ -1,13 +1,9 @@
-"""Reads interruption notices and rebalance recommendations of this spot instance from EC2's instance metadata.
+"""Reads notices from the metadata services of virtual machines: EC2's, Azure's Scheduled Events and Google Compute Engine's.
 
-Sources: Amazon EC2 user guide, "Spot Instance interruption notices" (``spot/instance-action``: 404, or an action and a time,
-two minutes ahead, best effort, hibernation at once; look every five seconds), "EC2 instance rebalance recommendations"
-(``events/recommendations/rebalance``: 404, or ``noticeTime``) and "Use the Instance Metadata Service" (IMDSv2: a token by
-PUT, for at most six hours, sent with every request; 401 for one that is no longer good).
-
-Reads Azure's Scheduled Events: what will happen to this virtual machine, and when.
-
-Reads preemption and host maintenance of this machine from Google Compute Engine's metadata server.
+Sources for EC2: Sources: Amazon EC2 user guide, "Spot Instance interruption notices" (``spot/instance-action``: 404, or an
+action and a time, two minutes ahead, best effort, hibernation at once; look every five seconds), "EC2 instance rebalance
+recommendations" (``events/recommendations/rebalance``: 404, or ``noticeTime``) and "Use the Instance Metadata Service"
+(IMDSv2: a token by PUT, for at most six hours, sent with every request; 401 for one that is no longer good).
 """
 
 from __future__ import annotations

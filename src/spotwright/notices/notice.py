@@ -1,9 +1,7 @@
-"""Defines a notice, and the interface of a source of notices.
+"""A notice, the interface of a source of notices, and the thread that watches one, so that training code never has to ask.
 
 A source answers one question: does this node go, as far as is known now? It fails where it cannot be asked. "No notice" means go
 on, "not known" means be careful, so the second is an error and never ``None``.
-
-Watches a source of notices in a thread, so that training code never has to ask.
 """
 
 from __future__ import annotations

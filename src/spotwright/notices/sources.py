@@ -1,12 +1,9 @@
-"""A notice in a file: the form that attempts on this machine get, and the simplest one for a handler of your own.
+"""Sources of notices for an attempt: a file, the node agent of its node, or both.
 
 The file appears when the node is about to go, and is removed if the node stays after all. Spotwright writes JSON: ``goes_at``
-(Unix seconds) and ``why``; ``kind`` and ``certain`` are optional. Any other content, or none, still means that the node goes, at
-an unknown time: then the shortest notice of all providers is assumed.
-
-Reads notices from the node agent of this node, which ``SPOTWRIGHT_NOTICE_URL`` names in a pod.
-
-Two sources at a time: the node agent, which knows the node's end, and the file in which a pod hears of its own.
+(Unix seconds) and ``why``; ``kind`` and ``certain`` are optional. Any other content, or none, still means that the node goes,
+at an unknown time: then the shortest notice of all providers is assumed. In a pod ``SPOTWRIGHT_NOTICE_URL`` names the agent,
+which knows the node's end; the file is how the pod hears of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 r"""YAML documents with the position of every value, so that an edit changes no other byte.
 
-Paths are tuples of keys and indexes. The composer is :mod:`spotwright.yaml_composer`.
-
-Hide pairs of JSON escapes (an emoji as ``\ud83d\udd53``) from the YAML parser, which does not know them.
+Paths are tuples of keys and indexes. The composer is :mod:`spotwright.yaml_composer`; pairs of JSON escapes (an emoji as
+``\ud83d\udd53``), which it does not know, are hidden from it.
 """
 
 from __future__ import annotations

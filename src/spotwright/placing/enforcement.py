@@ -1,13 +1,9 @@
-"""The vocabulary of enforcement: who keeps a value of the policy on a kind, and through which field of the object.
+"""Who keeps each value of the policy on a kind, and through which field of the object.
 
 A policy has the same fields for every kind, but no kind can keep all of them. So each kind has a fact for each field, and
-``explain`` prints it beside the value: a value without an enforcer is no promise.
-
-The ways in which kinds go on after the end of an attempt: their names, and those of each kind.
-
-Resolve the facts of a kind for one placed object: which fields it has, with their values, and which values nothing keeps.
-
-The table of enforcement: for each way in which a kind retries, who enforces each field of the policy.
+``explain`` prints it beside the value: a value without an enforcer is no promise. The table has a row for each way in which
+kinds go on after the end of an attempt. A placed object has the fields of its kind with their values; what nothing keeps is
+named.
 """
 
 from __future__ import annotations

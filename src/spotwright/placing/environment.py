@@ -1,9 +1,8 @@
-"""Add the environment that every attempt has: run, task, attempt, notice and checkpoint.
+"""Adds the environment that every attempt has: run, task, attempt, notice and checkpoint.
 
 The values come from fields of the pod, so that runs, indexes and attempts of one template differ. All attempts of one piece of
-work in one run share one place for checkpoints, and no other work uses it.
-
-Brings the checkpoint library to pods whose image may lack it, as ``target.package`` says.
+work in one run share one place for checkpoints, and no other work uses it. Pods whose image may lack the checkpoint library
+get it, as ``target.package`` says.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Read a pod spec's requests and its constraints on nodes.
+"""Reads a pod spec: its shape, its requests, and its constraints on nodes.
 
-Conditions on nodes that cannot be checked before the work runs: they count as met, with a finding.
-
-Check which fields are lists, mappings or scalars, and refuse a wrong one at its line, before any rule reads it.
-
-Refuse fields at the wrong level, which the API server would drop silently, and name the path where they belong.
+A field of a wrong shape is refused at its line before any rule reads it; so is one at the wrong level, which the API server
+would drop silently, with the path where it belongs. Conditions on nodes that cannot be checked before the work runs count as
+met, with a finding.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Every kind calls :func:`place_pod` for each of its roles. The rules add and never drop: new tolerations stand beside those of the
 user, and a condition is added to every node selector term (terms are alternatives, so it holds only if each of them has it). A
 policy that contradicts the manifest is refused with both lines.
-
-Find the field of a manifest that contradicts the policy, so that a refusal names its line.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ If a controller does not count interruptions, a deadline over all attempts bound
 Otherwise interruptions are counted together with errors. The timeout of one attempt is a deadline of its pod: the kubelet counts
 it from the start of the pod on its node, so pulling the image counts too. Source: Kubernetes API, ``PodSpec``,
 ``activeDeadlineSeconds``.
-
-Settings for the cluster autoscaler's ``priority`` expander, with which it prefers spot pools.
 """
 
 from __future__ import annotations

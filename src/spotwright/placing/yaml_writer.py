@@ -1,14 +1,11 @@
-"""Turn edits into insertions at the parser's positions.
+"""Turns edits into insertions at the parser's positions, and takes values out again.
 
 A key is inserted before an existing key, an item before the first item, in the style of its surroundings: so comments, quoting,
 order and line ends of everything else stay as they are. A replaced scalar keeps its old text for the way back. Nothing is
 inserted at the end of a mapping, because the parser's end marks lie behind later comments and blank lines.
 
-Map positions in the text of a literal block (``|``) to positions in the file.
-
-Remove values from a document that another tool has reformatted.
-
-Split files into objects: each is edited in a text of its own, so that the cost does not grow with the length of the file.
+A file is split into objects, each edited in a text of its own, so that the cost does not grow with the length of the file.
+From a document that another tool has reformatted, values are removed one by one.
 """
 
 from __future__ import annotations

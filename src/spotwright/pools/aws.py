@@ -1,12 +1,10 @@
-"""The commands of ``aws`` that make a managed node group of EKS, and those that show whether machine and quota are there.
+"""Managed node groups of EKS: commands of ``aws`` or a configuration of ``eksctl`` that make one, and those that show the quota.
 
 Sources: AWS CLI reference, ``eks create-nodegroup`` and the EKS API, ``CreateNodegroup``, ``Taint`` (effects in capitals),
 ``NodegroupScalingConfig`` (maxSize at least 1); Amazon EKS user guide, "Managed node groups" (spot: price-capacity-optimized,
 capacity rebalancing, no price ceiling); kubernetes/autoscaler, ``cloudprovider/aws/README.md`` (node-template tags; the
 autoscaler reads labels and taints with ``eks:DescribeNodegroup``); AWS CLI reference, ``ec2 describe-instance-type-offerings``,
 ``ec2 get-spot-placement-scores``, ``service-quotas list-service-quotas``.
-
-The configuration of ``eksctl`` that makes a managed node group of EKS.
 """
 
 from __future__ import annotations

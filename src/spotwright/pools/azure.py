@@ -1,12 +1,12 @@
 """The commands of ``az`` that make a node pool of AKS, and those that show whether the region has the machine and the quota.
 
+Pools of an aks-engine API model become pools of AKS: aks-engine is retired, and low-priority VMs are Spot VMs.
+
 Sources: azure-cli, ``acs/_params.py`` and ``acs/_help.py`` (``aks nodepool add``: the flags, their forms, and 3 as the default
 of ``--node-count``), ``acs/managed_cluster_decorator.py`` (an update of the autoscaler's profile keeps its other settings);
 Microsoft Learn, "Add an Azure Spot node pool to an AKS cluster" (eviction policy, maximum price, what cannot be changed later),
 "Use the cluster autoscaler in AKS" (the profile's expander), "Use GPUs on AKS" (the driver comes with the image, the device
 plugin does not); Azure, "Azure Spot Virtual Machines" (eviction types *capacity only* and *price or capacity*).
-
-Pools of an aks-engine API model, as pools of AKS today: aks-engine is retired, and low-priority VMs are Spot VMs.
 """
 
 from __future__ import annotations

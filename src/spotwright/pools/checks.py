@@ -1,12 +1,9 @@
-"""Runs all checks, most severe findings first.
+"""What ``pools check`` finds, most severe findings first: the pools, their nodes and their DaemonSets against work to come.
 
-Pods of manifests against the pools: work that no node admits or nobody can read, and taints that none of it tolerates.
-
-Pools that grow from zero: labels that the autoscaler cannot know while no node is there.
-
-The end of a node against the end of a pod: the provider's notice, the kubelet's shutdown and the grace periods must fit.
-
-DaemonSets against the pools: device plugins, drivers and log collectors that do not reach the nodes where work will run.
+Pods of manifests: work that no node admits or nobody can read, and taints that none of it tolerates. Pools that grow from
+zero: labels that the autoscaler cannot know while no node is there. The end of a node: the provider's notice, the kubelet's
+shutdown and the grace periods must fit. DaemonSets: device plugins, drivers and log collectors that do not reach the nodes
+where work will run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What nodes of a cluster without a known provider need, so that they are the pool of the configuration: labels and taints.
+"""Pools outside the commands of a cloud: labels and taints for nodes of any cluster, and GKE's ComputeClass.
+
+Nodes of a cluster without a known provider need labels and taints to be the pool of the configuration. A ComputeClass orders
+the pools: spot first, on-demand where spot has no capacity.
 
 Sources: Kubernetes reference, "kubelet" (``--node-labels``, ``--register-with-taints``), "kubectl label", "kubectl taint";
 kubernetes/autoscaler, ``cloudprovider/clusterapi/README.md`` (annotations with which the autoscaler knows an empty group).
-
-The ComputeClass of GKE that orders the pools: spot first, on-demand where spot has no capacity.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What the checks look at: the pools with their nodes, the DaemonSets and kubelets beside them, and the pods of manifests.
 
-Reads what ``kubectl get ... -o json`` wrote: nodes, and whatever else a check needs to see beside them.
-
-How long a kubelet lets pods end when its node is shut down: in phases, by the priority of the pods.
+All of it is read from what ``kubectl get ... -o json`` wrote. A kubelet lets pods end in phases, by their priority, when its
+node is shut down.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Sources: the names of taints are those of :mod:`spotwright.clouds.node_signs`; A
 the last evicted node into its picture of an empty pool, which then never grows); Kubernetes, "Schedule GPUs" (a node offers GPUs
 once a device plugin has registered).
 
-What to say beside pools that were read off nodes: labels of the past, and clouds that are not known.
+Beside pools that were read off nodes it is said which labels are of the past, and which clouds are not known.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What all tools share: the request for the text that makes a pool, the flags that the user adds, and the name at the provider.
+"""What all tools share: the request for the text that makes a pool, the flags that the user adds, and the text itself.
 
 ``create_flags`` of a pool come last: they add to our flags, and replace those that are ours to choose. A flag whose value another
 field of the pool says is refused, because labels, prices and sizes that placement does not know of would be wrong on every page.
 
-The shapes of the objects that are read: what is not as the API writes it is refused, with its place, before anything uses it.
-
-Shell text: quoted commands, explanations as comments, and variables for what the configuration does not know.
+Objects that are read have the shape that the API writes, or are refused with the place. Commands are quoted; what the
+configuration does not know is a variable.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ It uses WAL with ``synchronous=FULL``: events survive ``kill -9`` and power loss
 SQLite recognises a torn tail, which would otherwise look like a shorter history. Every append checks the epoch of the lease in
 the same transaction, so an engine that lost its run writes nothing more. Readers never block the engine. In a folder that
 cannot be written they read the file as immutable, or a copy of a file that a killed engine left with an unfinished log.
-
-Tells from a journal's files whether it may have changed, so that thousands of journals need not be opened to look.
+Whether thousands of journals may have changed is told from their files, without opening them.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ it keeps the state and the last sequence number, so the cost of a look depends o
 The journal is opened for each look and closed again: the last connection that closes removes SQLite's log file, and a reader may
 not do that.
 
-Lists the logs of a run's attempts and of the builds of its Python environments, and follows them while they are written.
+Logs of attempts and of builds of Python environments are listed, and followed while they are written.
 """
 
 from __future__ import annotations

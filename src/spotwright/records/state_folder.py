@@ -16,9 +16,8 @@
         environments/NAME.log       the output of pip while the packages of tasks were installed
         checkpoints/TASK/           shared by the attempts of a task
 
-A folder written by a newer layout is refused, so that an older program cannot damage it.
-
-The cache of task results: one file per fingerprint of a task's code and inputs, as in KFP's cache.
+A folder written by a newer layout is refused, so that an older program cannot damage it. A cached result is one file per
+fingerprint of a task's code and inputs, as in KFP's cache.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ The source is a compiled pipeline or pod templates. One key of the file says whi
 A run never reads the user's files again while it runs or is read: all that its plan was made of lies in its own folder, one file
 per version. A resume with changed code writes the next version beside the earlier ones.
 The prices of price sheets are stored too, so that it counts at the prices of its time when the sheets are gone.
-
-Where the facts of one run come from: its files on this machine, or a controller that serves those of a cluster.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A rehearsal answers three questions with evidence: does the step survive an interruption, does it resume from where it was, and
 what does one interruption cost? Every trial is an ordinary local run with its engine, world and shims. Only two parts are new:
-the fault injector decides when a node is taken (:mod:`.trials.fault_injector`), and the tracer follows the attempt's file
-operations, system call by system call (:mod:`.tracing.syscall_tracer`), so that a kill lands exactly inside a save or between
+the fault injector decides when a node is taken (:mod:`.fault_injector`), and the tracer follows the attempt's file
+operations, system call by system call (:mod:`.syscall_tracer`), so that a kill lands exactly inside a save or between
 two outputs.
 """

@@ -1,6 +1,6 @@
 """The Python API of rehearsals: ``spot.rehearse(...)``, for scripts, notebooks and the pytest plugin.
 
-A rehearsal's report in a notebook: HTML without scripts or style sheets, in the colours of the notebook, light or dark.
+In a notebook the report is HTML without scripts or style sheets, in the notebook's colours, light or dark.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reports of a rehearsal: text for people, JSON for programs, and JUnit XML for a build server.
 
-Name the probable cause of a step's problems, where the traces show one. Pure.
+Beside a step's problems stands their probable cause, where the traces show one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Set up a rehearsal from the user's options: the single entry for the command line, the Python API and the pytest plugin.
+"""A whole rehearsal, from the user's options to a verdict on every step.
 
-A whole rehearsal, from the prepared pipeline or command to a verdict on every step.
+It is the single entry for the command line, the Python API and the pytest plugin.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 A dedicated thread traces the attempt's main process and all its descendants (ptrace(2)). The processes run at full speed
 except for the calls of :mod:`spotwright.local.supervisor.kernel`; each of those that succeeds in a watched folder becomes a
 :class:`FileOperation`. At the operation that an injection waits for, every traced process stands still until the world has
-taken the node or delivered the notice. So "inside a save" means inside, for any code and any size of save.
+taken the node or delivered the notice. So "inside a save" means inside, for any code and any size of save. How long the
+processes waited for a processor is measured too, so that a busy machine is not taken for a step that hangs.
 
 ptrace belongs to a thread: the thread that attaches must also wait and resume. No other thread may wait for a traced process,
 because each stop is reported once; the shim is its only parent here. Source: ptrace(2), seccomp(2).
-
-Measure how long an attempt's processes waited for a processor, so that a busy machine is not taken for a step that hangs.
 """
 
 from __future__ import annotations

@@ -4,11 +4,8 @@ Every trial is an ordinary run with journal, attempts and logs, so ``spotwright 
 All other tasks get their results from the undisturbed run, as facts that hold from the trial's start. Simulated nodes boot
 immediately, and only the :class:`~spotwright.rehearsal.fault_injector.FaultInjector` takes them.
 
-Run trials side by side, each in a forked process, as far as the processor has room for them.
-
-Copies of the paths outside its own folders to which a step writes by itself: a mounted volume, a shared folder.
-
-Run a step once per injection point: workspaces, persistent data, fault injection and the run itself.
+Trials run side by side, each in a forked process, as far as the processor has room for them. Paths outside its own folders to
+which a step writes by itself (a mounted volume, a shared folder) are copies for each trial.
 """
 
 from __future__ import annotations

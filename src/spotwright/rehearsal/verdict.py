@@ -2,11 +2,11 @@
 
 *Not safe*: an interruption changed an output, or the step failed after one. *Never finishes*: left alone after an interruption,
 the step takes many times its undisturbed time. Every other step is safe; whether it *resumes* or *starts over* depends on how
-much of the interrupted work was redone, see :mod:`.interruption_cost`. A step that keeps work only if it gets a notice *resumes
+much of the interrupted work was redone. A step that keeps work only if it gets a notice *resumes
 only with a notice*: some interruptions come without one. Of a step whose redone work nothing could measure, no more is said than
 that it is *safe*.
 
-The cost of interruptions: the extra time, and the share of the interrupted work that was redone. Pure.
+The cost of an interruption is the extra time, and the share of the interrupted work that was redone.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The files that an attempt of a rehearsed step starts with, and the outputs that it leaves: for a task, or a command.
 
-On a cluster an attempt begins in a fresh container. So a command begins each attempt in a fresh copy of the working folder, and
-the changes of earlier attempts are dropped, except in *kept* paths: those stand for volumes to which the command writes by
-itself. A task has an empty folder of its own anyway. Both have the folder of ``SPOTWRIGHT_CHECKPOINT``.
-
-The folders that stand for a task's persistent volume claims (PVCs) in a rehearsal.
+On a cluster an attempt begins in a fresh container. So a command begins each attempt in a fresh copy of the working folder,
+and the changes of earlier attempts are dropped, except in *kept* paths: those stand for volumes to which the command writes by
+itself. A task has an empty folder of its own anyway. Both have the folder of ``SPOTWRIGHT_CHECKPOINT``. Persistent volume
+claims are folders here.
 """
 
 from __future__ import annotations

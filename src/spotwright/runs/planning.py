@@ -1,11 +1,10 @@
-"""Plan a run: the graph of a compiled pipeline or of pod templates on the pools of a configuration, with its arguments bound.
+"""Plans a run: the graph of a compiled pipeline or of pod templates on the pools of a configuration, with its arguments bound.
 
 Planning reads only the files that the user named: it needs no container runtime, no secret and no mount. The next step checks
 that this machine can run the plan (:mod:`spotwright.local.preflight`).
 
-Pin components that are loaded from addresses with a commit: their content is compared from run to run.
-
-What a run with a deadline begins with: whether its deadline can be met at all, and what earlier runs have seen of its pools.
+A run with a deadline begins with whether it can be met at all, and with what earlier runs have seen of its pools. The content
+of components that are loaded from addresses with a commit is compared from run to run.
 """
 
 from __future__ import annotations

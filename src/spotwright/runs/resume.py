@@ -1,11 +1,11 @@
-"""Resume a run after a crash, a stop or a failure, also with changed code, and cancel a run that no engine drives.
+"""Resumes a run after a crash, a stop or a failure, also with changed code, and cancels a run.
 
 The lease is taken first, which fences the earlier engine. Then every attempt that may still be alive is settled: its exit record
 counts if there is one, otherwise it is ended and lost. Only then anything new starts. If the run had failed, its unfinished tasks
 run again with fresh budgets. If the pipeline or the configuration has changed, the run gets a new version of its plan, and tasks
 whose code has changed run again together with their downstream tasks.
 
-Cancel a run: ask the engine that drives it, or end the attempts that a dead engine has left.
+An engine that drives a run cancels it when asked; the attempts that a dead engine has left are ended here.
 """
 
 from __future__ import annotations

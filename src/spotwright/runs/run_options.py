@@ -1,8 +1,7 @@
 """The options of a new run: one object for planning it, one for running it on this machine.
 
-The command line, the Python API and rehearsals create both and pass them to :func:`spotwright.runs.runner.prepare`.
-
-Names of new runs. A light module: the command line needs a name before it has imported the engine.
+The command line, the Python API and rehearsals create both and pass them to :func:`spotwright.runs.runner.prepare`. Names of
+new runs are made here, because the command line needs one before it has imported the engine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Start a run on this machine: prepare it, write its first files, take its lease, open its world and drive it to its end.
+"""Starts a run on this machine: prepares it, writes its first files, takes its lease, opens its world and drives it to its end.
 
-:mod:`spotwright.runs.resume` takes up a run that exists; it shares :func:`leased` and :func:`opened`.
-
-Turn signals to an engine on this machine into facts of its run: Ctrl-C, SIGTERM, and requests of other processes.
+:mod:`spotwright.runs.resume` takes up a run that exists; it shares :func:`leased` and :func:`opened`. Ctrl-C, SIGTERM and
+requests of other processes become facts of the run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decides what follows an attempt: rows 1 to 7 of the design's table, as one pure function.
+"""Decides what follows an attempt, rows 1 to 7 of the design's table, and what to do about one that waits in vain.
 
 The local engine, the simulation and the cluster call :func:`after_attempt`, so that a rehearsed decision is the decision of
 production. Its input is the cause of the ending, the counts of earlier endings, and the attempt's position on the ladder. Its
@@ -17,7 +17,7 @@ succeeded, cancelled,            none                   none                    
 unschedulable
 ===============================  =====================  =========================  ====================================
 
-Decides about attempts that wait in vain for a node, and about the pools that had none: row 7 where an orchestrator makes pods.
+Where an orchestrator makes pods, row 7 is about a pod that waits in vain for a node, and about the pools that had none.
 """
 
 from __future__ import annotations

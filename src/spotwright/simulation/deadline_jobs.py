@@ -1,14 +1,11 @@
-"""Turns a policy for one job into tables of transitions, one a tick, with which thousands of windows are simulated at once.
+"""Simulates one job with a deadline over thousands of windows at once, and finds the floor that no policy can beat.
 
-A state is a mode (with the stage of its launch) and the work lost so far, counted in *grains*: the largest unit of which a tick
-and the overhead are whole multiples, so that the simulation is exact. A table gives for every observation and state the
-*transition*: the action and the mode that it comes from, as one small number. The safety rule is in the tables already.
+A policy becomes tables of transitions, one a tick; the loop goes over ticks, numpy over windows. A state is a mode (with the
+stage of its launch) and the work lost so far, counted in *grains*: the largest unit of which a tick and the overhead are whole
+multiples, so that the simulation is exact. A table gives for every observation and state the *transition*: the action and the
+mode that it comes from, as one small number. The safety rule is in the tables already.
 
-Decides for many jobs at once that have no node: the decision of :func:`spotwright.deadlines.job_policies.decide`, for arrays.
-
-Simulates a job over all windows of a market at once: the loop goes over ticks, numpy over windows.
-
-Finds the cheapest way through a window for somebody who knows it: the floor that no policy can beat. Exact, by backward DP.
+The floor is the cheapest way through a window for somebody who knows it: exact, by backward dynamic programming.
 """
 
 from __future__ import annotations

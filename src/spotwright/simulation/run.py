@@ -1,10 +1,8 @@
-"""Simulate one run, or many runs that compete for the same pools, in one virtual time.
+"""Simulates one run, or many runs that compete for the same pools, in one virtual time.
 
 Each run has its own engine with the same decisions, fold and journal as everywhere else. The runner only decides whose turn is
-next: in the order in which facts come; at the same moment, in the order of the list of runs. So the same runs, seeds and traces
-give the same journals.
-
-A journal in memory, for runs that end with their process.
+next: in the order in which facts come; at the same moment, in the order of the list of runs. So the same runs, seeds and
+traces give the same journals. Their journals are in memory, and end with the process.
 """
 
 from __future__ import annotations

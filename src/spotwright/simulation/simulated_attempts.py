@@ -1,14 +1,11 @@
 """The attempts of one run in the simulated cluster: entries of an agenda instead of processes.
 
 They follow the local world step by step, so the engine gets the same facts in the same order: SIGTERM after a notice, the end
-of all attempts on a node that goes, evictions by a drain, and with each end the signals that a body would observe.
-:mod:`spotwright.simulation.simulated_attempts` decides what attempts do on nodes that stay.
+of all attempts on a node that goes, evictions by a drain, and with each end the signals that a body would observe. A model
+says how long an attempt works, what it reports and saves, and how it ends; every declared output gets a value, because
+downstream tasks read it.
 
 Attempts outlive the engine that started them, as pods and shims do: without a listener they go on and leave exit records.
-
-Outputs of simulated attempts: a value for every declared output, because downstream tasks read it.
-
-Models of simulated attempts: how long they work, what they report and save, and how they end.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """The simulated cluster: one virtual time, one supply of nodes, and the runs that share them.
 
-It drains nodes and passes each event of the supply to the runs that it concerns:
+It drains nodes, as upgrades, consolidations or ``kubectl drain`` do, and passes each event of the supply to the runs that it
+concerns:
 
 * A run that has the cluster for itself gets the events of every node, like a run in the local world.
 * A run that shares the cluster gets the events of nodes that boot for its attempts, and of another node once one of its
 attempts is
   bound there. Its account shows the nodes that it used. The time in which shared nodes boot or idle for others is in no account;
   the time of a node that several runs use is in the account of each.
-
-Schedule drains of simulated nodes, as upgrades, consolidations or ``kubectl drain`` cause them in a cluster.
-
-A clock that its owner moves: virtual time jumps from one event to the next.
 """
 
 from __future__ import annotations

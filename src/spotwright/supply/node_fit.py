@@ -1,17 +1,14 @@
-"""Choose a simulated node for an attempt: filter and score nodes as the Kubernetes scheduler does.
+"""Chooses a simulated node for an attempt as the Kubernetes scheduler does, and says when nodes are taken.
 
-Filter: taints (NoSchedule, NoExecute), node selector, required node affinity, and room for the requests. Score: the
-weights of matching preferred terms first, then fewer untolerated ``PreferNoSchedule`` taints, then the emptier node; ties go
-to the older node. Source: Kubernetes scheduler plugins NodeAffinity, TaintToleration, NodeResourcesFit (LeastAllocated).
+Nodes are taken by a seeded model of interruptions, or by a recorded trace of available nodes. Filter: taints (NoSchedule,
+NoExecute), node selector, required node affinity, and room for the requests. Score: the weights of matching preferred terms
+first, then fewer untolerated ``PreferNoSchedule`` taints, then the emptier node; ties go to the older node. Source: Kubernetes
+scheduler plugins NodeAffinity, TaintToleration, NodeResourcesFit (LeastAllocated).
 
 Two deviations. If no node exists yet, the preferred terms also choose the pool that grows; the cluster autoscaler ignores them,
 and its choice depends on its expander, which is unknown here. And an attempt that requests no resources takes a default share
 of its node (``DEFAULT_CPU``): kube-scheduler would pack ``maxPods`` of them onto one node, where one interruption would end them
 all.
-
-Decide when simulated nodes are taken: a seeded model of interruptions, and recorded traces of available nodes.
-
-The events of a supply: nodes boot, get a notice and go; attempts are bound and evicted.
 """
 
 from __future__ import annotations

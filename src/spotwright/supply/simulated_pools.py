@@ -5,17 +5,12 @@ returns the events up to that moment. The local world turns them into signals to
 virtual time. Attempts are bound as the Kubernetes scheduler does it (:mod:`spotwright.supply.node_fit`); nodes are added one at
 a time for pending attempts, as the cluster autoscaler does it, and removed when they have been empty for ten minutes.
 
-Several runs may share the pools. Their attempts wait in one queue (see :mod:`spotwright.supply.simulated_pools` for the order)
-and run side by side on nodes; :meth:`Supply.join` gives a run its own seed for the interruptions of its attempts.
+Several runs may share the pools. Their attempts wait in one queue for each shape of request, so that a thousand equal attempts
+cost as little as one, and run side by side on nodes; :meth:`Supply.join` gives a run its own seed for the interruptions of its
+attempts.
 
 All moments are in the caller's seconds; the waits of the simulated world are divided by ``scale``. The age at which the
 seeded model takes a node is not: it is a share of real work.
-
-The state of one simulated pool (its nodes, its trace, why it cannot grow), and of an attempt on a node.
-
-Attempts that wait for a node, in one queue per request shape, so that a thousand equal attempts cost as little as one.
-
-An agenda of actions at future moments, on a clock that the caller moves.
 """
 
 from __future__ import annotations

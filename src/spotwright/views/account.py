@@ -1,16 +1,8 @@
-"""The lines of an account. :func:`spotwright.views.account.account` computes them, every report shows them.
+"""The account of a run: node time and money by attempt and pool, wasted work, and the savings by spot.
 
-Computes the account of a run from its recorded attempts: its cost, the waste, and the savings by spot.
-
-The on-demand alternative to an attempt: its pool, and the share of that pool's node.
-
-Splits the time of a node into boot, idle and unfilled time and the time of each attempt.
-
-Estimates the part of an attempt's work that later attempts did not repeat, from the progress that the code reported.
-
-Exact amounts of node time and money, and ranges of them: the numbers of an account.
-
-The account of a run: node time and money by attempt and pool, wasted work, and the savings by spot.
+It is computed from the recorded attempts. The time of a node is split into boot, idle and unfilled time and the time of each
+attempt. Beside each attempt on spot stands its on-demand alternative. What later attempts did not repeat of an attempt's work
+is estimated from the progress that the code reported. Amounts are exact, or ranges. Every report shows these lines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""An account as text and as JSON: the pools, the use of node time, and the savings by spot.
-
-The words for amounts and prices, the same in every view.
-"""
+"""An account as text and as JSON: the pools, the use of node time, and the savings by spot, in words that every view shares."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The text and JSON of ``explain``: per role the pools, the source of each policy value, and the effect of an interruption.
 
-The text of ``explain OBJECT --cluster``: why a pod is where it is, or waits.
+With ``--cluster``: why a pod is where it is, or waits.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """The live display of a run in a terminal: the place of every task, the last interruptions, what waits for what.
 
-It draws after events, at most ten times a second, and when a figure on it changes by itself: each second while a task is younger
-than a minute or a wait shorter than one, each minute after that. So a display of long work costs nothing.
-A thread of its own draws; it reads only the :class:`~spotwright.views.live_table.LiveState`, under the lock.
+It draws after events, at most ten times a second, and when a figure on it changes by itself: each second while a task is
+younger than a minute or a wait shorter than one, each minute after that. So a display of long work costs nothing. Its content
+is updated event by event, so that ten thousand tasks cost no more than ten. A thread of its own draws; it reads only the
+:class:`LiveState`, under the lock.
 
 No other module needs rich; this one is imported only where there is a terminal.
-
-The content of the live display, updated event by event, so that ten thousand tasks cost no more than ten.
 """
 
 from __future__ import annotations

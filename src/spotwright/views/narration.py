@@ -1,9 +1,8 @@
 """Puts the events of a run into sentences, while they happen.
 
-A run without a terminal prints these sentences; the live display shows the last ones about trouble. Events without news of their
-own have no sentence: an attempt that is placed and bound at once, a node that goes together with its attempt.
-
-The sentences about what the mover of a cluster decides: attempts that are taken back, nodes that hold pods, pods deleted.
+A run without a terminal prints these sentences; the live display shows the last ones about trouble. Events without news of
+their own have no sentence: an attempt that is placed and bound at once, a node that goes together with its attempt. What the
+mover of a cluster decides has sentences too: attempts that are taken back, nodes that hold pods, pods deleted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables that text and notebooks share: headers and cells, made from the JSON view of a run.
 
-Shows the output artifacts of a run: where each lies, and what KFP shows of metrics, Markdown and HTML.
+Output artifacts have rows too: where each lies, and what KFP shows of metrics, Markdown and HTML.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
-"""The charges of a run: its account as a list, in which every second of every node is on exactly one line.
+"""What runs spent: the charges of each as a list, rows for finance, and totals by pool, task and cause.
 
-An attempt is one charge. The boot, the idle and the unfilled time of a node are one charge each. So the sum of all charges is
-node time times price, as in the account.
-
-Charges as rows for finance, with the column names of FOCUS 1.2, the FinOps Open Cost and Usage Specification.
-
-Adds up the accounts of several runs, one at a time, so that thousands of runs need the memory of one.
-
-The totals of several runs as text and as JSON: by pool, by task, by cause, and run by run where that helps.
-
-What several runs spent: their charges one by one for finance, and their totals by pool, task and cause.
+In the list every second of every node is on exactly one line. An attempt is one charge. The boot, the idle and the unfilled
+time of a node are one charge each. So the sum of all charges is node time times price, as in the account. For finance the
+columns are those of FOCUS 1.2, the FinOps Open Cost and Usage Specification. Accounts are added up one at a time, so that
+thousands of runs need the memory of one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Sources: Kubernetes documentation, "Taints and Tolerations", "Assigning Pods to Nodes"; kubernetes/autoscaler FAQ and #8133
 (preferred affinity is ignored when a node group is chosen); AKS#4405.
-
-Tasks of a pipeline file that may run on spot nodes only, by the calls of kfp 1 and of today.
 """
 
 from __future__ import annotations

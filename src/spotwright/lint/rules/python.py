@@ -1,10 +1,7 @@
-"""Rules on pipelines written for kfp 1: each finding has the line of today, with the values of the file.
+"""Rules on pipeline files in Python: kfp 1, calls that the SDK of today does not take, and what a program does on SIGTERM.
 
-``run`` and ``compile`` give the same message when such a file fails to load: :mod:`spotwright.kfp.kfp1` writes both.
-
-Rules on calls of the KFP SDK: arguments that do not exist, retries that end too soon, affinity that means something else.
-
-Rules on Python itself, as far as it decides about spot: names that are nowhere defined, and what a program does on SIGTERM.
+Each finding on kfp 1 has the line of today, with the values of the file. ``run`` and ``compile`` give the same message when
+such a file fails to load: :mod:`spotwright.kfp.kfp1` writes both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Rules on volumes and checkpoints: what is saved has to be there when the next attempt starts on another node.
+"""Rules on what must not be lost: saves that the next attempt has to find on another node, datastores, services and notebooks.
 
 Sources: Kubernetes documentation, "Volumes", "Persistent Volumes" (access modes, topology).
-
-Rules on what must not be lost: datastores, services, notebooks, and the roles that all others need.
 """
 
 from __future__ import annotations

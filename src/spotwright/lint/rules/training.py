@@ -1,9 +1,10 @@
-"""Rules on jobs of the training operator, of Trainer and of Katib: roles, names of containers, and how losses end a job.
+"""Rules on jobs of the training operator, of Trainer and of Katib, as manifests and as objects of their SDKs.
+
+They are about roles, names of containers, and how losses end a job; of the SDKs, about names that do not exist and fields at a
+wrong object.
 
 Sources: kubeflow/trainer v1.9, ``pkg/webhooks`` and ``pkg/controller.v1``; mpi-operator v0.8 and #647; katib v0.19,
 ``pkg/webhook/v1beta1/experiment/validator``.
-
-Rules on objects of the training SDK and of the Kubernetes client: names that it does not have, fields at a wrong object.
 """
 
 from __future__ import annotations

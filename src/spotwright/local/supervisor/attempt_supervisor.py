@@ -1,4 +1,4 @@
-"""Supervise one attempt in its shim, from the claim to the exit record, and leave none of its processes behind.
+"""Supervises one attempt in its shim, from the claim to the exit record, and leaves none of its processes behind.
 
 The shim claims the attempt (only the first claim runs it), forks the user's code and waits without using the processor. All
 processes of the attempt, daemons included, stay descendants of the shim, because it is a child subreaper. After the main
@@ -6,11 +6,8 @@ process has ended the shim kills the rest, and only then ``exit.jsonl`` appears,
 process of the attempt is alive. It is the claim's file under a second name, with the record as its second line, because making
 a new file costs more than writing the record.
 
-Runs in the fork server's interpreter, so it uses only the standard library.
-
-Send SIGTERM to an attempt's container through the runtime, not through the client that carries the container's output.
-
-Redact secrets in logs: replace them in a stream of bytes, also when a write splits a secret.
+SIGTERM goes to an attempt's container through the runtime. Secrets in the log are replaced while it is written, also when a
+write splits one. Runs in the fork server's interpreter, so it uses only the standard library.
 """
 
 from __future__ import annotations

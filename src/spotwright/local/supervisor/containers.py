@@ -1,17 +1,11 @@
-"""Build the command line of an attempt's container, and remove the container after the attempt.
+"""Containers of attempts with podman or docker: which runtime answers, the image and its user, the command line, the removal.
 
 The attempt's main process is the runtime's client (``podman run``), which carries the container's output. SIGTERM goes to the
-container itself, see :mod:`.termination`. The client cannot forward SIGKILL, and a docker container is not its child. So the
-process that ends an attempt also removes the container, by a name derived from the attempt: the shim does, or the recovery if
-the shim was killed.
+container itself, see :mod:`spotwright.local.supervisor.attempt_supervisor`. The client cannot forward SIGKILL, and a docker
+container is not its child. So the process that ends an attempt also removes the container, by a name derived from the attempt:
+the shim does, or the recovery if the shim was killed.
 
 Runs in the fork server's interpreter too, so it uses only the standard library.
-
-The container runtimes of this machine: whether podman or docker answers, and which options it supports for this user.
-
-Pull the image of an attempt's container and choose the container's user, before the attempt executes the client.
-
-Container components with podman or docker: container runtimes of this machine, command lines, images.
 """
 
 from __future__ import annotations
@@ -203,7 +197,7 @@ def run_command(runtime: ContainerRuntime, run: ContainerRun) -> list[str]:
     """The client's command line. It has the names of variables but not their values, which other users could read there.
 
     The container uses the machine's network, because a node's metadata server listens on the loopback interface. Before this
-    command runs, the image is pulled and the user options are added (see :mod:`.images`). The client carries the output, so
+    command runs, the image is pulled and the user options are added (:func:`prepare_image`). The client carries the output, so
     the runtime stores no log.
     """
     line = [runtime.program, "run", "--name", run.name, "--pull", "never", "--log-driver", "none"]

@@ -1,15 +1,13 @@
-"""Run the user's code in its own process: call KFP's executor as ``python -m kfp.dsl.executor_main`` does.
+"""Runs the user's code in its own process: calls KFP's executor as ``python -m kfp.dsl.executor_main`` does.
 
 Usually the process is a fork of an interpreter that has imported KFP's runtime. If a task sets a variable that is read only at
 interpreter start, the process executes a fresh interpreter. Both paths end in :func:`execute`. The user's code finds the same
-as in a plain run: exit code, traceback, ``__main__`` (which ``multiprocessing`` imports again in its workers), ``sys.argv`` and
-``sys.path``. One difference is deliberate: a plain run logs its whole input, including secrets.
+as in a plain run: exit code, traceback, ``__main__`` (which ``multiprocessing`` imports again in its workers), ``sys.argv``
+and ``sys.path``. One difference is deliberate: a plain run logs its whole input, including secrets. A container component's
+command is executed in place of the process. Artifacts that the code wrote to a ``custom_path`` are copied from a mount that
+only the attempt can see.
 
 Runs in the environment's interpreter, so it uses only the standard library and KFP's runtime.
-
-Copy artifacts that user code wrote to a ``custom_path`` on a mount that only the attempt can see.
-
-Execute a container component's command in place of the attempt's main process.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ OpenMP would hang. (One effect remains: ``hash()`` of a text is equal in all att
 the engine ends; running attempts continue.
 
 The messages are JSON in the frames of :mod:`.frames` over a UNIX stream socket. The server receives
-``{"fork": number, "private"}`` with the socket over which the engine will talk to the shim (see :mod:`.shim`), and the settings
+``{"fork": number, "private"}`` with the socket over which the engine will talk to the shim, and the settings
 for the private folders of its first attempt. It sends ``{"ready": true}`` once, and
 ``{"failed": number, "why"}`` for a shim that could not be forked; a forked shim reports itself. ``{"reap": number}`` asks it to
 kill what a killed shim has left; ``{"reaped": number}`` confirms that nothing is left.
 
-The shim: the parent process of attempts, one after another, which outlives the engine and ends all that an attempt started.
+A shim is the parent of attempts, one after another. It outlives the engine, and ends all that an attempt started.
 """
 
 from __future__ import annotations

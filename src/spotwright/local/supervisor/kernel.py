@@ -1,8 +1,6 @@
-"""The few Linux calls that Python's standard library lacks: prctl and inotify, by ctypes.
+"""The Linux calls that the standard library lacks: prctl, inotify, and a seccomp filter that stops a process at file changes.
 
 The fork server imports this module, so it uses only the standard library.
-
-The system calls that change files, and a seccomp filter that stops a traced process at them and at no others.
 """
 
 from __future__ import annotations

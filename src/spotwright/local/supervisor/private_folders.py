@@ -4,8 +4,9 @@ A file in ``/tmp`` or ``~/.cache`` does not survive the node of a pod. If it sur
 keeps its checkpoint there would seem to resume. So ``/tmp``, ``/var/tmp`` and ``/dev/shm`` are empty when an attempt starts, and
 in the home folder an attempt reads the machine's files (credentials, caches) and writes into an overlay that goes with it.
 
-A shim prepares one mount namespace and lets its attempts enter it, one after another. As long as they leave the private folders
-unchanged, the namespace is used again: a small task then pays two system calls. After a change it is replaced.
+A shim lets a short-lived process prepare one mount namespace, and its attempts enter it, one after another. As long as they
+leave the private folders unchanged, the namespace is used again: a small task then pays two system calls. After a change it is
+replaced.
 
 What an attempt must see of the machine below these folders is listed in the order: *shared* paths are the machine's own (the
 run's files, checkpoints, paths that the user named); *readable* paths show the machine's content, and folders take writes into
@@ -13,8 +14,6 @@ an overlay. The interpreter, its packages and the programs on PATH are readable.
 is readable too, so that no write outlives an attempt unless its path is shared.
 
 Runs in the fork server's interpreter, so it uses only the standard library. Source: mount_namespaces(7).
-
-Build the mount namespace with an attempt's private folders, in a short-lived process; see :mod:`.private_folders`.
 """
 
 from __future__ import annotations
