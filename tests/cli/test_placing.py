@@ -8,27 +8,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.cli.placed_pods import BROKEN, CONFIG, POD
 
 from spotwright.cli import cli
-
-CONFIG = """\
-version: 1
-pools:
-  spotpool: {capacity: spot, provider: aks}
-  agentpool: {capacity: on-demand, provider: aks}
-policy: {default: {spot: prefer}}
-"""
-POD = """\
-apiVersion: v1
-kind: Pod
-metadata:
-  name: train  # by hand
-spec:
-  containers:
-  - name: main
-    image: python:3.11
-"""
-BROKEN = "apiVersion: v1\nkind: Pod\nspec: {containers: [\n"
 
 
 @pytest.fixture(autouse=True)

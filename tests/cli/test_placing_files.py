@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.cli.test_placing import BROKEN, CONFIG, POD
+from tests.cli.placed_pods import BROKEN, CONFIG, POD
 
 from spotwright.cli import cli
 from spotwright.errors import InputError

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cli.full_folders import MEGABYTES, can_mount, fill
 from tests.e2e.building import Of, step
 from tests.e2e.inside import PLAYGROUND, raise_file, until
 from tests.e2e.project import Done, Project, eventually
 from tests.sampling import every
 
-MEGABYTES = 3
 # root as everybody else: without the capabilities that let it read and write whatever it likes
 _LIKE_OTHERS = [
     "setpriv",
@@ -26,6 +26,19 @@ _LIKE_OTHERS = [
     "--inh-caps",
     "-dac_override,-dac_read_search",
 ]
+
+
+@pytest.fixture
+def disk(project: Project) -> Iterator[Path]:
+    """A small disk of its own."""
+    place = project.folder / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "none", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        project.end_all()
+        subprocess.run(["umount", str(place)], check=True)
 
 
 def adds_one(number: int) -> int:
@@ -47,43 +60,7 @@ def fills_it_late(number: int) -> int:
     return number
 
 
-def can_mount() -> str:
-    """Why a small file system cannot be mounted here; empty when one can."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        return "mounting a small disk needs root"
-    place = Path("/run") if Path("/run").is_dir() else Path("/")
-    trial = subprocess.run(
-        ["unshare", "--mount", "mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)],
-        capture_output=True,
-        check=False,
-    )
-    return "" if trial.returncode == 0 else "no file system can be mounted here"
-
-
 needs_a_disk = pytest.mark.skipif(bool(can_mount()), reason=can_mount() or "-")
-
-
-@pytest.fixture
-def disk(project: Project) -> Iterator[Path]:
-    """A small disk of its own."""
-    place = project.folder / "disk"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={MEGABYTES}m", "none", str(place)], check=True)
-    try:
-        yield place
-    finally:
-        project.end_all()
-        subprocess.run(["umount", str(place)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    filler = disk / "filler"
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-        for size in (1 << 16, 4096, 512, 64, 1):
-            with contextlib.suppress(OSError):
-                while True:
-                    file.write(b"x" * size)
-    return filler
 
 
 def one_line(done: Done, code: int, *parts: str) -> None:

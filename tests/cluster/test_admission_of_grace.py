@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scripts.make_grace_page import PAGE, page
 from tests.cluster.admission_objects import a_config
-from tests.cluster.test_admission_of_pods import PREFER, SPENT, a_pod, precise, variables
+from tests.cluster.admitted_pods import PREFER, SPENT, a_pod, precise, variables
 
 from spotwright.cluster.admit_pods import FOLDER, hook_script
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.admission_objects import KEY, a_config, a_job, a_jobset, admitted, owned_by
+from tests.cluster.trainjobs import RUNTIME, TRAINJOB
 from tests.manifests.placing import at_path
 
 from spotwright.cluster.admit_objects import (
@@ -117,20 +118,6 @@ def test_a_job_of_a_cron_job_that_is_older_than_the_webhook_is_placed() -> None:
 def test_a_job_of_a_job_set_follows_the_set() -> None:
     job = owned_by(a_job(), "jobset.x-k8s.io/v1alpha2", "JobSet", "train")
     assert admit_object(job, a_config()).verdict == Verdict.OWNED
-
-
-RUNTIME: dict[str, Any] = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "ClusterTrainingRuntime",
-    "metadata": {"name": "torch"},
-    "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": a_jobset()["spec"]}},
-}
-TRAINJOB: dict[str, Any] = {
-    "apiVersion": "trainer.kubeflow.org/v1alpha1",
-    "kind": "TrainJob",
-    "metadata": {"name": "train", "labels": {"spotwright.dev/spot": "require"}},
-    "spec": {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": 2}},
-}
 
 
 def test_the_retries_of_a_train_job_are_placed_on_its_job_set() -> None:

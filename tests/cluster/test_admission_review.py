@@ -11,14 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cluster.admission_objects import a_config, a_job
 from tests.cluster.json_patches import apply_patch
+from tests.cluster.reviews import a_review
 
 from spotwright.cluster.admission_server import AdmissionRequest, BadReview, answer, parse_review
 from spotwright.cluster.admit_objects import MAX_ALL, MAX_EACH, Outcome, admit_object, as_warnings
-
-
-def a_review(data: dict[str, Any], **request: Any) -> bytes:
-    given = {"uid": "7", "operation": "CREATE", "namespace": "team-a", "object": data, **request}
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": given}).encode()
 
 
 def place(request: AdmissionRequest) -> Outcome:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, TCPConnector
 from tests.cluster.admission_objects import a_config, a_job
+from tests.cluster.admitted_pods import a_pod, taken
 from tests.cluster.json_patches import apply_patch
-from tests.cluster.test_admission_of_objects import RUNTIME, TRAINJOB
-from tests.cluster.test_admission_of_pods import a_pod, taken
-from tests.cluster.test_admission_review import a_review
+from tests.cluster.reviews import a_review
+from tests.cluster.trainjobs import RUNTIME, TRAINJOB
 
 from spotwright.cluster import admission_server
 from spotwright.cluster.admission_server import AdmissionRequest, Webhook, start_server

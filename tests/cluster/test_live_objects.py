@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests import plain_yaml
+from tests.cluster.golden_objects import GOLDEN, POLICY, TARGET, documents
 from tests.cluster.json_patches import apply_patch
 from tests.manifests.placing import a_config
 
@@ -16,17 +16,6 @@ from spotwright.manifests.objects import place_object
 from spotwright.manifests.references import References
 from spotwright.placing.context import PlaceOptions
 from spotwright.placing.documents import parse
-
-GOLDEN = Path(__file__).parents[1] / "manifests" / "golden"
-POLICY = (
-    "{default: {spot: prefer, fall_back_after: 2, interruptions: {max: 4}, errors: {retries: 1}, "
-    "image_pull_secrets: [acr], checkpoint: 'pvc://ckpt'}}"
-)
-TARGET = "{kubernetes: '1.33', argo: '4.0', trainer: '2.3'}"
-
-
-def documents(path: Path) -> list[dict[str, Any]]:
-    return [one for one in plain_yaml.load_all(path.read_text()) if one] if path.exists() else []
 
 
 def cases() -> list[str]:

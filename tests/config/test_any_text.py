@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.config.test_values import DESIGN
+from tests.config.design_example import DESIGN
 
 from spotwright import config
 from spotwright.config.fields import POOL, SIMULATE, TARGET, TOP

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.project.test_wheel import build_wheel
+from tests.project.wheel import build_wheel
 
 __all__ = ["StockImage", "wheel_of_installed"]
 

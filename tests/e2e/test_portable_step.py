@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.containers.test_containers import container, log, pipeline
+from tests.e2e.containers.container_tasks import container, log, pipeline
 from tests.e2e.project import Project
 from tests.local.wheels import wheel
-from tests.platforms.test_dockerfile import Podman
+from tests.platforms.podman import Podman
 from tests.sampling import every
 
 from spotwright.version import __version__

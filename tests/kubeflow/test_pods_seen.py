@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.kubeflow.flows import BEGIN, Flow, Try
 from tests.kubeflow.pipelines import POOLS
-from tests.kubeflow.test_recorder import Recorded, of_workflow
+from tests.kubeflow.recorded_runs import Recorded, of_workflow
 
 from spotwright import config
 from spotwright.checkpoint_file import config_map

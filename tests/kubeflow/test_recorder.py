@@ -2,67 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
-import yaml
 from tests.kubeflow.flows import BEGIN, Flow, Try
-from tests.kubeflow.pipelines import POOLS, compiled, loop_over, task
+from tests.kubeflow.recorded_runs import Recorded, of_workflow
 
-from spotwright import config
-from spotwright.engine.events import Event, RunCreated, RunMeta, RunStatus, TaskStatus
-from spotwright.engine.fold import fold
-from spotwright.engine.state import RunState, TaskState
-from spotwright.kfp.compiled import Compiled, sorted_json
-from spotwright.kubeflow.recorder import Recorder
-from spotwright.kubeflow.task_status import Node, nodes_of_details, nodes_of_workflow, seen_tasks
+from spotwright.engine.events import RunStatus, TaskStatus
+from spotwright.kubeflow.task_status import Node, nodes_of_details
 from spotwright.model.attempts import Cause
-from spotwright.records.stored_plan import StoredPlan
-
-Read = Callable[[Flow], list[Node]]
-
-TASKS = {
-    "train": task("train"),
-    "inner": task("inner"),
-    "loop": loop_over("body", "[1, 2]"),
-    "maybe": task("maybe", triggerPolicy={"condition": "1 == 2"}),
-    "evaluate": task("evaluate", model="train"),
-}
-INSIDE = {"inner": {"env": task("env")}, "body": {"env": task("env")}, "maybe": {"env": task("env")}}
 
 
-class Recorded:
-    """A run of the pipeline above, as it is recorded."""
-
-    def __init__(self, read: Read) -> None:
-        plan = StoredPlan(a_pipeline(), config.parse(POOLS, "spotwright.yaml"), None, {}).plan
-        self.state, self.events, self._read = RunState([plan]), list[Event](), read
-        self._add(RunCreated(BEGIN, meta=RunMeta(run="first", orchestrator="KFP run")))
-        self.recorder = Recorder(self.state, self._add)
-
-    def _add(self, event: Event) -> None:
-        fold(self.state, event)
-        self.events.append(event)
-
-    def look(self, flow: Flow, ahead: float = 0.0) -> None:
-        self.recorder.record(seen_tasks(self._read(flow)), BEGIN + 60, ahead)
-
-    def task(self, path: str) -> TaskState:
-        return self.state.tasks[path]
-
-    def statuses(self) -> dict[str, str]:
-        return {path: each.status.value for path, each in self.state.tasks.items()}
-
-    def causes(self, path: str) -> list[Cause | None]:
-        return [attempt.cause for attempt in self.task(path).attempts]
-
-
-def a_pipeline() -> Compiled:
-    return Compiled(sorted_json(yaml.safe_load(compiled(TASKS, INSIDE))), pipeline="digits")
-
-
-def of_workflow(flow: Flow) -> list[Node]:
-    return nodes_of_workflow(flow.workflow())
+@pytest.fixture(params=[True, False], ids=["2.17", "2.16"])
+def flow(request: pytest.FixtureRequest) -> Flow:
+    return Flow(retried=request.param)
 
 
 def of_details(flow: Flow) -> list[Node]:
@@ -72,11 +25,6 @@ def of_details(flow: Flow) -> list[Node]:
 @pytest.fixture(params=[of_workflow, of_details], ids=["v1beta1", "v2beta1"])
 def recorded(request: pytest.FixtureRequest) -> Recorded:
     return Recorded(request.param)
-
-
-@pytest.fixture(params=[True, False], ids=["2.17", "2.16"])
-def flow(request: pytest.FixtureRequest) -> Flow:
-    return Flow(retried=request.param)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import yaml
 from tests.kubeflow.conftest import Folder
 from tests.kubeflow.flows import BEGIN, Flow, Try
 from tests.kubeflow.pipelines import compiled, task
+from tests.kubeflow.recorded_runs import Recorded, of_workflow
 from tests.kubeflow.stand_in import StandIn, Step
-from tests.kubeflow.test_recorder import Recorded, of_workflow
 
 from spotwright.kubeflow.following import SILENT, hold_up
 from spotwright.kubeflow.task_status import Node

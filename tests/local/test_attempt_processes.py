@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.local.process_harness import ProcessHarness, alive, marked, until
-from tests.local.test_shim import LEAVES, LEFT, SLEEP
+from tests.local.programs import LEAVES, LEFT, SLEEP
 
 from spotwright.errors import UnsupportedPlatform
 from spotwright.local import fork_server_client

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.local.process_harness import ProcessHarness
-from tests.local.test_shim import SLEEP
+from tests.local.programs import SLEEP
 
 from spotwright.local.attempt_processes import cgroup_of
 from spotwright.local.protocol import Ended, Started, StartOrder

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.local.process_harness import ProcessHarness, alive, marked, until
-from tests.local.test_shim import LEAVES, LEFT, SLEEP, STUBBORN
+from tests.local.programs import LEAVES, LEFT, SLEEP, STUBBORN
 
 from spotwright.errors import StateError
 from spotwright.local.protocol import ExitRecord

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from tests.local.process_harness import ProcessHarness, alive, marked, until
-from tests.local.test_shim import SLEEP
+from tests.local.programs import SLEEP
 
 from spotwright.local import attempt_processes
 from spotwright.local.attempt_processes import OrderCodec

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.local.process_harness import ProcessHarness, until
-from tests.local.test_shim import SLEEP
+from tests.local.programs import SLEEP
 
 from spotwright.local.ends import keep_reason
 from spotwright.local.fork_server_client import ShimConnection

@@ -16,7 +16,7 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests import plain_yaml
-from tests.manifests.jobs.test_job_properties import PODS, Plain, kept
+from tests.manifests.jobs.plain_jobs import PODS, Plain, kept
 from tests.manifests.placing import FILE, a_config, assert_unplaces, at_path
 
 from spotwright.manifests.files import place_text

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests import plain_yaml
+from tests.manifests.field_schemas import FIELDS, HERE, schema
 from tests.manifests.placing import SHARED, without_added
 from tests.manifests.schemas import job_schema, load, strange
 
-HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
-FIELDS: dict[str, Any] = plain_yaml.load((HERE / "written_fields.yaml").read_text())["kinds"]
 CASES = sorted(path.name for path in GOLDEN.iterdir() if not path.name.startswith("kfp"))
 CRDS = SHARED / "crds"
 SCHEMAS = {
@@ -44,21 +42,6 @@ SCHEMAS = {
         for kind in ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
     },
 }
-
-
-def schema(fields: Any) -> dict[str, Any]:
-    """Fields in the form of a schema."""
-    if isinstance(fields, dict):
-        any_key = schema(fields["*"]) if "*" in fields else None
-        known = {name: schema(field) for name, field in fields.items() if name != "*"}
-        return {"type": "object", "properties": known, "additionalProperties": any_key or False}
-    if isinstance(fields, list):
-        return {"type": "array", "items": schema(fields[0])}
-    if fields == "number-or-text":
-        return {"x-kubernetes-int-or-string": True}
-    if fields in ("string", "integer"):
-        return {"type": fields}
-    return {"type": "string", "enum": fields.split(" | ")}
 
 
 def fields_of(document: Any, case: str) -> tuple[str, Any]:

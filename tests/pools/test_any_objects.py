@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.pools.test_checks import PLUGIN, aks
+from tests.pools.checked_pools import PLUGIN, aks
 
 from spotwright.cli import cli
 from spotwright.errors import InputError

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.pools.test_checks import (
+from tests.pools.checked_pools import (
     GPU_TOLERATION,
     NODES,
     PLACED,

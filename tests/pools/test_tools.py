@@ -10,30 +10,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.pools.pool_tables import HERE, TABLES, request_for
 
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.pools.catalogue import script
-from spotwright.pools.request import Request
 
-HERE = Path(__file__).parent
-TABLES = {
-    "az": "aks",
-    "gcloud": "gke",
-    "aws": "eks",
-    "eksctl": "eks",
-    "karpenter": "karpenter",
-    "generic": "generic",
-}
 YAML_TOOLS = ("eksctl", "karpenter")
 CASES = [
     (tool, pool) for tool, table in TABLES.items() for pool in configuration.load(HERE / f"pools_{table}.yaml").pools
 ]
-
-
-def request_for(config: Config, pool: str) -> Request:
-    return Request(config.pools[pool], config.pools, config.currency)
 
 
 def one_pool(**settings: object) -> Config:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
-from tests.pools.test_tools import HERE, request_for
+from tests.pools.pool_tables import HERE, request_for
 
 from spotwright import config as configuration
 from spotwright.config import Config

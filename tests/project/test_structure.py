@@ -61,3 +61,53 @@ def test_no_module_is_only_another_name_for_others() -> None:
 def test_an_alias_would_be_found() -> None:
     assert is_alias('"""Old name."""\nfrom .new import Thing\n__all__ = ["Thing"]\n')
     assert not is_alias("from .new import Thing\nOther = Thing\n")
+
+
+SAME_NAMES = {
+    "api": "functions of the public Python API",
+    "errors": "the errors that a package raises",
+    "report": "a result as text and as JSON",
+    "world": "the world of an engine: nodes and attempts",
+}
+"""Names that several modules have, with the one meaning that all of them share."""
+
+
+def test_two_modules_have_one_name_only_where_it_means_the_same() -> None:
+    # A command and a rule of lint are named by what they are about, which has a module of its own elsewhere.
+    named_by_subject = (SOURCE / "cli", SOURCE / "lint" / "rules")
+    found: dict[str, list[str]] = {}
+    for path in MODULES:
+        if path.parent not in named_by_subject and path.stem not in SAME_NAMES:
+            found.setdefault(path.stem, []).append(named(path))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def imported_tests(source: str) -> list[str]:
+    """The test modules that a module imports, by their dotted names."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            found += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+    return [name for name in found if any(part.startswith("test_") for part in name.split("."))]
+
+
+def test_no_test_is_imported() -> None:
+    # What several tests need is in a conftest.py or in a module named by what it holds. A test that is moved, split or
+    # deleted then breaks no other one.
+    folders = ("tests", "benchmarks", "testbed", "scripts")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    found = {named(path): imported_tests(path.read_text(encoding="utf-8")) for path in sorted(paths)}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_an_import_of_a_test_would_be_found() -> None:
+    assert imported_tests("from tests.pools.test_checks import job") == [
+        "tests.pools.test_checks",
+        "tests.pools.test_checks.job",
+    ]
+    assert imported_tests("from . import test_checks") == ["..test_checks"]
+    assert imported_tests("import tests.pools.test_checks") == ["tests.pools.test_checks"]
+    assert imported_tests("from tests.pools.checked_pools import job") == []

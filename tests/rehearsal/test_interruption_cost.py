@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rehearsal.interrupted_points import INTERRUPTED, NOT_INTERRUPTED, POINT, attempt, succeeded, trial
 
-from spotwright.engine.events import RunStatus
 from spotwright.local.supervisor.kernel import FileCall
-from spotwright.records.state_folder import RunFolder
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
-from spotwright.rehearsal.fault_injector import InjectionResult
 from spotwright.rehearsal.injection_points import SAVES, AtShare, Injection, InjectionKind, InjectionPoint
 from spotwright.rehearsal.report import outcome_text
 from spotwright.rehearsal.step_rehearsal import LIMIT_FACTOR, LIMIT_SECONDS
@@ -30,29 +28,11 @@ from spotwright.rehearsal.verdict import (
     verdict_of,
 )
 
-POINT = InjectionPoint("middle, no notice", InjectionKind.MIDDLE, ())
 SAVES_REGULARLY = Baseline(1.0, save_times=tuple(number / 10 for number in range(1, 10)), traced_seconds=1.0)
-
-
-def attempt(
-    number: int, seconds: float, cause: str, first: float | None = None, last: float | None = None
-) -> TrialAttempt:
-    return TrialAttempt(number, seconds, cause, "", first, last, "", Path())
-
-
-def trial(*attempts: TrialAttempt, saves: tuple[int, ...] = ()) -> TrialRun:
-    """A trial that succeeded; ``saves`` counts the operations on saves of each traced attempt."""
-    write = FileOperation(FileCall.WRITE, SAVES, "s", 0.0)
-    traces = {"t": tuple(AttemptTrace((write,) * count) for count in saves)}
-    return TrialRun(RunFolder(Path("run")), RunStatus.SUCCEEDED, "", {"t": attempts}, "t", {}, {}, traces=traces)
 
 
 def interrupted(seconds: float, **progress: float) -> TrialAttempt:
     return attempt(1, seconds, "interrupted", progress.get("first"), progress.get("last"))
-
-
-def succeeded(seconds: float, first: float | None = None) -> TrialAttempt:
-    return attempt(2, seconds, "succeeded", first, 1.0)
 
 
 def measured(one: TrialRun, baseline: Baseline) -> InterruptionCost:
@@ -139,12 +119,6 @@ def test_costs_by_the_most_reliable_source_count() -> None:
     )
 
     assert most_reliable([by_time, by_progress]) == [by_progress]
-
-
-NOT_INTERRUPTED = trial(succeeded(1.0))
-INTERRUPTED = replace(
-    NOT_INTERRUPTED, injected=(InjectionResult(1, Injection(InjectionKind.MIDDLE, AtShare(0.5)), 0.5),)
-)
 
 
 def test_a_point_that_waited_for_an_attempt_that_was_not_traced_does_not_say_that_the_step_finished_before() -> None:

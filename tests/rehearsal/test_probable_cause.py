@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.rehearsal.test_interruption_cost import INTERRUPTED, POINT
+from tests.rehearsal.interrupted_points import INTERRUPTED, POINT
 
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation

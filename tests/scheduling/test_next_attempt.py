@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.scheduling.ladders import LADDER, a_policy
 
 from spotwright.model.attempts import Cause
-from spotwright.model.policy import Layer, Policy, Spot, resolve
-from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.scheduling.budgets import MAX_MOVES
-from spotwright.scheduling.ladder import Ladder, Work, build
 from spotwright.scheduling.next_attempt import PastAttempt, next_attempt
-
-POOLS = {
-    name: Pool(name, Capacity(capacity), provider=Provider.GENERIC, price=Fraction(price), labels={"pool": name})
-    for name, capacity, price in (("a", "spot", 1), ("b", "spot", 2), ("od", "on-demand", 3))
-}
-
-
-def a_policy(**values: object) -> Policy:
-    return resolve([Layer("test", {"spot": Spot.PREFER, "interruptions.max": 3, "fall_back_after": 2, **values})])
-
-
-LADDER: Ladder = build(Work(), a_policy(), POOLS)
 
 
 def ended(*causes: Cause, pools: tuple[str, ...] = ("a",)) -> list[PastAttempt]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.scheduling.test_next_attempt import LADDER, POOLS, a_policy
+from tests.scheduling.ladders import LADDER, POOLS, a_policy
 
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy, Spot

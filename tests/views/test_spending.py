@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.views.builders import POOLS, Story, a_plan, a_task, tutorial
-from tests.views.test_account import any_story, requests, steps
+from tests.views.stories import any_story, requests, steps
 
 from spotwright.config import parse
 from spotwright.views.account import Account, account, total

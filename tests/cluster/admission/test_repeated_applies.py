@@ -14,8 +14,8 @@ import pytest
 from tests import plain_yaml
 from tests.cluster.admission_objects import a_config as pools
 from tests.cluster.admission_objects import a_job, a_jobset, admitted
+from tests.cluster.golden_objects import GOLDEN, POLICY, TARGET, documents
 from tests.cluster.json_patches import apply_patch
-from tests.cluster.test_live_objects import GOLDEN, POLICY, TARGET, documents
 from tests.manifests.placing import a_config
 
 from spotwright import config as configuration

@@ -14,7 +14,7 @@ from tests.cluster.budget_trials.kfp_shape import a_run
 from tests.cluster.budget_trials.trial import KINDS, configuration_of
 from tests.cluster.budgets.controller_models import ArgoModel, Ended, JobModel, JobSetModel
 from tests.cluster.recorder.workloads import Behaviour, workload
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright import config as configuration

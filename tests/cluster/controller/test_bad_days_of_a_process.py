@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from aiohttp import ClientSession, TCPConnector, web
-from tests.cli.test_state_folders import can_mount, fill
+from tests.cli.full_folders import can_mount, fill
 from tests.cluster.admission_objects import a_job
 from tests.cluster.controller.controller_process import (
     JOBS,
@@ -33,7 +33,7 @@ from tests.cluster.controller.controller_process import (
     wrong_clock,
 )
 from tests.cluster.log_keeping.container_log import BILLION, Line, answer
-from tests.cluster.test_admission_review import a_review
+from tests.cluster.reviews import a_review
 from tests.cluster.watching import watched_objects
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_objects import BEGIN, at

@@ -8,98 +8,26 @@ import ssl
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from tests.cluster.admission_objects import a_job
-from tests.cluster.controller.test_controller_process import a_cluster, registered, review, running, until
+from tests.cluster.controller.authorities import ADDRESS, DAY, Files, Pair, an_authority, issued, signed
+from tests.cluster.controller.processes import a_cluster, registered, review, running, until
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 
 from spotwright.cluster import certificates
 from spotwright.cluster.certificates import Renewal, why_refused
-from spotwright.cluster.controller_settings import CertificateFiles
 from spotwright.errors import InputError
 
 EVENTS = "/api/v1/namespaces/spotwright/events"
-ADDRESS = "127.0.0.1"
-DAY = timedelta(days=1)
 
 
-class Pair(NamedTuple):
-    """A certificate and its key."""
-
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-
-    @property
-    def pem(self) -> bytes:
-        return self.certificate.public_bytes(serialization.Encoding.PEM)
-
-    @property
-    def key_pem(self) -> bytes:
-        form = serialization.PrivateFormat.PKCS8
-        return self.key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-
-
-def an_authority(name: str) -> Pair:
-    return _signed(name, None, -DAY, 30 * DAY)
-
-
-def issued(authority: Pair, begins: timedelta = -DAY, ends: timedelta = 30 * DAY, address: str = ADDRESS) -> Pair:
-    """A serving certificate, valid from and until moments relative to now."""
-    return _signed("server", authority, begins, ends, x509.SubjectAlternativeName([_address(address)]))
-
-
-def _address(address: str) -> x509.IPAddress:
-    import ipaddress
-
-    return x509.IPAddress(ipaddress.ip_address(address))
-
-
-def _signed(
-    name: str,
-    by: Pair | None,
-    begins: timedelta,
-    ends: timedelta,
-    names: x509.SubjectAlternativeName | None = None,
-    curve: ec.EllipticCurve | None = None,
-) -> Pair:
-    key, subject = (
-        ec.generate_private_key(curve or ec.SECP256R1()),
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
-    )
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject if by is None else by.certificate.subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(datetime.now(UTC) + begins)
-        .not_valid_after(datetime.now(UTC) + ends)
-        .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
-    )
-    if names is not None:
-        builder = builder.add_extension(names, critical=False)
-    return Pair(builder.sign(key if by is None else by.key, hashes.SHA256()), key)
-
-
-class Files:
-    """The three files in a folder, as somebody else writes them."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        names = (folder / name for name in ("tls.crt", "tls.key", "ca.crt"))
-        self.paths = CertificateFiles(*names)
-
-    def write(self, pair: Pair, authority: Pair) -> Files:
-        self.paths.authority.write_bytes(authority.pem)
-        self.paths.certificate.write_bytes(pair.pem)
-        self.paths.key.write_bytes(pair.key_pem)
-        return self
+@pytest.fixture
+def authority() -> Pair:
+    return an_authority("first")
 
 
 def controlled(folder: Path, files: Files, test: Callable[[SmallApiServer], Awaitable[None]], **settings: Any) -> None:
@@ -119,11 +47,6 @@ def controlled(folder: Path, files: Files, test: Callable[[SmallApiServer], Awai
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "_LOOK", 0.05)
     monkeypatch.setattr(certificates, "_LEARN", 0.05)
-
-
-@pytest.fixture
-def authority() -> Pair:
-    return an_authority("first")
 
 
 def bundle(server: SmallApiServer) -> list[x509.Certificate]:
@@ -282,6 +205,6 @@ def test_files_without_certificates_and_keys_of_others_are_named_at_the_start(tm
 
 def test_a_key_that_no_client_takes_is_a_refusal_and_no_failure(tmp_path: Path, authority: Pair) -> None:
     names = x509.SubjectAlternativeName([x509.DNSName("a.svc")])
-    pair = _signed("a.svc", authority, timedelta(days=-1), timedelta(days=1), names, ec.SECP256K1())
+    pair = signed("a.svc", authority, timedelta(days=-1), timedelta(days=1), names, ec.SECP256K1())
     files = Files(tmp_path).write(pair, authority).paths
     assert why_refused(files.certificate, files.key, authority.pem, ["a.svc"]) == "no shared cipher"

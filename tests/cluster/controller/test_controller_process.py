@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,89 +12,33 @@ import pytest
 import yaml
 from aiohttp import ClientSession, TCPConnector, web
 from tests.cluster.admission_objects import a_config, a_job
-from tests.cluster.json_patches import apply_patch
-from tests.cluster.test_admission_review import a_review
+from tests.cluster.controller.processes import (
+    PATIENCE,
+    POLICY,
+    a_cluster,
+    configure,
+    is_allowed,
+    registered,
+    review,
+    running,
+    until,
+)
 from tests.cluster.watching import watched_objects
-from tests.cluster.watching.small_api_server import SmallApiServer, serving
+from tests.cluster.watching.small_api_server import serving
 
 from spotwright.cluster import admission_server as admission
 from spotwright.cluster.api_client import Api
-from spotwright.cluster.controller import OpenClient, run_controller
-from spotwright.cluster.controller_settings import Settings
 from spotwright.cluster.install import Registration, permissions
 from spotwright.cluster.run_api_client import reading_name
 from spotwright.errors import InputError
 
-MAPS = "/api/v1/configmaps"
-REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 EVENTS = "/api/v1/namespaces/team-a/events"
-POLICY = "{default: {spot: prefer, interruptions: {max: 3}, fall_back_after: 2}}"
-_PATIENCE = 60.0
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("ANSWER_AFTER", "LOOK_UP", "FACTS"):
-        monkeypatch.setattr(admission, limit, _PATIENCE)
-
-
-async def until(condition: Callable[[], Any]) -> Any:
-    async with asyncio.timeout(_PATIENCE):
-        while not (found := condition()):  # noqa: ASYNC110  # what others do
-            await asyncio.sleep(0.01)
-    return found
-
-
-def a_cluster(server: SmallApiServer) -> None:
-    """A cluster with one labelled namespace and its ConfigMap."""
-    for collection in (MAPS, "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"):
-        server.objects[collection] = {}
-    server.objects[REGISTRATIONS] = {}
-    server.put("/api/v1/namespaces", "team-a", metadata={"labels": {"spotwright.dev/enabled": "true"}})
-    configure(server, a_config(POLICY).text)
-
-
-def configure(server: SmallApiServer, text: str) -> None:
-    server.put(MAPS, "spotwright", data={"spotwright.yaml": text}, kind="ConfigMap", metadata={"namespace": "team-a"})
-
-
-def clients_of(server: SmallApiServer) -> OpenClient:
-    def open_client(*, many_streams: bool = False) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(base_url=server.url, timeout=60 if many_streams else 300)
-
-    return open_client
-
-
-@asynccontextmanager
-async def running(server: SmallApiServer, state: Path, **settings: Any) -> AsyncIterator[asyncio.Task[None]]:
-    """A replica that runs while the block does; what it raises comes out of the block."""
-    async with httpx2.AsyncClient(base_url=server.url) as client:
-        given = {"port": 0, "where": "https://127.0.0.1:1", **settings}
-        task = asyncio.create_task(run_controller(Settings(state=state, **given), Api(client), clients_of(server)))
-        try:
-            yield task
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-
-def registered(server: SmallApiServer) -> Mapping[str, Any] | None:
-    found = server.objects[REGISTRATIONS].get("spotwright")
-    return None if found is None else found["webhooks"][0]["clientConfig"]
-
-
-async def review(caplog: pytest.LogCaptureFixture, server: SmallApiServer, data: dict[str, Any]) -> Any:
-    """The object after a review by the address that the log names, checked with the registered authority."""
-    client_config = await until(lambda: registered(server))
-    address = next(line.split(" at ")[1] for line in caplog.messages if "answered at" in line)
-    context = ssl.create_default_context(cadata=base64.b64decode(client_config["caBundle"]).decode())
-    async with (
-        ClientSession(connector=TCPConnector(ssl=context)) as session,
-        session.post(f"{address}/mutate", data=a_review(data)) as response,
-    ):
-        answer = (await response.json())["response"]
-    return apply_patch(data, json.loads(base64.b64decode(answer["patch"])))
+        monkeypatch.setattr(admission, limit, PATIENCE)
 
 
 def test_a_replica_registers_itself_and_places_what_is_created(
@@ -196,38 +136,10 @@ def test_an_address_that_is_in_use_ends_the_replica_with_the_fix(tmp_path: Path)
         async with serving() as server:
             a_cluster(server)
             async with running(server, tmp_path, port=int(server.url.rpartition(":")[2])) as task:
-                await asyncio.wait({task}, timeout=_PATIENCE)
+                await asyncio.wait({task}, timeout=PATIENCE)
 
     with pytest.raises(InputError, match=r"cannot listen there .* see --listen"):
         asyncio.run(scenario())
-
-
-def is_allowed(line: str) -> bool:
-    """Whether the printed rights allow a request, given as method and path with query."""
-    method, _, rest = line.partition(" ")
-    path, _, query = rest.partition("?")
-    parts = path.strip("/").split("/")
-    group = "" if parts[0] == "api" else parts[1]
-    rest_of = parts[2:] if parts[0] == "api" else parts[3:]
-    if not rest_of:
-        return True  # what the server has at all: every account may ask
-    if rest_of[0] == "namespaces" and len(rest_of) > 2:
-        rest_of = rest_of[2:]
-    resource, name = "/".join([rest_of[0], *rest_of[2:]]), rest_of[1] if len(rest_of) > 1 else ""
-    verb = {"POST": "create", "PUT": "update", "DELETE": "delete"}.get(method) or (
-        "get" if name else "watch" if "watch=true" in query else "list"
-    )
-    name = name or (
-        "spotwright" if "metadata.name%3Dspotwright" in query or "metadata.name=spotwright" in query else ""
-    )
-    rules = [rule for each in permissions("spotwright", "controller", "spotwright") for rule in each.get("rules", ())]
-    return any(
-        group in rule["apiGroups"]
-        and resource in rule["resources"]
-        and verb in rule["verbs"]
-        and ("resourceNames" not in rule or name in rule["resourceNames"])
-        for rule in rules
-    )
 
 
 @pytest.mark.parametrize(

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-from tests.cluster.watching.small_api_server import SmallApiServer, serving
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.controller.findings import finding
+from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import at, done, job, pod
 
 from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster import attempt_numbers as ledgers
 from spotwright.cluster.admission_server import AdmissionRequest
 from spotwright.cluster.admit_pods import PodFacts
-from spotwright.cluster.api_client import Api
-from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
-from spotwright.cluster.attempt_numbers import Ledger
 from spotwright.cluster.observer import Recorder
 from spotwright.cluster.view import SeenPod
 from spotwright.cluster.workloads import templates_of
 from spotwright.model.attempts import Cause
-from spotwright.records.state_folder import StateFolder
 
-JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
 PODS = "/api/v1/namespaces/team-a/pods"
 
 
@@ -36,25 +29,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made = Cluster(tmp_path / "state")
     yield made
     made.store.close()
-
-
-@asynccontextmanager
-async def finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tuple[FactFinder, SmallApiServer]]:
-    """A finder on the state folder of a watcher, and an API server that has these Jobs."""
-    async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
-        for root in roots:
-            meta = root["metadata"]
-            server.put(JOBS, meta["name"], meta["uid"], **{**root, "apiVersion": "batch/v1"})
-        api = Api(client)
-        clock = [0.0]
-        ledger = Ledger(cluster.folder / "numbers.db", lambda: clock[0])
-        finder = FactFinder(api, Lookups(api), Histories(StateFolder.open(cluster.folder)), ledger)
-        server.clock = clock  # type: ignore[attr-defined]
-        try:
-            yield finder, server
-        finally:
-            finder.close()
-            ledger.close()
 
 
 def request(owner: dict[str, Any], review: str = "review", *, dry_run: bool = False, **labels: str) -> AdmissionRequest:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.controller.test_facts import finding
+from tests.cluster.controller.findings import finding
 from tests.cluster.watching.recorded_set import API, RecordedSet
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.cluster import attempt_lookup as module
 from spotwright.cluster.admission_server import AdmissionRequest

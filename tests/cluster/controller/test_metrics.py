@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 from tests.cluster.admission_objects import a_job
-from tests.cluster.controller.test_controller_process import a_cluster, review, running, until
+from tests.cluster.controller.processes import a_cluster, review, running, until
 from tests.cluster.watching.small_api_server import serving
 
 from spotwright.cluster.metrics import Metrics, serve_metrics

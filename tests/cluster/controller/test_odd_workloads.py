@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.watching.test_watcher_on_bad_days import JOBS, PODS, Day, day
+from tests.cluster.watching.days import JOBS, PODS, Day, day
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright.cluster.mirror import Sharing

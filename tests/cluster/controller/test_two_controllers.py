@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.admission_objects import a_config, a_job
-from tests.cluster.controller.test_controller_process import a_cluster, review, running, until
+from tests.cluster.controller.processes import a_cluster, review, running, until
 from tests.cluster.json_patches import apply_patch
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 

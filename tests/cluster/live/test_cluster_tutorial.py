@@ -20,7 +20,7 @@ from testbed.building.images import PYTHON
 from testbed.faults import Faults
 from testbed.settings import Settings
 from tests.cluster.live.kube import Kube
-from tests.cluster.reading.test_a_pipeline_across_a_power_cut import is_saved
+from tests.cluster.reading.saves import is_saved
 from tests.docs.pages import ROOT, blocks
 
 pytestmark = pytest.mark.cluster

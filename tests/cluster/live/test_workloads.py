@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.cluster.conftest import Require
 from tests.cluster.live.kube import Kube, Object, has_condition, job, pod_spec
+from tests.cluster.live.runtimes import training_runtime
 
 pytestmark = [pytest.mark.cluster, pytest.mark.cluster_ci]
 
@@ -72,27 +73,6 @@ def test_a_jobset_completes(kube: Kube, namespace: str, require: Require) -> Non
     kube.wait(
         lambda: has_condition(kube.get("jobset", "set", namespace), "Completed"), "the JobSet is Completed", ENDED
     )
-
-
-def training_runtime(kube: Kube, namespace: str, script: str) -> Object:
-    """A runtime whose nodes run a script; Trainer makes a JobSet of it."""
-    template = {
-        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-        "spec": {"template": {"spec": pod_spec({**kube.container(script), "name": "node"})}},
-    }
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainingRuntime",
-        "metadata": {
-            "name": "plain",
-            "namespace": namespace,
-            "labels": {"trainer.kubeflow.org/framework": "plain"},
-        },
-        "spec": {
-            "mlPolicy": {"numNodes": 2},
-            "template": {"spec": {"replicatedJobs": [{"name": "node", "replicas": 1, "template": template}]}},
-        },
-    }
 
 
 def test_a_trainjob_of_two_nodes_completes(kube: Kube, namespace: str, require: Require) -> None:

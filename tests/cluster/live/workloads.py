@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
-from tests.cluster.live.test_workloads import training_runtime
+from tests.cluster.live.runtimes import training_runtime
 
 __all__ = ["KINDS", "make", "selector_of"]
 

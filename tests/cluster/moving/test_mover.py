@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from aiohttp import web
-from tests.cluster.controller.test_controller_process import is_allowed
+from tests.cluster.controller.processes import is_allowed
 from tests.cluster.watching.small_api_server import SmallApiServer, serving
 from tests.cluster.watching.watched_objects import SPOT, at, job, node, pod
 

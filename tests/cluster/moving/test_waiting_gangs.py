@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.watching.recorded_set import RecordedSet
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.engine.decide import in_vain_at, take_back, why_it_stays
 from spotwright.engine.events import AttemptTakenBack

@@ -1,13 +1,33 @@
-"""A state folder with recorded workloads of two teams, and a controller that serves it."""
+"""The fixtures of reading: a state folder with recorded workloads of two teams, and controllers that serve such folders."""
 
 from __future__ import annotations
 
+import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cluster.live.kube import Kube
+from tests.cluster.reading import on_the_bed as bed_pods
 from tests.cluster.reading.recorded import record_two_teams
 from tests.cluster.reading.served import Served, make_certificates, serving
+
+
+@pytest.fixture(scope="module")
+def controller(kube: Kube, bed: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The namespace of a controller that runs in a pod and watches two teams."""
+    namespace = f"spotwright-{uuid.uuid4().hex[:6]}"
+    folder = tmp_path_factory.mktemp("certificates")
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=spotwright", "-addext", f"subjectAltName=DNS:spotwright.{namespace}.svc"]
+    files = ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
+    subprocess.run(["openssl", "req", "-x509", *new, *names, *files], check=True, capture_output=True)
+    try:
+        bed_pods.start_controller(kube, namespace, folder)
+        yield namespace
+    finally:
+        kube.run("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
 from spotwright.records.state_folder import RunFolder, StateFolder

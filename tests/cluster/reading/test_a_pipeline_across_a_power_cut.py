@@ -22,10 +22,10 @@ from testbed.building.images import PYTHON
 from testbed.faults import Faults
 from tests.cluster.live.kube import Kube, Object, pod_spec
 from tests.cluster.reading import on_the_bed as bed_pods
-from tests.cluster.reading.test_reading_the_bed import controller, read
+from tests.cluster.reading.bed_readers import read
+from tests.cluster.reading.saves import is_saved
 
 pytestmark = [pytest.mark.cluster, pytest.mark.cluster_ci]
-__all__ = ["controller"]
 
 ENDED = 600.0  # seconds for the pipeline, with a node that is lost, on a busy machine
 MARKED = 60.0  # seconds from the mark on the lost pod until the watcher has seen it, at most
@@ -198,11 +198,6 @@ def begins(shared: Path) -> list[int]:
     """The step at which each attempt of the training began."""
     path = shared / "begins"
     return [int(line) for line in path.read_text().split()] if path.exists() else []
-
-
-def is_saved(folder: Path) -> bool:
-    """Whether a checkpoint's folder has a save. The first entry there is the attempt's claim, and each save adds one."""
-    return len(list(folder.rglob("entry-*"))) > 1
 
 
 def lost_node(kube: Kube, namespace: str) -> str:

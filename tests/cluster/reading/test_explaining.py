@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.reading.served import Printed, Served, serving, spotwright
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
 TRAIN = job(backoffLimit=3)

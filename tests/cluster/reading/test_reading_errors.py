@@ -12,7 +12,7 @@ from tests import plain_yaml
 from tests.cluster.reading.cutting_proxy import CuttingProxy
 from tests.cluster.reading.recorded import write_log
 from tests.cluster.reading.served import Served, serving, spotwright
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import done, job, pod
 
 from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns, find_controller

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import uuid
 from collections.abc import Iterator
 from functools import partial
@@ -12,27 +11,12 @@ from pathlib import Path
 import pytest
 from tests.cluster.live.kube import Kube, job, pod_spec
 from tests.cluster.reading import on_the_bed as bed_pods
-from tests.cluster.reading.served import Printed, spotwright
+from tests.cluster.reading.bed_readers import read
+from tests.cluster.reading.served import Printed
 
 pytestmark = pytest.mark.cluster
 
 TEAMS = ("team-a", "team-b")
-
-
-@pytest.fixture(scope="module")
-def controller(kube: Kube, bed: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The namespace of a controller that runs in a pod and watches two teams."""
-    namespace = f"spotwright-{uuid.uuid4().hex[:6]}"
-    folder = tmp_path_factory.mktemp("certificates")
-    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=spotwright", "-addext", f"subjectAltName=DNS:spotwright.{namespace}.svc"]
-    files = ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
-    subprocess.run(["openssl", "req", "-x509", *new, *names, *files], check=True, capture_output=True)
-    try:
-        bed_pods.start_controller(kube, namespace, folder)
-        yield namespace
-    finally:
-        kube.run("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +39,6 @@ def _have_ended(kube: Kube, controller: str) -> bool:
     listed = bed_pods.in_pod(kube, controller, "python3", "-m", "spotwright", "runs", "--state", "/state", "--json")
     runs = json.loads(listed)
     return len(runs) == 2 * len(TEAMS) and all(run["finished_at"] is not None for run in runs)
-
-
-def read(kube: Kube, controller: str, *words: str, kubeconfig: Path | None = None) -> Printed:
-    """Run a command against the controller, as an admin with a client certificate unless a kubeconfig is given."""
-    login = str(kubeconfig or kube.kubeconfig)
-    return spotwright(*words, "--cluster", "--kubeconfig", login, "--controller", controller)
 
 
 @pytest.mark.parametrize("json_too", [[], ["--json"]])

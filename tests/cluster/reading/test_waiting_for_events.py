@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import job, pod
 
 from spotwright.cluster.run_api import Access, Caller, ReadingServer, RunIndex

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import at, job, pod
 
 from spotwright.cluster.observer import Recorder

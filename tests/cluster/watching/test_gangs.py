@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from scripts.make_recorded_deaths import RecordedMoment, read_deaths
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_cluster import Cluster
 
 from spotwright.cluster.observer import Recorder
 from spotwright.cluster.view import SeenPod

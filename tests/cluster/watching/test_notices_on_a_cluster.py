@@ -12,7 +12,7 @@ from testbed.faults import Faults
 from testbed.settings import Settings
 from tests.cluster.live.kube import Kube
 from tests.cluster.watching.node_agents import node_agent
-from tests.cluster.watching.test_watcher_on_a_cluster import IMAGE, start_watcher, states
+from tests.cluster.watching.started_watcher import IMAGE, start_watcher, states
 
 from spotwright.engine.events import NoticeGiven
 from spotwright.records.journal import Journal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.cluster.watching.test_watcher_on_bad_days import JOBS, PODS, Day, day
+from tests.cluster.watching.days import JOBS, PODS, Day, day
 from tests.cluster.watching.watched_objects import done, job, pod
 
 from spotwright.engine.events import RunStatus

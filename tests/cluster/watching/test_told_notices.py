@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.watching.test_watcher_records import Cluster
+from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, at, job, node, pod
 
 from spotwright.engine.events import NoticeGiven

@@ -5,12 +5,9 @@ Needs an image with Python on the nodes (``SPOTWRIGHT_TEST_IMAGE``, default ``lo
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections import Counter
@@ -20,34 +17,13 @@ from typing import Any
 
 import pytest
 from tests.cluster.live.kube import Kube
+from tests.cluster.watching.started_watcher import IMAGE, call, start_watcher, states
 
-from spotwright.cluster.api_client import Api, connect, find_cluster
-from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause
-from spotwright.records.reader import RunReader
-from spotwright.records.state_folder import StateFolder
 
 pytestmark = pytest.mark.cluster
 
-IMAGE = os.environ.get("SPOTWRIGHT_TEST_IMAGE", "localhost/python:1")
 JOBS, KILLS = 4, 9
-
-
-def call(method: str, path: str, body: object = None) -> dict[str, Any]:
-    async def ask() -> dict[str, Any]:
-        api = Api(connect(find_cluster()))
-        try:
-            return await (api.get(path) if method == "GET" else api.send(method, path, body))
-        finally:
-            await api.close()
-
-    return asyncio.run(ask())
-
-
-@pytest.fixture(autouse=True)
-def cluster(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster is the one that all programs without options find."""
-    monkeypatch.setenv("KUBECONFIG", str(kube.kubeconfig))
 
 
 @pytest.fixture
@@ -59,30 +35,16 @@ def namespace() -> Iterator[str]:
     call("DELETE", f"/api/v1/namespaces/{name}")
 
 
+@pytest.fixture(autouse=True)
+def cluster(kube: Kube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster is the one that all programs without options find."""
+    monkeypatch.setenv("KUBECONFIG", str(kube.kubeconfig))
+
+
 def job(name: str, code: str) -> dict[str, Any]:
     container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["python3", "-c", code]}
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
     return {"metadata": {"name": name}, "spec": {"backoffLimit": 2, "template": {"spec": pod}}}
-
-
-def start_watcher(state: Path, namespace: str, *options: str) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable,
-        "-m",
-        "spotwright.cluster.watching_main",
-        "--state",
-        str(state),
-        "--namespace",
-        namespace,
-        *options,
-    ]
-    with (state.parent / "watcher.log").open("ab") as log:
-        return subprocess.Popen(command, stderr=log)
-
-
-def states(state: Path) -> dict[str, RunState]:
-    found = [RunReader(folder, lambda _: False).state for folder in StateFolder.open(state).runs()]
-    return {str(each.meta.arguments["name"]): each for each in found}
 
 
 def test_a_watcher_that_is_killed_again_and_again_records_each_pod_once(tmp_path: Path, namespace: str) -> None:

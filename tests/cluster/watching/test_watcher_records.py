@@ -4,85 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.cluster.watching.watched_cluster import Cluster
 from tests.cluster.watching.watched_objects import BEGIN, SPOT, at, done, job, node, pod
 
-from spotwright import config as configuration
-from spotwright.cluster.observer import Recorder
-from spotwright.cluster.run_store import RunStore, this_process
-from spotwright.cluster.view import ClusterView, SeenPod
-from spotwright.cluster.workloads import templates_of
-from spotwright.engine.events import EngineStarted, Event
-from spotwright.engine.state import RunState
+from spotwright.engine.events import Event
 from spotwright.errors import Fenced
 from spotwright.model.attempts import Cause
-from spotwright.records.journal import Journal
-from spotwright.records.reader import RunReader
-from spotwright.records.state_folder import StateFolder
 from spotwright.views.run_json import run_view
 from spotwright.views.run_text import show_text
-
-CONFIG = {
-    "pools": {
-        "gpu-spot": {"capacity": "spot", "provider": "aks", "price": "1/h", "node": {"cpu": 2}},
-        "gpu": {"capacity": "on-demand", "provider": "aks", "price": "3/h", "node": {"cpu": 2}},
-    }
-}
-
-
-class Cluster:
-    """What a watcher sees, and the store that it writes; :meth:`kill` loses everything that is not in the journal."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.view = ClusterView()
-        self.view.nodes_are_complete = True
-        self.now = BEGIN + 3000.0
-        for name, labels in (("n1", SPOT), ("n2", SPOT), ("n3", {"kubernetes.azure.com/agentpool": "gpu"})):
-            self.view.put_node(node(name, **labels))
-        self.store = self._open()
-
-    def _open(self) -> RunStore:
-        store = RunStore(StateFolder.open(self.folder), configuration.from_mapping(CONFIG), this_process())
-        assert list(store.open_unfinished(self.now)) == []
-        return store
-
-    def kill(self) -> None:
-        for run in self.store.runs.values():
-            run.journal.close()
-        self.store = self._open()
-
-    def look(
-        self, root: dict[str, Any], *pods: dict[str, Any], gone: tuple[str, ...] = (), deleted: bool = False
-    ) -> None:
-        """Look at a workload as a whole; the API has no pods but these, less those that are ``gone``."""
-        uid = root["metadata"]["uid"]
-        owners = () if root["kind"] == "Pod" else (root,)
-        self.view.clock += 10.0
-        seen = [SeenPod(each, owners, is_gone=each["metadata"]["name"] in gone) for each in pods]
-        if self.store.is_over(uid):
-            return
-        run = self.store.runs.get(uid) or self.store.create(root, templates_of(owners), (), self.now)
-        Recorder(run, self.view, self.now).record(seen, None if deleted else root, are_all=True)
-        run.commit()
-        if run.is_over:
-            self.store.finish(run)
-
-    def state(self) -> RunState:
-        return RunReader(self._run_folder(), lambda _: False).state
-
-    def events(self) -> list[Event]:
-        journal = Journal.read(self._run_folder().journal)
-        try:
-            return [event for _, event in journal.events() if not isinstance(event, EngineStarted)]
-        finally:
-            journal.close()
-
-    def _run_folder(self) -> Any:
-        (folder,) = StateFolder.existing(self.folder).runs()
-        return folder
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.watching.test_watcher_records import CONFIG, Cluster
+from tests.cluster.watching.watched_cluster import CONFIG, Cluster
 from tests.cluster.watching.watched_objects import SPOT, done, job, node, pod
 
 from spotwright import config as configuration

@@ -7,54 +7,16 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.e2e.containers.container_engine import ContainerEngine
+from tests.e2e.containers.container_tasks import container, exit_code, log, pipeline
 from tests.e2e.project import AT_WORK, QUICK, Project, eventually
 
-from spotwright.local.protocol import read_exit
-
-NUMBER = {"parameterType": "NUMBER_INTEGER"}
 WAITS = 'trap "echo told; exit 143" TERM; echo started; touch "$PLAYGROUND/started"; while :; do sleep 0.05; done'
-
-
-def container(
-    *args: str,
-    inputs: Mapping[str, Any] | None = None,
-    script: str = "",
-    parameters: Sequence[str] = (),
-    **settings: Any,
-) -> dict[str, Any]:
-    """A component that executes a shell script with these arguments; its outputs are whole numbers."""
-    return {
-        "inputs": inputs or {},
-        "outputs": parameters,
-        "container": {"image": "alpine", "command": ["sh", "-c", script], "args": list(args), **settings},
-    }
-
-
-def pipeline(project: Project, **steps: dict[str, Any]) -> Path:
-    """Write a compiled pipeline of container components."""
-    components, executors, tasks = {}, {}, {}
-    for name, each in steps.items():
-        components[f"comp-{name}"] = {
-            "executorLabel": f"exec-{name}",
-            "inputDefinitions": {"parameters": {key: {"parameterType": "STRING"} for key in each["inputs"]}},
-            "outputDefinitions": {"parameters": dict.fromkeys(each["outputs"], NUMBER)},
-        }
-        executors[f"exec-{name}"] = {"container": each["container"]}
-        given = {key: {"runtimeValue": {"constant": value}} for key, value in each["inputs"].items()}
-        tasks[name] = {"componentRef": {"name": f"comp-{name}"}, "inputs": {"parameters": given}}
-    ir = {
-        "pipelineInfo": {"name": "tested"}, "schemaVersion": "2.1.0", "components": components,
-        "deploymentSpec": {"executors": executors}, "root": {"dag": {"tasks": tasks}},
-    }  # fmt: skip
-    return project.write("tested.yaml", json.dumps(ir, indent=1))
 
 
 @pytest.fixture
@@ -72,16 +34,6 @@ def nothing(project: Project) -> None:
     folder.mkdir()
     (folder / "sh").symlink_to("/bin/sh")
     project.extra["PATH"] = str(folder)
-
-
-def log(project: Project, task: str, number: int = 1) -> str:
-    return (project.attempt(task, number) / "log.txt").read_text()
-
-
-def exit_code(project: Project, task: str) -> int | None:
-    record = read_exit(project.attempt(task))
-    assert record is not None
-    return record.exit_code
 
 
 def test_a_command_is_a_process_of_this_machine_when_the_user_says_so(project: Project) -> None:

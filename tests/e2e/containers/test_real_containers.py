@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.containers.container_tasks import container, exit_code, log, pipeline
 from tests.e2e.containers.machine_images import REAL, Images, real_engine
-from tests.e2e.containers.test_containers import container, exit_code, log, pipeline
 from tests.e2e.project import AT_WORK, Project, eventually
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.manifests.jobs.test_jobs import IGNORED
+from tests.manifests.jobs.jobs import IGNORED
 from tests.manifests.placing import REQUIRE, at_path, place, refusal
 
 

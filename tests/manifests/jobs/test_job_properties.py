@@ -9,43 +9,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests import plain_yaml
+from tests.manifests.jobs.plain_jobs import PODS, Plain, kept
 from tests.manifests.placing import FILE, a_config, assert_unplaces, at_path
 
 from spotwright.manifests.files import place_text
 from spotwright.placing.context import PlaceOptions
 
-NAMES = st.sampled_from(["main", "train", "side-car"])
-TOLERATIONS = st.lists(
-    st.sampled_from(
-        [
-            {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"},
-            {"operator": "Exists"},
-            {
-                "key": "kubernetes.azure.com/scalesetpriority",
-                "operator": "Equal",
-                "value": "spot",
-                "effect": "NoSchedule",
-            },
-        ]
-    ),
-    max_size=2,
-    unique_by=str,
-)
-ENV = st.fixed_dictionaries({"name": st.sampled_from(["A", "SPOTWRIGHT_RUN"]), "value": st.text(max_size=4)})
-PODS = st.fixed_dictionaries(
-    {"containers": st.lists(st.fixed_dictionaries({"name": NAMES, "image": st.just("i")}, optional={
-        "env": st.lists(ENV, max_size=2),
-        "command": st.just(["sh", "-c", "# no comment: {{not}} a marker"]),
-    }), min_size=1, max_size=2)},
-    optional={
-        "restartPolicy": st.sampled_from(["Never", "OnFailure"]),
-        "tolerations": TOLERATIONS,
-        "nodeSelector": st.just({}),
-        "imagePullSecrets": st.just([{"name": "mine"}]),
-        "terminationGracePeriodSeconds": st.integers(0, 90),
-        "affinity": st.sampled_from([None, {}, {"nodeAffinity": {}}, {"podAntiAffinity": {}}]),
-    },
-)  # fmt: skip
 ON_EXIT = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
 ON_DISRUPTION = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 RULES = st.lists(
@@ -79,29 +48,10 @@ POLICIES = st.fixed_dictionaries(
 )
 
 
-class Plain(plain_yaml.Dumper):
-    """Writes equal objects out: an edit inside an anchor that another place shares is refused, which is a fact of its own."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
 def written(spec: Any, *, flow: bool, newline: str) -> str:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": spec}
     text = str(yaml.dump(job, Dumper=Plain, sort_keys=False, default_flow_style=flow, width=80))
     return text.replace("\n", newline)
-
-
-def kept(before: Any, after: Any) -> bool:
-    """Whether everything of ``before`` is in ``after``, where it was; lists may have more items in front."""
-    if isinstance(before, dict):
-        return isinstance(after, dict) and all(
-            key in after and kept(value, after[key]) for key, value in before.items()
-        )
-    if isinstance(before, list):
-        tail = after[len(after) - len(before) :] if isinstance(after, list) else []
-        return len(tail) == len(before) and all(kept(old, new) for old, new in zip(before, tail, strict=True))
-    return before is None or bool(before == after)
 
 
 @given(spec=JOBS, policy=POLICIES, flow=st.booleans(), newline=st.sampled_from(["\n", "\r\n"]))

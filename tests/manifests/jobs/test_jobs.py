@@ -5,29 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.manifests.jobs.jobs import IGNORED, a_job
 from tests.manifests.placing import PREFER, REQUIRE, at_path, place, refusal
 
-IGNORED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 COUNTED = {**IGNORED, "action": "Count"}
 ON_EXIT = """
   podFailurePolicy:
     rules:
     - action: FailJob
       onExitCodes: {operator: NotIn, values: [0]}"""
-
-
-def a_job(more: str = "", pod: str = "\n      restartPolicy: Never", metadata: str = "{name: train}") -> str:
-    return f"""\
-apiVersion: batch/v1
-kind: Job
-metadata: {metadata}
-spec:{more}
-  template:
-    spec:{pod}
-      containers:
-      - name: main   # trains
-        image: trainer:1
-"""
 
 
 def rules(value: Any) -> Any:

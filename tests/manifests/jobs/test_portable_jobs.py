@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests import plain_yaml
-from tests.manifests.jobs.test_jobs import a_job
+from tests.manifests.jobs.jobs import a_job
 from tests.manifests.placing import FILE, Outcome, a_config, at_path, place
 
 from spotwright.checkpoint_file import checkpoint_file

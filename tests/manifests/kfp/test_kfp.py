@@ -10,6 +10,7 @@ import pytest
 from tests import plain_yaml
 from tests.kfp.builders import component, ir, kubernetes, python_container, task
 from tests.manifests.kfp.compiled import LABEL, executor, inner, one_task, text_of
+from tests.manifests.kfp.policies import POLICY, env
 from tests.manifests.placing import FILE, PREFER, REQUIRE, a_config, at_path, place, refusal
 
 from spotwright import config
@@ -19,13 +20,7 @@ from spotwright.manifests.python_api import place as place_object
 from spotwright.placing.documents import ManifestError
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-POLICY = "{default: {spot: prefer, image_pull_secrets: [acr], timeout: 1h, checkpoint: 'gs://bucket/ckpt'}}"
 SPOT = {"key": "kubernetes.azure.com/scalesetpriority", "operator": "In", "values": ["spot"]}
-
-
-def env(documents: list[Any], label: str = LABEL) -> dict[str, str]:
-    container = documents[0]["deploymentSpec"]["executors"][label]["container"]
-    return {item["name"]: item["value"] for item in container.get("env", ())}
 
 
 @pytest.mark.parametrize("case", ["kfp", "kfp-platforms"])

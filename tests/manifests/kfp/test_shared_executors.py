@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.kfp.builders import component, ir, task
 from tests.manifests.kfp.compiled import inner, one_task, text_of
-from tests.manifests.kfp.test_kfp import POLICY, env
+from tests.manifests.kfp.policies import POLICY, env
 from tests.manifests.placing import place, refusal
 
 

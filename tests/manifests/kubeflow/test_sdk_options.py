@@ -9,7 +9,7 @@ from unittest.mock import Mock, patch
 
 import pytest
 from tests import plain_yaml
-from tests.manifests.kubeflow.test_trainjob import OURS, SPOT, TEAM, TOLERANT, a_runtime
+from tests.manifests.kubeflow.runtimes import OURS, SPOT, TEAM, TOLERANT, a_runtime
 
 import spotwright
 from spotwright.errors import InputError

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
+from tests.manifests.kubeflow.runtimes import OURS, SPOT, TEAM, TOLERANT, a_runtime
 from tests.manifests.placing import PREFER, SHARED, Outcome, at_path
 from tests.manifests.placing import place as place_any
 from tests.manifests.schemas import load, strange
 
 from spotwright.placing.documents import ManifestError
 
-SPOT = {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}
-TEAM = {"key": "team", "operator": "Exists"}
-OURS = "spotwright.dev/placement"
 CRDS = SHARED / "crds"
 
 
@@ -28,34 +26,7 @@ spec:
 {spec}"""
 
 
-def a_runtime(
-    *jobs: str, spec: str = "", kind: str = "ClusterTrainingRuntime", job_set: str = "", pod: str = ""
-) -> str:
-    members = "".join(
-        f"""
-      - name: {name}
-        template:
-          metadata: {{labels: {{trainer.kubeflow.org/trainjob-ancestor-step: {"trainer" if name == "node" else name}}}}}
-          spec:
-            template:
-              spec:{pod}
-                containers: [{{name: {name}, image: torch}}]"""
-        for name in jobs or ("node",)
-    )
-    return f"""\
-apiVersion: trainer.kubeflow.org/v1alpha1
-kind: {kind}
-metadata: {{name: torch}}
-spec:
-  mlPolicy: {{numNodes: 1, torch: {{}}}}
-{spec}  template:
-    spec:{job_set}
-      replicatedJobs:{members}
-"""
-
-
 SETTLED = a_runtime(job_set="\n      failurePolicy: {maxRestarts: 3}")
-TOLERANT = a_runtime(pod="\n                tolerations: [{key: team, operator: Exists}]")
 
 
 def place(text: str, policy: str = PREFER, *, trainer: str = "2.3", beside: str = TOLERANT, **more: Any) -> Outcome:

@@ -12,7 +12,7 @@ from testbed.settings import Settings
 from tests.cluster.live.admission.claimed_folders import POOLS
 from tests.cluster.live.controllers import Controller, controller
 from tests.cluster.live.kube import Kube, Object, job, pod, pod_spec
-from tests.cluster.live.test_workloads import training_runtime
+from tests.cluster.live.runtimes import training_runtime
 
 pytestmark = pytest.mark.cluster
 

@@ -16,7 +16,7 @@ from testbed.control.api import Api as BedApi
 from testbed.machine.processes import Processes, wait_until
 from testbed.settings import NETWORK, Settings
 from tests.cluster.conftest import Measured
-from tests.cluster.controller.test_certificate_files import Files, an_authority, issued
+from tests.cluster.controller.authorities import Files, an_authority, issued
 from tests.cluster.live.kube import Kube, Object, job, pod_spec
 from tests.cluster.live.replicas import Controllers, configure, controllers
 from tests.cluster.recorder.api import Api, collection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.cluster.live.controllers import Controller
 from tests.cluster.live.kube import Kube, Object, has_condition, pod_spec
-from tests.cluster.live.test_workloads import training_runtime
+from tests.cluster.live.runtimes import training_runtime
 
 from spotwright.engine.state import RunState
 from spotwright.model.attempts import Cause

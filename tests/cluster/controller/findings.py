@@ -1,0 +1,37 @@
+"""The lookup of a pod's history, as a review waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+from tests.cluster.watching.small_api_server import SmallApiServer, serving
+from tests.cluster.watching.watched_cluster import Cluster
+
+from spotwright.cluster.api_client import Api
+from spotwright.cluster.attempt_lookup import FactFinder, Histories, Lookups
+from spotwright.cluster.attempt_numbers import Ledger
+from spotwright.records.state_folder import StateFolder
+
+JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
+
+
+@asynccontextmanager
+async def finding(cluster: Cluster, *roots: dict[str, Any]) -> AsyncIterator[tuple[FactFinder, SmallApiServer]]:
+    """A finder on the state folder of a watcher, and an API server that has these Jobs."""
+    async with serving() as server, httpx2.AsyncClient(base_url=server.url) as client:
+        for root in roots:
+            meta = root["metadata"]
+            server.put(JOBS, meta["name"], meta["uid"], **{**root, "apiVersion": "batch/v1"})
+        api = Api(client)
+        clock = [0.0]
+        ledger = Ledger(cluster.folder / "numbers.db", lambda: clock[0])
+        finder = FactFinder(api, Lookups(api), Histories(StateFolder.open(cluster.folder)), ledger)
+        server.clock = clock  # type: ignore[attr-defined]
+        try:
+            yield finder, server
+        finally:
+            finder.close()
+            ledger.close()

@@ -1,0 +1,21 @@
+"""A policy and the ladder of its pools."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from spotwright.model.policy import Layer, Policy, Spot, resolve
+from spotwright.model.pools import Capacity, Pool, Provider
+from spotwright.scheduling.ladder import Ladder, Work, build
+
+POOLS = {
+    name: Pool(name, Capacity(capacity), provider=Provider.GENERIC, price=Fraction(price), labels={"pool": name})
+    for name, capacity, price in (("a", "spot", 1), ("b", "spot", 2), ("od", "on-demand", 3))
+}
+
+
+def a_policy(**values: object) -> Policy:
+    return resolve([Layer("test", {"spot": Spot.PREFER, "interruptions.max": 3, "fall_back_after": 2, **values})])
+
+
+LADDER: Ladder = build(Work(), a_policy(), POOLS)
