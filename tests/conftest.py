@@ -52,7 +52,7 @@ SLOW = (
     "local/test_recovery.py",
     "local/test_shim.py",
     "local/test_shim_reuse.py",
-    "manifests/kfp/test_kfp_compile.py",
+    "kinds/kfp/test_kfp_compile.py",
     "manifests/test_record_file.py",
     "platforms",
     "project/test_wheel.py",

@@ -16,7 +16,7 @@ from spotwright.manifests.files import place_text, unplace_text
 from spotwright.placing.documents import parse
 
 HERE = Path(__file__).resolve().parents[2]
-GOLDEN = HERE / "tests" / "manifests" / "golden"
+GOLDEN = HERE / "tests" / "kinds" / "golden"
 DOCUMENTS = 1000
 
 

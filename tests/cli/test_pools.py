@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 from tests import plain_yaml
 from tests.config.sheets import spot_price
-from tests.manifests.field_schemas import FIELDS, schema
-from tests.manifests.schemas import strange
+from tests.kinds.field_schemas import FIELDS, schema
+from tests.kinds.schemas import strange
 
 from spotwright.cli import cli
 from spotwright.errors import InputError

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests import plain_yaml
 
-GOLDEN = Path(__file__).parents[1] / "manifests" / "golden"
+GOLDEN = Path(__file__).parents[1] / "kinds" / "golden"
 
 
 POLICY = (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.cluster.admission_objects import KEY, a_config, a_job, a_jobset, admitted, owned_by
 from tests.cluster.trainjobs import RUNTIME, TRAINJOB
-from tests.manifests.placing import at_path
+from tests.placing.placed import at_path
 
 from spotwright.cluster.admit_objects import (
     ADMITTED_ANNOTATION,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.cluster.admission_objects import KEY, a_config, a_job, admitted
 from tests.cluster.admitted_pods import IMAGE, PREFER, SPENT, a_pod, precise, taken, variables
-from tests.manifests.placing import at_path
+from tests.placing.placed import at_path
 
 from spotwright.cluster.admit_objects import IGNORE_ANNOTATION
 from spotwright.cluster.admit_pods import ATTEMPT_ANNOTATION, PodFacts

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.cluster.admission_objects import KEY, a_config, admitted
 from tests.cluster.kfp_workflows import a_workflow, step_templates
-from tests.manifests.placing import at_path
+from tests.placing.placed import at_path
 
 from spotwright.cluster.admit_objects import Verdict, admit_object
 

@@ -9,7 +9,7 @@ import pytest
 from tests import plain_yaml
 from tests.cluster.golden_objects import GOLDEN, POLICY, TARGET, documents
 from tests.cluster.json_patches import apply_patch
-from tests.manifests.placing import a_config
+from tests.placing.placed import a_config
 
 from spotwright.manifests.files import place_text
 from spotwright.manifests.objects import place_object

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.stock_image import StockImage
-from tests.manifests.placing import Outcome, at_path, place
+from tests.placing.placed import Outcome, at_path, place
 
 pytestmark = pytest.mark.slow
 

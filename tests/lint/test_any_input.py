@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from tests import plain_yaml
 from tests.lint.linting import found_in, linted
 from tests.lint.linting import settings as lint_settings
-from tests.manifests.placing import SHARED, a_config
+from tests.placing.placed import SHARED, a_config
 
 from spotwright.errors import InputError
 from spotwright.lint.linting import RULES, lint_text
 from spotwright.lint.rule import ON_SPOT, Severity, job
 
-GOLDEN = Path(__file__).parents[1] / "manifests" / "golden"
+GOLDEN = Path(__file__).parents[1] / "kinds" / "golden"
 TEXTS = [path.read_text() for path in sorted(GOLDEN.glob("*/in.yaml"))] + [
     rule.fails for rule in RULES if not rule.is_python
 ]

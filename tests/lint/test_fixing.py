@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests import plain_yaml
 from tests.lint.linting import linted, settings
-from tests.manifests.placing import a_config
+from tests.placing.placed import a_config
 
 from spotwright.lint.linting import RULES, fixed_text, relinted
 from spotwright.lint.rule import ON_SPOT, Rule, job

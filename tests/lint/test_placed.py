@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.lint.linting import found_in
-from tests.manifests.placing import a_config
+from tests.placing.placed import a_config
 
-GOLDEN = Path(__file__).parents[1] / "manifests" / "golden"
+GOLDEN = Path(__file__).parents[1] / "kinds" / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
 
 

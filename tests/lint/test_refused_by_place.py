@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.lint.linting import found_in
-from tests.manifests.placing import PREFER, a_config, place, refusal
+from tests.placing.placed import PREFER, a_config, place, refusal
 
 from spotwright.lint.rule import Severity
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.manifests.placing import FILE, a_config
+from tests.placing.placed import FILE, a_config
 
 from spotwright import config
 from spotwright.manifests.files import place_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests import plain_yaml
-from tests.manifests.placing import FILE, REQUIRE, a_config
+from tests.placing.placed import FILE, REQUIRE, a_config
 
 import spotwright as spot
 from spotwright.cli import cli

@@ -93,7 +93,9 @@ READING = {
 def test_reading_a_run_imports_nothing_of_what_runs_it(ended: Project, command: tuple[str, ...]) -> None:
     modules = imported(ended, *command)
     packages = {name.split(".")[1] for name in modules if name.startswith("spotwright.")}
-    assert packages & {"local", "supply", "rehearsal", "manifests", "agent", "notices", "checkpoint"} == set()
+    assert (
+        packages & {"local", "supply", "rehearsal", "manifests", "kinds", "placing", "notices", "checkpoint"} == set()
+    )
     assert {name for name in modules if name.startswith("spotwright.runs.")} == {
         "spotwright.runs.bodies",
         "spotwright.runs.run_options",

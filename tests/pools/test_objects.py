@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests import plain_yaml
-from tests.manifests.schemas import strange
+from tests.kinds.schemas import strange
 from tests.pools.pool_tables import HERE, TABLES, request_for
 
 from spotwright import config as configuration

@@ -16,7 +16,7 @@ from tests.cluster.admission_objects import a_config as pools
 from tests.cluster.admission_objects import a_job, a_jobset, admitted
 from tests.cluster.golden_objects import GOLDEN, POLICY, TARGET, documents
 from tests.cluster.json_patches import apply_patch
-from tests.manifests.placing import a_config
+from tests.placing.placed import a_config
 
 from spotwright import config as configuration
 from spotwright.cluster.admission_server import admit

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.cluster.admission_objects import KEY, a_config, a_job, admitted
 from tests.cluster.json_patches import apply_patch
-from tests.manifests.placing import at_path
+from tests.placing.placed import at_path
 
 from spotwright import config as configuration
 from spotwright.cluster.admit_objects import IGNORE_ANNOTATION, Outcome, Verdict

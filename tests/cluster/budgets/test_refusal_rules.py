@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.cluster.admission_objects import a_config, a_job, a_jobset, admitted
-from tests.manifests.placing import at_path
+from tests.placing.placed import at_path
 
 from spotwright.scheduling.budgets import MAX_MOVES
 
