@@ -47,7 +47,6 @@ __all__ = [
     "TaskGraph",
     "TaskOutput",
     "TaskSpec",
-    "inherit_retry",
 ]
 
 
@@ -462,13 +461,3 @@ class TaskGraph:
     notes: tuple[str, ...] = ()
     active_deadline: float | None = None
     dialect: Dialect = PLAIN
-
-
-def inherit_retry(own: Layer | None, above: Layer | None) -> Layer | None:
-    """The retry layer of a task inside a DAG: its own, else that of the task that is the DAG.
-
-    ``above`` is the nearest such layer. Source: ``backend/src/v2/compiler/visitor.go`` of kubeflow/pipelines.
-    """
-    if own is None or above is None or "errors.retries" in own.values:
-        return own or above
-    return Layer(f"{above.source} and {own.source}", {**above.values, **own.values})

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
-from spotwright.graph import Dag, RunsNowhere, TaskGraph, TaskSpec, inherit_retry
-from spotwright.model.policy import Layer, Policy, Spot, resolve_layers
+from spotwright.graph import Dag, RunsNowhere, TaskGraph, TaskSpec
+from spotwright.model.policy import Layer, Policy, Spot, inherit_retry, resolve_layers
 from spotwright.model.pools import DEFAULT_CPU
 from spotwright.scheduling.ladder import Ladder, Work, build
 

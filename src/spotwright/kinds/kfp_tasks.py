@@ -18,10 +18,9 @@ from typing import Any
 
 from spotwright.clouds import providers
 from spotwright.clouds.providers import NVIDIA_GPU
-from spotwright.graph import inherit_retry
 from spotwright.kfp.compiled import IrError, UnfoldedTask, merged_executors, unfold
 from spotwright.kfp.kfp_settings import read_constraints, read_policy_text, read_resources, read_retry
-from spotwright.model.policy import Backoff, Layer, Policy, Spot
+from spotwright.model.policy import Backoff, Layer, Policy, Spot, inherit_retry
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
 from spotwright.model.scheduling_terms import Taint

@@ -28,6 +28,7 @@ __all__ = [
     "Spot",
     "check",
     "imply_spot",
+    "inherit_retry",
     "parse_policy",
     "policy_mapping",
     "resolve",
@@ -147,6 +148,16 @@ _RETRY_TO_INTERRUPTIONS = {
     "errors.factor": "interruptions.factor",
     "errors.ceiling": "interruptions.ceiling",
 }
+
+
+def inherit_retry(own: Layer | None, above: Layer | None) -> Layer | None:
+    """The retry layer of a task inside a DAG: its own, else that of the task that is the DAG.
+
+    ``above`` is the nearest such layer. Source: ``backend/src/v2/compiler/visitor.go`` of kubeflow/pipelines.
+    """
+    if own is None or above is None or "errors.retries" in own.values:
+        return own or above
+    return Layer(f"{above.source} and {own.source}", {**above.values, **own.values})
 
 
 def resolve(layers: Iterable[Layer], kfp: Layer | None = None) -> Policy:
