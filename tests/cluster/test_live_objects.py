@@ -13,9 +13,8 @@ from tests.placing.placed import a_config
 
 from spotwright.manifests.files import place_text
 from spotwright.manifests.objects import place_object
-from spotwright.manifests.references import References
 from spotwright.placing.context import PlaceOptions
-from spotwright.placing.documents import parse
+from spotwright.placing.documents import References, parse
 
 
 def cases() -> list[str]:

@@ -20,9 +20,8 @@ from tests.kinds.jobs.plain_jobs import PODS, Plain, kept
 from tests.placing.placed import FILE, a_config, assert_unplaces, at_path
 
 from spotwright.manifests.files import place_text
-from spotwright.manifests.references import References
 from spotwright.placing.context import PlaceOptions
-from spotwright.placing.documents import ManifestError, parse
+from spotwright.placing.documents import ManifestError, References, parse
 
 SPOT = "kubernetes.azure.com/scalesetpriority"
 REQUIRED = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"

@@ -12,9 +12,8 @@ from tests.placing.placed import SHARED, assert_unplaces, at_path, without_added
 
 from spotwright import config
 from spotwright.manifests.files import place_text
-from spotwright.manifests.references import References
 from spotwright.placing.context import PlaceOptions
-from spotwright.placing.documents import parse
+from spotwright.placing.documents import References, parse
 
 FILES = sorted((SHARED / "manifests").glob("*.yaml"))
 CRDS = SHARED / "crds"

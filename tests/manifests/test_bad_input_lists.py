@@ -11,9 +11,8 @@ from tests import plain_yaml
 from tests.placing.placed import FILE, REQUIRE, a_config, refusal
 
 from spotwright.manifests.files import place_text, unplace_text
-from spotwright.manifests.references import References
 from spotwright.placing.context import PlaceOptions
-from spotwright.placing.documents import ManifestError, parse
+from spotwright.placing.documents import ManifestError, References, parse
 
 ITEMS = """\
 apiVersion: v1

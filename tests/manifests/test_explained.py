@@ -6,9 +6,8 @@ from tests.placing.placed import FILE, a_config
 
 from spotwright import config
 from spotwright.manifests.files import place_text
-from spotwright.manifests.references import References
 from spotwright.placing.context import PlaceOptions
-from spotwright.placing.documents import parse
+from spotwright.placing.documents import References, parse
 from spotwright.views.explanation import explanation_json, explanation_text
 
 GKE = config.parse(

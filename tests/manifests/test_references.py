@@ -17,8 +17,7 @@ from spotwright import kinds, manifests, placing
 from spotwright.cli import cli
 from spotwright.kinds.kind import SERVED
 from spotwright.manifests.files import place_text
-from spotwright.manifests.references import References, may_be_referred_to
-from spotwright.placing.documents import parse
+from spotwright.placing.documents import References, may_be_referred_to, parse
 
 TARGET = "{kubernetes: '1.33', trainer: '2.3'}"
 JOB = """\

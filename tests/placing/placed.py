@@ -12,9 +12,8 @@ from tests import plain_yaml
 from spotwright import config
 from spotwright.config import Config
 from spotwright.manifests.files import place_text, unplace_text
-from spotwright.manifests.references import References
 from spotwright.placing.context import PlaceOptions, RoleReport
-from spotwright.placing.documents import ManifestError, parse
+from spotwright.placing.documents import ManifestError, References, parse
 from spotwright.placing.patch import value_at
 
 __all__ = [

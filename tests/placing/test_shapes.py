@@ -14,8 +14,7 @@ from tests.placing.placed import a_config, refusal
 
 from spotwright.errors import InputError
 from spotwright.manifests.files import place_text
-from spotwright.manifests.references import References
-from spotwright.placing.documents import parse
+from spotwright.placing.documents import References, parse
 
 GOLDEN = Path(__file__).parents[1] / "kinds" / "golden"
 CASES = [

@@ -12,12 +12,11 @@ import yaml
 from spotwright.cli import SUCCEEDED
 from spotwright.cli.manifest_files import print_findings
 from spotwright.cli.options import config_option, pipeline_option, replace_file
-from spotwright.config import Config, find
+from spotwright.config import Config, find, require_pools
 from spotwright.errors import InputError
 from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
 from spotwright.manifests.files import place_text, unmatched_patterns
-from spotwright.manifests.required_pools import require_pools
 from spotwright.placing.context import PlaceOptions
 
 __all__ = ["compile", "compiled_yaml", "placed_yaml"]

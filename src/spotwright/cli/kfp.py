@@ -19,7 +19,7 @@ from spotwright.cli import FAILED, STOPPED, SUCCEEDED
 from spotwright.cli.cluster import Place, open_cluster
 from spotwright.cli.compile import placed_yaml
 from spotwright.cli.options import KfpOptions
-from spotwright.config import Config
+from spotwright.config import Config, require_pools
 from spotwright.engine.events import RunStatus
 from spotwright.engine.state import RunState
 from spotwright.errors import SpotwrightError
@@ -28,7 +28,6 @@ from spotwright.kubeflow.controllers_record import ControllersRecord
 from spotwright.kubeflow.following import Follower, Pauses, followed
 from spotwright.kubeflow.runs import KfpRun, Submission, load_kfp_run, submit
 from spotwright.kubeflow.server import KfpServer, Login
-from spotwright.manifests.required_pools import require_pools
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import RunFolder
 from spotwright.runs.planning import plan_run

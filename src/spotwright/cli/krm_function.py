@@ -16,14 +16,12 @@ import yaml
 
 from spotwright import config as configuration
 from spotwright.cli import SUCCEEDED
-from spotwright.config import Config
+from spotwright.config import Config, require_pools
 from spotwright.config.document import STANDARD_INPUT, read_input
 from spotwright.errors import InputError
 from spotwright.manifests.files import PlacedFile, place_texts
-from spotwright.manifests.references import References
-from spotwright.manifests.required_pools import require_pools
 from spotwright.placing.context import Finding, Level
-from spotwright.placing.documents import parse, show
+from spotwright.placing.documents import References, parse, show
 
 __all__ = ["krm_function"]
 

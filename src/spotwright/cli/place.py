@@ -15,15 +15,13 @@ from spotwright.cli import FAILED, SUCCEEDED
 from spotwright.cli.cluster import cluster_options, cluster_place, explain_objects
 from spotwright.cli.manifest_files import find_manifests, print_findings, read_records, records_text
 from spotwright.cli.options import config_option, json_option, pipeline_option, replace_files
-from spotwright.config import Config, find
+from spotwright.config import Config, find, require_pools
 from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.manifests.files import PlacedFile, place_texts, unfix_text, unmatched_patterns, unplace_text
-from spotwright.manifests.references import References, may_be_referred_to
-from spotwright.manifests.required_pools import require_pools
 from spotwright.placing.context import Group, PlaceOptions, RoleReport
-from spotwright.placing.documents import parse
+from spotwright.placing.documents import References, may_be_referred_to, parse
 from spotwright.views.explanation import explanation_json, explanation_text
 
 __all__ = ["explain", "place", "unplace"]

@@ -9,10 +9,9 @@ import click
 
 from spotwright.cli import SUCCEEDED
 from spotwright.cli.options import config_option
-from spotwright.config import Config, find
+from spotwright.config import Config, find, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kueue import QueueOptions, queue_lines, unknown_quotas
-from spotwright.manifests.required_pools import require_pools
 from spotwright.model.quantities import parse_resource
 from spotwright.pools.catalogue import TOOLS, script
 from spotwright.pools.generic import compute_class_lines

@@ -15,10 +15,9 @@ from spotwright.cli import SUCCEEDED
 from spotwright.cli.options import config_option, json_option
 from spotwright.clouds import providers
 from spotwright.clouds.providers import ZONE
-from spotwright.config import Config, find
+from spotwright.config import Config, find, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kueue import quantity
-from spotwright.manifests.required_pools import require_pools
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, format_money
 

@@ -13,10 +13,9 @@ import yaml
 
 from spotwright.cli import FAILED, SUCCEEDED
 from spotwright.cli.options import config_option, json_option
-from spotwright.config import find
+from spotwright.config import find, require_pools
 from spotwright.config.document import name_of, read_input
 from spotwright.errors import InputError
-from spotwright.manifests.required_pools import require_pools
 from spotwright.placing.documents import parse
 from spotwright.pools.checks import check
 from spotwright.pools.ground import (

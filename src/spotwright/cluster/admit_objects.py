@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from spotwright.cluster.api_defaults import dependent_defaults, without_defaults
-from spotwright.config import Config
+from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.kfp_backend import is_backend_workflow, place_workflow
 from spotwright.kinds.kind import NAMESAKES, SERVED, find_kind, served_version
 from spotwright.manifests.objects import PlacedObject, place_object
 from spotwright.manifests.record import ANNOTATION as PLACED_ANNOTATION
-from spotwright.manifests.required_pools import require_pools
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, Finding, Level, name_of
 from spotwright.placing.documents import show
 from spotwright.placing.patch import value_at

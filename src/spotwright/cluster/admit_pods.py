@@ -17,12 +17,12 @@ from spotwright.cluster.api_defaults import without_defaults
 from spotwright.config import Config
 from spotwright.errors import InputError
 from spotwright.kinds.job import REFUSED
-from spotwright.manifests.references import References
 from spotwright.model.policy import BUILT_IN, Policy
 from spotwright.model.pools import Pool
 from spotwright.notices.pod_hook import FOLDER_VARIABLE, NOTICE, SAVER
 from spotwright.placing.affinity import attraction, rung_conditions
 from spotwright.placing.context import POLICY_ANNOTATION, PlaceContext, PlaceOptions, name_of
+from spotwright.placing.documents import References
 from spotwright.placing.environment import NOTICE_PORT
 from spotwright.placing.patch import Editor, clone, data_document, json_pointer, value_at
 from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, read_constraints, read_requests

@@ -6,7 +6,18 @@ model; a caller that needs the policy layers of a task (:meth:`Config.layers_for
 
 from __future__ import annotations
 
-from spotwright.config.loading import FILE_NAME, Config, built_in, find, from_mapping, load, parse
+from spotwright.config.loading import FILE_NAME, Config, built_in, find, from_mapping, load, parse, require_pools
 from spotwright.config.sections import load_trace, matches
 
-__all__ = ["FILE_NAME", "Config", "built_in", "find", "from_mapping", "load", "load_trace", "matches", "parse"]
+__all__ = [
+    "FILE_NAME",
+    "Config",
+    "built_in",
+    "find",
+    "from_mapping",
+    "load",
+    "load_trace",
+    "matches",
+    "parse",
+    "require_pools",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,10 +16,21 @@ from spotwright.config.fields import LINT, TARGET, TOP, VERSION, read_fields
 from spotwright.config.sections import Policies, check_policies, matches, read_policies, read_pools
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Layer
-from spotwright.model.pools import Pool, PriceSource, Quote
+from spotwright.model.pools import Pool, PriceSource, Provider, Quote
 from spotwright.model.quantities import format_bytes
 
-__all__ = ["BUILT_IN_NAME", "FILE_NAME", "MAPPING_NAME", "Config", "built_in", "find", "from_mapping", "load", "parse"]
+__all__ = [
+    "BUILT_IN_NAME",
+    "FILE_NAME",
+    "MAPPING_NAME",
+    "Config",
+    "built_in",
+    "find",
+    "from_mapping",
+    "load",
+    "parse",
+    "require_pools",
+]
 
 
 BUILT_IN_NAME = "built-in configuration"
@@ -288,3 +299,66 @@ def _resource(name: str, amount: int) -> str:
     if name == "cpu":
         return f"cpu: {amount}m"
     return f"{name}: {format_bytes(amount) if name == 'memory' else amount}"
+
+
+_PROVIDER_MARKS = {
+    Provider.KARPENTER: ("karpenter.sh/", "karpenter.k8s.aws/", "karpenter.azure.com/"),
+    Provider.AKS: ("kubernetes.azure.com/", "azure.workload.identity/", ".csi.azure.com"),
+    Provider.GKE: ("cloud.google.com/", ".csi.storage.gke.io", "gs://"),
+    Provider.EKS: ("eks.amazonaws.com/", ".csi.aws.com", "alpha.eksctl.io/", "s3://"),
+}
+"""Texts in manifests that point to a provider: prefixes of labels and annotations, storage drivers, addresses of buckets."""
+
+_FIRST_POOLS = {
+    Provider.AKS: (
+        "  spotpool: {capacity: spot, provider: aks}           # az aks nodepool list: scaleSetPriority Spot",
+        "  agentpool: {capacity: on-demand, provider: aks}",
+    ),
+    Provider.GKE: (
+        "  spot-pool: {capacity: spot, provider: gke}          # made with --spot; name its taints too, if it has any",
+        "  default-pool: {capacity: on-demand, provider: gke}",
+    ),
+    Provider.EKS: (
+        "  spot: {capacity: spot, provider: eks}               # a managed node group with capacityType SPOT",
+        "  main: {capacity: on-demand, provider: eks}",
+    ),
+    Provider.KARPENTER: (
+        "  general-spot: {capacity: spot, provider: karpenter}",
+        "  general: {capacity: on-demand, provider: karpenter}",
+    ),
+    Provider.GENERIC: (
+        "  # provider: aks, gke, eks or karpenter knows the labels of its nodes; for generic, write those that your nodes have",
+        "  spot: {capacity: spot, provider: generic, labels: {capacity: spot}}",
+        "  on-demand: {capacity: on-demand, provider: generic, labels: {capacity: on-demand}}",
+    ),
+}
+
+
+def require_pools(config: Config, texts: Iterable[str] = ()) -> None:
+    """Raise :class:`ConfigError` if the configuration has only built-in pools, where work is placed for a cluster.
+
+    The built-in pools stand for nodes of one machine. They have the labels of every provider, so manifests placed on them would
+    select nodes that no cluster has.
+
+    The message ends with the lines of a ``spotwright.yaml`` for the provider that the manifests in ``texts`` point to.
+    """
+    if not config.note:
+        return
+    problem = f"no {FILE_NAME}" if config.is_built_in else f"{config.path} names no pools"
+    lines = _FIRST_POOLS[_provider_of(texts)]
+    head = ["version: 1"] if config.is_built_in else []
+    policy = ["policy: {default: {spot: prefer}}"] if config.is_built_in else []
+    start = "\n".join([*head, "pools:", *lines, *policy])
+    where = f"start {FILE_NAME} with" if config.is_built_in else "add for instance"
+    raise ConfigError(
+        f"{problem}: placing needs the node pools of your cluster (the built-in pools are for local runs); {where}\n\n{start}\n"
+    )
+
+
+def _provider_of(texts: Iterable[str]) -> Provider:
+    """The first provider that a text points to; generic if none does."""
+    for text in texts:
+        for provider, marks in _PROVIDER_MARKS.items():
+            if any(mark in text for mark in marks):
+                return provider
+    return Provider.GENERIC

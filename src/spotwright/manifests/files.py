@@ -30,11 +30,10 @@ from spotwright.manifests.record import (
     reserve,
     unplaced,
 )
-from spotwright.manifests.references import References, may_be_referred_to
 from spotwright.placing.context import Finding, Level, PlaceContext, PlaceOptions, RoleReport, name_of
 from spotwright.placing.document_pair import AT as PAIR_AT
 from spotwright.placing.document_pair import KIND, PipelinePair, objects_of
-from spotwright.placing.documents import Document, Path, no_garbage_collection, parse
+from spotwright.placing.documents import Document, Path, References, may_be_referred_to, no_garbage_collection, parse
 from spotwright.placing.patch import Editor
 from spotwright.placing.yaml_writer import Removal, block, edit_objects, flow, has_directives, remove, split
 

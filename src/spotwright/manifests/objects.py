@@ -14,7 +14,6 @@ from typing import Any
 from spotwright.config import Config
 from spotwright.kinds.kind import PlaceObject, find_kind
 from spotwright.kinds.unknown import warn_of_version
-from spotwright.manifests.references import References
 from spotwright.model.policy import BUILT_IN, Deadline, Policy
 from spotwright.model.quantities import format_duration
 from spotwright.placing.context import (
@@ -27,6 +26,7 @@ from spotwright.placing.context import (
     RoleReport,
     name_of,
 )
+from spotwright.placing.documents import References
 from spotwright.placing.enforcement import Enforcer, Mechanism
 from spotwright.placing.patch import Editor, data_document, json_patch
 from spotwright.placing.pod_spec import METADATA, check

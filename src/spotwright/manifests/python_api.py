@@ -17,14 +17,12 @@ from typing import Any, TypeVar
 import yaml
 
 from spotwright import config as configuration
-from spotwright.config import Config
+from spotwright.config import Config, require_pools
 from spotwright.errors import InputError
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.manifests.files import PlacedFile, place_text, unmatched_patterns, unplace_text
-from spotwright.manifests.references import References
-from spotwright.manifests.required_pools import require_pools
 from spotwright.placing.context import Group, Level, PlaceOptions
-from spotwright.placing.documents import parse
+from spotwright.placing.documents import References, parse
 
 __all__ = ["TrainJobOption", "place", "unplace"]
 

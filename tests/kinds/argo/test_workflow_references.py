@@ -9,9 +9,8 @@ from tests.kinds.argo.workflows import FALL_BACK, LEAF, a_workflow, patch_of, pl
 from tests.placing.placed import FILE, a_config
 
 from spotwright.manifests.files import place_text
-from spotwright.manifests.references import References
 from spotwright.placing.context import Group, PlaceOptions
-from spotwright.placing.documents import parse
+from spotwright.placing.documents import References, parse
 
 REFERENCE = """\
 apiVersion: argoproj.io/v1alpha1

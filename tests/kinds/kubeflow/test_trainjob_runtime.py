@@ -12,9 +12,8 @@ from tests.placing.placed import FILE, PREFER, SHARED, Outcome, a_config, assert
 
 from spotwright.config import Config
 from spotwright.manifests.files import place_text, unplace_text
-from spotwright.manifests.references import References
 from spotwright.placing.context import PlaceOptions
-from spotwright.placing.documents import ManifestError, parse
+from spotwright.placing.documents import ManifestError, References, parse
 
 CRDS = SHARED / "crds"
 JOB = """\
