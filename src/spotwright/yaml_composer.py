@@ -11,7 +11,7 @@ text to Kubernetes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -29,6 +29,7 @@ __all__ = [
     "ScalarNode",
     "SequenceNode",
     "compose",
+    "events_of",
     "is_null",
     "join",
     "value_of",
@@ -135,14 +136,13 @@ Node: TypeAlias = ScalarNode | MappingNode | SequenceNode
 
 
 class Composed(NamedTuple):
-    """One document. ``line`` is that of its ``---``, or of its beginning; ``events`` begin with the first of the root.
+    """One document. ``line`` is that of its ``---``, or of its beginning.
 
     ``shared`` has the identities of the nodes that aliases name, each with the line of the first alias.
     """
 
     line: int
     root: Node
-    events: Sequence[Any]
     shared: dict[int, int]
 
 
@@ -167,7 +167,7 @@ def compose(
         while (start := _next_document(parser.get_event)) is not None:
             composer = _Composer(parser.get_event, reveal, above, lenient=lenient, max_unfolded=max_unfolded)
             root = composer.root()
-            yield Composed(start.start_mark.line + 1 + above, root, composer.events, composer.shared)
+            yield Composed(start.start_mark.line + 1 + above, root, composer.shared)
     finally:
         parser.dispose()
 
@@ -195,10 +195,8 @@ class _Composer:
         lenient: bool,
         max_unfolded: int,
     ) -> None:
-        self.events: list[Any] = []
         self.shared: dict[int, int] = {}
         self._get = get
-        self._keep = self.events.append
         self._reveal = reveal
         self._above = above
         self._lenient = lenient
@@ -208,9 +206,7 @@ class _Composer:
 
     def root(self) -> Node:
         """Compose the whole document."""
-        event = self._get()
-        self._keep(event)
-        return self._node(event)[0]
+        return self._node(self._get())[0]
 
     def _node(self, event: Any) -> tuple[Node, Any]:
         """The node and the plain value that begin with an event."""
@@ -235,17 +231,15 @@ class _Composer:
     def _mapping(self, start: Any) -> MappingNode:
         node = MappingNode(start)
         own, pairs, data = node.keys, node.value, node.data
-        get, keep, reveal = self._get, self._keep, self._reveal
+        get, reveal = self._get, self._reveal
         merged: list[Node] = []
         while (key := get()).__class__ is not _MAPPING_END:
-            keep(key)
             if key.__class__ is not _SCALAR:
                 pairs.append(self._strange_pair(key))
                 continue
             if reveal is not None:
                 key.value = reveal(key.value)
             name, child = key.value, get()
-            keep(child)
             if child.__class__ is _SCALAR and child.anchor is None and child.tag is None and reveal is None:
                 value = child.value
                 if (
@@ -263,7 +257,6 @@ class _Composer:
                 data[name] = value
             elif not self._lenient:
                 raise self._refusal(key, f"the key {name!r} stands here and on line {self._line(own[name][0])}")
-        keep(key)
         node.end_mark = key.end_mark
         self._size += len(pairs)
         if merged:
@@ -275,19 +268,15 @@ class _Composer:
         if not self._lenient:
             raise self._refusal(key, "a key must be a text; a template marker such as {{...}} needs quotes")
         name, _ = self._node(key)
-        value = self._get()
-        self._keep(value)
-        return name, self._node(value)[0]
+        return name, self._node(self._get())[0]
 
     def _sequence(self, start: Any) -> SequenceNode:
         node = SequenceNode(start)
-        nodes, data, get, keep = node.value, node.data, self._get, self._keep
+        nodes, data, get = node.value, node.data, self._get
         while (event := get()).__class__ is not _SEQUENCE_END:
-            keep(event)
             child, value = self._node(event)
             nodes.append(child)
             data.append(value)
-        keep(event)
         node.end_mark = event.end_mark
         self._size += len(nodes)
         return node
@@ -329,6 +318,21 @@ def value_of(node: ScalarNode) -> Any:
     if not node.implicit[0] or text[:1] not in _MAY_MEAN_MORE:
         return text
     return _plain(text) if len(text) < _CACHED_LENGTH else _plain.__wrapped__(text)
+
+
+def events_of(root: Node) -> Iterator[Any]:
+    """The parser's events that begin the nodes of a document, in the order of the text; a node that aliases share comes once."""
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ScalarNode):
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            yield node.start
+            children = node.value if isinstance(node, SequenceNode) else [one for pair in node.value for one in pair]
+            stack += reversed(children)
 
 
 def join(roots: list[Node]) -> SequenceNode:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from spotwright.model.pools import Capacity, Pool, PriceSource, Provider, Simulate
@@ -405,6 +407,7 @@ GPU_TAINT_KEYS: frozenset[str] = frozenset({NVIDIA_GPU, "amd.com/gpu"})
 """Keys of taints that repel work without GPUs: the resource names of device plugins. ``sku=gpu`` (AKS) means the same."""
 
 
+@lru_cache(maxsize=1024)
 def labels(pool: Pool) -> Mapping[str, str]:
     """Return the labels of a node of this pool: those of the provider, overridden by the pool's own.
 
@@ -419,9 +422,10 @@ def labels(pool: Pool) -> Mapping[str, str]:
         **(facts.spot_labels if pool.is_spot else facts.on_demand_labels),
         **(facts.gpu_labels if _offers_gpu(pool) else {}),
     }
-    return {**set_by_provider, **pool.labels}
+    return MappingProxyType({**set_by_provider, **pool.labels})
 
 
+@lru_cache(maxsize=1024)
 def labels_by_zone(pool: Pool) -> tuple[Mapping[str, str], ...]:
     """Return the labels of the pool's nodes in each of its zones; those of :func:`labels` where it names no zone."""
     common = labels(pool)
@@ -471,6 +475,7 @@ def pool_of(node_labels: Mapping[str, str], pools: Mapping[str, Pool]) -> Pool |
     return max(fitting, key=lambda pool: len(labels(pool)), default=None)
 
 
+@lru_cache(maxsize=1024)
 def taints(pool: Pool) -> tuple[Taint, ...]:
     """Return the taints of a node of this pool: its own, then those that the provider sets by itself, none twice.
 

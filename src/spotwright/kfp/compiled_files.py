@@ -149,9 +149,9 @@ def _parse_yaml(path: Path, text: str) -> list[Any]:
 
 def _data(document: Composed) -> Any:
     """The plain value of a document. Raises :class:`ComposeError` at a tag, which the SDK refuses to read."""
-    from spotwright.yaml_composer import ComposeError, ScalarNode, value_of
+    from spotwright.yaml_composer import ComposeError, ScalarNode, events_of, value_of
 
-    tagged = next((event for event in document.events if getattr(event, "tag", None) not in _KNOWN_TAGS), None)
+    tagged = next((event for event in events_of(document.root) if event.tag not in _KNOWN_TAGS), None)
     if tagged is not None:
         raise ComposeError(tagged.start_mark.line + 1, f"the tag {tagged.tag} is not allowed; remove it")
     return value_of(document.root) if isinstance(document.root, ScalarNode) else document.root.data

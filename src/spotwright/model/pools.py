@@ -169,6 +169,10 @@ class Pool:
     create_flags: Mapping[str, Any] = field(default_factory=dict)
     simulate: Simulate = field(default_factory=Simulate)
 
+    def __hash__(self) -> int:
+        """The hash of the name: what follows from a pool alone can be kept by pool."""
+        return hash(self.name)
+
     @property
     def simulated(self) -> Pool:
         """The pool in a simulated world, where a boot takes as long as ``simulate`` says and no node is paid for."""

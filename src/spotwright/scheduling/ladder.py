@@ -74,15 +74,18 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
     fitting: list[tuple[Pool, tuple[Toleration, ...]]] = []
     for name in order:
         pool = pools[name]
-        taints = providers.taints(pool)
-        added = _added_tolerations(pool, taints, work, policy, named=named)
-        why = _unwanted(pool, policy.spot) or _refusal(pool, taints, work, added)
+        why = _unwanted(pool, policy.spot) or too_large(work.requests, pool.node)
+        if not why:
+            taints = providers.taints(pool)
+            added = _added_tolerations(pool, taints, work, policy, named=named)
+            why = _refusal(pool, taints, work, added)
         if why:
             refusals[name] = why
         else:
             fitting.append((pool, added))
     if policy.spot is None and not named:
-        fitting.sort(key=lambda item: _leaves_gpus_idle(item[0], work))  # a preference only: no policy asks for more
+        if not has_accelerators(work.requests):  # a preference only: no policy asks for more
+            fitting.sort(key=lambda item: has_accelerators(item[0].node or {}))
         names = tuple(pool.name for pool, _ in fitting)
         tolerations = tuple(dict.fromkeys(toleration for _, added in fitting for toleration in added))
         return Ladder((Rung(names, None, tolerations),) if names else (), refusals)
@@ -141,12 +144,12 @@ def _unwanted(pool: Pool, spot: Spot | None) -> str:
 
 def _refusal(pool: Pool, taints: tuple[Taint, ...], work: Work, added: tuple[Toleration, ...]) -> str:
     """Return the reason for which no node of the pool admits the work; empty if the nodes of one of its zones do."""
-    large = too_large(work.requests, pool.node)
-    if large:
-        return large
+    constraints = work.constraints
     left = tuple(taint for taint in taints if not any(toleration.tolerates(taint) for toleration in added))
-    reasons = [work.constraints.refusal(node_labels(pool, zone), left) for zone in pool.zones or (None,)]
-    return "" if "" in reasons else reasons[0] + _about_zones(pool, work.constraints)
+    if not (constraints.selector or constraints.required):  # most work asks for no labels, and to list them takes long
+        return constraints.refusal({}, left)
+    reasons = [constraints.refusal(node_labels(pool, zone), left) for zone in pool.zones or (None,)]
+    return "" if "" in reasons else reasons[0] + _about_zones(pool, constraints)
 
 
 def _about_zones(pool: Pool, constraints: Constraints) -> str:
@@ -194,17 +197,13 @@ def _without_idle_gpus(
     fitting: list[tuple[Pool, tuple[Toleration, ...]]], work: Work, refusals: dict[str, str]
 ) -> list[tuple[Pool, tuple[Toleration, ...]]]:
     """Take GPU pools out for work without GPUs, unless its own selector or affinity asks for nodes, or no other pool fits."""
-    if work.constraints.selector or work.constraints.required:
+    if work.constraints.selector or work.constraints.required or has_accelerators(work.requests):
         return fitting
-    idle = [pool.name for pool, _ in fitting if _leaves_gpus_idle(pool, work)]
+    idle = [pool.name for pool, _ in fitting if has_accelerators(pool.node or {})]
     if len(idle) == len(fitting):
         return fitting
     refusals.update(dict.fromkeys(idle, IDLE))
     return [item for item in fitting if item[0].name not in idle]
-
-
-def _leaves_gpus_idle(pool: Pool, work: Work) -> bool:
-    return not has_accelerators(work.requests) and has_accelerators(pool.node or {})
 
 
 def _price_order(pool: Pool) -> tuple[bool, Fraction | int]:
