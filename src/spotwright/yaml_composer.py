@@ -326,13 +326,15 @@ def events_of(root: Node) -> Iterator[Any]:
     stack = [root]
     while stack:
         node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         if isinstance(node, ScalarNode):
             yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            yield node.start
-            children = node.value if isinstance(node, SequenceNode) else [one for pair in node.value for one in pair]
-            stack += reversed(children)
+            continue
+        yield node.start
+        children = node.value if isinstance(node, SequenceNode) else [one for pair in node.value for one in pair]
+        stack += reversed(children)
 
 
 def join(roots: list[Node]) -> SequenceNode:

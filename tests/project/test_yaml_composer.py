@@ -8,7 +8,7 @@ import yaml
 from spotwright import config
 from spotwright.errors import InputError
 from spotwright.placing.documents import parse
-from spotwright.yaml_composer import MAX_DEPTH, ComposeError, MappingNode, compose
+from spotwright.yaml_composer import MAX_DEPTH, ComposeError, MappingNode, compose, events_of
 
 BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20)
@@ -42,13 +42,26 @@ def test_values_without_aliases_have_no_bound() -> None:
     assert len(composed.root.data["a"]) == 200_000
 
 
-def test_the_events_of_a_document_are_those_of_the_parser() -> None:
-    text = "# first\na: [1, {b: &x two}]\nc: *x\n--- last\n"
-    events = [event.__class__ for event in yaml.parse(text, Loader=yaml.CSafeLoader)]
-    composed = [[event.__class__ for event in document.events] for document in compose(text)]
+def test_the_events_of_a_document_are_those_that_begin_its_nodes_each_once() -> None:
+    text = "# first\na: [1, {b: &x !t two}]\nc: *x\n--- last\n"
+    mapping, scalar = yaml.MappingStartEvent, yaml.ScalarEvent
+    first, last = compose(text)
 
-    assert composed == [events[2:-5], [yaml.ScalarEvent]]
-    assert [document.line for document in compose(text, above=10)] == [12, 14]
+    events = list(events_of(first.root))
+    assert [event.__class__ for event in events] == [
+        mapping,
+        scalar,
+        yaml.SequenceStartEvent,
+        scalar,
+        mapping,
+        *3 * [scalar],
+    ]
+    assert [event.tag for event in events if event.tag] == ["!t"]
+    assert [event.value for event in events_of(last.root)] == ["last"]
+
+
+def test_the_line_of_a_document_counts_from_the_beginning_of_its_file() -> None:
+    assert [document.line for document in compose("# first\na: 1\n--- last\n", above=10)] == [12, 13]
 
 
 def test_a_lenient_caller_finds_equal_keys_among_the_pairs() -> None:
