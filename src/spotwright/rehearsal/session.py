@@ -82,8 +82,8 @@ def _tasks(task: str | None, first: TrialRun) -> list[str]:
 class RehearsalOptions:
     """The options of a rehearsal, with exactly one of ``pipeline``, ``compiled`` and ``command``. Durations are seconds.
 
-    ``arguments`` are texts as typed, as for ``spotwright run``. ``outputs``, ``stdout`` and ``keep`` paths relative to
-    ``folder`` are for commands only.
+    ``arguments`` are texts as typed, as for ``spotwright run``. ``stdout``, and ``keep`` and ``outputs`` paths relative to
+    ``folder``, are for commands only; absolute ``outputs`` lie in what outlives an attempt.
     """
 
     pipeline: Path | None = None
@@ -143,17 +143,17 @@ def _refuse_contradictions(options: RehearsalOptions) -> None:
         if wrong:
             raise InputError(f"{wrong[0]}: is for pipelines, and this is a command")
         return
-    if options.outputs or options.stdout:
-        raise InputError(
-            f"{'--output' if options.outputs else '--stdout'}: is for commands; a task declares its outputs"
-        )
-    if options.keep and options.task is None:
-        raise InputError("--keep: name the task that writes to this path with --task")
-    relative = [path for path in options.keep if not path.startswith("/")]
-    if relative:
-        raise InputError(
-            f"--keep {relative[0]}: expected an absolute path; a task's own folder is empty at the start of every attempt"
-        )
+    if options.stdout:
+        raise InputError("--stdout: is for commands; a task declares its outputs")
+    for option, paths in (("--keep", options.keep), ("--output", options.outputs)):
+        if paths and options.task is None:
+            raise InputError(f"{option}: name the task that writes to this path with --task")
+        relative = [path for path in paths if not path.startswith("/")]
+        if relative:
+            raise InputError(
+                f"{option} {relative[0]}: expected an absolute path; a task declares the outputs in its own folder, which is "
+                "empty at the start of every attempt"
+            )
 
 
 def _compiled(options: RehearsalOptions) -> Compiled:
@@ -174,7 +174,7 @@ def _prepare(
     prepared = prepare(compiled, planning, RunOptions(state=folder, containers=options.containers))
     arguments = persisted.replace_in(prepared.host.arguments)
     persisted.require_all_named()
-    workspace = TaskWorkspace(persisted, PvcFolders(folder / "claims"), options.task)
+    workspace = TaskWorkspace(persisted, PvcFolders(folder / "claims"), options.task, options.outputs)
     return prepared._replace(host=replace(prepared.host, arguments=arguments)), workspace
 
 

@@ -290,7 +290,7 @@ class PersistedPaths:
         for copy in self._copies.values():
             copy_path(copy, run / KEPT / copy.name)
 
-    def outputs(self, run: Path) -> dict[str, Path]:
+    def content(self, run: Path) -> dict[str, Path]:
         """The content after a trial, by the real paths."""
         return {path: run / KEPT / copy.name for path, copy in self._copies.items()}
 
