@@ -23,6 +23,7 @@ from spotwright.local.supervisor.kernel import FileCall
 from spotwright.local.world import NodeRemoval
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.injection_points import SAVES, AtOperation, AtShare, Injection
+from spotwright.rehearsal.loaded_saves import LoadWatcher
 from spotwright.rehearsal.syscall_tracer import SyscallTracer, run_delay
 from spotwright.supply.node_fit import AttemptKey
 
@@ -82,6 +83,7 @@ class _CurrentAttempt:
     first_progress: float | None = None
     progress: float | None = None
     tracer: SyscallTracer | None = None
+    loads: LoadWatcher | None = None
     operation_counts: dict[str, int] = field(default_factory=dict)  # by area
     triggered: list[tuple[FileOperation, bool]] = field(default_factory=list)  # bool: inside the save after a notice
     has_notice: bool = False
@@ -114,6 +116,7 @@ class FaultInjector:
         self._clock, self._injections, self._timing, self._prepare = clock, injections, timing, prepare
         self._is_traced = is_traced
         self._attempts: dict[AttemptKey, _CurrentAttempt] = {}
+        self._selector = selector
         self._wake_receiver, self._wake_sender = socket.socketpair()
         for end in (self._wake_receiver, self._wake_sender):
             end.setblocking(False)
@@ -135,9 +138,13 @@ class FaultInjector:
         try:
             own_folders = order.private.own if order.private is not None else (order.directory,)
             addresses = _addresses_in(order.env)
-            self._attempts[key] = _CurrentAttempt(key, injection, self._prepare(order), own_folders, addresses)
+            attempt = _CurrentAttempt(key, injection, self._prepare(order), own_folders, addresses)
         except OSError as error:
             raise StateError(f"{order.directory}: the attempt's files cannot be copied there: {error}") from error
+        self._attempts[key] = attempt
+        if key.number > 1 and self._is_traced(key.task):
+            attempt.loads = LoadWatcher(path for path, area in attempt.folders.items() if area == SAVES)
+            self._selector.register(attempt.loads.descriptor, selectors.EVENT_READ, attempt.loads.read)
         env = {**order.env, **(self._timing.environment if self._timing is not None else {})}
         return replace(order, hold=self._is_traced(key.task), env=env, private=self._private(order.private))
 
@@ -180,7 +187,11 @@ class FaultInjector:
             attempt.tracer.finish()
             trace = attempt.tracer.trace()
             foreign = tuple(each for each in trace.connections if each not in attempt.own_addresses)
-            self.traces.setdefault(key.task, []).append(replace(trace, connections=foreign))
+            loads: tuple[str, ...] | None = ()
+            if attempt.loads is not None:
+                self._selector.unregister(attempt.loads.descriptor)
+                loads = attempt.loads.close()
+            self.traces.setdefault(key.task, []).append(replace(trace, connections=foreign, loads=loads))
 
     # -- questions of the world
 

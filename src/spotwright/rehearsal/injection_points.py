@@ -30,6 +30,7 @@ __all__ = [
     "InjectionPoint",
     "Save",
     "draw_points",
+    "happened",
     "rewritten_areas",
     "summarize_activity",
 ]
@@ -127,6 +128,7 @@ class FileActivity:
     outputs: tuple[tuple[int, FileOperation], ...] = ()
     mapped: tuple[str, ...] = ()  # saves that are changed through memory maps, without system calls
     tracing_failure: str = ""  # why the step could not be traced; then nothing is known of its files
+    saves_only_early: bool = False  # in the first quarter of its time, so that they keep little of its work
 
     @property
     def longest_save(self) -> float | None:
@@ -312,4 +314,9 @@ _PARTICIPLES = {
 
 
 def _after(operation: FileOperation) -> str:
-    return f"after {operation.path} was {_PARTICIPLES.get(operation.call, operation.call.value)}"
+    return f"after {happened(operation)}"
+
+
+def happened(operation: FileOperation) -> str:
+    """An operation as messages tell it: ``state.json was opened``."""
+    return f"{operation.path} was {_PARTICIPLES.get(operation.call, operation.call.value)}"

@@ -25,6 +25,7 @@ from spotwright.rehearsal.injection_points import (
     InjectionKind,
     Save,
 )
+from spotwright.rehearsal.loaded_saves import Origin, Resume
 from spotwright.rehearsal.session import Rehearsal
 from spotwright.rehearsal.trials import TrialRun
 from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
@@ -271,7 +272,10 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
     yield from (f"  {line}" for line in _noise(step))
     if points:
         yield from map(outcome_text, step.outcomes)
+    if step.verdict is Verdict.UNDECIDED:
+        yield f"  {step.undecided}"
     yield from (f"  {line}" for line in _cost(step))
+    yield from (f"  {line}" for line in _loads(step))
     yield from (f"  {line}" for line in _lost_files(step))
     yield from (f"  {line}" for line in _not_covered(step))
     cause = step_cause(step)
@@ -387,6 +391,28 @@ def _cost(step: StepReport) -> Iterator[str]:
     if longest is not None and step.pool_notices:
         fits = "; ".join(_fits(longest, *pool) for pool in step.pool_notices)
         yield f"the longest save of {_duration(longest)}: {fits}"
+
+
+_MAX_LOADS_SHOWN = 2
+
+
+def _loads(step: StepReport) -> Iterator[str]:
+    """Attempts that did not go on from the newest whole save, where others did or where it is not known why."""
+    if step.verdict is not Verdict.GOES_BACK:
+        return
+    wrong = [(each, resume) for each in step.outcomes for resume in each.resumes if resume.origin is not Origin.NEWEST]
+    wrong = [(each, resume) for each, resume in wrong if resume.origin is not None]
+    for outcome, resume in wrong[:_MAX_LOADS_SHOWN]:
+        yield f"{outcome.point.name}: {_load(resume)}"
+    if len(wrong) > _MAX_LOADS_SHOWN:
+        yield f"so did {len(wrong) - _MAX_LOADS_SHOWN} more attempts"
+
+
+def _load(resume: Resume) -> str:
+    """What an attempt loaded in place of the newest whole save."""
+    newest = ", ".join(resume.newest[:_MAX_LOADS_SHOWN])
+    loaded = ", ".join(resume.loaded[:_MAX_LOADS_SHOWN]) or "nothing"
+    return f"attempt {resume.attempt} loaded {loaded}, and not the newest whole save, {newest}"
 
 
 def _fits(longest: float, pool: str, notice: float) -> str:

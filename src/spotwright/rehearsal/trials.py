@@ -337,6 +337,7 @@ class TrialAttempt:
     max_rss: int = 0  # bytes
     accepted_by_kfp: bool = False  # it exited with 0 without its outputs, which KFP takes for a success
     outlived_notice: bool = False  # it still ran when its notice ended, and was killed
+    ended_by_itself: bool = False  # before its notice ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,6 +538,7 @@ def _attempts(folder: RunFolder, task: TaskState) -> Iterator[TrialAttempt]:
             max_rss=ended.max_rss or 0,
             accepted_by_kfp=ended.signals.accepted_by_kfp,
             outlived_notice=ended.signals.noticed and ended.signals.signal == signal.SIGKILL,
+            ended_by_itself=ended.signals.noticed and ended.signals.signal != signal.SIGKILL,
         )
 
 
