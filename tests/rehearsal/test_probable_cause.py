@@ -9,8 +9,8 @@ from tests.rehearsal.interrupted_points import INTERRUPTED, POINT
 
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
+from spotwright.rehearsal.causes import probable_cause
 from spotwright.rehearsal.injection_points import SAVES, summarize_activity
-from spotwright.rehearsal.report import probable_cause
 from spotwright.rehearsal.verdict import PointOutcome
 
 MADE = FileOperation(FileCall.OPEN, SAVES, "lock", 0.0)

@@ -15,7 +15,8 @@ from tests.rehearsal.process_steps import counts_on_a_server
 from tests.rehearsal.samples import SAMPLES, USER_STEPS, SampleStep
 from tests.sampling import only
 
-from spotwright.rehearsal.report import as_text, step_cause
+from spotwright.rehearsal.causes import step_cause
+from spotwright.rehearsal.report import as_text
 from spotwright.rehearsal.verdict import Verdict
 
 pytestmark = pytest.mark.slow

@@ -49,7 +49,8 @@ class AttemptTrace:
     """The observations of one attempt.
 
     ``stray_files`` were written outside of the watched folders and not removed; ``failure`` says why the attempt could not be
-    traced; ``on_sigterm`` has every process that SIGTERM reached; ``connections`` are addresses with ports; ``mapped`` are
+    traced; ``on_sigterm`` has every process that SIGTERM reached; ``untold`` are the programs that handle SIGTERM and never got
+    it, because the process that started them did not pass it on; ``connections`` are addresses with ports; ``mapped`` are
     area and path of the watched files that a writable memory map shows; ``loads`` are the files of earlier attempts that it
     read, by their paths in the folders that outlive an attempt, ``None`` if not all were seen.
     """
@@ -61,6 +62,7 @@ class AttemptTrace:
     connections: tuple[str, ...] = ()
     mapped: tuple[tuple[str, str], ...] = ()
     loads: tuple[str, ...] | None = ()
+    untold: tuple[str, ...] = ()
 
 
 def on_sigterm(status: str, number: int) -> OnSigterm:

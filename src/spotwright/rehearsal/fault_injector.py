@@ -8,6 +8,7 @@ holds the attempt until the world has taken the node or delivered the notice.
 from __future__ import annotations
 
 import contextlib
+import re
 import selectors
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,7 +147,8 @@ class FaultInjector:
             attempt.loads = LoadWatcher(path for path, area in attempt.folders.items() if area == SAVES)
             self._selector.register(attempt.loads.descriptor, selectors.EVENT_READ, attempt.loads.read)
         env = {**order.env, **(self._timing.environment if self._timing is not None else {})}
-        return replace(order, hold=self._is_traced(key.task), env=env, private=self._private(order.private))
+        traced, host = self._is_traced(key.task), _host_of(order)
+        return replace(order, hold=traced, env=env, private=self._private(order.private), host=host)
 
     def _private(self, settings: PrivateFolderSettings | None) -> PrivateFolderSettings | None:
         """Let only the run's own files outlive an attempt: paths that the user named are readable, and so is all else."""
@@ -318,6 +320,12 @@ class FaultInjector:
     def _clear_wake_up(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake_receiver.recv(4096)
+
+
+def _host_of(order: StartOrder) -> str:
+    """A host name for each attempt, as each pod has one."""
+    task = re.sub(r"[^a-z0-9]+", "-", order.task.lower()).strip("-")[:50]
+    return f"{task or 'step'}-{order.attempt}"
 
 
 def _addresses_in(env: Mapping[str, str]) -> tuple[str, ...]:

@@ -135,6 +135,11 @@ class FileActivity:
         """Seconds; ``None`` if the step saved nothing."""
         return max((save.seconds for save in self.saves), default=None)
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the longest save was seen from its first operation to its last: of a single one no time is seen."""
+        return any(len(save.operations) > 1 for save in self.saves)
+
 
 def summarize_activity(operations: Sequence[FileOperation]) -> FileActivity:
     """Group the operations of an undisturbed attempt into saves and outputs.

@@ -27,7 +27,7 @@ from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import FileOperation
 from spotwright.rehearsal.injection_points import SAVES, FileActivity, Save, summarize_activity
 
-__all__ = ["LoadWatcher", "Origin", "Resume", "count_saves", "kind_of", "resume_of"]
+__all__ = ["LoadWatcher", "Origin", "Resume", "count_saves", "ends_inside_save", "kind_of", "resume_of"]
 
 
 _ACCESS, _MODIFY, _CLOSE_READ, _FROM, _TO, _CREATE, _DELETE = 0x1, 0x2, 0x10, 0x40, 0x80, 0x100, 0x200
@@ -197,6 +197,17 @@ def _origin(read: Sequence[str], newest: Collection[str]) -> Origin:
     if not read:
         return Origin.NOTHING
     return Origin.NEWEST if any(path in newest for path in read) else Origin.OLDER
+
+
+def ends_inside_save(operations: Sequence[FileOperation], activity: FileActivity) -> bool:
+    """Whether an attempt ended while it saved: its last save lacks operations that the saves of the undisturbed step have."""
+    groups = summarize_activity(operations).saves
+    if not groups:
+        return False
+    patterns = [_pattern(save.operations) for save in activity.saves]
+    if not patterns:
+        return groups[-1].operations[-1].call in (FileCall.OPEN, FileCall.WRITE)
+    return not _is_like(groups[-1].operations, patterns)
 
 
 def _own_files(save: _Written, saves: Sequence[_Written]) -> set[str]:

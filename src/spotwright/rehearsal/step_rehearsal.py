@@ -373,20 +373,20 @@ class StepRehearsal:
 
     def _judged(self, outcome: PointOutcome, activity: FileActivity, kinds: frozenset[str]) -> PointOutcome:
         """The outcome with its cost, because the baseline may be lower now, and with what the attempts resumed from."""
-        outcome = self._with_cost(outcome)
-        if outcome.trial is None or outcome.problem:
+        if outcome.trial is None:
             return outcome
         resumes = resumes_of(outcome.trial, activity, kinds)
+        outcome = replace(self._with_cost(outcome), resumes=resumes)
         lost = next(
             (each for each in resumes if each.is_all_lost and (self._counts_saves(kinds) or not each.loaded)), None
         )
-        if lost is None or lost.lost_by is None or lost.lost_until is None:
-            return replace(outcome, resumes=resumes)
+        if outcome.problem or lost is None or lost.lost_by is None or lost.lost_until is None:
+            return outcome
         problem = (
             f"when {happened(lost.lost_by)}, no whole save was left until {happened(lost.lost_until)}, and attempt "
             f"{lost.attempt} began from the start"
         )
-        return replace(outcome, resumes=resumes, problem=problem, cost=None)
+        return replace(outcome, problem=problem, cost=None)
 
     def _counts_saves(self, kinds: frozenset[str]) -> bool:
         """Whether each undisturbed execution makes as many saves, so that their number tells where an attempt went on."""

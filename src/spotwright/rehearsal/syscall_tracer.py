@@ -96,6 +96,7 @@ class SyscallTracer(threading.Thread):
         self._connections: dict[str, None] = {}
         self._mapped: dict[tuple[str, str], None] = {}
         self._on_sigterm: dict[int, OnSigterm] = {}
+        self._untold: dict[int, str] = {}  # programs by process
         self._shim, self._must_hold = shim, must_hold
         areas = {os.path.realpath(folder): area for folder, area in folders.items()}
         self._areas = dict(sorted(areas.items(), key=lambda item: -len(item[0])))  # the innermost folder wins
@@ -142,6 +143,7 @@ class SyscallTracer(threading.Thread):
             tuple(self._on_sigterm.values()),
             tuple(self._connections),
             tuple(self._mapped),
+            untold=tuple(dict.fromkeys(self._untold.values())),
         )
 
     def run(self) -> None:
@@ -207,6 +209,10 @@ class SyscallTracer(threading.Thread):
         answer = read_on_sigterm(tid, signal.SIGTERM)
         if answer is not None:
             self._on_sigterm[tid] = answer
+        self._untold.pop(tid, None)
+        for below in [process for process in _tree(tid) if process != tid and process not in self._on_sigterm]:
+            if read_on_sigterm(below, signal.SIGTERM) is OnSigterm.HANDLES:
+                self._untold[below] = process_identity.read(f"/proc/{below}/comm").decode("utf-8", "replace").strip()
 
     def _resume(self, request: int, tid: int, number: int = 0) -> None:
         if self._is_frozen:

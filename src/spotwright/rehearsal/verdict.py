@@ -6,8 +6,9 @@ interrupted. Every other step is safe. It *resumes* if every attempt loaded the 
 none. A step that keeps work only if it gets a notice *resumes only with a notice*: some interruptions come without one. Of a step
 of which nothing shows whether it resumes, no more is said than that it is *safe*.
 
-None of this depends on how long something took: what is kept is seen in the step's progress, in the saves that it loads and makes,
-or in its processor time. The cost of an interruption is the extra time, and the share of the interrupted work that was redone.
+None of this depends on how long something took: what is kept is seen in the step's progress, in the saves that it loads and
+makes, or in its processor time. The cost of an interruption is the extra time, and the share of the interrupted work that was
+redone.
 """
 
 from __future__ import annotations
@@ -291,6 +292,13 @@ class StepReport:
         return frozenset(answer for outcome in self.outcomes for answer in _answers(outcome))
 
     @property
+    def untold(self) -> tuple[str, ...]:
+        """The programs that handle SIGTERM, and that no process told of it."""
+        trials = (outcome.trial for outcome in self.outcomes if outcome.trial is not None)
+        traces = (trace for trial in trials for trace in trial.traces.get(trial.task or "", ()))
+        return tuple(dict.fromkeys(name for trace in traces for name in trace.untold))
+
+    @property
     def interruptions(self) -> int:
         """The number of interruptions in all trials with a known cost."""
         return sum(cost.interruptions for cost in self._costs())
@@ -325,7 +333,7 @@ def _answers(outcome: PointOutcome) -> Iterator[OnSigterm]:
 
 
 def verdict_of(
-    outcomes: Sequence[PointOutcome], activity: FileActivity = FileActivity(), *, counts_saves: bool = True
+    outcomes: Sequence[PointOutcome], activity: FileActivity | None = None, *, counts_saves: bool = True
 ) -> Verdict:
     """The worst outcome of all points; without problems, whether the step resumes."""
     if any(outcome.problem and not outcome.never_finishes and outcome.is_interrupted for outcome in outcomes):
@@ -345,7 +353,7 @@ def verdict_of(
         is_redone = counts_saves and sum(each.redone for each in resumes) > (1 - MIN_KEPT_SHARE) * sum(
             each.saved for each in resumes
         )
-        keeps = keeps and not is_redone and not activity.saves_only_early
+        keeps = keeps and not is_redone and not (activity is not None and activity.saves_only_early)
     if keeps and origins <= {Origin.NEWEST}:
         return Verdict.RESUMES
     if keeps:

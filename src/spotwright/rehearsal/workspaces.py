@@ -295,14 +295,23 @@ def command():
     import subprocess
     import sys
 
-    signal.signal(signal.SIGTERM, lambda *_: None)  # the command is in the same process group and gets it too
+    told = []  # SIGTERM comes for the command alone, as to process 1 of a container: not for the processes that it starts
+    signal.signal(signal.SIGTERM, lambda *_: told.append(signal.SIGTERM))
     environment = {{name: value for name, value in os.environ.items() if name != "_KFP_RUNTIME"}}
     try:
-        code = subprocess.Popen(json.loads({command}), env=environment).wait()
+        process = subprocess.Popen(json.loads({command}), env=environment, start_new_session=True)
     except OSError as error:
         print(f"{{error.filename}}: {{error.strerror}}")
         sys.stdout.flush()
         os._exit(127)
+    signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGTERM))
+    if told:
+        process.send_signal(signal.SIGTERM)
+    code = process.wait()
+    try:
+        os.killpg(process.pid, signal.SIGKILL)  # with process 1 of a container all others end
+    except ProcessLookupError:
+        pass  # it left none
     missing = [name for name in json.loads({outputs}) if not os.path.lexists(name)]
     if missing and not code:
         print(f"the command ended with 0 and did not write {{', '.join(missing)}}")
