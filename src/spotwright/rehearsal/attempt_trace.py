@@ -30,6 +30,11 @@ class FileOperation:
     source: str = ""
     truncates: bool = False
 
+    @property
+    def takes_away(self) -> bool:
+        """Whether what the file held before is gone, and nothing whole is in its place."""
+        return self.truncates or self.call is FileCall.REMOVE
+
 
 class OnSigterm(StrEnum):
     """What a process does when SIGTERM arrives."""

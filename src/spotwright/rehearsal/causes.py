@@ -69,6 +69,9 @@ def probable_cause(outcome: PointOutcome, activity: FileActivity) -> str:
         return _ENDS_AS_SUCCESS
     if _ends_early(outcome, trial):
         return _ENDS_EARLY
+    removed = next((each.lost_by for each in outcome.resumes if each.is_all_lost and each.lost_by is not None), None)
+    if removed is not None and removed.call is FileCall.REMOVE and not outcome.differences:
+        return f"{removed.path} is removed before the next save is whole: remove it afterwards"
     repeated = _repeated(outcome)
     if repeated:
         return f"{_APPENDED}; {repeated[:60]!r} is there twice"

@@ -227,6 +227,7 @@ def _fits(longest: float, pool: str, notice: float) -> str:
 def _where_to_look(rehearsal: Rehearsal, step: StepReport, outcome: PointOutcome) -> Iterator[str]:
     if outcome.trial is None:
         return
+    yield f"{outcome.point.name}: {outcome.problem}"
     yield f"log: spotwright logs {outcome.trial.run.name} {step.task} --state {_short_path(rehearsal.state)}"
     for name, path in zip(("undisturbed", "interrupted"), outcome.output_paths, strict=False):
         yield f"{name}: {_short_path(path)}"
