@@ -43,7 +43,7 @@ SAMPLES = {
         SampleStep(steps.saves_in_home, Verdict.STARTS_OVER, cause=".cache/training-run"),
         SampleStep(steps.saves_elsewhere, Verdict.STARTS_OVER, cause="/opt/training-run"),
         SampleStep(steps.keeps_a_log, Verdict.RESUMES),
-        SampleStep(steps.appends_twice, Verdict.UNSAFE, cause="appended again"),
+        SampleStep(steps.appends_twice, Verdict.UNSAFE, cause="is there twice"),
         SampleStep(steps.appends_twice_elsewhere, Verdict.UNSAFE, writes_ledger=True),
         SampleStep(steps.half_a_file, Verdict.UNSAFE),
         SampleStep(steps.renames_too_early, Verdict.UNSAFE, cause="before it is closed"),
@@ -53,32 +53,32 @@ SAMPLES = {
         SampleStep(steps.says_done, Verdict.UNSAFE, cause="exit code 0"),
         SampleStep(steps.leaves_half, Verdict.UNSAFE, cause="exit code 0"),
         SampleStep(steps.leaves_half_and_saves, Verdict.UNSAFE),
-        SampleStep(steps.forgets_the_seed, Verdict.UNSAFE, cause="random number generator"),
+        SampleStep(steps.forgets_the_seed, Verdict.UNSAFE, cause="not in the save"),
         SampleStep(steps.waits_for_a_lock, Verdict.NEVER_FINISHES, cause="lock of the interrupted attempt"),
         SampleStep(steps.restores_for_ever, Verdict.NEVER_FINISHES),
     )
 }
 
-_GENERATOR, _IN_PLACE, _TOGETHER = "random number generator", "written in place", "belong together"
+_MISSING, _IN_PLACE, _TOGETHER = "not in the save", "written in place", "belong together"
 USER_STEPS = {
     sample.step.__name__: sample
     for sample in (
-        SampleStep(files.numpy_generator_forgotten, Verdict.UNSAFE, cause=_GENERATOR),
+        SampleStep(files.numpy_generator_forgotten, Verdict.UNSAFE, cause=_MISSING),
         SampleStep(files.numpy_generator_saved, Verdict.RESUMES),
-        SampleStep(files.shuffles_again, Verdict.UNSAFE, cause=_GENERATOR),
-        SampleStep(files.logs_beside_checkpoint, Verdict.UNSAFE, cause="appended again"),
+        SampleStep(files.shuffles_again, Verdict.UNSAFE, cause=_MISSING),
+        SampleStep(files.logs_beside_checkpoint, Verdict.UNSAFE, cause="is there twice"),
         SampleStep(files.dedupes, Verdict.RESUMES),
         SampleStep(files.two_files_agree, Verdict.UNSAFE, cause=_TOGETHER),
         SampleStep(files.two_files_checked, Verdict.RESUMES),
         SampleStep(files.pickle_in_place, Verdict.UNSAFE, cause=_IN_PLACE),
-        SampleStep(files.corrupt_means_start, Verdict.RESUMES),
+        SampleStep(files.corrupt_means_start, Verdict.UNSAFE, cause=_IN_PLACE),
         SampleStep(files.alternates, Verdict.RESUMES),
         SampleStep(files.saves_in_output_folder, Verdict.STARTS_OVER, cause="the folder of its outputs"),
         SampleStep(files.saves_in_cwd, Verdict.STARTS_OVER, cause="its current folder"),
-        SampleStep(files.counts_epochs_wrongly, Verdict.UNSAFE, cause="position in the data"),
-        SampleStep(files.best_model_forgotten, Verdict.UNSAFE, cause="not saved completely"),
+        SampleStep(files.counts_epochs_wrongly, Verdict.UNSAFE, cause=_MISSING),
+        SampleStep(files.best_model_forgotten, Verdict.UNSAFE, cause=_MISSING),
         SampleStep(files.saves_rarely, Verdict.RESUMES),
-        SampleStep(files.removes_before_it_writes, Verdict.RESUMES),
+        SampleStep(files.removes_before_it_writes, Verdict.UNSAFE, cause="removed before the next save is whole"),
         SampleStep(files.syncs_after_rename, Verdict.RESUMES),
         SampleStep(storage.sqlite_in_one_transaction, Verdict.RESUMES),
         SampleStep(storage.sqlite_wal_in_one_transaction, Verdict.RESUMES),

@@ -223,7 +223,9 @@ def test_a_claim_outlives_attempts_and_is_reset_for_each_trial(
     }
     (tmp_path / "claims.yaml").write_text(document(steps))
 
-    rehearsal = rehearse(pipeline=tmp_path / "claims.yaml", task="work", interruptions=1)
+    rehearsal = rehearse(
+        pipeline=tmp_path / "claims.yaml", task="work", interruptions=1, outputs=("/claimed/rows.csv",)
+    )
 
     assert rehearsal.steps[0].verdict is verdict
     assert rehearsal.steps[0].noise == ()

@@ -29,7 +29,7 @@ KEPT = {"by_hand"}
 def check_verdict(rehearse: Rehearse, sample: SampleStep, seed: int, folder: Path) -> None:
     """Rehearse a sample step once, and compare the verdict."""
     ledger = str(folder / "ledger.csv")
-    options = {"arguments": {"ledger": ledger}, "keep": (ledger,)} if sample.writes_ledger else {}
+    options = {"arguments": {"ledger": ledger}, "keep": (ledger,), "outputs": (ledger,)} if sample.writes_ledger else {}
 
     rehearsal = rehearse(sample.step, seed=seed, **options)
 

@@ -253,7 +253,8 @@ def _duration(seconds: float) -> str:
 def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     """``name``, ``seed``, ``safe``, ``state`` (the state folder with the runs of all trials) and ``steps``. Times are seconds.
 
-    A step: ``task``; ``verdict``; ``fails_undisturbed``, why it fails without any interruption; ``undisturbed_seconds`` of each
+    A step: ``task``; ``verdict``; ``fails_undisturbed``, why it fails without any interruption; ``undecided``, why nothing is
+    decided; ``undisturbed_seconds`` of each
     undisturbed execution; ``not_traced``, why its files could not be observed (then null stands for what only a trace shows);
     ``saves``, their number; the ``longest_save``; the ``notice`` of points with notice; ``lost_files``,
     those that the step wrote where nothing outlives an attempt; ``connections``, the addresses to which it connected, where
@@ -269,7 +270,8 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     broke, with its ``probable_cause`` and all ``differences``; ``run``, its run in the state folder; ``lost_seconds``;
     ``interruptions``, each with its ``attempt``, the ``age`` of the attempt when it came,
     whether it had a ``notice``, whether the node went ``in_save`` after the notice, and ``where``; ``attempts``, each with
-    ``number``, ``cause``, ``why`` and ``seconds``.
+    ``number``, ``cause``, ``why`` and ``seconds``; ``resumes``, each with the ``attempt``, the files of the ``newest`` whole save
+    before it, those that it ``loaded``, and what it went on ``from`` (null where no whole save was left).
     """
     return {
         "name": rehearsal.name,
@@ -286,6 +288,7 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "task": step.task,
         "verdict": step.verdict.value,
         "fails_undisturbed": step.undisturbed_failure or None,
+        "undecided": (step.undecided or None) if step.verdict is Verdict.UNDECIDED else None,
         "undisturbed_seconds": list(step.undisturbed_seconds),
         "not_traced": failure or None,
         "saves": len(step.activity.saves) if not failure else None,
@@ -332,6 +335,10 @@ def _point_json(outcome: PointOutcome, step: StepReport) -> dict[str, Any]:
         "attempts": [
             {"number": each.number, "cause": each.cause, "why": each.why, "seconds": each.seconds}
             for each in (trial.attempts if trial is not None else ())
+        ],
+        "resumes": [
+            {"attempt": each.attempt, "newest": list(each.newest), "loaded": list(each.loaded), "from": each.origin}
+            for each in outcome.resumes
         ],
         "lost_seconds": outcome.cost.extra_seconds if outcome.cost is not None else None,
     }  # fmt: skip
