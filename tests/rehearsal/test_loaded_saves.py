@@ -110,9 +110,11 @@ def test_a_kill_while_the_only_save_is_gone_loses_all_if_the_next_attempt_begins
     lost = resumed(before, undisturbed, [], undisturbed)
     went_on = resumed(before, saves(make, 5, first=30), [], undisturbed)
 
-    assert lost.is_all_lost and not went_on.is_all_lost
+    assert lost.is_all_lost
+    assert not went_on.is_all_lost
     assert lost.lost_by == make(20)[0]
-    assert lost.lost_until is not None and lost.lost_until.call is make(20)[-1].call
+    assert lost.lost_until is not None
+    assert lost.lost_until.call is make(20)[-1].call
 
 
 def test_two_files_in_turn_always_leave_a_whole_save() -> None:
@@ -145,7 +147,8 @@ def test_an_attempt_that_ended_by_itself_finished_its_save() -> None:
 
     told = resume_of(2, [(in_place(1), True)], (), ["ck.json"], activity, frozenset({"ck.json"}))
 
-    assert told is not None and told.origin is Origin.NEWEST
+    assert told is not None
+    assert told.origin is Origin.NEWEST
     assert resume_of(2, [(in_place(1), False)], (), ["ck.json"], activity, frozenset({"ck.json"})) is None
 
 

@@ -76,6 +76,17 @@ class _LazyGroup(click.Group):
             command = getattr(import_module(module), function or cmd_name.replace("-", "_"))
         return command if isinstance(command, click.Command) else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names. Raises :class:`click.UsageError` with the nearest one if there is none."""
+        if args[0] not in self._table:
+            from difflib import get_close_matches  # few command lines need it
+
+            for near in get_close_matches(args[0], self._table, n=1):
+                ctx.fail(f"there is no command {args[0]!r}: did you mean {near!r}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self._table.items()])

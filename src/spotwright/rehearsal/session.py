@@ -255,7 +255,7 @@ def _prepare_command(
 ) -> tuple[Prepared, CommandWorkspace]:
     command = persisted.replace_in(options.command)
     compiled = compiled_command(command, options.outputs)
-    planning = PlanOptions(config=options.config, folder=options.folder)
+    planning = PlanOptions(config=options.config, folder=options.folder, shared_config=True)
     prepared = prepare(compiled, planning, RunOptions(state=folder))
     workspace = CommandWorkspace(
         folder=options.folder.absolute(),
