@@ -104,8 +104,8 @@ def find(pipeline_path: str | Path, explicit: str | Path | None = None) -> Confi
     """Return the configuration of a pipeline: the named file, else the nearest ``spotwright.yaml``, else the built-in one.
 
     The nearest file is the one beside the pipeline, or in a folder above it up to the root of the repository (the folder that
-    holds ``.git``). Without a repository the pipeline's own folder counts, and then the current one: a file in another folder above,
-    such as a home folder or ``/tmp``, was not meant for the pipeline. ``pipeline_path`` may be a folder (a notebook's).
+    holds ``.git``). Without a repository the pipeline's own folder counts, and then the current one: a file in another folder
+    above, such as a home folder or ``/tmp``, was not meant for the pipeline. ``pipeline_path`` may be a folder (a notebook's).
 
     Raises :class:`ConfigError`; an existing file is never ignored.
     """

@@ -152,11 +152,12 @@ def kind_of(path: str) -> str:
 
 @dataclass(slots=True)
 class _Written:
-    """One save: its files, and whether it is whole so far."""
+    """One save: its files, the names that they had when it was made, and the operation that took one of them away."""
 
     operations: tuple[FileOperation, ...]
     is_complete: bool
     files: set[str] = field(default_factory=set)
+    names: frozenset[str] = frozenset()
     broken_by: FileOperation | None = None
 
 
@@ -211,8 +212,8 @@ def ends_inside_save(operations: Sequence[FileOperation], activity: FileActivity
 
 
 def _own_files(save: _Written, saves: Sequence[_Written]) -> set[str]:
-    """The files that only this save has, or all of them where every save writes to the same ones."""
-    others = {path for each in saves if each is not save for path in each.files}
+    """The files whose names only this save has, or all of them where every save writes to the same names."""
+    others = {path for each in saves if each is not save for path in each.names}
     return save.files - others or save.files
 
 
@@ -238,6 +239,7 @@ def _add_saves(
         for operation in group.operations:
             _apply(operation, save, written)
         save.files = {path for path in save.files if kind_of(path) in kinds}
+        save.names = frozenset(save.files)
     written[:] = [each for each in written if each.files or each.broken_by is not None or each is written[-1]]
 
 
