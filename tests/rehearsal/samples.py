@@ -88,7 +88,7 @@ USER_STEPS = {
         SampleStep(storage.memory_map_whole, Verdict.RESUMES),
         SampleStep(storage.copies_trees, Verdict.UNSAFE, cause="filled in place"),
         SampleStep(storage.copies_trees_and_renames, Verdict.RESUMES),
-        SampleStep(storage.symlink_to_latest, Verdict.RESUMES),
+        SampleStep(storage.symlink_to_latest, Verdict.UNSAFE, cause="latest is removed before the next save is whole"),
         SampleStep(processes.saves_at_sigterm_by_exception, Verdict.RESUMES_WITH_NOTICE),
         SampleStep(processes.polls_the_notice_file, Verdict.STARTS_OVER),
         SampleStep(processes.polls_the_notice_file_and_ignores_sigterm, Verdict.RESUMES_WITH_NOTICE),

@@ -48,7 +48,7 @@ _NOT_LOADED = "it saves, and still starts from the beginning: check how it loads
 
 def step_cause(step: StepReport) -> str:
     """The probable cause of a step's verdict, as a sentence without a full stop; empty if no trace shows one."""
-    by_outcome = [(outcome, probable_cause(outcome, step.activity)) for outcome in step.outcomes]
+    by_outcome = [(outcome, probable_cause(outcome, step)) for outcome in step.outcomes]
     causes = [cause for outcome, cause in by_outcome if cause and len(outcome.point.injections) == 1]
     if _MISSING_STATE in causes and not any(cause.startswith(_CERTAIN) for cause in causes):
         return _MISSING_STATE  # also where every save was whole, so an incomplete file is not the cause
@@ -60,17 +60,17 @@ def step_cause(step: StepReport) -> str:
     return _why_it_starts_over(step) if step.verdict is Verdict.STARTS_OVER else ""
 
 
-def probable_cause(outcome: PointOutcome, activity: FileActivity) -> str:
+def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     """The probable cause of an outcome's problem, as a sentence without a full stop; empty if no trace shows one."""
-    trial = outcome.trial
+    trial, activity = outcome.trial, step.activity
     if trial is None or not outcome.problem:
         return ""
     if any(attempt.accepted_by_kfp for attempt in trial.attempts):
         return _ENDS_AS_SUCCESS
     if _ends_early(outcome, trial):
         return _ENDS_EARLY
-    removed = next((each.lost_by for each in outcome.resumes if each.is_all_lost and each.lost_by is not None), None)
-    if removed is not None and removed.call is FileCall.REMOVE and not outcome.differences:
+    removed = outcome.lost_by
+    if removed is not None and removed.call is FileCall.REMOVE:
         return f"{removed.path} is removed before the next save is whole: remove it afterwards"
     repeated = _repeated(outcome)
     if repeated:
@@ -83,7 +83,7 @@ def probable_cause(outcome: PointOutcome, activity: FileActivity) -> str:
     if trial.tracing_failure:
         return ""
     interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
-    found = (_lock_left(outcome, before, activity) or _torn(before, activity) for before in interrupted)
+    found = (_lock_left(outcome, before, activity) or _torn(before, step) for before in interrupted)
     return next(filter(None, found), _MISSING_STATE if _loads_all(outcome) else "")
 
 
@@ -146,15 +146,15 @@ def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity:
     return ""
 
 
-def _torn(before: Sequence[FileOperation], activity: FileActivity) -> str:
+def _torn(before: Sequence[FileOperation], step: StepReport) -> str:
     """What the last operations before the interruption left incomplete: one file, one folder, or one of several."""
     if not before:
         return ""
-    last = before[-1]
+    last, activity = before[-1], step.activity
     databases = sorted({_SQLITE.sub("", each.path) for each in before if _SQLITE.search(each.path)})
     if databases:
         one = f"{databases[0]} is changed in several transactions that belong together: commit them as one"
-        return one if _is_between_commits(before, activity) else ""
+        return one if _survives_elsewhere(step) else ""
     if _is_written_after_rename(activity):
         return f"{last.path} is renamed before it is closed: write and close the new file first, then rename it"
     folder = _unfinished_folder(before, activity)
@@ -168,18 +168,14 @@ def _torn(before: Sequence[FileOperation], activity: FileActivity) -> str:
     return ""
 
 
-def _is_between_commits(before: Sequence[FileOperation], activity: FileActivity) -> bool:
-    """Whether the last save before the interruption had committed some of the transactions of a save, and not all."""
-    commits = [count for save in activity.saves if (count := sum(map(_is_commit, save.operations)))]
-    made = sum(map(_is_commit, before))
-    return bool(commits) and min(commits) > 1 and made % min(commits) != 0
+def _survives_elsewhere(step: StepReport) -> bool:
+    """Whether the outputs are the same after a kill at some other moment of the database's changes.
 
-
-def _is_commit(operation: FileOperation) -> bool:
-    """Whether an operation ends a transaction. Source: SQLite, "Atomic Commit" 3.11 and "Write-Ahead Logging" 2.1."""
-    if operation.path.endswith("-journal"):
-        return operation.call is FileCall.REMOVE
-    return operation.path.endswith("-wal") and operation.call is FileCall.SYNC
+    A kill leaves a database as after a transaction (SQLite, "Atomic Commit In SQLite"). So it depends on the transaction.
+    """
+    trials = [outcome.trial for outcome in step.outcomes if outcome.is_interrupted and not outcome.problem]
+    first = [trial.operations[0] for trial in trials if trial is not None and trial.operations]
+    return any(_SQLITE.search(each.path) for operations in first for each in operations)
 
 
 def _is_final_name(path: str, activity: FileActivity) -> bool:

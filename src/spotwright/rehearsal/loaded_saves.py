@@ -127,7 +127,8 @@ class Resume:
     ``newest`` are the files of the newest whole save; empty: none was left. ``loaded`` are the files of saves that the attempt
     read; ``origin`` is None where no save was left whole. ``saved`` is how many saves the attempts before it had made,
     ``redone`` how many of them it made again, counted by the undisturbed step.
-    ``lost_by`` and ``lost_until``: the operation that left no whole save, and the one after which there is one again.
+    ``lost_by`` is the operation that left no whole save, else the last one before the attempt; ``lost_until`` is the one after
+    which there is a whole save again.
     """
 
     attempt: int
@@ -141,8 +142,8 @@ class Resume:
 
     @property
     def is_all_lost(self) -> bool:
-        """Whether there had been saves, none of them was left whole, and the attempt made nearly all of them again."""
-        return self.lost_by is not None and self.saved > 0 and 2 * self.redone >= self.saved
+        """Whether there had been saves, and the attempt loaded none that is whole and made most of them again."""
+        return self.origin in (None, Origin.NOTHING) and self.saved > 0 and 2 * self.redone >= self.saved
 
 
 def kind_of(path: str) -> str:
@@ -191,7 +192,11 @@ def resume_of(
         return Resume(attempt, (), read, None, saved, redone, by, until)
     key = _own_files(newest, saves)
     later = {path for each in written[written.index(newest) + 1 :] for path in each.files}
-    return Resume(attempt, tuple(sorted(key)), read, _origin(read, key | later), saved, redone)
+    origin, last = (
+        _origin(read, key | later),
+        next((each for each in reversed(before[-1][0]) if each.area == SAVES), None),
+    )
+    return Resume(attempt, tuple(sorted(key)), read, origin, saved, redone, last)
 
 
 def _origin(read: Sequence[str], newest: Collection[str]) -> Origin:
@@ -205,7 +210,7 @@ def ends_inside_save(operations: Sequence[FileOperation], activity: FileActivity
     groups = summarize_activity(operations).saves
     if not groups:
         return False
-    patterns = [_pattern(save.operations) for save in activity.saves]
+    patterns = _patterns(activity)
     if not patterns:
         return groups[-1].operations[-1].call in (FileCall.OPEN, FileCall.WRITE)
     return not _is_like(groups[-1].operations, patterns)
@@ -231,7 +236,7 @@ def _add_saves(
 ) -> None:
     """Add the saves of one attempt, and note which earlier ones it broke."""
     groups = summarize_activity(operations).saves
-    patterns = [_pattern(save.operations) for save in activity.saves]
+    patterns = _patterns(activity)
     for number, group in enumerate(groups):
         is_last = number == len(groups) - 1
         save = _Written(group.operations, not is_last or ended_by_itself or _is_like(group.operations, patterns))
@@ -285,6 +290,12 @@ def _pattern(operations: Sequence[FileOperation]) -> _Pattern:
     return tuple((call, len(list(each))) for call, each in groupby(operation.call for operation in operations))
 
 
+def _patterns(activity: FileActivity) -> list[_Pattern]:
+    """Those of the undisturbed step's saves. The first is left out where there are more: it finds nothing to replace."""
+    saves = activity.saves[1:] if len(activity.saves) > 2 else activity.saves
+    return [_pattern(save.operations) for save in saves]
+
+
 def _is_like(operations: Sequence[FileOperation], patterns: Sequence[_Pattern]) -> bool:
     """Whether the operations are as many as those of a save of the undisturbed step."""
     own = _pattern(operations)
@@ -303,7 +314,8 @@ def _redone(
 ) -> tuple[int, int]:
     """How many saves the attempts ``before`` made, and how many of them were made again: those beyond the undisturbed step's."""
     made = sum(count_saves(operations, kinds) for operations, _ in before)
-    beyond = made + count_saves(after, kinds) - count_saves(undisturbed, kinds)
+    whole = count_saves(undisturbed, kinds)
+    beyond = made + count_saves(after, kinds) - whole if whole else 0  # a step that saves when it is told has no number
     return made, min(made, max(0, beyond))
 
 

@@ -324,7 +324,7 @@ def _point_json(outcome: PointOutcome, step: StepReport) -> dict[str, Any]:
         "interrupted": outcome.is_interrupted,
         "not_traced": (trial.tracing_failure or None) if trial is not None else None,
         "problem": outcome.problem or None,
-        "probable_cause": probable_cause(outcome, step.activity) or None,
+        "probable_cause": probable_cause(outcome, step) or None,
         "differences": [str(each) for each in outcome.differences],
         "run": trial.run.name if trial is not None else None,
         "interruptions": [

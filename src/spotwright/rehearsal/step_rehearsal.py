@@ -32,7 +32,7 @@ from spotwright.rehearsal.injection_points import (
     rewritten_areas,
     summarize_activity,
 )
-from spotwright.rehearsal.loaded_saves import count_saves, kind_of
+from spotwright.rehearsal.loaded_saves import Origin, Resume, count_saves, kind_of
 from spotwright.rehearsal.output_comparison import (
     CompareFunction,
     Difference,
@@ -180,7 +180,7 @@ class StepRehearsal:
             undisturbed_seconds=tuple(self._undisturbed_seconds),
             activity=activity,
             noise=tuple(self._noise),
-            outcomes=tuple(self._judged(outcome, activity, kinds) for outcome in outcomes),
+            outcomes=tuple(self._judged(outcomes, activity, kinds)),
             not_comparable=self._not_comparable(),
             counts_saves=self._counts_saves(kinds),
             pool_notices=tuple(self._pool_notices()),
@@ -371,22 +371,26 @@ class StepRehearsal:
         ]
         return frozenset(kind_of(path) for trace in traces for path in trace.loads or ())
 
-    def _judged(self, outcome: PointOutcome, activity: FileActivity, kinds: frozenset[str]) -> PointOutcome:
-        """The outcome with its cost, because the baseline may be lower now, and with what the attempts resumed from."""
-        if outcome.trial is None:
-            return outcome
-        resumes = resumes_of(outcome.trial, activity, kinds)
-        outcome = replace(self._with_cost(outcome), resumes=resumes)
-        lost = next(
-            (each for each in resumes if each.is_all_lost and (self._counts_saves(kinds) or not each.loaded)), None
-        )
-        if outcome.problem or lost is None or lost.lost_by is None or lost.lost_until is None:
-            return outcome
-        problem = (
-            f"when {happened(lost.lost_by)}, no whole save was left until {happened(lost.lost_until)}, and attempt "
-            f"{lost.attempt} began from the start"
-        )
-        return replace(outcome, problem=problem, cost=None)
+    def _judged(
+        self, outcomes: Sequence[PointOutcome], activity: FileActivity, kinds: frozenset[str]
+    ) -> Iterator[PointOutcome]:
+        """The outcomes with their costs, because the baseline may be lower now, and with what the attempts resumed from."""
+        judged = [
+            outcome
+            if outcome.trial is None
+            else replace(self._with_cost(outcome), resumes=resumes_of(outcome.trial, activity, kinds))
+            for outcome in outcomes
+        ]
+        loads = any(resume.origin is Origin.NEWEST for outcome in judged for resume in outcome.resumes)
+        for outcome in judged:
+            lost = [
+                resume
+                for resume in outcome.resumes
+                if resume.is_all_lost
+                and (loads or resume.origin is None)
+                and (self._counts_saves(kinds) or not resume.loaded)
+            ]
+            yield _without_saves(outcome, lost[0]) if lost and not outcome.problem else outcome
 
     def _counts_saves(self, kinds: frozenset[str]) -> bool:
         """Whether each undisturbed execution makes as many saves, so that their number tells where an attempt went on."""
@@ -437,6 +441,18 @@ def _activity(trace: AttemptTrace) -> FileActivity:
         return FileActivity(tracing_failure=trace.failure)
     activity = summarize_activity(trace.operations)
     return replace(activity, mapped=tuple(path for area, path in trace.mapped if area == SAVES))
+
+
+def _without_saves(outcome: PointOutcome, lost: Resume) -> PointOutcome:
+    """The outcome of a trial in which every save was lost."""
+    if lost.lost_by is None:
+        return outcome
+    if lost.origin is None and lost.lost_until is not None:
+        what = f"no whole save was left until {happened(lost.lost_until)}"
+    else:
+        what = f"the whole save {', '.join(lost.newest)} was no longer found"
+    problem = f"when {happened(lost.lost_by)}, {what}, and attempt {lost.attempt} began from the start"
+    return replace(outcome, problem=problem, cost=None, lost_by=lost.lost_by)
 
 
 def _saves_only_early(activity: FileActivity, kinds: frozenset[str], seconds: float) -> bool:

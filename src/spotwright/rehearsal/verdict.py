@@ -233,6 +233,7 @@ class PointOutcome:
     output_paths: tuple[Path, ...] = ()  # the first differing output, undisturbed and interrupted
     cost: InterruptionCost | None = None
     resumes: tuple[Resume, ...] = ()
+    lost_by: FileOperation | None = None  # the operation after which every save was lost
 
     @property
     def is_interrupted(self) -> bool:
@@ -394,7 +395,8 @@ def _resumes_after_notice(outcomes: Sequence[PointOutcome]) -> bool:
             and cost.redone_work <= (1.0 - MIN_KEPT_SHARE) * cost.interrupted_work
             for cost in costs
         )
-    return any(resume.origin is Origin.NEWEST for outcome in with_notice for resume in outcome.resumes)
+    resumes = [resume for outcome in with_notice for resume in outcome.resumes]
+    return any(each.origin is Origin.NEWEST and each.redone <= (1 - MIN_KEPT_SHARE) * each.saved for each in resumes)
 
 
 def _has_notice(outcome: PointOutcome) -> bool:

@@ -82,7 +82,7 @@ class FileCall(Enum):
     OPEN = "open"  # for writing
     WRITE = "write"
     SYNC = "sync"  # to the disk: after it a program takes the file for complete
-    RENAME = "rename"  # or link: a name appears atomically
+    RENAME = "rename"  # or link, or symlink: a name appears atomically
     REMOVE = "remove"
     MAKE_FOLDER = "make"
     MAP = "map"  # shared: what the process writes to its memory changes the file, without further calls
@@ -134,6 +134,7 @@ _TABLES: dict[str, tuple[int, dict[int, CallLayout]]] = {
             76: _path(FileCall.WRITE, -1, 0),
             82: _rename(-1, 0, -1, 1), 264: _rename(0, 1, 2, 3), 316: _rename(0, 1, 2, 3),
             86: _path(FileCall.RENAME, -1, 1), 265: _path(FileCall.RENAME, 2, 3),
+            88: _path(FileCall.RENAME, -1, 1), 266: _path(FileCall.RENAME, 1, 2),
             87: _path(FileCall.REMOVE, -1, 0), 84: _path(FileCall.REMOVE, -1, 0), 263: _path(FileCall.REMOVE, 0, 1),
             83: _path(FileCall.MAKE_FOLDER, -1, 0), 258: _path(FileCall.MAKE_FOLDER, 0, 1),
             **dict.fromkeys((74, 75), _SYNCS), 9: _MAPS, 42: _CONNECTS, 231: CallLayout(FileCall.EXIT),
@@ -146,6 +147,7 @@ _TABLES: dict[str, tuple[int, dict[int, CallLayout]]] = {
             **dict.fromkeys((64, 68, 66, 70, 287, 46, 71), _WRITES), 285: CallLayout(FileCall.WRITE, descriptor=2),
             45: _path(FileCall.WRITE, -1, 0),
             38: _rename(0, 1, 2, 3), 276: _rename(0, 1, 2, 3), 37: _path(FileCall.RENAME, 2, 3),
+            36: _path(FileCall.RENAME, 1, 2),
             35: _path(FileCall.REMOVE, 0, 1), 34: _path(FileCall.MAKE_FOLDER, 0, 1),
             **dict.fromkeys((82, 83), _SYNCS), 222: _MAPS, 203: _CONNECTS, 94: CallLayout(FileCall.EXIT),
         },

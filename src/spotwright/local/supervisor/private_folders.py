@@ -417,6 +417,7 @@ class PrivateFolders:
             with open(boot_id, "w", encoding="ascii") as file:
                 file.write(f"{uuid.uuid4()}\n")
             mounts.become_host(host, boot_id)
+            os.unlink(boot_id)  # the mount keeps the file
         if len(self._namespaces) > 1:
             mounts.drop_capabilities()
 
