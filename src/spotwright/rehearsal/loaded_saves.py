@@ -147,7 +147,7 @@ class Resume:
 
 
 def kind_of(path: str) -> str:
-    """A path without what changes from save to save: its numbers, and random names of temporary files."""
+    """A path without what changes from save to save: its numbers."""
     return re.sub(r"\d+", "#", path)
 
 
