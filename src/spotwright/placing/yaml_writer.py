@@ -244,7 +244,7 @@ def _write(value: Any, lead: str, indent: str, lines: list[str]) -> None:
     inner = f"{indent}  "
     if isinstance(value, dict):
         for key, item in value.items():
-            if isinstance(item, str) and not (item[-1:] == "\n" and _fits_block(item)):
+            if isinstance(item, str) and not _fits_block(item):
                 lines.append(f"{lead}{_scalar(key)}: {_scalar(item)}")
             elif isinstance(item, str):
                 lines.append(f"{lead}{_scalar(key)}: |")
@@ -266,7 +266,9 @@ def _write(value: Any, lead: str, indent: str, lines: list[str]) -> None:
 
 
 def _fits_block(text: str) -> bool:
-    """Whether whole lines can be written as a literal block: they have printable characters, and the first is not indented."""
+    """Whether a text can be written as a literal block: whole lines of printable characters, the first of them not indented."""
+    if not text.endswith("\n"):
+        return False
     lines = text.split("\n")
     return len(lines) > 2 and text[0] != " " and all(line and line.isprintable() for line in lines[:-1])
 
