@@ -128,7 +128,7 @@ def test_a_pool_that_had_no_node_for_a_gang_is_left_out_by_all_pods_of_the_next_
         kube.wait(lambda: is_done(kube, kind, namespace, "one"), "the first gang has completed", MOVED)
         kube.wait(lambda: is_done(kube, kind, namespace, "two"), "the second gang has completed", MOVED)
         assert {task.spent for task in recorded(kube, leader, "one").tasks.values()} == {BudgetUse()}
-        kube.wait(lambda: time.time() >= first.until, "the pause is over", 2 * PAUSE)
+        kube.wait(lambda: time.time() >= first.until + 2, "the pause is over", 2 * PAUSE)
         make(kube, kind, namespace, "three")
         tried = kube.wait(lambda: created(kube, namespace, 0, name="three"), "the third gang is made", STARTS)
         assert {rung(each) for each in tried} == {"empty"}, (first, pauses(leader), time.time())
