@@ -38,6 +38,10 @@ class SpotwrightError(Exception):
 
     after_start: bool = False
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows of the error: its sentence. Source: IPython, ``InteractiveShell.showtraceback``."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class InputError(SpotwrightError):
     """The user's input is wrong; nothing was started. The command line exits with 2."""

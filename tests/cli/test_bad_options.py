@@ -96,6 +96,13 @@ def test_everything_that_is_wrong_in_a_configuration_is_said_at_once(project: Pr
     assert (done.code, len(done.error_lines)) == (2, 2)
 
 
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_pattern_that_matches_no_task(project: Project, command: str) -> None:
+    config = project.config("pools: {spot: {capacity: spot}}\npolicy:\n  tasks: {'*ti*': {spot: require}}\n")
+    message = f"{config}:4: policy.tasks '*ti*' matches no task; the tasks are it"
+    refused(project.here(command, prepared(project)), message)
+
+
 @pytest.mark.parametrize(
     ("command", "parts"),
     [
@@ -109,7 +116,10 @@ def test_everything_that_is_wrong_in_a_configuration_is_said_at_once(project: Pr
         (["cancel", "nothing"], ["no run 'nothing'"]),
         (["cancel", "r"], ["run r has ended already: it succeeded"]),
         (["show"], ["RUN"]),
-        (["nonsense"], ["nonsense"]),
+        (["nonsense"], ["there is no command 'nonsense'"]),
+        (["rnu", "x.py"], ["there is no command 'rnu': did you mean 'run'?"]),
+        (["reherse"], ["did you mean 'rehearse'?"]),
+        (["pin", "r"], ["there is no command 'pin': a run is kept by prune --keep RUN"]),
         (["run"], ["PIPELINE"]),
     ],
 )

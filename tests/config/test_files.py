@@ -57,10 +57,23 @@ def test_a_file_above_the_repository_is_not_read(tmp_path: Path) -> None:
     assert config.find(repository / "pipeline.py").is_built_in
 
 
-def test_without_a_repository_only_the_folder_of_the_pipeline_counts(tmp_path: Path) -> None:
+def test_without_a_repository_a_folder_above_the_pipeline_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "spotwright.yaml").write_text(FILE)
     (tmp_path / "pipelines").mkdir()
     assert config.find(tmp_path / "pipelines" / "pipeline.py").is_built_in
+
+
+def test_without_a_repository_the_file_of_the_current_folder_is_used_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "spotwright.yaml").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    found = config.find("pipelines/pipeline.py")
+    assert list(found.pools) == ["mine"]
+    assert found.notes == (f"using {tmp_path / 'spotwright.yaml'}: there is no spotwright.yaml in {tmp_path / 'pipelines'}",)
+    (tmp_path / "pipelines" / "spotwright.yaml").write_text(FILE.replace("mine", "beside"))
+    assert list(config.find("pipelines/pipeline.py").pools) == ["beside"]
 
 
 def test_a_relative_path_is_looked_for_above_the_current_folder(

@@ -15,6 +15,8 @@ from spotwright.config.sections import matches, refusal
     ("pattern", "path"),
     [
         ("train", "train"),
+        ("train", "loop/train"),
+        ("train", "a/b/train"),
         ("*", "train"),
         ("train*", "train-3"),
         ("*/train", "loop/train"),
@@ -39,7 +41,8 @@ def test_a_pattern_matches(pattern: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "path"),
     [
-        ("train", "loop/train"),
+        ("train", "loop/retrain"),
+        ("train", "train/eval"),
         ("train", "train-3"),
         ("*", "loop/train"),
         ("loop*", "loop/train"),

@@ -14,9 +14,9 @@ import pytest
 from tests.e2e.building import Param, step
 from tests.e2e.inside import attempt
 from tests.e2e.project import QUICK, Project
-from tests.kfp.builders import compiled, ir, kubernetes, task
+from tests.kfp.builders import compiled, component, ir, kubernetes, task
 
-from spotwright.errors import InputError
+from spotwright.errors import ConfigError, InputError
 from spotwright.kfp.compiled import Compiled
 from spotwright.runs.planning import plan_run
 from spotwright.runs.run_options import PlanOptions, RunOptions
@@ -74,6 +74,42 @@ def test_a_local_plan_expects_the_boots_that_are_simulated(planning: PlanOptions
     stored = plan_run(a_pipeline(), planning).stored
     assert [pool.boot for pool in stored.config.pools.values()] == [300.0, 300.0]
     assert [pool.boot for pool in stored.plan.config.pools.values()] == [7.0, 2.0]
+
+
+def in_a_loop() -> Compiled:
+    """A pipeline of the task ``plain`` and a loop ``llm-train`` with the task ``node``."""
+    loop = task("inner", parameterIterator={"itemInput": "item", "items": {"raw": "[1, 2]"}})
+    inner = component("inner", {"parameters": {"item": {"parameterType": "NUMBER_INTEGER"}}})
+    del inner["executorLabel"]
+    inner["dag"] = {"tasks": {"node": task("node")}}
+    return compiled(ir({"plain": task("node"), "llm-train": loop}, {"comp-inner": inner, "comp-node": component("node")}))
+
+
+def patterned(pattern: str) -> dict[str, Any]:
+    return {"pools": {"spot": {"capacity": "spot"}}, "policy": {"tasks": {pattern: {"spot": "prefer"}}}}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("*train*", ": did you mean 'llm-train/node'?"),
+        ("llm-train", ": did you mean 'llm-train/node'?"),
+        ("plain-1", ": did you mean 'plain'?"),
+        ("*node*", ": did you mean 'llm-train/node'?"),
+        ("nodes", ": did you mean 'llm-train/node'?"),
+        ("zebra", ""),
+    ],
+)
+def test_a_pattern_that_matches_no_task_is_an_error(pattern: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan_run(in_a_loop(), PlanOptions(config=patterned(pattern)))
+    said = f"policy.tasks '{pattern}' matches no task{hint}; the tasks are llm-train/node, plain"
+    assert str(caught.value).endswith(said)
+
+
+@pytest.mark.parametrize("pattern", ["node", "llm-train/node", "llm-train/node-2", "llm-train-1/node", "plain", "*", "**"])
+def test_a_pattern_that_matches_a_task_or_an_iteration_of_it_is_none(pattern: str) -> None:
+    assert plan_run(in_a_loop(), PlanOptions(config=patterned(pattern)))
 
 
 class Fifo:

@@ -47,6 +47,11 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "controller": ("spotwright.cli.controller", "Place and watch what runs in a cluster."),
 }
 
+_GONE: Mapping[str, str] = {
+    "pin": "a run is kept by prune --keep RUN",
+    "unpin": "a run is kept by prune --keep RUN, and by nothing else",
+}
+
 _POOLS_COMMANDS: Mapping[str, tuple[str, str]] = {
     "list": ("spotwright.cli.pools_list:list_pools", "Show the pools, with the labels and taints of their nodes."),
     "import": ("spotwright.cli.pools_nodes:import_pools", "Print the pools that nodes show, for spotwright.yaml."),
@@ -75,6 +80,18 @@ class _LazyGroup(click.Group):
         with importing():
             command = getattr(import_module(module), function or cmd_name.replace("-", "_"))
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names. Raises :class:`click.UsageError` with what is meant if there is none."""
+        if args[0] not in self._table and not args[0].startswith("-"):
+            from difflib import get_close_matches  # few command lines need it
+
+            near = [f"did you mean {name!r}?" for name in get_close_matches(args[0], self._table, n=1, cutoff=0.65)]
+            hint = _GONE.get(args[0]) or next(iter(near), "")
+            ctx.fail(f"there is no command {args[0]!r}" + (f": {hint}" if hint else ""))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

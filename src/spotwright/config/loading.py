@@ -104,8 +104,8 @@ def find(pipeline_path: str | Path, explicit: str | Path | None = None) -> Confi
     """Return the configuration of a pipeline: the named file, else the nearest ``spotwright.yaml``, else the built-in one.
 
     The nearest file is the one beside the pipeline, or in a folder above it up to the root of the repository (the folder that
-    holds ``.git``). Without a repository only the pipeline's own folder counts: a file in a home folder or in ``/tmp`` was not
-    meant for the pipeline. ``pipeline_path`` may be a folder (a notebook's).
+    holds ``.git``). Without a repository the pipeline's own folder counts, and then the current one: a file in another folder
+    above, such as a home folder or ``/tmp``, was not meant for the pipeline. ``pipeline_path`` may be a folder (a notebook's).
 
     Raises :class:`ConfigError`; an existing file is never ignored.
     """
@@ -113,7 +113,7 @@ def find(pipeline_path: str | Path, explicit: str | Path | None = None) -> Confi
         return load(explicit)
     path = Path(pipeline_path)
     beside = path if path.is_dir() else path.parent
-    for folder in (beside, *_folders_above(beside)):
+    for folder in (beside, *_folders_beyond(beside)):
         if os.path.lexists(folder / FILE_NAME):
             config = load(folder / FILE_NAME)
             return config if folder is beside else replace(config, found_above=_found_above(config, beside))
@@ -194,14 +194,17 @@ def parse(
     )
 
 
-def _folders_above(folder: Path) -> list[Path]:
-    """The folders above this one up to the root of its repository, nearest first; none where there is no repository.
+def _folders_beyond(folder: Path) -> list[Path]:
+    """The folders above this one up to the root of its repository, nearest first; without a repository the current folder.
 
     ``.git`` is a file in worktrees and submodules. Source: "gitrepository-layout" in Git's documentation.
     """
     folders = [folder.absolute(), *folder.absolute().parents]
-    root = next((number for number, each in enumerate(folders) if os.path.lexists(each / ".git")), 0)
-    return folders[1 : root + 1]
+    root = next((number for number, each in enumerate(folders) if os.path.lexists(each / ".git")), None)
+    if root is not None:
+        return folders[1 : root + 1]
+    here = Path.cwd()
+    return [] if here == folders[0] else [here]
 
 
 def _found_above(config: Config, folder: Path) -> str:

@@ -10,7 +10,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path, PurePath
@@ -79,13 +79,29 @@ _PARTS = re.compile(r"(?:(?<=/)|^)\*{2,}/|\*{2,}|\*|[^*]+")  # more than two sta
 
 
 def matches(pattern: str, path: str) -> bool:
-    """True if the whole path of a task matches the pattern."""
+    """True if the whole path of a task matches the pattern; a plain name also matches a task of that name at any depth."""
+    if "/" not in pattern and "*" not in pattern:
+        return path == pattern or path.endswith(f"/{pattern}")
     reached = {0}  # positions in the path that the parts so far may end at
     for part in _parts(pattern):
         reached = set(_ends(part, path, reached))
         if not reached:
             return False
     return len(path) in reached
+
+
+def nearest_path(pattern: str, paths: Iterable[str]) -> str:
+    """The path that is most like a pattern that matches none; empty if none is like it.
+
+    First one that holds the pattern's text without its stars, then one that is spelt nearly so, as a whole or by its last name.
+    """
+    import difflib  # only a message needs it
+
+    every = list(paths)
+    name = pattern.replace("*", "").strip("/")
+    inside = next((path for path in every if name and name in path), "")
+    by_name = {candidate: path for path in every for candidate in (path, path.rpartition("/")[2])}
+    return inside or next((by_name[close] for close in difflib.get_close_matches(name, by_name, n=1)), "")
 
 
 def refusal(pattern: str) -> str:

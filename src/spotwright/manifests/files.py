@@ -7,14 +7,13 @@ a whole. A pattern of ``policy.tasks`` that matches no role of any file is named
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spotwright.config import Config, matches
+from spotwright.config import Config, matches, nearest_path
 from spotwright.kfp.placed_record import VERSION, digest, value_digest
 from spotwright.kinds.kind import PlaceObject, find_kind
 from spotwright.kinds.unknown import find_pod_specs, pass_through, place_at
@@ -371,14 +370,7 @@ def unmatched_patterns(config: Config, roles: Iterable[RoleReport]) -> Iterator[
         if any(matches(pattern, path) for path in paths):
             continue
         file, _, line = layer.source.rpartition(":")
-        nearest = _nearest(pattern, paths)
+        nearest = nearest_path(pattern, paths)
         text = f"policy.tasks {pattern!r} matches nothing that is placed"
         finding = Finding(Level.NOTE, file, int(line), ("policy", "tasks", pattern), text)
         yield finding._replace(level=Level.WARNING, text=f"{text}: did you mean {nearest!r}?") if nearest else finding
-
-
-def _nearest(pattern: str, paths: Iterable[str]) -> str:
-    """The path that is most like the pattern without its stars, as a whole or in its last segment; empty if none is."""
-    name = pattern.replace("*", "").strip("/")
-    by_name = {candidate: path for path in paths for candidate in (path, path.rpartition("/")[2])}
-    return next((by_name[close] for close in difflib.get_close_matches(name, by_name, n=1)), "")

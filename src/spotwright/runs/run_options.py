@@ -53,7 +53,8 @@ class PlanOptions:
 
     ``arguments`` are strings from a command line if ``textual`` is set, else Python values; ``@env:VAR`` and
     ``@file:PATH`` are references in both. ``config`` is a file or a mapping in its shape; without one it is looked for from the
-    pipeline's file, or from ``folder`` (default: the current one) if the pipeline has none. ``taken_every`` overrides every spot
+    pipeline's file, or from ``folder`` (default: the current one) if the pipeline has none; ``shared_config``: patterns of its
+    ``policy.tasks`` may match no task. ``taken_every`` overrides every spot
     pool's ``simulate``. ``policy`` is in the shape of ``policy.default`` and is stronger than anything that the configuration or
     the pipeline says.
     """
@@ -64,6 +65,7 @@ class PlanOptions:
     folder: Path | None = None
     taken_every: float | None = None
     policy: Mapping[str, Any] = field(default_factory=dict)
+    shared_config: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that no plan can have."""
