@@ -99,7 +99,7 @@ def test_everything_that_is_wrong_in_a_configuration_is_said_at_once(project: Pr
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_a_pattern_that_matches_no_task(project: Project, command: str) -> None:
     config = project.config("pools: {spot: {capacity: spot}}\npolicy:\n  tasks: {'*ti*': {spot: require}}\n")
-    message = f"{config}:4: policy.tasks '*ti*' matches no task; the tasks are it"
+    message = f"{config.name}:4: policy.tasks '*ti*' matches no task; the tasks are it"
     refused(project.here(command, prepared(project)), message)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.building import Param, document, step
+from tests.e2e.project import Project
 
 from spotwright.rehearsal.session import Rehearsal, RehearsalOptions, run_rehearsal
 
@@ -33,6 +34,15 @@ def pipeline_of(folder: Path, function: Callable[..., Any]) -> Path:
     path = folder / f"{function.__name__}.yaml"
     path.write_text(document({"step": made}, dict.fromkeys(parameters, "str")))
     return path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    made = Project(tmp_path)
+    yield made
+    left = made.processes()
+    made.end_all()
+    assert not left, f"left behind: {left}"
 
 
 @pytest.fixture

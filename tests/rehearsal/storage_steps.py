@@ -178,7 +178,7 @@ def copies_trees_and_renames(model: dsl.Output[dsl.Model]) -> None:
 
 
 def symlink_to_latest(model: dsl.Output[dsl.Model]) -> None:
-    """Writes numbered files, and points a symbolic link at the newest by unlink and symlink; falls back to the newest file."""
+    """Writes numbered files, and points a symbolic link at the newest by unlink and symlink: between them it is lost."""
     place = Path(os.environ["SPOTWRIGHT_CHECKPOINT"])
     latest = place / "latest"
     state = json.loads(latest.read_text()) if latest.exists() else {"epoch": 0, "w": 0.0}

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from tests.rehearsal.interrupted_points import INTERRUPTED, NOT_INTERRUPTED, POINT, attempt, succeeded, trial
 
-from spotwright.local.supervisor.kernel import FileCall
-from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
-from spotwright.rehearsal.injection_points import SAVES, AtShare, Injection, InjectionKind, InjectionPoint
+from spotwright.rehearsal.attempt_trace import AttemptTrace
+from spotwright.rehearsal.fault_injector import InjectionResult
+from spotwright.rehearsal.injection_points import AtShare, FileActivity, Injection, InjectionKind, InjectionPoint
+from spotwright.rehearsal.loaded_saves import Origin, Resume
 from spotwright.rehearsal.report import outcome_text
 from spotwright.rehearsal.step_rehearsal import LIMIT_FACTOR, LIMIT_SECONDS
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun
@@ -77,10 +78,21 @@ def test_by_saves_work_after_the_last_save_counts_as_redone() -> None:
     assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.8, 0.78))
 
 
-def test_without_progress_and_saves_redone_work_is_measured_by_time() -> None:
-    cost = measured(trial(interrupted(0.6), succeeded(1.0)), Baseline(1.0))
+def test_without_progress_and_saves_redone_work_is_measured_by_processor_time() -> None:
+    attempts = replace(interrupted(60.0), cpu_seconds=3.0), replace(succeeded(60.0), cpu_seconds=4.0)
+    connected = replace(trial(*attempts), traces={"t": (AttemptTrace(connections=("db:5432",)),) * 2})
+
+    cost = measured(connected, Baseline(8.0, cpu_seconds=5.0))
 
     assert cost.measured_by is MeasuredBy.TIME
+    assert (cost.interrupted_work, cost.redone_work) == pytest.approx((3.0, 2.0))
+
+
+def test_a_step_of_which_nothing_outlives_an_attempt_redoes_everything_however_long_it_takes() -> None:
+    bare = replace(trial(interrupted(0.6), succeeded(0.1)), traces={"t": (AttemptTrace(), AttemptTrace())})
+
+    cost = measured(bare, Baseline(1.0))
+
     assert (cost.interrupted_work, cost.redone_work) == pytest.approx((0.6, 0.6))
 
 
@@ -91,19 +103,19 @@ def untraced(*attempts: TrialAttempt, saves: tuple[int, ...] = ()) -> TrialRun:
 
 
 def test_an_attempt_that_was_not_traced_is_not_taken_for_one_that_made_no_saves() -> None:
-    long = replace(SAVES_REGULARLY, seconds=10.0)
+    long = replace(SAVES_REGULARLY, seconds=10.0, cpu_seconds=10.0)
 
     assert measured(untraced(interrupted(5.5), succeeded(9.0), saves=(5, 0)), long).measured_by is MeasuredBy.TIME
 
 
-@pytest.mark.parametrize(("seconds", "source"), [(0.9, MeasuredBy.NOTHING), (1.0, MeasuredBy.TIME)])
-def test_without_trace_and_progress_only_the_time_of_a_step_of_a_second_measures(
-    seconds: float, source: MeasuredBy
+@pytest.mark.parametrize(("cpu_seconds", "source"), [(0.9, MeasuredBy.NOTHING), (1.0, MeasuredBy.TIME)])
+def test_without_trace_and_progress_only_a_second_of_a_processor_measures(
+    cpu_seconds: float, source: MeasuredBy
 ) -> None:
-    cost = measured(untraced(interrupted(0.6), succeeded(0.7)), Baseline(seconds))
+    cost = measured(untraced(interrupted(6.0), succeeded(7.0)), Baseline(9.0, cpu_seconds=cpu_seconds))
 
     assert cost.measured_by is source
-    assert cost.extra_seconds == pytest.approx(1.3 - seconds)
+    assert cost.extra_seconds == pytest.approx(4.0)
 
 
 def test_without_trace_progress_measures_as_ever() -> None:
@@ -133,17 +145,18 @@ def test_a_point_that_waited_for_an_attempt_that_was_not_traced_does_not_say_tha
 @pytest.mark.parametrize(
     ("outcomes", "verdict"),
     [
-        ([{"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.TIME)}], Verdict.RESUMES),
-        ([{"cost": InterruptionCost(1, 1.0, 1.0, 1.0, MeasuredBy.TIME)}], Verdict.STARTS_OVER),
-        ([{"cost": InterruptionCost(1, 0.1, 0.0, 0.0, MeasuredBy.NOTHING)}], Verdict.SAFE),
+        ([{"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.TIME), "trial": INTERRUPTED}], Verdict.RESUMES),
+        ([{"cost": InterruptionCost(1, 1.0, 1.0, 1.0, MeasuredBy.TIME), "trial": INTERRUPTED}], Verdict.STARTS_OVER),
+        ([{"cost": InterruptionCost(1, 0.1, 0.0, 0.0, MeasuredBy.NOTHING), "trial": INTERRUPTED}], Verdict.SAFE),
         (
             [
-                {"cost": InterruptionCost(1, 0.1, 0.0, 0.0, MeasuredBy.NOTHING)},
-                {"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.PROGRESS)},
+                {"cost": InterruptionCost(1, 0.1, 0.0, 0.0, MeasuredBy.NOTHING), "trial": INTERRUPTED},
+                {"cost": InterruptionCost(1, 0.1, 1.0, 0.1, MeasuredBy.PROGRESS), "trial": INTERRUPTED},
             ],
             Verdict.RESUMES,
         ),
-        ([{}], Verdict.STARTS_OVER),
+        ([{}], Verdict.UNDECIDED),
+        ([{"trial": INTERRUPTED}], Verdict.STARTS_OVER),
         (
             [
                 {"problem": "it hangs", "never_finishes": True, "trial": INTERRUPTED},
@@ -209,6 +222,7 @@ def test_a_step_resumes_if_it_keeps_work_without_a_notice(
     outcomes = [
         PointOutcome(
             InjectionPoint("middle", InjectionKind.MIDDLE, (Injection(InjectionKind.MIDDLE, AtShare(0.5), notice),)),
+            trial=INTERRUPTED,
             cost=InterruptionCost(1, 0.1, 1.0, redone, MeasuredBy.PROGRESS),
         )
         for notice, redone in ((False, unannounced), (True, announced))
@@ -217,12 +231,62 @@ def test_a_step_resumes_if_it_keeps_work_without_a_notice(
     assert StepReport("t", (1.0,), outcomes=tuple(outcomes)).verdict is verdict
 
 
-def test_time_does_not_tell_that_a_step_resumes_after_a_notice_where_its_saves_tell_that_it_starts_over() -> None:
-    point = InjectionPoint("n", InjectionKind.MIDDLE, (Injection(InjectionKind.MIDDLE, AtShare(0.5), notice=True),))
-    costs = [InterruptionCost(1, 0.5, 0.5, 0.5, MeasuredBy.SAVES), InterruptionCost(3, 0.1, 0.9, 0.1, MeasuredBy.TIME)]
-    with_saves = replace(
-        INTERRUPTED, traces={"t": (AttemptTrace((FileOperation(FileCall.WRITE, SAVES, "s", 0.0),)),) * 2}
-    )
+def resume(origin: Origin, saved: int = 5, redone: int = 0) -> Resume:
+    return Resume(2, ("ck-5",), ("ck-3",), origin, saved, redone)
 
-    assert verdict_of([PointOutcome(point, with_saves, cost=cost) for cost in costs]) is Verdict.STARTS_OVER
-    assert verdict_of([PointOutcome(point, with_saves, cost=costs[1])]) is Verdict.RESUMES_WITH_NOTICE
+
+NEWEST, OLDER, NOTHING = (resume(origin) for origin in Origin)
+
+
+@pytest.mark.parametrize(
+    ("suddenly", "announced", "verdict"),
+    [
+        ([NEWEST, NEWEST], [NOTHING], Verdict.RESUMES),
+        ([NEWEST, OLDER], [], Verdict.GOES_BACK),
+        ([OLDER], [], Verdict.GOES_BACK),
+        ([NEWEST, NOTHING], [], Verdict.GOES_BACK),
+        ([NOTHING, NOTHING], [], Verdict.STARTS_OVER),
+        ([NOTHING], [NEWEST], Verdict.RESUMES_WITH_NOTICE),
+        ([], [NEWEST], Verdict.RESUMES_WITH_NOTICE),
+        ([resume(Origin.NEWEST, 10, 9)] * 2, [], Verdict.STARTS_OVER),
+    ],
+)
+def test_a_step_resumes_if_every_attempt_loaded_the_newest_whole_save(
+    suddenly: list[Resume], announced: list[Resume], verdict: Verdict
+) -> None:
+    outcomes = [
+        PointOutcome(
+            point, replace(INTERRUPTED, injected=(InjectionResult(1, point.injections[0], 0.5),)), resumes=(each,)
+        )
+        for notice, resumes in ((False, suddenly), (True, announced))
+        for each in resumes
+        for point in [
+            InjectionPoint("middle", InjectionKind.MIDDLE, (Injection(InjectionKind.MIDDLE, AtShare(0.5), notice),))
+        ]
+    ]
+
+    assert verdict_of(outcomes) is verdict
+
+
+def test_as_many_saves_as_undisturbed_tell_nothing_of_a_step_that_saves_by_time() -> None:
+    outcome = PointOutcome(POINT, INTERRUPTED, resumes=(resume(Origin.NEWEST, 10, 9),))
+
+    assert verdict_of([outcome], counts_saves=False) is Verdict.RESUMES
+    assert verdict_of([outcome], FileActivity(saves_only_early=True), counts_saves=False) is Verdict.STARTS_OVER
+
+
+@pytest.mark.parametrize(("interrupted_trials", "verdict"), [(2, Verdict.UNDECIDED), (3, Verdict.RESUMES)])
+def test_too_few_interrupted_trials_decide_nothing(interrupted_trials: int, verdict: Verdict) -> None:
+    outcomes = [PointOutcome(POINT, INTERRUPTED, resumes=(NEWEST,))] * interrupted_trials
+    step = StepReport("t", (1.0,), outcomes=(*outcomes, PointOutcome(POINT, NOT_INTERRUPTED)))
+
+    assert step.verdict is verdict
+    assert bool(step.undecided) is (verdict is Verdict.UNDECIDED)
+
+
+def test_a_step_of_whose_outputs_nothing_can_be_compared_is_undecided_and_a_failing_one_is_not_safe() -> None:
+    good = StepReport("t", (1.0,), outcomes=(PointOutcome(POINT, INTERRUPTED),) * 3, not_comparable="it has none")
+    bad = replace(good, outcomes=(*good.outcomes, PointOutcome(POINT, INTERRUPTED, problem="attempt 2 failed")))
+
+    assert (good.verdict, good.undecided) == (Verdict.UNDECIDED, "it has none")
+    assert bad.verdict is Verdict.UNSAFE

@@ -223,7 +223,9 @@ def test_a_claim_outlives_attempts_and_is_reset_for_each_trial(
     }
     (tmp_path / "claims.yaml").write_text(document(steps))
 
-    rehearsal = rehearse(pipeline=tmp_path / "claims.yaml", task="work", interruptions=1)
+    rehearsal = rehearse(
+        pipeline=tmp_path / "claims.yaml", task="work", interruptions=1, outputs=("/claimed/rows.csv",)
+    )
 
     assert rehearsal.steps[0].verdict is verdict
     assert rehearsal.steps[0].noise == ()
@@ -297,7 +299,8 @@ def test_a_difference_that_occurs_undisturbed_now_and_then_is_noise(rehearse: Re
 
     rehearsal = rehearse(pipeline=tmp_path / "luck.py", interruptions=1)
 
-    assert rehearsal.steps[0].verdict is Verdict.STARTS_OVER
+    assert rehearsal.steps[0].verdict is Verdict.UNDECIDED
+    assert "differs without any interruption" in rehearsal.steps[0].undecided
     assert [each.output for each in rehearsal.steps[0].noise] == ["Output"]
 
 

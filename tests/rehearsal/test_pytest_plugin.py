@@ -70,7 +70,7 @@ def test_a_marked_command_is_rehearsed_with_real_processes(pytester: pytest.Pyte
     done = run(
         pytester,
         """
-@pytest.mark.spot_safe([sys.executable, "-c", COUNTS], keep=["kept"], interruptions=1)
+@pytest.mark.spot_safe([sys.executable, "-c", COUNTS], keep=["kept"], outputs=["kept"], interruptions=1)
 def test_unsafe():
     pass
 """,

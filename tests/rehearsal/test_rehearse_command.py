@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -41,15 +40,6 @@ while step < 10:
     saved.with_suffix(".new").write_text(str(step))
     saved.with_suffix(".new").rename(saved)
 """
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
-    made = Project(tmp_path)
-    yield made
-    left = made.processes()
-    made.end_all()
-    assert not left, f"left behind: {left}"
 
 
 def rehearse(project: Project, *words: str) -> Done:
@@ -109,7 +99,7 @@ def test_a_missing_named_output_is_a_failure(project: Project) -> None:
 
 @pytest.mark.long
 def test_a_kept_path_outlives_attempts_so_a_repeated_row_is_a_difference(project: Project) -> None:
-    step = of_command(project, APPENDS, "--keep", "rows.csv")
+    step = of_command(project, APPENDS, "--keep", "rows.csv", "--output", "rows.csv")
 
     assert (step["code"], step["verdict"]) == (1, "not safe")
     assert any("rows.csv: 11 lines instead of 10" in (point["problem"] or "") for point in step["points"])
@@ -122,12 +112,23 @@ def test_standard_output_is_compared_with_the_stdout_option(project: Project) ->
         for options in ((), ("--stdout",))
     )
 
-    assert (quiet["verdict"], loud["verdict"]) == ("safe but starts over", "not safe")
+    assert (quiet["verdict"], loud["verdict"]) == ("undecided", "not safe")
+    assert (quiet["code"], quiet["undecided"]) == (1, "it has no output that could be compared: name one with --output")
+
+
+@pytest.mark.long
+def test_what_is_kept_is_state_and_no_output_unless_it_is_named_as_one(project: Project) -> None:
+    code = APPENDS.replace("rows.csv", "kept/rows.csv").replace("import os,", "open('model', 'w').close()\nimport os,")
+    (project.folder / "kept").mkdir()
+
+    states, named = (of_command(project, code, "--keep", "kept", *more) for more in ((), ("--output", "kept/rows.csv")))
+
+    assert (states["verdict"], named["verdict"]) == ("safe and resumes", "not safe")
 
 
 @pytest.mark.long
 def test_starting_over_exits_with_1_with_must_resume(project: Project) -> None:
-    command = ("--", sys.executable, "-c", "import time; time.sleep(0.1)")
+    command = ("--", sys.executable, "-c", "import time; time.sleep(0.1); open('model', 'w').close()")
 
     assert [rehearse(project, *command).code, rehearse(project, "--must-resume", *command).code] == [0, 1]
 
@@ -164,7 +165,12 @@ def test_a_command_that_does_not_exist_fails_undisturbed(project: Project) -> No
         (("none.py",), "none.py: there is no such file"),
         (("--junit", "no/such/folder.xml", "--", "true"), "--junit no/such/folder.xml: cannot be written"),
         (("step.yaml", "--task", "no-such"), "--task no-such: the pipeline has no such task; its tasks are step"),
-        (("step.yaml", "--output", "x"), "--output: is for commands"),
+        (("step.yaml", "--stdout"), "--stdout: is for commands"),
+        (("step.yaml", "--output", "/data/x"), "--output: name the task"),
+        (
+            ("step.yaml", "--task", "step", "--output", "/data/x"),
+            "--output /data/x: expected a path that outlives an attempt",
+        ),
         (("step.yaml", "--keep", "/data"), "--keep: name the task"),
         (("step.yaml", "--task", "step", "--keep", "data"), "--keep data: expected an absolute path"),
     ],

@@ -15,7 +15,8 @@ from tests.rehearsal.process_steps import counts_on_a_server
 from tests.rehearsal.samples import SAMPLES, USER_STEPS, SampleStep
 from tests.sampling import only
 
-from spotwright.rehearsal.report import as_text, step_cause
+from spotwright.rehearsal.causes import step_cause
+from spotwright.rehearsal.report import as_text
 from spotwright.rehearsal.verdict import Verdict
 
 pytestmark = pytest.mark.slow
@@ -28,7 +29,7 @@ KEPT = {"by_hand"}
 def check_verdict(rehearse: Rehearse, sample: SampleStep, seed: int, folder: Path) -> None:
     """Rehearse a sample step once, and compare the verdict."""
     ledger = str(folder / "ledger.csv")
-    options = {"arguments": {"ledger": ledger}, "keep": (ledger,)} if sample.writes_ledger else {}
+    options = {"arguments": {"ledger": ledger}, "keep": (ledger,), "outputs": (ledger,)} if sample.writes_ledger else {}
 
     rehearsal = rehearse(sample.step, seed=seed, **options)
 

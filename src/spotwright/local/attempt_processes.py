@@ -72,6 +72,7 @@ class OrderCodec:
             "secrets": [secret.decode("latin-1") for secret in order.secrets],
             "private": order.private.data if order.private is not None else None,
             "hold": order.hold,
+            "host": order.host,
         }
 
     def claim(self, order: StartOrder, pid: int) -> dict[str, Any]:

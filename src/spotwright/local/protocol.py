@@ -105,6 +105,7 @@ class StartOrder:
     files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # for a container: texts by folder and name
     private: PrivateFolderSettings | None = None  # None: the attempt sees the machine's temporary folders and home
     hold: bool = False  # stop before the user's code, for a tracer: see supervisor.kernel
+    host: str = ""  # host name of the attempt's own, with a boot id of its own; empty: those of this machine
 
 
 class EndOrder(NamedTuple):

@@ -18,12 +18,22 @@ __all__ = ["NO_ANSWER", "AttemptTrace", "FileOperation", "OnSigterm", "on_sigter
 
 @dataclass(frozen=True, slots=True)
 class FileOperation:
-    """One change of a file, ``at`` seconds after the attempt began. ``path`` is relative to the folder watched as ``area``."""
+    """One change of a file, ``at`` seconds after the attempt began. ``path`` is relative to the folder watched as ``area``.
+
+    ``source`` is the old name of a file that was renamed, if it lies in the same area; ``truncates``: the file was emptied.
+    """
 
     call: FileCall
     area: str
     path: str
     at: float
+    source: str = ""
+    truncates: bool = False
+
+    @property
+    def takes_away(self) -> bool:
+        """Whether what the file held before is gone, and nothing whole is in its place."""
+        return self.truncates or self.call is FileCall.REMOVE
 
 
 class OnSigterm(StrEnum):
@@ -44,8 +54,10 @@ class AttemptTrace:
     """The observations of one attempt.
 
     ``stray_files`` were written outside of the watched folders and not removed; ``failure`` says why the attempt could not be
-    traced; ``on_sigterm`` has every process that SIGTERM reached; ``connections`` are addresses with ports; ``mapped`` are
-    area and path of the watched files that a writable memory map shows.
+    traced; ``on_sigterm`` has every process that SIGTERM reached; ``untold`` are the programs that handle SIGTERM and never got
+    it, because the process that started them did not pass it on; ``connections`` are addresses with ports; ``mapped`` are
+    area and path of the watched files that a writable memory map shows; ``loads`` are the files of earlier attempts that it
+    read, by their paths in the folders that outlive an attempt, ``None`` if not all were seen.
     """
 
     operations: tuple[FileOperation, ...] = ()
@@ -54,6 +66,8 @@ class AttemptTrace:
     on_sigterm: tuple[OnSigterm, ...] = ()
     connections: tuple[str, ...] = ()
     mapped: tuple[tuple[str, str], ...] = ()
+    loads: tuple[str, ...] | None = ()
+    untold: tuple[str, ...] = ()
 
 
 def on_sigterm(status: str, number: int) -> OnSigterm:

@@ -8,6 +8,7 @@ holds the attempt until the world has taken the node or delivered the notice.
 from __future__ import annotations
 
 import contextlib
+import re
 import selectors
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from spotwright.local.supervisor.kernel import FileCall
 from spotwright.local.world import NodeRemoval
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.injection_points import SAVES, AtOperation, AtShare, Injection
+from spotwright.rehearsal.loaded_saves import LoadWatcher
 from spotwright.rehearsal.syscall_tracer import SyscallTracer, run_delay
 from spotwright.supply.node_fit import AttemptKey
 
@@ -82,6 +84,7 @@ class _CurrentAttempt:
     first_progress: float | None = None
     progress: float | None = None
     tracer: SyscallTracer | None = None
+    loads: LoadWatcher | None = None
     operation_counts: dict[str, int] = field(default_factory=dict)  # by area
     triggered: list[tuple[FileOperation, bool]] = field(default_factory=list)  # bool: inside the save after a notice
     has_notice: bool = False
@@ -114,6 +117,7 @@ class FaultInjector:
         self._clock, self._injections, self._timing, self._prepare = clock, injections, timing, prepare
         self._is_traced = is_traced
         self._attempts: dict[AttemptKey, _CurrentAttempt] = {}
+        self._selector = selector
         self._wake_receiver, self._wake_sender = socket.socketpair()
         for end in (self._wake_receiver, self._wake_sender):
             end.setblocking(False)
@@ -135,11 +139,16 @@ class FaultInjector:
         try:
             own_folders = order.private.own if order.private is not None else (order.directory,)
             addresses = _addresses_in(order.env)
-            self._attempts[key] = _CurrentAttempt(key, injection, self._prepare(order), own_folders, addresses)
+            attempt = _CurrentAttempt(key, injection, self._prepare(order), own_folders, addresses)
         except OSError as error:
             raise StateError(f"{order.directory}: the attempt's files cannot be copied there: {error}") from error
+        self._attempts[key] = attempt
+        if key.number > 1 and self._is_traced(key.task):
+            attempt.loads = LoadWatcher(path for path, area in attempt.folders.items() if area == SAVES)
+            self._selector.register(attempt.loads.descriptor, selectors.EVENT_READ, attempt.loads.read)
         env = {**order.env, **(self._timing.environment if self._timing is not None else {})}
-        return replace(order, hold=self._is_traced(key.task), env=env, private=self._private(order.private))
+        traced, host = self._is_traced(key.task), _host_of(order)
+        return replace(order, hold=traced, env=env, private=self._private(order.private), host=host)
 
     def _private(self, settings: PrivateFolderSettings | None) -> PrivateFolderSettings | None:
         """Let only the run's own files outlive an attempt: paths that the user named are readable, and so is all else."""
@@ -180,7 +189,11 @@ class FaultInjector:
             attempt.tracer.finish()
             trace = attempt.tracer.trace()
             foreign = tuple(each for each in trace.connections if each not in attempt.own_addresses)
-            self.traces.setdefault(key.task, []).append(replace(trace, connections=foreign))
+            loads: tuple[str, ...] | None = ()
+            if attempt.loads is not None:
+                self._selector.unregister(attempt.loads.descriptor)
+                loads = attempt.loads.close()
+            self.traces.setdefault(key.task, []).append(replace(trace, connections=foreign, loads=loads))
 
     # -- questions of the world
 
@@ -307,6 +320,12 @@ class FaultInjector:
     def _clear_wake_up(self) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake_receiver.recv(4096)
+
+
+def _host_of(order: StartOrder) -> str:
+    """A host name for each attempt, as each pod has one."""
+    task = re.sub(r"[^a-z0-9]+", "-", order.task.lower()).strip("-")[:50]
+    return f"{task or 'step'}-{order.attempt}"
 
 
 def _addresses_in(env: Mapping[str, str]) -> tuple[str, ...]:

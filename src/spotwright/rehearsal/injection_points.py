@@ -30,6 +30,7 @@ __all__ = [
     "InjectionPoint",
     "Save",
     "draw_points",
+    "happened",
     "rewritten_areas",
     "summarize_activity",
 ]
@@ -42,6 +43,7 @@ current folder of a task, which goes with its attempt."""
 _LONGEST_PAUSE = 0.02  # seconds between two operations of one save
 _MAX_POINTS_IN_SAVE = 5
 _MAX_COMPLETING = 4
+_MAX_TAKING = 2
 _COMPLETING = (FileCall.SYNC, FileCall.RENAME, FileCall.REMOVE)  # after these a part of a save is complete
 _POINTS_IN_HIDDEN_SAVES = 4
 
@@ -127,11 +129,17 @@ class FileActivity:
     outputs: tuple[tuple[int, FileOperation], ...] = ()
     mapped: tuple[str, ...] = ()  # saves that are changed through memory maps, without system calls
     tracing_failure: str = ""  # why the step could not be traced; then nothing is known of its files
+    saves_only_early: bool = False  # in the first quarter of its time, so that they keep little of its work
 
     @property
     def longest_save(self) -> float | None:
         """Seconds; ``None`` if the step saved nothing."""
         return max((save.seconds for save in self.saves), default=None)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the longest save was seen from its first operation to its last: of a single one no time is seen."""
+        return any(len(save.operations) > 1 for save in self.saves)
 
 
 def summarize_activity(operations: Sequence[FileOperation]) -> FileActivity:
@@ -217,11 +225,14 @@ def _in_middle(rng: random.Random, activity: FileActivity) -> Iterator[Injection
 
 
 def _in_saves(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
-    """A kill after each operation of a save, each in a save drawn anew; and one inside the save that follows a notice."""
+    """A kill after each operation of a save, each in a save drawn anew; and one inside the save that follows a notice.
+
+    The saves are later ones where there are, because only they can lose an earlier one.
+    """
     most = max((len(save.operations) for save in activity.saves), default=0)
     if most <= _MAX_POINTS_IN_SAVE:
         drawn = [
-            (index, rng.choice([each for each in activity.saves if len(each.operations) > index]))
+            (index, rng.choice(_later([each for each in activity.saves if len(each.operations) > index])))
             for index in range(most)
         ]
     else:
@@ -243,15 +254,24 @@ def _in_long_saves(rng: random.Random, saves: Sequence[Save], most: int) -> list
     second rename, or after every second transaction of a database, would always find everything whole.
     """
     longest = [save for save in saves if len(save.operations) == most]
-    drawn = [(index, rng.choice([each for each in saves if len(each.operations) > index])) for index in (0, 1)]
-    drawn.append((most - 1, rng.choice(longest)))
-    save = rng.choice([each for each in saves if len(each.operations) > _MAX_POINTS_IN_SAVE])
+    drawn = [(index, rng.choice(_later([each for each in saves if len(each.operations) > index]))) for index in (0, 1)]
+    drawn.append((most - 1, rng.choice(_later(longest))))
+    save = rng.choice(_later([each for each in saves if len(each.operations) > _MAX_POINTS_IN_SAVE]))
     complete = [index for index, each in enumerate(save.operations) if each.call in _COMPLETING]
     first = rng.randrange(max(1, len(complete) - _MAX_COMPLETING + 1))
     window = complete[first : first + _MAX_COMPLETING]
+    earlier = {each.path for other in saves if other.first < save.first for each in other.operations}
+    window += [index for index, each in enumerate(save.operations) if each.takes_away and each.path in earlier][
+        :_MAX_TAKING
+    ]
     others = [index for index in range(2, len(save.operations)) if index not in window]
     chosen = sorted({*window, *rng.sample(others, min(2, len(others)))})
     return [*drawn, *((index, save) for index in chosen if (index, save) not in drawn)]
+
+
+def _later(saves: Sequence[Save]) -> Sequence[Save]:
+    """The saves without the first third of them."""
+    return saves[(len(saves) + 1) // 3 :]
 
 
 def _between_outputs(rng: random.Random, activity: FileActivity) -> Iterator[Injection]:
@@ -312,4 +332,9 @@ _PARTICIPLES = {
 
 
 def _after(operation: FileOperation) -> str:
-    return f"after {operation.path} was {_PARTICIPLES.get(operation.call, operation.call.value)}"
+    return f"after {happened(operation)}"
+
+
+def happened(operation: FileOperation) -> str:
+    """An operation as messages tell it: ``state.json was opened``."""
+    return f"{operation.path} was {_PARTICIPLES.get(operation.call, operation.call.value)}"

@@ -82,6 +82,50 @@ def without_noise(differences: Sequence[Difference], noise: Sequence[Difference]
     ]
 
 
+def compared_names(outputs: Mapping[str, Any], noise: Sequence[Difference]) -> list[str]:
+    """The outputs of which something can be compared: they exist, and not every part of them differs by itself."""
+    names = []
+    for name, value in outputs.items():
+        noisy = tuple(each.inner_path for each in noise if each.output == name)
+        if any(not location.startswith(noisy) for location in _locations(value)):
+            names.append(name)
+    return names
+
+
+def _locations(value: Any, path: str = "") -> Iterator[str]:
+    """The inner paths of the smallest parts of a value that :func:`compare_outputs` tells apart."""
+    if isinstance(value, Path):
+        kind = _kind(value)
+        if kind == "a folder":
+            value = {f"/{each.name}": each for each in value.iterdir() if each.name not in _IGNORED}
+        elif kind == "a file":
+            yield from _locations_in_file(value, path)
+            return
+        else:
+            return
+    elif isinstance(value, Mapping):
+        value = {f".{key}": item for key, item in value.items()}
+    elif isinstance(value, list):
+        value = {f"[{index}]": item for index, item in enumerate(value)}
+    if isinstance(value, dict) and value:
+        for step, item in value.items():
+            yield from _locations(item, f"{path}{step}")
+    else:
+        yield path
+
+
+def _locations_in_file(file: Path, path: str) -> Iterator[str]:
+    """Those of its JSON value or its lines; of other files only the whole."""
+    try:
+        text = file.read_text("utf-8") if file.stat().st_size <= _MAX_PARSED else ""
+    except UnicodeDecodeError:
+        text = ""
+    try:
+        yield from _locations(json.loads(text), path)
+    except ValueError:
+        yield from (f"{path}, line {number}" for number in range(1, len(text.splitlines()) + 1)) if text else (path,)
+
+
 def load_compare_function(reference: str, folder: Path) -> CompareFunction:
     """Import the function named by ``module:function`` or ``file.py:function``. Raises :class:`InputError` if it is missing."""
     module, colon, name = reference.rpartition(":")

@@ -1,248 +1,26 @@
 """Reports of a rehearsal: text for people, JSON for programs, and JUnit XML for a build server.
 
-Beside a step's problems stands their probable cause, where the traces show one.
+Beside a step's problems stands their probable cause, where the trials show one.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from spotwright.local.supervisor.kernel import FileCall
 from spotwright.model.attempts import Cause
-from spotwright.rehearsal.attempt_trace import NO_ANSWER, FileOperation, OnSigterm
+from spotwright.rehearsal.attempt_trace import NO_ANSWER, OnSigterm
+from spotwright.rehearsal.causes import probable_cause, step_cause
 from spotwright.rehearsal.fault_injector import InjectionResult
-from spotwright.rehearsal.injection_points import (
-    OUTPUTS,
-    SAVES,
-    SCRATCH,
-    AtOperation,
-    FileActivity,
-    InjectionKind,
-    Save,
-)
+from spotwright.rehearsal.injection_points import SAVES, AtOperation, FileActivity
+from spotwright.rehearsal.loaded_saves import Origin, Resume, ends_inside_save
 from spotwright.rehearsal.session import Rehearsal
-from spotwright.rehearsal.trials import TrialRun
 from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
 from spotwright.rehearsal.workspaces import COMMAND_TASK
 
-__all__ = ["as_json", "as_junit", "as_text", "failures", "outcome_text", "passes", "probable_cause", "step_cause"]
-
-
-_MORE = re.compile(r"\b(\d+) (?:lines|rows|items|bytes|elements) instead of (\d+)")
-_TEMPORARY = (".new", ".tmp", ".part", ".partial", ".temp", "~")
-_LOCK = re.compile(r"lock|\.pid$|running|in.?progress", re.IGNORECASE)
-_SQLITE = re.compile(r"-(?:journal|wal|shm)$")
-_MISSING_STATE = (
-    "the step resumes with a state that was not saved completely: mostly the state of a random number generator, "
-    "or the position in the data"
-)
-_ENDS_AS_SUCCESS = "SIGTERM ends the step with exit code 0: end with another code, such as 143"
-_ENDS_EARLY = "after SIGTERM the step ends with exit code 0 and other outputs: end with another code, such as 143"
-_IGNORES_SIGTERM = (
-    "SIGTERM is ignored: the step cannot save at a notice, and runs until it is killed; handle the signal, save and end"
-)
-_BLOCKS_SIGTERM = (
-    "SIGTERM is blocked by the signal mask of the step (sigprocmask, pthread_sigmask), so it never arrives: the step cannot save "
-    "at a notice, and runs until it is killed; unblock the signal, handle it, save and end"
-)
-_OUTLIVES_NOTICE = (
-    "the step still runs when its notice ends and is killed: its handler of SIGTERM does not end it, or not in time"
-)
-_SAVES_AT_END = "it saves only when it comes to its end: save regularly, and when SIGTERM comes"
-_NOT_LOADED = "it saves, and still starts from the beginning: check how it loads a save when it starts"
-
-
-def step_cause(step: StepReport) -> str:
-    """The probable cause of a step's verdict, as a sentence without a full stop; empty if no trace shows one."""
-    by_outcome = [(outcome, probable_cause(outcome, step.activity)) for outcome in step.outcomes]
-    causes = [cause for outcome, cause in by_outcome if cause and len(outcome.point.injections) == 1]
-    if _MISSING_STATE in causes and not any(cause in _CERTAIN for cause in causes):
-        return _MISSING_STATE  # also where every save was whole, so an incomplete file is not the cause
-    causes += [cause for _, cause in by_outcome if cause]
-    if causes:
-        return next((cause for cause in causes if cause in _CERTAIN), causes[0])
-    if step.verdict in (Verdict.UNSAFE, Verdict.NEVER_FINISHES):
-        return _answer_to_sigterm(step)
-    return _why_it_starts_over(step) if step.verdict is Verdict.STARTS_OVER else ""
-
-
-def probable_cause(outcome: PointOutcome, activity: FileActivity) -> str:
-    """The probable cause of an outcome's problem, as a sentence without a full stop; empty if no trace shows one."""
-    trial = outcome.trial
-    if trial is None or not outcome.problem:
-        return ""
-    if any(attempt.accepted_by_kfp for attempt in trial.attempts):
-        return _ENDS_AS_SUCCESS
-    if _ends_early(outcome, trial):
-        return _ENDS_EARLY
-    if any(_is_longer(str(difference)) for difference in outcome.differences):
-        return _APPENDED
-    if activity.mapped and outcome.differences:
-        return (
-            f"{activity.mapped[0]} is changed in place through a memory map: write a new file beside it, and rename it when it "
-            "is complete"
-        )
-    if trial.tracing_failure:
-        return ""
-    interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
-    found = (_lock_left(outcome, before, activity) or _torn(before, activity) for before in interrupted)
-    return next(filter(None, found), _MISSING_STATE if outcome.differences and any(interrupted) else "")
-
-
-_APPENDED = "rows are appended again after an interruption: cut the file at the saved position before going on"
-_CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _APPENDED)
-"""Causes that the end of an attempt or the outputs show, so that no other one is looked for."""
-
-
-def _on_saves(operations: Sequence[FileOperation]) -> list[FileOperation]:
-    return [operation for operation in operations if operation.area == SAVES]
-
-
-def _ends_early(outcome: PointOutcome, trial: TrialRun) -> bool:
-    """Whether the only attempt got SIGTERM, and succeeded with other outputs: it took the signal for the regular end."""
-    traces = trial.traces.get(trial.task or "", ())
-    return bool(outcome.differences) and len(trial.attempts) == 1 and any(trace.on_sigterm for trace in traces)
-
-
-def _is_longer(difference: str) -> bool:
-    return any(int(new) > int(old) for new, old in _MORE.findall(difference))
-
-
-# -- operations on saves before an interruption
-
-
-def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity: FileActivity) -> str:
-    """A file that the undisturbed step removes, and that an interruption left: the next attempt takes it for a running one."""
-    removed = {each.path for save in activity.saves for each in save.operations if each.call is FileCall.REMOVE}
-    left = {each.path for each in before if each.call is FileCall.OPEN}
-    left -= {each.path for each in before if each.call is FileCall.REMOVE}
-    if outcome.never_finishes and not before:  # killed inside the call that made it, before the call was recorded
-        left = removed
-    for path in sorted(removed & left):
-        if _LOCK.search(PurePath(path).name) and (outcome.never_finishes or not outcome.differences):
-            return f"{path} of the interrupted attempt is still there: remove a lock whose owner has ended"
-    return ""
-
-
-def _torn(before: Sequence[FileOperation], activity: FileActivity) -> str:
-    """What the last operations before the interruption left incomplete: one file, one folder, or one of several."""
-    if not before:
-        return ""
-    last = before[-1]
-    databases = sorted({_SQLITE.sub("", each.path) for each in before if _SQLITE.search(each.path)})
-    if databases:
-        return f"{databases[0]} is changed in several transactions that belong together: commit them as one"
-    if _is_written_after_rename(activity):
-        return f"{last.path} is renamed before it is closed: write and close the new file first, then rename it"
-    folder = _unfinished_folder(before, activity)
-    if folder:
-        return f"{folder} is filled in place: fill a folder beside it, and rename that when it is complete"
-    if last.call in (FileCall.OPEN, FileCall.WRITE) and _is_final_name(last.path, activity):
-        return f"{last.path} is written in place: write a new file beside it, and rename it when it is complete"
-    together = _together(last, activity)
-    if together:
-        return f"{' and '.join(together)} belong together, and are replaced one after the other: save both in one file"
-    return ""
-
-
-def _is_final_name(path: str, activity: FileActivity) -> bool:
-    """Whether a file is read under this name later: it is neither renamed nor named as a temporary file."""
-    return path not in _renamed_sources(activity) and not path.endswith(_TEMPORARY)
-
-
-def _renamed_sources(activity: FileActivity) -> set[str]:
-    """Files that a save opens and no later operation but a rename follows."""
-    sources = set()
-    for save in activity.saves:
-        for operation, following in pairwise(save.operations):
-            if following.call is FileCall.RENAME and operation.path != following.path:
-                sources.add(operation.path)
-    return sources
-
-
-def _unfinished_folder(before: Sequence[FileOperation], activity: FileActivity) -> str:
-    """The folder that the last operation was filling, if each save makes a new one and renames none."""
-    made = [each.path for each in before if each.call is FileCall.MAKE_FOLDER]
-    renames = any(each.call is FileCall.RENAME for save in activity.saves for each in save.operations)
-    if (len(made) < 2 and before[-1].call is not FileCall.MAKE_FOLDER) or renames:
-        return ""
-    return made[-1] if made and before[-1].path.startswith(made[-1]) else ""
-
-
-def _is_written_after_rename(activity: FileActivity) -> bool:
-    for save in activity.saves:
-        put_in_place: set[str] = set()
-        for operation in save.operations:
-            if operation.call is FileCall.OPEN:
-                put_in_place.discard(operation.path)
-            elif operation.call is FileCall.RENAME:
-                put_in_place.add(operation.path)
-            elif operation.call is FileCall.WRITE and operation.path in put_in_place:
-                return True
-    return False
-
-
-def _together(last: FileOperation, activity: FileActivity) -> list[str]:
-    """The files that one save puts in place, if the last operation is on one of several and not the last one of the save."""
-    for save in activity.saves:
-        placed = _placed(save)
-        names = sorted({PurePath(path).name for path in placed})
-        is_last = last.call is FileCall.RENAME and last.path == placed[-1] if placed else False
-        if len(names) > 1 and not is_last and last.path in {each.path for each in save.operations}:
-            return names
-    return []
-
-
-def _placed(save: Save) -> list[str]:
-    return [each.path for each in save.operations if each.call is FileCall.RENAME]
-
-
-# -- the step as a whole
-
-
-def _why_it_starts_over(step: StepReport) -> str:
-    saves_below = next(iter(_folders_of_saves(step)), "")
-    if saves_below and not step.activity.saves:
-        return (
-            f"{saves_below} goes with the attempt: save below SPOTWRIGHT_CHECKPOINT, "
-            "or name the mount path of a volume with --keep"
-        )
-    if step.activity.saves and not any(_has_saved_before(outcome) for outcome in step.outcomes):
-        return _answer_to_sigterm(step) or _SAVES_AT_END
-    return _answer_to_sigterm(step) or (_NOT_LOADED if step.activity.saves else "")
-
-
-def _has_saved_before(outcome: PointOutcome) -> bool:
-    """Whether an attempt that was interrupted in the middle had saved anything, or could not be traced."""
-    trial = outcome.trial
-    if trial is None or outcome.point.kind is not InjectionKind.MIDDLE:
-        return False
-    return bool(trial.tracing_failure) or any(map(_on_saves, trial.operations[:1]))
-
-
-def _folders_of_saves(step: StepReport) -> Iterator[str]:
-    """Where the step writes files that look like saves and do not outlive an attempt."""
-    yield from (f"what it wrote to {path}" for path in step.stray_files)
-    outputs = "its current folder" if step.task == COMMAND_TASK else "the folder of its outputs"
-    names = {SCRATCH: "its current folder", OUTPUTS: outputs}
-    for area, name in names.items():
-        if area in step.rewritten:
-            yield f"what it saves in {name}"
-
-
-def _answer_to_sigterm(step: StepReport) -> str:
-    """What is wrong with the step's answer to SIGTERM, if it lived until it was killed at the end of a notice."""
-    answers = set(step.answers_to_sigterm)
-    if OnSigterm.IGNORES in answers:
-        return _IGNORES_SIGTERM
-    if OnSigterm.BLOCKS in answers:
-        return _BLOCKS_SIGTERM
-    return _OUTLIVES_NOTICE if OnSigterm.HANDLES in answers else ""
+__all__ = ["as_json", "as_junit", "as_text", "failures", "outcome_text", "passes"]
 
 
 _MAX_NOISE_SHOWN = 5
@@ -271,7 +49,10 @@ def _step_lines(rehearsal: Rehearsal, step: StepReport, *, points: bool) -> Iter
     yield from (f"  {line}" for line in _noise(step))
     if points:
         yield from map(outcome_text, step.outcomes)
+    if step.verdict is Verdict.UNDECIDED:
+        yield f"  {step.undecided}"
     yield from (f"  {line}" for line in _cost(step))
+    yield from (f"  {line}" for line in _loads(step))
     yield from (f"  {line}" for line in _lost_files(step))
     yield from (f"  {line}" for line in _not_covered(step))
     cause = step_cause(step)
@@ -305,13 +86,27 @@ def _saves(step: StepReport) -> str:
     if activity.tracing_failure:
         return f"not traced: {activity.tracing_failure}"
     if longest is None:
-        return "it saved nothing"
+        kept = any(map(_has_saved, step.outcomes))
+        return "it saves only after a notice" if kept else "nothing that it wrote outlives an attempt"
     count = len(activity.saves)
-    return f"{count} save{'s' * (count != 1)}, the longest {_duration(longest)}"
+    saves = f"{count} save{'s' * (count != 1)}"
+    return f"{saves}, the longest {_duration(longest)}" if activity.is_timed else saves
+
+
+def _has_saved(outcome: PointOutcome) -> bool:
+    """Whether an attempt of the trial changed a file that outlives it."""
+    operations = outcome.trial.operations if outcome.trial is not None else ()
+    return any(each.area == SAVES for attempt in operations for each in attempt)
 
 
 def _lost_files(step: StepReport) -> Iterator[str]:
-    """Files that the step wrote where nothing outlives an attempt: they explain why a step starts over."""
+    """What is not kept, and files that the step wrote where nothing outlives an attempt: they explain why it starts over."""
+    if step.verdict.is_safe and not step.activity.tracing_failure and not any(map(_has_saved, step.outcomes)):
+        yield "nothing is kept: " + (
+            "it writes neither to the folder in SPOTWRIGHT_CHECKPOINT nor to a path that --keep names"
+            if step.task == COMMAND_TASK
+            else "it writes neither to the folder in SPOTWRIGHT_CHECKPOINT nor to a volume"
+        )
     if step.stray_files and step.verdict is not Verdict.RESUMES:
         hidden = len(step.stray_files) - _MAX_NOISE_SHOWN
         more = f" and {hidden} more" if hidden > 0 else ""
@@ -384,9 +179,43 @@ def _cost(step: StepReport) -> Iterator[str]:
         verb = "ignores" if OnSigterm.IGNORES in step.answers_to_sigterm else "blocks"
         yield f"it {verb} SIGTERM: whoever drains its node waits until the grace period is over"
     longest = step.activity.longest_save
-    if longest is not None and step.pool_notices:
+    cut = [outcome for outcome in step.outcomes if _was_cut_after_notice(outcome, step.activity)]
+    if cut:
+        yield f"a save was under way when the notice of {_duration(step.notice)} ended ({cut[0].point.name})"
+    elif longest is not None and step.activity.is_timed and step.pool_notices:
         fits = "; ".join(_fits(longest, *pool) for pool in step.pool_notices)
         yield f"the longest save of {_duration(longest)}: {fits}"
+
+
+def _was_cut_after_notice(outcome: PointOutcome, activity: FileActivity) -> bool:
+    """Whether an attempt was killed at the end of its notice inside a save."""
+    trial = outcome.trial
+    if trial is None or trial.tracing_failure or any(each.in_save for each in trial.injected):
+        return False
+    pairs = zip(trial.attempts, trial.operations, strict=False)
+    return any(attempt.outlived_notice and ends_inside_save(operations, activity) for attempt, operations in pairs)
+
+
+_MAX_LOADS_SHOWN = 2
+
+
+def _loads(step: StepReport) -> Iterator[str]:
+    """Attempts that did not go on from the newest whole save, where others did or where it is not known why."""
+    if step.verdict is not Verdict.GOES_BACK:
+        return
+    wrong = [(each, resume) for each in step.outcomes for resume in each.resumes if resume.origin is not Origin.NEWEST]
+    wrong = [(each, resume) for each, resume in wrong if resume.origin is not None]
+    for outcome, resume in wrong[:_MAX_LOADS_SHOWN]:
+        yield f"{outcome.point.name}: {_load(resume)}"
+    if len(wrong) > _MAX_LOADS_SHOWN:
+        yield f"so did {len(wrong) - _MAX_LOADS_SHOWN} more attempts"
+
+
+def _load(resume: Resume) -> str:
+    """What an attempt loaded in place of the newest whole save."""
+    newest = ", ".join(resume.newest[:_MAX_LOADS_SHOWN])
+    loaded = ", ".join(resume.loaded[:_MAX_LOADS_SHOWN]) or "nothing"
+    return f"attempt {resume.attempt} loaded {loaded}, and not the newest whole save, {newest}"
 
 
 def _fits(longest: float, pool: str, notice: float) -> str:
@@ -398,6 +227,7 @@ def _fits(longest: float, pool: str, notice: float) -> str:
 def _where_to_look(rehearsal: Rehearsal, step: StepReport, outcome: PointOutcome) -> Iterator[str]:
     if outcome.trial is None:
         return
+    yield f"{outcome.point.name}: {outcome.problem}"
     yield f"log: spotwright logs {outcome.trial.run.name} {step.task} --state {_short_path(rehearsal.state)}"
     for name, path in zip(("undisturbed", "interrupted"), outcome.output_paths, strict=False):
         yield f"{name}: {_short_path(path)}"
@@ -423,7 +253,8 @@ def _duration(seconds: float) -> str:
 def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     """``name``, ``seed``, ``safe``, ``state`` (the state folder with the runs of all trials) and ``steps``. Times are seconds.
 
-    A step: ``task``; ``verdict``; ``fails_undisturbed``, why it fails without any interruption; ``undisturbed_seconds`` of each
+    A step: ``task``; ``verdict``; ``fails_undisturbed``, why it fails without any interruption; ``undecided``, why nothing is
+    decided; ``undisturbed_seconds`` of each
     undisturbed execution; ``not_traced``, why its files could not be observed (then null stands for what only a trace shows);
     ``saves``, their number; the ``longest_save``; the ``notice`` of points with notice; ``lost_files``,
     those that the step wrote where nothing outlives an attempt; ``connections``, the addresses to which it connected, where
@@ -439,7 +270,8 @@ def as_json(rehearsal: Rehearsal) -> dict[str, Any]:
     broke, with its ``probable_cause`` and all ``differences``; ``run``, its run in the state folder; ``lost_seconds``;
     ``interruptions``, each with its ``attempt``, the ``age`` of the attempt when it came,
     whether it had a ``notice``, whether the node went ``in_save`` after the notice, and ``where``; ``attempts``, each with
-    ``number``, ``cause``, ``why`` and ``seconds``.
+    ``number``, ``cause``, ``why`` and ``seconds``; ``resumes``, each with the ``attempt``, the files of the ``newest`` whole save
+    before it, those that it ``loaded``, and what it went on ``from`` (null where no whole save was left).
     """
     return {
         "name": rehearsal.name,
@@ -456,6 +288,7 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "task": step.task,
         "verdict": step.verdict.value,
         "fails_undisturbed": step.undisturbed_failure or None,
+        "undecided": (step.undecided or None) if step.verdict is Verdict.UNDECIDED else None,
         "undisturbed_seconds": list(step.undisturbed_seconds),
         "not_traced": failure or None,
         "saves": len(step.activity.saves) if not failure else None,
@@ -491,7 +324,7 @@ def _point_json(outcome: PointOutcome, step: StepReport) -> dict[str, Any]:
         "interrupted": outcome.is_interrupted,
         "not_traced": (trial.tracing_failure or None) if trial is not None else None,
         "problem": outcome.problem or None,
-        "probable_cause": probable_cause(outcome, step.activity) or None,
+        "probable_cause": probable_cause(outcome, step) or None,
         "differences": [str(each) for each in outcome.differences],
         "run": trial.run.name if trial is not None else None,
         "interruptions": [
@@ -502,6 +335,10 @@ def _point_json(outcome: PointOutcome, step: StepReport) -> dict[str, Any]:
         "attempts": [
             {"number": each.number, "cause": each.cause, "why": each.why, "seconds": each.seconds}
             for each in (trial.attempts if trial is not None else ())
+        ],
+        "resumes": [
+            {"attempt": each.attempt, "newest": list(each.newest), "loaded": list(each.loaded), "from": each.origin}
+            for each in outcome.resumes
         ],
         "lost_seconds": outcome.cost.extra_seconds if outcome.cost is not None else None,
     }  # fmt: skip

@@ -5,9 +5,14 @@ It is the single entry for the command line, the Python API and the pytest plugi
 
 from __future__ import annotations
 
+import json
 import secrets
+import shlex
 import shutil
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +23,11 @@ from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
 from spotwright.local.visible_paths import named_paths
 from spotwright.model.attempts import Cause
+from spotwright.model.quantities import format_bytes
 from spotwright.records.state_folder import StateFolder, write_atomically
 from spotwright.rehearsal.output_comparison import load_compare_function
 from spotwright.rehearsal.step_rehearsal import ProgressCallback, RehearsalSettings, StepRehearsal
-from spotwright.rehearsal.trials import PersistedPaths, TrialRun, TrialRunner, copy_path
+from spotwright.rehearsal.trials import PersistedPaths, TrialRun, TrialRunner, copy_path, size_of
 from spotwright.rehearsal.verdict import StepReport
 from spotwright.rehearsal.workspaces import (
     COMMAND_TASK,
@@ -31,7 +37,7 @@ from spotwright.rehearsal.workspaces import (
     Workspace,
     compiled_command,
 )
-from spotwright.runs.bodies import this_process
+from spotwright.runs.bodies import is_alive, this_process
 from spotwright.runs.run_options import DEFAULT_STATE, PlanOptions, RunOptions, new_name
 from spotwright.runs.runner import Prepared, prepare
 
@@ -82,8 +88,8 @@ def _tasks(task: str | None, first: TrialRun) -> list[str]:
 class RehearsalOptions:
     """The options of a rehearsal, with exactly one of ``pipeline``, ``compiled`` and ``command``. Durations are seconds.
 
-    ``arguments`` are texts as typed, as for ``spotwright run``. ``outputs``, ``stdout`` and ``keep`` paths relative to
-    ``folder`` are for commands only.
+    ``arguments`` are texts as typed, as for ``spotwright run``. ``stdout``, and ``keep`` and ``outputs`` paths relative to
+    ``folder``, are for commands only; absolute ``outputs`` lie in what outlives an attempt.
     """
 
     pipeline: Path | None = None
@@ -120,19 +126,66 @@ def run_rehearsal(options: RehearsalOptions, report: ProgressCallback) -> Rehear
     )
     compiled = _compiled(options)
     state = StateFolder.open(options.state.absolute())
+    _remove_abandoned(state)
     folder = state.path / "rehearsals" / new_name(compiled.pipeline)
     write_atomically(StateFolder.open(folder).driver, this_process())
-    copy_path(state.path / "volumes", folder / "volumes")  # claims begin with the data of earlier runs
-    persisted = PersistedPaths([path for path in options.keep if path.startswith("/")], folder / "kept")
+    kept = [path for path in options.keep if path.startswith("/")]
+    persisted = PersistedPaths(kept, folder / "kept", options.outputs)
     try:
+        with _ended_by_sigterm():
+            copy_path(state.path / "volumes", folder / "volumes")  # claims begin with the data of earlier runs
+            for note in _sizes(kept):
+                report(note)
+            persisted.copy()
         prepared, workspace = _prepare(options, compiled, folder, persisted)
-    except InputError:
+    except BaseException:
         shutil.rmtree(folder)  # nothing was executed, so the folder holds nothing to look at
         raise
     report(f"seed {settings.seed}")
+    for note in _unread_variables(options.command):
+        report(f"note: {note}")
     for note in prepared.notes:
         report(f"note: {note}")
     return rehearse_steps(prepared, workspace, settings, COMMAND_TASK if options.command else options.task, report)
+
+
+_LARGE = 1 << 30  # bytes
+
+
+def _sizes(kept: Sequence[str]) -> Iterator[str]:
+    """What is said of large paths before they are copied."""
+    for path in kept:
+        size = size_of(Path(path))
+        if size >= _LARGE:
+            yield f"note: --keep {path} holds {format_bytes(size)}: each trial begins with a copy of it"
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block as an exception, so that what it has made is removed; in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _remove_abandoned(state: StateFolder) -> None:
+    """Remove what rehearsals have left that were killed before they executed anything."""
+    for folder in state.rehearsals.glob("*"):
+        try:
+            driver = json.loads(StateFolder(folder).driver.read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        if not (folder / "runs").exists() and not is_alive(driver):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse_contradictions(options: RehearsalOptions) -> None:
@@ -143,17 +196,36 @@ def _refuse_contradictions(options: RehearsalOptions) -> None:
         if wrong:
             raise InputError(f"{wrong[0]}: is for pipelines, and this is a command")
         return
-    if options.outputs or options.stdout:
-        raise InputError(
-            f"{'--output' if options.outputs else '--stdout'}: is for commands; a task declares its outputs"
-        )
-    if options.keep and options.task is None:
-        raise InputError("--keep: name the task that writes to this path with --task")
-    relative = [path for path in options.keep if not path.startswith("/")]
-    if relative:
-        raise InputError(
-            f"--keep {relative[0]}: expected an absolute path; a task's own folder is empty at the start of every attempt"
-        )
+    if options.stdout:
+        raise InputError("--stdout: is for commands; a task declares its outputs")
+    for option, paths in (("--keep", options.keep), ("--output", options.outputs)):
+        if paths and options.task is None:
+            raise InputError(f"{option}: name the task that writes to this path with --task")
+        relative = [path for path in paths if not path.startswith("/")]
+        if relative:
+            raise InputError(
+                f"{option} {relative[0]}: expected an absolute path; a task declares the outputs in its own folder, which is "
+                "empty at the start of every attempt"
+            )
+
+
+def _unread_variables(command: Sequence[str]) -> Iterator[str]:
+    """Words of a command that look as if a shell would put the checkpoint folder into them, where none does."""
+    is_script = (
+        len(command) > 2
+        and Path(command[0]).name in _SHELLS
+        and any("c" in word for word in command[1:-1] if word[0] == "-")
+    )
+    for word in () if is_script else command:
+        if "$SPOTWRIGHT_CHECKPOINT" in word or "${SPOTWRIGHT_CHECKPOINT}" in word:
+            yield (
+                f"the command gets {shlex.quote(word)} as it stands, because no shell reads it: "
+                f"sh -c {shlex.quote(shlex.join(command).replace(shlex.quote(word), word))}"
+            )
+            return
+
+
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
 def _compiled(options: RehearsalOptions) -> Compiled:
@@ -174,7 +246,7 @@ def _prepare(
     prepared = prepare(compiled, planning, RunOptions(state=folder, containers=options.containers))
     arguments = persisted.replace_in(prepared.host.arguments)
     persisted.require_all_named()
-    workspace = TaskWorkspace(persisted, PvcFolders(folder / "claims"), options.task)
+    workspace = TaskWorkspace(persisted, PvcFolders(folder / "claims"), options.task, options.outputs)
     return prepared._replace(host=replace(prepared.host, arguments=arguments)), workspace
 
 
@@ -183,7 +255,7 @@ def _prepare_command(
 ) -> tuple[Prepared, CommandWorkspace]:
     command = persisted.replace_in(options.command)
     compiled = compiled_command(command, options.outputs)
-    planning = PlanOptions(config=options.config, folder=options.folder)
+    planning = PlanOptions(config=options.config, folder=options.folder, shared_config=True)
     prepared = prepare(compiled, planning, RunOptions(state=folder))
     workspace = CommandWorkspace(
         folder=options.folder.absolute(),

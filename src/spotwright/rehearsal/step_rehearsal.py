@@ -20,7 +20,7 @@ from pathlib import Path
 from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
 from spotwright.model.attempts import Cause
-from spotwright.rehearsal.attempt_trace import AttemptTrace
+from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.fault_injector import TrialTiming
 from spotwright.rehearsal.injection_points import (
     SAVES,
@@ -28,12 +28,20 @@ from spotwright.rehearsal.injection_points import (
     InjectionKind,
     InjectionPoint,
     draw_points,
+    happened,
     rewritten_areas,
     summarize_activity,
 )
-from spotwright.rehearsal.output_comparison import CompareFunction, Difference, compare_outputs, without_noise
+from spotwright.rehearsal.loaded_saves import Origin, Resume, count_saves, kind_of
+from spotwright.rehearsal.output_comparison import (
+    CompareFunction,
+    Difference,
+    compare_outputs,
+    compared_names,
+    without_noise,
+)
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun, TrialRunner, room_for, run_side_by_side
-from spotwright.rehearsal.verdict import Baseline, PointOutcome, StepReport, cost_of
+from spotwright.rehearsal.verdict import MIN_KEPT_SHARE, Baseline, PointOutcome, StepReport, cost_of, resumes_of
 from spotwright.rehearsal.workspaces import Workspace
 
 __all__ = [
@@ -135,6 +143,7 @@ class StepRehearsal:
         self._room = 1
         self._baseline = Baseline(0.0)
         self._undisturbed_seconds: list[float] = []
+        self._undisturbed_operations: list[Sequence[FileOperation]] = []
         self._noise: list[Difference] = []
         self._noise_is_checked = False
         alike = [path for path in first.executed if _slug(path) == _slug(task)]
@@ -145,6 +154,7 @@ class StepRehearsal:
         if self._first.status is not RunStatus.SUCCEEDED:
             return self._undisturbed_failure(self._first, "")
         self._undisturbed_seconds = [self._first.last_attempt(self._task).seconds]
+        self._undisturbed_operations = [_trace_of(self._first, self._task).operations]
         traced = self._first
         self._baseline = self._measured(traced)
         if self._baseline.seconds < _SHORT_STEP:
@@ -163,12 +173,16 @@ class StepRehearsal:
         except _FailsUndisturbedError as failure:
             return self._undisturbed_failure(failure.trial, _ONLY_ONCE)
         outcomes = [tried[point.name] for point in points]
+        kinds = self._kinds_of_saves(outcomes)
+        activity = replace(activity, saves_only_early=_saves_only_early(activity, kinds, traced.attempts[-1].seconds))
         return StepReport(
             task=self._task,
             undisturbed_seconds=tuple(self._undisturbed_seconds),
             activity=activity,
             noise=tuple(self._noise),
-            outcomes=tuple(self._with_cost(outcome) for outcome in outcomes),  # again: the baseline may be lower now
+            outcomes=tuple(self._judged(outcomes, activity, kinds)),
+            not_comparable=self._not_comparable(),
+            counts_saves=self._counts_saves(kinds),
             pool_notices=tuple(self._pool_notices()),
             notice=self._timing.notice,
             stray_files=trace.stray_files,
@@ -190,6 +204,7 @@ class StepRehearsal:
     def _add_undisturbed(self, trial: TrialRun) -> None:
         """Use the second execution: its differences are noise, and its time counts if it is shorter."""
         self._undisturbed_seconds.append(trial.attempts[-1].seconds)
+        self._undisturbed_operations.append(_trace_of(trial, self._task).operations)
         self._noise += without_noise(self._differences(trial), self._noise)
         self._baseline = replace(self._baseline, seconds=min(self._undisturbed_seconds))
 
@@ -349,6 +364,49 @@ class StepRehearsal:
             )
         return PointOutcome(point, trial)
 
+    def _kinds_of_saves(self, outcomes: Sequence[PointOutcome]) -> frozenset[str]:
+        """The kinds of files that the step's attempts read: other files that outlive an attempt are no saves."""
+        traces = [
+            trace for each in outcomes if each.trial is not None for trace in each.trial.traces.get(self._task, ())
+        ]
+        return frozenset(kind_of(path) for trace in traces for path in trace.loads or ())
+
+    def _judged(
+        self, outcomes: Sequence[PointOutcome], activity: FileActivity, kinds: frozenset[str]
+    ) -> Iterator[PointOutcome]:
+        """The outcomes with their costs, because the baseline may be lower now, and with what the attempts resumed from."""
+        judged = [
+            outcome
+            if outcome.trial is None
+            else replace(self._with_cost(outcome), resumes=resumes_of(outcome.trial, activity, kinds))
+            for outcome in outcomes
+        ]
+        loads = any(resume.origin is Origin.NEWEST for outcome in judged for resume in outcome.resumes)
+        for outcome in judged:
+            lost = [
+                resume
+                for resume in outcome.resumes
+                if resume.is_all_lost
+                and (loads or resume.origin is None)
+                and (self._counts_saves(kinds) or not resume.loaded)
+            ]
+            yield _without_saves(outcome, lost[0]) if lost and not outcome.problem else outcome
+
+    def _counts_saves(self, kinds: frozenset[str]) -> bool:
+        """Whether each undisturbed execution makes as many saves, so that their number tells where an attempt went on."""
+        every = self._undisturbed_operations
+        has_database = any(re.search(r"-(?:journal|wal)$", each.path) for operations in every for each in operations)
+        return not has_database and len({count_saves(each, kinds) for each in every}) == 1
+
+    def _not_comparable(self) -> str:
+        """Why nothing of the outputs can be compared; empty if something can."""
+        outputs = self._outputs(self._first, self._task)
+        if compared_names(outputs, self._noise):
+            return ""
+        if not outputs:
+            return "it has no output that could be compared: name one with --output"
+        return f"what it writes differs without any interruption: nothing of {', '.join(outputs)} could be compared"
+
     def _differences(self, trial: TrialRun) -> list[Difference]:
         old, new = self._outputs(self._first, self._task), self._outputs(trial, self._task)
         return compare_outputs(old, new, self._settings.tolerance, self._settings.compare)
@@ -385,6 +443,25 @@ def _activity(trace: AttemptTrace) -> FileActivity:
         return FileActivity(tracing_failure=trace.failure)
     activity = summarize_activity(trace.operations)
     return replace(activity, mapped=tuple(path for area, path in trace.mapped if area == SAVES))
+
+
+def _without_saves(outcome: PointOutcome, lost: Resume) -> PointOutcome:
+    """The outcome of a trial in which every save was lost."""
+    if lost.lost_by is None:
+        return outcome
+    if lost.origin is None and lost.lost_until is not None:
+        what = f"no whole save was left until {happened(lost.lost_until)}"
+    else:
+        what = f"the whole save {', '.join(lost.newest)} was no longer found"
+    problem = f"when {happened(lost.lost_by)}, {what}, and attempt {lost.attempt} began from the start"
+    return replace(outcome, problem=problem, cost=None, lost_by=lost.lost_by)
+
+
+def _saves_only_early(activity: FileActivity, kinds: frozenset[str], seconds: float) -> bool:
+    """Whether the last save comes in the first quarter of the undisturbed step."""
+    operations = [each for save in activity.saves for each in save.operations]
+    times = [each.at for each in operations if kind_of(each.path) in kinds]
+    return bool(times) and max(times) < MIN_KEPT_SHARE * seconds
 
 
 def _ending(attempt: TrialAttempt) -> str:

@@ -48,6 +48,7 @@ _TIMEOUT = 5.0  # seconds for a held attempt to stop
 _START_TIMEOUT = 60.0  # seconds for an attempt to begin: its shim mounts and fetches first
 _PATH_MAX = 4096
 _AT_FDCWD = -100
+_OPENAT2 = 437  # on every machine; the flags are in memory
 _CACHE = "/__pycache__/"
 _NO_FILES = ("/dev/", "/proc/", "/sys/", "/memfd:")
 _MAX_STRAY_FILES = 1000
@@ -66,6 +67,8 @@ _ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void
 class _PendingCall:
     call: FileCall
     path: str | None  # None: the file is the descriptor that the call returns
+    source: str | None = None  # the old name of a file that is renamed
+    truncates: bool = False
 
 
 class SyscallTracer(threading.Thread):
@@ -93,6 +96,7 @@ class SyscallTracer(threading.Thread):
         self._connections: dict[str, None] = {}
         self._mapped: dict[tuple[str, str], None] = {}
         self._on_sigterm: dict[int, OnSigterm] = {}
+        self._untold: dict[int, str] = {}  # programs by process
         self._shim, self._must_hold = shim, must_hold
         areas = {os.path.realpath(folder): area for folder, area in folders.items()}
         self._areas = dict(sorted(areas.items(), key=lambda item: -len(item[0])))  # the innermost folder wins
@@ -139,6 +143,7 @@ class SyscallTracer(threading.Thread):
             tuple(self._on_sigterm.values()),
             tuple(self._connections),
             tuple(self._mapped),
+            untold=tuple(dict.fromkeys(self._untold.values())),
         )
 
     def run(self) -> None:
@@ -204,6 +209,10 @@ class SyscallTracer(threading.Thread):
         answer = read_on_sigterm(tid, signal.SIGTERM)
         if answer is not None:
             self._on_sigterm[tid] = answer
+        self._untold.pop(tid, None)
+        for below in [process for process in _tree(tid) if process != tid and process not in self._on_sigterm]:
+            if read_on_sigterm(below, signal.SIGTERM) is OnSigterm.HANDLES:
+                self._untold[below] = process_identity.read(f"/proc/{below}/comm").decode("utf-8", "replace").strip()
 
     def _resume(self, request: int, tid: int, number: int = 0) -> None:
         if self._is_frozen:
@@ -235,11 +244,12 @@ class SyscallTracer(threading.Thread):
         if layout.descriptor is not None:
             path = _link_target(f"/proc/{tid}/fd/{_signed(arguments[layout.descriptor])}")
         elif layout.path is not None:
-            folder = _signed(arguments[layout.folder]) if layout.folder >= 0 else _AT_FDCWD
-            path = _path_argument(tid, folder, arguments[layout.path])
+            path = _named(tid, arguments, layout.folder, layout.path)
         if layout.call is not FileCall.OPEN and self._locate(path) is None and not self._is_stray(path):
             return False
-        self._pending[tid] = _PendingCall(layout.call, path)
+        source = None if layout.old_path is None else _named(tid, arguments, layout.old_folder, layout.old_path)
+        truncates = layout.call is FileCall.OPEN and _truncates(tid, number, arguments, layout.flags)
+        self._pending[tid] = _PendingCall(layout.call, path, source, truncates)
         return True
 
     def _syscall_returned(self, tid: int) -> None:
@@ -253,7 +263,9 @@ class SyscallTracer(threading.Thread):
         path = pending.path if pending.path is not None else _link_target(f"/proc/{tid}/fd/{result}")
         location = self._locate(path)
         if location is not None:
-            self._record(pending.call, *location)
+            source = self._locate(pending.source)
+            inside = source[1] if source is not None and source[0] == location[0] else ""
+            self._record(pending.call, *location, source=inside, truncates=pending.truncates)
         elif path is not None and self._is_stray(path):
             self._note_stray(pending.call, path)
 
@@ -280,9 +292,9 @@ class SyscallTracer(threading.Thread):
         if peer and len(self._connections) < _MAX_STRAY_FILES:
             self._connections[peer] = None
 
-    def _record(self, call: FileCall, area: str, path: str) -> bool:
+    def _record(self, call: FileCall, area: str, path: str, *, source: str = "", truncates: bool = False) -> bool:
         """Record an operation and hold the attempt if that is wanted; return whether the attempt continues."""
-        operation = FileOperation(call, area, path, time.monotonic() - self._began)
+        operation = FileOperation(call, area, path, time.monotonic() - self._began, source, truncates)
         self.operations.append(operation)
         if self._is_frozen:  # another process of the attempt is being killed where it stands
             return False
@@ -310,6 +322,20 @@ def _link_target(path: str) -> str | None:
         return os.readlink(path)  # noqa: PTH115 (thousands of times)
     except OSError:
         return None
+
+
+def _named(tid: int, arguments: Sequence[int], folder: int, path: int) -> str | None:
+    """The file that two arguments name: a folder's descriptor, of which -1 means the current folder, and a path."""
+    return _path_argument(tid, _signed(arguments[folder]) if folder >= 0 else _AT_FDCWD, arguments[path])
+
+
+def _truncates(tid: int, number: int, arguments: Sequence[int], flags: int | None) -> bool:
+    """Whether an ``open`` empties the file. Source: open(2), creat(2), openat2(2)."""
+    if flags is not None:
+        return bool(arguments[flags] & os.O_TRUNC)
+    if number != _OPENAT2:
+        return True  # creat
+    return bool(int.from_bytes(_read_memory(tid, arguments[2], 8), sys.byteorder) & os.O_TRUNC)
 
 
 def _path_argument(tid: int, folder: int, address: int) -> str | None:

@@ -11,6 +11,7 @@ which a step writes by itself (a mounted volume, a shared folder) are copies for
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pickle
 import selectors
@@ -234,17 +235,27 @@ KEPT = "kept"
 
 
 class PersistedPaths:
-    """Copies, below ``folder``, of the absolute ``paths`` that outlive an attempt."""
+    """Copies, below ``folder``, of the absolute ``paths`` that outlive an attempt.
 
-    def __init__(self, paths: Sequence[str], folder: Path) -> None:
+    ``outputs`` are paths in them whose content is stored after each trial.
+    """
+
+    def __init__(self, paths: Sequence[str], folder: Path, outputs: Sequence[str] = ()) -> None:
         self._folder = folder.absolute()
         self._copies = {
             path: self._folder / "live" / f"{number}-{Path(path).name}" for number, path in enumerate(paths, start=1)
         }
+        self._outputs = tuple(outputs)
         self._named_paths: set[str] = set()
+
+    def copy(self) -> None:
+        """Make the copies, which may take long. Raises :class:`InputError` where the disk has no room for them."""
         for path, copy in self._copies.items():
             copy.parent.mkdir(parents=True, exist_ok=True)
-            copy_path(Path(path), copy)
+            try:
+                copy_path(Path(path), copy)
+            except (OSError, shutil.Error) as error:
+                raise InputError(f"--keep {path}: cannot be copied for the rehearsal: {error}") from error
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -286,11 +297,14 @@ class PersistedPaths:
         return dict.fromkeys(self._copies.values(), SAVES)
 
     def collect(self, run: Path) -> None:
-        """Store the content after a trial beside its attempts."""
-        for copy in self._copies.values():
-            copy_path(copy, run / KEPT / copy.name)
+        """Store the outputs in it after a trial beside its attempts: the rest is state, and not compared."""
+        for output in self._outputs:
+            for path, copy in self._copies.items():
+                if Path(output).is_relative_to(path):
+                    inside = Path(output).relative_to(path)
+                    copy_path(copy / inside, run / KEPT / copy.name / inside)
 
-    def outputs(self, run: Path) -> dict[str, Path]:
+    def content(self, run: Path) -> dict[str, Path]:
         """The content after a trial, by the real paths."""
         return {path: run / KEPT / copy.name for path, copy in self._copies.items()}
 
@@ -299,9 +313,31 @@ def copy_path(source: Path, target: Path) -> None:
     """Copy a file or folder; do nothing if it does not exist."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, copy_function=_copy_file)
     elif source.exists():
-        shutil.copy2(source, target)
+        _copy_file(str(source), str(target))
+
+
+_CLONE = 0x40049409  # FICLONE of ioctl_ficlone(2)
+
+
+def _copy_file(source: str, target: str) -> None:
+    """Copy a file with its times; where the file system can (Btrfs, XFS), both share their blocks until one is changed."""
+    if not Path(source).is_file():
+        return  # a socket or a pipe: nothing to copy
+    with Path(source).open("rb") as old, Path(target).open("wb") as new:
+        try:
+            fcntl.ioctl(new.fileno(), _CLONE, old.fileno())
+        except OSError:  # the file system cannot, or the two are not on one
+            shutil.copyfileobj(old, new, 1 << 20)
+    shutil.copystat(source, target)
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a file, or of all files in a folder; 0 if there is none."""
+    if not path.is_dir():
+        return path.lstat().st_size if path.exists() else 0
+    return sum(os.lstat(Path(here, name)).st_size for here, _, names in os.walk(path) for name in names)
 
 
 def remove_path(path: Path) -> None:
@@ -337,6 +373,7 @@ class TrialAttempt:
     max_rss: int = 0  # bytes
     accepted_by_kfp: bool = False  # it exited with 0 without its outputs, which KFP takes for a success
     outlived_notice: bool = False  # it still ran when its notice ended, and was killed
+    ended_by_itself: bool = False  # before its notice ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,6 +574,7 @@ def _attempts(folder: RunFolder, task: TaskState) -> Iterator[TrialAttempt]:
             max_rss=ended.max_rss or 0,
             accepted_by_kfp=ended.signals.accepted_by_kfp,
             outlived_notice=ended.signals.noticed and ended.signals.signal == signal.SIGKILL,
+            ended_by_itself=ended.signals.noticed and ended.signals.signal != signal.SIGKILL,
         )
 
 

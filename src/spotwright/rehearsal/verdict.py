@@ -1,12 +1,14 @@
 """The verdict on a step: one phrase for all its trials, with the evidence for it. Pure.
 
-*Not safe*: an interruption changed an output, or the step failed after one. *Never finishes*: left alone after an interruption,
-the step takes many times its undisturbed time. Every other step is safe; whether it *resumes* or *starts over* depends on how
-much of the interrupted work was redone. A step that keeps work only if it gets a notice *resumes
-only with a notice*: some interruptions come without one. Of a step whose redone work nothing could measure, no more is said than
-that it is *safe*.
+*Not safe*: an interruption changed an output, lost every save, or the step failed after one. *Never finishes*: left alone after
+an interruption, the step takes many times its undisturbed time. *Undecided*: nothing could be compared, or too few trials were
+interrupted. Every other step is safe. It *resumes* if every attempt loaded the newest whole save, and *starts over* if it loaded
+none. A step that keeps work only if it gets a notice *resumes only with a notice*: some interruptions come without one. Of a step
+of which nothing shows whether it resumes, no more is said than that it is *safe*.
 
-The cost of an interruption is the extra time, and the share of the interrupted work that was redone.
+None of this depends on how long something took: what is kept is seen in the step's progress, in the saves that it loads and
+makes, or in its processor time. The cost of an interruption is the extra time, and the share of the interrupted work that was
+redone.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from spotwright.model.attempts import Cause
-from spotwright.rehearsal.attempt_trace import AttemptTrace, OnSigterm
+from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation, OnSigterm
 from spotwright.rehearsal.injection_points import SAVES, FileActivity, InjectionPoint
+from spotwright.rehearsal.loaded_saves import Origin, Resume, resume_of
 from spotwright.rehearsal.output_comparison import Difference
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun
 
@@ -33,6 +36,7 @@ __all__ = [
     "Verdict",
     "cost_of",
     "most_reliable",
+    "resumes_of",
     "verdict_of",
 ]
 
@@ -40,7 +44,8 @@ __all__ = [
 _INTERRUPTED = (Cause.INTERRUPTED.value, Cause.LOST.value)
 
 
-_MEASURABLE = 1.0  # seconds: the time of a shorter step varies by as much as a part of its work
+_MEASURABLE = 1.0  # seconds of a processor: of a step that takes less, most goes into its start
+_MIN_INTERRUPTED = 3  # trials: fewer show too little of a step
 
 
 class MeasuredBy(StrEnum):
@@ -48,7 +53,7 @@ class MeasuredBy(StrEnum):
 
     PROGRESS = "its own progress"
     SAVES = "its saves"
-    TIME = "time"
+    TIME = "processor time"
     NOTHING = "nothing"
 
 
@@ -79,6 +84,7 @@ class Baseline:
     last_progress: float | None = None
     save_times: tuple[float, ...] = ()
     traced_seconds: float = 0.0
+    cpu_seconds: float = 0.0
 
     @property
     def reports_progress(self) -> bool:
@@ -95,7 +101,8 @@ class Baseline:
         is_mapped = any(area == SAVES for area, _ in trace.mapped)
         save_times = tuple(operation.at for operation in trace.operations if operation.area == SAVES)
         visible = () if is_mapped else save_times
-        return cls(seconds, undisturbed.first_progress, undisturbed.progress, visible, traced.seconds)
+        used = min(undisturbed.cpu_seconds, traced.cpu_seconds)
+        return cls(seconds, undisturbed.first_progress, undisturbed.progress, visible, traced.seconds, used)
 
 
 def cost_of(trial: TrialRun, baseline: Baseline) -> InterruptionCost | None:
@@ -112,12 +119,14 @@ def cost_of(trial: TrialRun, baseline: Baseline) -> InterruptionCost | None:
     if baseline.save_times and is_traced and len(trial.attempts) == len(trial.operations) == 2:
         work, redone = _work_by_saves(trial, baseline)
         return InterruptionCost(1, extra, work, redone, MeasuredBy.SAVES)
-    if not is_traced and baseline.seconds < _MEASURABLE:
+    if _has_saved_nothing(trial) and not _has_connected(trial):
+        work = sum(attempt.seconds for attempt in interrupted)
+        return InterruptionCost(len(interrupted), extra, work, work, MeasuredBy.SAVES)
+    if baseline.cpu_seconds < _MEASURABLE:
         return InterruptionCost(len(interrupted), extra, 0.0, 0.0, MeasuredBy.NOTHING)
-    work = sum(attempt.seconds for attempt in interrupted)
-    has_nothing = _has_saved_nothing(trial) and (baseline.seconds < _MEASURABLE or not _has_connected(trial))
-    redone = max(work, extra) if has_nothing else extra
-    return InterruptionCost(len(interrupted), extra, work, redone, MeasuredBy.TIME)
+    work = sum(attempt.cpu_seconds for attempt in interrupted)
+    redone = max(0.0, sum(attempt.cpu_seconds for attempt in trial.attempts) - baseline.cpu_seconds)
+    return InterruptionCost(len(interrupted), extra, work, min(work, redone), MeasuredBy.TIME)
 
 
 def _has_saved_nothing(trial: TrialRun) -> bool:
@@ -169,8 +178,22 @@ def _work_by_saves(trial: TrialRun, baseline: Baseline) -> tuple[float, float]:
     return done, max(0.0, done - resumed_at)
 
 
+def resumes_of(trial: TrialRun, activity: FileActivity, kinds: frozenset[str]) -> tuple[Resume, ...]:
+    """What each attempt that followed an interruption went on from; nothing where not all was seen."""
+    traces = trial.traces.get(trial.task or "", ())
+    if trial.tracing_failure or len(traces) != len(trial.attempts):
+        return ()
+    before: list[tuple[Sequence[FileOperation], bool]] = []
+    resumes = []
+    for attempt, trace in zip(trial.attempts, traces, strict=True):
+        if before and trace.loads is not None:
+            resumes.append(resume_of(attempt.number, before, trace.operations, trace.loads, activity, kinds))
+        before.append((trace.operations, attempt.ended_by_itself))
+    return tuple(resume for resume in resumes if resume is not None)
+
+
 MIN_KEPT_SHARE = 0.25
-"""The share of the interrupted work that a step must keep to count as resuming: more than chance on a busy machine."""
+"""The share of the interrupted work that a step must keep to count as resuming."""
 
 
 class Verdict(StrEnum):
@@ -178,8 +201,10 @@ class Verdict(StrEnum):
 
     RESUMES = "safe and resumes"
     RESUMES_WITH_NOTICE = "safe and resumes only with a notice"
+    GOES_BACK = "safe but goes back to an older save"
     STARTS_OVER = "safe but starts over"
     SAFE = "safe"  # nothing could measure whether it resumes
+    UNDECIDED = "undecided"
     UNSAFE = "not safe"
     NEVER_FINISHES = "never finishes"
     FAILS = "fails without any interruption"
@@ -187,7 +212,13 @@ class Verdict(StrEnum):
     @property
     def is_safe(self) -> bool:
         """Whether interruptions change nothing except the time that the step takes."""
-        return self in (Verdict.RESUMES, Verdict.RESUMES_WITH_NOTICE, Verdict.STARTS_OVER, Verdict.SAFE)
+        return self in (
+            Verdict.RESUMES,
+            Verdict.RESUMES_WITH_NOTICE,
+            Verdict.GOES_BACK,
+            Verdict.STARTS_OVER,
+            Verdict.SAFE,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +232,18 @@ class PointOutcome:
     differences: tuple[Difference, ...] = ()
     output_paths: tuple[Path, ...] = ()  # the first differing output, undisturbed and interrupted
     cost: InterruptionCost | None = None
+    resumes: tuple[Resume, ...] = ()
+    lost_by: FileOperation | None = None  # the operation after which every save was lost
 
     @property
     def is_interrupted(self) -> bool:
         """Whether an interruption took place; the step may have finished before."""
         return self.trial is not None and bool(self.trial.injected)
+
+    def had_notice(self, resume: Resume) -> bool:
+        """Whether the attempt before this resume had a notice that it could use."""
+        results = self.trial.injected if self.trial is not None else ()
+        return any(each.attempt < resume.attempt and each.injection.notice and not each.in_save for each in results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +264,40 @@ class StepReport:
     connections: tuple[str, ...] = ()  # addresses that the step connected to; what it changed there is not compared
     undisturbed_failure: str = ""  # why the step fails without any interruption; then it cannot be rehearsed
     failed_trial: TrialRun | None = None
+    not_comparable: str = ""  # why nothing of its outputs could be compared
+    counts_saves: bool = (
+        True  # it makes as many saves in each undisturbed execution, so that their number tells where it was
+    )
 
     @property
     def verdict(self) -> Verdict:
         """The verdict on the step."""
-        return Verdict.FAILS if self.undisturbed_failure else verdict_of(self.outcomes)
+        if self.undisturbed_failure:
+            return Verdict.FAILS
+        verdict = verdict_of(self.outcomes, self.activity, counts_saves=self.counts_saves)
+        return Verdict.UNDECIDED if verdict.is_safe and self.undecided else verdict
+
+    @property
+    def undecided(self) -> str:
+        """Why the trials do not suffice for a verdict, even if nothing went wrong; empty if they do."""
+        interrupted = sum(outcome.is_interrupted for outcome in self.outcomes)
+        if not self.not_comparable and interrupted < min(_MIN_INTERRUPTED, len(self.outcomes)):
+            return (
+                f"only {interrupted} of {len(self.outcomes)} trials were interrupted: give the step more work or time"
+            )
+        return self.not_comparable
 
     @property
     def answers_to_sigterm(self) -> frozenset[OnSigterm]:
         """What the processes of attempts that outlived their notice did with SIGTERM."""
         return frozenset(answer for outcome in self.outcomes for answer in _answers(outcome))
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """The programs that handle SIGTERM, and that no process told of it."""
+        trials = (outcome.trial for outcome in self.outcomes if outcome.trial is not None)
+        traces = (trace for trial in trials for trace in trial.traces.get(trial.task or "", ()))
+        return tuple(dict.fromkeys(name for trace in traces for name in trace.untold))
 
     @property
     def interruptions(self) -> int:
@@ -271,7 +333,9 @@ def _answers(outcome: PointOutcome) -> Iterator[OnSigterm]:
             yield from trace.on_sigterm
 
 
-def verdict_of(outcomes: Sequence[PointOutcome]) -> Verdict:
+def verdict_of(
+    outcomes: Sequence[PointOutcome], activity: FileActivity | None = None, *, counts_saves: bool = True
+) -> Verdict:
     """The worst outcome of all points; without problems, whether the step resumes."""
     if any(outcome.problem and not outcome.never_finishes and outcome.is_interrupted for outcome in outcomes):
         return Verdict.UNSAFE
@@ -279,47 +343,60 @@ def verdict_of(outcomes: Sequence[PointOutcome]) -> Verdict:
         return Verdict.FAILS
     if any(outcome.never_finishes for outcome in outcomes):
         return Verdict.NEVER_FINISHES
+    suddenly = [
+        (outcome, resume) for outcome in outcomes for resume in outcome.resumes if not outcome.had_notice(resume)
+    ]
+    resumes = [resume for _, resume in suddenly if resume.origin is not None]
+    origins = {resume.origin for resume in resumes}
+    keeps = _keeps_by_progress(outcome for outcome in outcomes if not _has_notice(outcome))
+    if keeps is None and origins:
+        keeps = Origin.NOTHING not in origins or len(origins) > 1
+        is_redone = counts_saves and sum(each.redone for each in resumes) > (1 - MIN_KEPT_SHARE) * sum(
+            each.saved for each in resumes
+        )
+        keeps = keeps and not is_redone and not (activity is not None and activity.saves_only_early)
+    if keeps and origins <= {Origin.NEWEST}:
+        return Verdict.RESUMES
+    if keeps:
+        return Verdict.GOES_BACK
+    if _resumes_after_notice(outcomes):
+        return Verdict.RESUMES_WITH_NOTICE
+    return Verdict.STARTS_OVER if keeps is not None else _by_cost(outcomes)
+
+
+def _by_cost(outcomes: Sequence[PointOutcome]) -> Verdict:
+    """Whether a step resumes of which no progress and no save is seen."""
     costs = [outcome.cost for outcome in outcomes if outcome.cost is not None]
     if costs and all(cost.measured_by is MeasuredBy.NOTHING for cost in costs):
         return Verdict.SAFE
-    if _keeps_enough(outcome for outcome in outcomes if not _has_notice(outcome)):
-        return Verdict.RESUMES
-    return Verdict.RESUMES_WITH_NOTICE if _resumes_after_notice(outcomes) else Verdict.STARTS_OVER
+    redone = _redone_share(
+        [outcome.cost for outcome in outcomes if outcome.cost is not None and not _has_notice(outcome)]
+    )
+    return Verdict.RESUMES if redone is not None and redone <= 1.0 - MIN_KEPT_SHARE else Verdict.STARTS_OVER
 
 
-def _keeps_enough(outcomes: Iterable[PointOutcome]) -> bool:
-    """Whether at least :data:`MIN_KEPT_SHARE` of the interrupted work was kept."""
-    redone = _redone_share([outcome.cost for outcome in outcomes if outcome.cost is not None])
-    return redone is not None and redone <= 1.0 - MIN_KEPT_SHARE
+def _keeps_by_progress(outcomes: Iterable[PointOutcome]) -> bool | None:
+    """Whether at least :data:`MIN_KEPT_SHARE` of the work was kept, by the step's own progress; None where it reports none."""
+    costs = [outcome.cost for outcome in outcomes if outcome.cost is not None]
+    redone = _redone_share([cost for cost in costs if cost.measured_by is MeasuredBy.PROGRESS])
+    return None if redone is None else redone <= 1.0 - MIN_KEPT_SHARE
 
 
 def _resumes_after_notice(outcomes: Sequence[PointOutcome]) -> bool:
-    """Whether a notice after a good part of the work was enough to save it.
-
-    One such trial is enough: a busy machine makes attempts longer, and never shorter. But a step that saved nothing after its
-    notice has nothing to resume from, and time is asked only where no trial was measured by anything else.
-    """
-    measured = [
-        outcome.cost
-        for outcome in outcomes
-        if outcome.cost is not None and _has_notice(outcome) and not _is_cut_short(outcome)
-        if outcome.cost.measured_by is MeasuredBy.PROGRESS or _has_saved(outcome)
+    """Whether a notice was enough to save the work: one attempt that loaded what was saved then shows it."""
+    with_notice = [outcome for outcome in outcomes if _has_notice(outcome) and not _is_cut_short(outcome)]
+    costs = [
+        each.cost for each in with_notice if each.cost is not None and each.cost.measured_by is MeasuredBy.PROGRESS
     ]
-    costs = most_reliable(measured)
     most = max((cost.interrupted_work for cost in costs), default=0.0)
-    return any(
-        cost.interrupted_work >= MIN_KEPT_SHARE * most > 0
-        and cost.redone_work <= (1.0 - MIN_KEPT_SHARE) * cost.interrupted_work
-        for cost in costs
-    )
-
-
-def _has_saved(outcome: PointOutcome) -> bool:
-    """Whether the interrupted attempt changed a file that outlives it, or could not be traced."""
-    trial = outcome.trial
-    if trial is None or not trial.operations or trial.tracing_failure:
-        return True
-    return any(operation.area == SAVES for operation in trial.operations[0])
+    if costs:
+        return any(
+            cost.interrupted_work >= MIN_KEPT_SHARE * most > 0
+            and cost.redone_work <= (1.0 - MIN_KEPT_SHARE) * cost.interrupted_work
+            for cost in costs
+        )
+    resumes = [resume for outcome in with_notice for resume in outcome.resumes]
+    return any(each.origin is Origin.NEWEST and each.redone <= (1 - MIN_KEPT_SHARE) * each.saved for each in resumes)
 
 
 def _has_notice(outcome: PointOutcome) -> bool:

@@ -54,7 +54,7 @@ class PvcFolders:
         for target, source in self._mounts.get(task, ()):
             copy_path(source, run / KEPT / "claims" / _file_name(target))
 
-    def outputs(self, run: Path, task: str) -> dict[str, Path]:
+    def content(self, run: Path, task: str) -> dict[str, Path]:
         """The content of the claims after a trial, by mount path."""
         return {target: run / KEPT / "claims" / _file_name(target) for target, _ in self._mounts.get(task, ())}
 
@@ -107,13 +107,14 @@ class Workspace(Protocol):
 class TaskWorkspace:
     """The workspace of a pipeline's tasks. ``metadata`` of an artifact counts as an output of its own.
 
-    ``task`` is the one that is rehearsed. If all tasks are, ``task`` is None, and persisted paths and claims are not compared,
-    because other tasks write to them too.
+    ``task`` is the one that is rehearsed; None: all are. ``output_names`` are absolute paths in persisted paths or claims that
+    are outputs beside those that the task declares: what else lies there is state.
     """
 
     persisted: PersistedPaths
     claims: PvcFolders
     task: str | None
+    output_names: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
 
     def prepare(self, order: StartOrder) -> dict[Path, str]:
@@ -136,10 +137,10 @@ class TaskWorkspace:
             self.claims.collect(run, task)
 
     def outputs(self, trial: TrialRun, task: str) -> dict[str, Any]:
-        """Parameters by name, artifacts (paths if they are files of this machine), persisted paths and claims."""
+        """Parameters by name, artifacts (paths if they are files of this machine), and the outputs in persisted data."""
         result = trial.results[task]
-        outputs = {**result["parameters"], **self.persisted.outputs(trial.run.path)}
-        outputs |= self.claims.outputs(trial.run.path, task) if self._is_rehearsed(task) else {}
+        kept = {**self.persisted.content(trial.run.path), **self.claims.content(trial.run.path, task)}
+        outputs = {**result["parameters"], **_named_outputs(self.output_names, kept)}
         for name, artifact in result["artifacts"].items():
             for index, each in enumerate(artifact if isinstance(artifact, list) else [artifact]):
                 key = f"{name}[{index}]" if isinstance(artifact, list) else name
@@ -154,8 +155,9 @@ class TaskWorkspace:
 class CommandWorkspace:
     """The workspace of a command in ``folder``.
 
-    ``output_names`` are the outputs to compare; empty: every file that the command makes or changes. ``kept`` are the paths in
-    the folder that outlive an attempt, ``persisted`` those outside of it. ``stdout``: standard output is an output too.
+    ``output_names`` are the outputs to compare; empty: every file that the command makes or changes in the folder. ``kept`` are
+    the paths in the folder that outlive an attempt, ``persisted`` those outside of it: what lies there is state, and no output
+    unless it is named as one. ``stdout``: standard output is an output too.
     """
 
     folder: Path
@@ -168,7 +170,7 @@ class CommandWorkspace:
 
     def check(self) -> None:
         """Raise :class:`InputError` for a folder that is too large to copy, and for paths outside of it."""
-        for option, names in (("--output", self.output_names), ("--keep", self.kept)):
+        for option, names in (("--output", self._own_outputs), ("--keep", self.kept)):
             for name in names:
                 path = Path(os.path.normpath(self.folder / name))
                 if path == self.folder or not path.is_relative_to(self.folder):
@@ -186,12 +188,17 @@ class CommandWorkspace:
                     f"{_MAX_FILES:,} files; rehearse the command in a smaller folder"
                 )
 
+    @property
+    def _own_outputs(self) -> tuple[str, ...]:
+        """The named outputs in the folder; absolute paths lie in persisted paths."""
+        return tuple(name for name in self.output_names if not name.startswith("/"))
+
     def prepare(self, order: StartOrder) -> dict[Path, str]:
         """Copy the working folder, and move in the kept paths from the previous attempt."""
         work = Path(order.directory, WORK)
         _copy_folder(self.folder, work, self.state)
         previous = Path(order.directory).with_name(f"attempt-{order.attempt - 1}") / WORK
-        watched = {work / name: OUTPUTS for name in self.output_names or ("",)}
+        watched = {work / name: OUTPUTS for name in (self._own_outputs if self.output_names else ("",))}
         watched |= {**_checkpoint(order), **self.persisted.prepare(order)}
         for name in self.kept:
             path = work / name
@@ -216,14 +223,31 @@ class CommandWorkspace:
         """The files and folders to compare, by name."""
         folder = trial.last_attempt(task).folder
         work = folder / WORK
-        initial = json.loads((folder / _INITIAL_FILES).read_text())
-        changed = sorted(name for name, version in _file_versions(work).items() if initial.get(name) != version)
-        names = self.output_names or tuple(name for name in changed if not name.startswith(self.kept))
-        outputs: dict[str, Any] = {name: work / name for name in (*names, *self.kept)}
-        outputs |= self.persisted.outputs(trial.run.path)
+        outputs: dict[str, Any] = {name: work / name for name in self._own_outputs}
+        outputs |= _named_outputs(self.output_names, self.persisted.content(trial.run.path))
+        if not self.output_names:
+            initial = json.loads((folder / _INITIAL_FILES).read_text())
+            changed = sorted(name for name, version in _file_versions(work).items() if initial.get(name) != version)
+            kept = [Path(os.path.normpath(name)) for name in self.kept]
+            outputs |= {name: work / name for name in changed if not any(map(Path(name).is_relative_to, kept))}
         if self.stdout:
             outputs["standard output"] = folder / LOG
         return outputs
+
+
+def _named_outputs(names: Sequence[str], kept: Mapping[str, Path]) -> dict[str, Path]:
+    """The outputs among absolute paths in persisted data, of which ``kept`` has the stored content by path.
+
+    Raises :class:`InputError` for a path that lies in none.
+    """
+    outputs = {}
+    for name in (name for name in names if name.startswith("/")):
+        above = next((path for path in kept if Path(name).is_relative_to(path)), None)
+        if above is None:
+            places = f"of {', '.join(sorted(kept))}" if kept else "of --keep, or of a volume that the task mounts"
+            raise InputError(f"--output {name}: expected a path that outlives an attempt, such as a file {places}")
+        outputs[name] = kept[above] / Path(name).relative_to(above)
+    return outputs
 
 
 def _file_versions(folder: Path) -> dict[str, str]:
@@ -271,14 +295,23 @@ def command():
     import subprocess
     import sys
 
-    signal.signal(signal.SIGTERM, lambda *_: None)  # the command is in the same process group and gets it too
+    told = []  # SIGTERM comes for the command alone, as to process 1 of a container: not for the processes that it starts
+    signal.signal(signal.SIGTERM, lambda *_: told.append(signal.SIGTERM))
     environment = {{name: value for name, value in os.environ.items() if name != "_KFP_RUNTIME"}}
     try:
-        code = subprocess.Popen(json.loads({command}), env=environment).wait()
+        process = subprocess.Popen(json.loads({command}), env=environment, start_new_session=True)
     except OSError as error:
         print(f"{{error.filename}}: {{error.strerror}}")
         sys.stdout.flush()
         os._exit(127)
+    signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGTERM))
+    if told:
+        process.send_signal(signal.SIGTERM)
+    code = process.wait()
+    try:
+        os.killpg(process.pid, signal.SIGKILL)  # with process 1 of a container all others end
+    except ProcessLookupError:
+        pass  # it left none
     missing = [name for name in json.loads({outputs}) if not os.path.lexists(name)]
     if missing and not code:
         print(f"the command ended with 0 and did not write {{', '.join(missing)}}")

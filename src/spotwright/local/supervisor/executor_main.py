@@ -159,7 +159,8 @@ def run_forked(
         if order["private"] is not None:
             env |= private_folders.environment(env, order["directory"])
             private.drop_temporary_variables(env)
-            private_folders.enter()
+            private_folders.enter(order["host"], order["directory"])
+            env |= {"HOSTNAME": order["host"]} if order["host"] else {}
         _redirect_output(output, private_folders.last_descriptor)
         if group is not None:
             _enter_cgroup(group)

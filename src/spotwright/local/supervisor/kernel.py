@@ -82,7 +82,7 @@ class FileCall(Enum):
     OPEN = "open"  # for writing
     WRITE = "write"
     SYNC = "sync"  # to the disk: after it a program takes the file for complete
-    RENAME = "rename"  # or link: a name appears atomically
+    RENAME = "rename"  # or link, or symlink: a name appears atomically
     REMOVE = "remove"
     MAKE_FOLDER = "make"
     MAP = "map"  # shared: what the process writes to its memory changes the file, without further calls
@@ -95,7 +95,7 @@ class CallLayout(NamedTuple):
 
     A ``folder`` of ``-1`` means the current folder. ``flags`` is the index of ``open``'s flags, where the filter can read them.
     ``address`` is the index of a socket address, which its length follows. ``any_bit`` are the flags that matter: a call without
-    any of them is not stopped.
+    any of them is not stopped. ``old_folder`` and ``old_path`` name the file that gets a new name.
     """
 
     call: FileCall
@@ -105,10 +105,16 @@ class CallLayout(NamedTuple):
     flags: int | None = None
     address: int | None = None
     any_bit: int = 0
+    old_folder: int = -1
+    old_path: int | None = None
 
 
 def _path(call: FileCall, folder: int, path: int) -> CallLayout:
     return CallLayout(call, folder=folder, path=path)
+
+
+def _rename(old_folder: int, old_path: int, folder: int, path: int) -> CallLayout:
+    return CallLayout(FileCall.RENAME, folder=folder, path=path, old_folder=old_folder, old_path=old_path)
 
 
 def _open(flags: int | None = None) -> CallLayout:
@@ -126,8 +132,9 @@ _TABLES: dict[str, tuple[int, dict[int, CallLayout]]] = {
             2: _open(flags=1), 85: _open(), 257: _open(flags=2), 437: _open(),
             **dict.fromkeys((1, 18, 20, 296, 328, 77, 40), _WRITES), 326: CallLayout(FileCall.WRITE, descriptor=2),
             76: _path(FileCall.WRITE, -1, 0),
-            82: _path(FileCall.RENAME, -1, 1), 264: _path(FileCall.RENAME, 2, 3), 316: _path(FileCall.RENAME, 2, 3),
+            82: _rename(-1, 0, -1, 1), 264: _rename(0, 1, 2, 3), 316: _rename(0, 1, 2, 3),
             86: _path(FileCall.RENAME, -1, 1), 265: _path(FileCall.RENAME, 2, 3),
+            88: _path(FileCall.RENAME, -1, 1), 266: _path(FileCall.RENAME, 1, 2),
             87: _path(FileCall.REMOVE, -1, 0), 84: _path(FileCall.REMOVE, -1, 0), 263: _path(FileCall.REMOVE, 0, 1),
             83: _path(FileCall.MAKE_FOLDER, -1, 0), 258: _path(FileCall.MAKE_FOLDER, 0, 1),
             **dict.fromkeys((74, 75), _SYNCS), 9: _MAPS, 42: _CONNECTS, 231: CallLayout(FileCall.EXIT),
@@ -139,7 +146,8 @@ _TABLES: dict[str, tuple[int, dict[int, CallLayout]]] = {
             56: _open(flags=2), 437: _open(),
             **dict.fromkeys((64, 68, 66, 70, 287, 46, 71), _WRITES), 285: CallLayout(FileCall.WRITE, descriptor=2),
             45: _path(FileCall.WRITE, -1, 0),
-            38: _path(FileCall.RENAME, 2, 3), 276: _path(FileCall.RENAME, 2, 3), 37: _path(FileCall.RENAME, 2, 3),
+            38: _rename(0, 1, 2, 3), 276: _rename(0, 1, 2, 3), 37: _path(FileCall.RENAME, 2, 3),
+            36: _path(FileCall.RENAME, 1, 2),
             35: _path(FileCall.REMOVE, 0, 1), 34: _path(FileCall.MAKE_FOLDER, 0, 1),
             **dict.fromkeys((82, 83), _SYNCS), 222: _MAPS, 203: _CONNECTS, 94: CallLayout(FileCall.EXIT),
         },

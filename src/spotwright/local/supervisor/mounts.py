@@ -37,7 +37,8 @@ __all__ = [
 # ruff: noqa: PTH102, PTH103, PTH112, PTH115, PTH116, PTH118, PTH120, PTH123, PTH206, PTH208, PTH211 (as in process_identity.py)
 
 
-_NEWNS, _NEWUSER = 0x00020000, 0x10000000
+_NEWNS, _NEWUTS, _NEWUSER = 0x00020000, 0x04000000, 0x10000000
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _RDONLY, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
 _DETACH = 2
 _KEPT_FLAGS = {os.ST_NOSUID: 2, os.ST_NODEV: 4, os.ST_NOEXEC: 8, os.ST_NOATIME: 1024, os.ST_NODIRATIME: 2048}
@@ -126,6 +127,17 @@ def unshare(*, user_namespace: bool = True) -> bool:
         _write("/proc/self/gid_map", f"{gid} {gid} 1")
     _call(_system_mount, b"none", b"/", None, _REC | _PRIVATE, None)
     return has_user_namespace
+
+
+def become_host(name: str, boot_id: str) -> None:
+    """Give this process a host name and a boot id of its own, as a pod on another machine has them. Raises ``OSError``.
+
+    ``boot_id`` is a file with the text. Source: uts_namespaces(7), proc_sys_kernel(5).
+    """
+    _call(_unshare, _NEWNS | _NEWUTS)
+    text = name.encode()
+    _call(_libc.sethostname, text, len(text))
+    bind(boot_id, _BOOT_ID)
 
 
 def drop_capabilities() -> None:

@@ -25,6 +25,7 @@ import os
 import signal
 import stat
 import sys
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -403,13 +404,20 @@ class PrivateFolders:
         except OSError as error:
             self.problems = (f"attempts share /tmp and the home folder with this machine: {error.strerror or error}",)
 
-    def enter(self) -> None:
+    def enter(self, host: str = "", directory: str = "") -> None:
         """Let this process, a fork of the shim with a single thread, see the private folders. Raises ``OSError``.
 
-        The caller closes every descriptor up to :attr:`last_descriptor` afterwards: the attempt must not keep them.
+        With ``host`` it gets this host name, and a boot id of its own from a file that is made in ``directory``. The caller
+        closes every descriptor up to :attr:`last_descriptor` afterwards: the attempt must not keep them.
         """
         for descriptor in self._namespaces:
             mounts.enter_namespace(descriptor, 0)
+        if host and self._namespaces:
+            boot_id = f"{directory}/boot_id"
+            with open(boot_id, "w", encoding="ascii") as file:
+                file.write(f"{uuid.uuid4()}\n")
+            mounts.become_host(host, boot_id)
+            os.unlink(boot_id)  # the mount keeps the file
         if len(self._namespaces) > 1:
             mounts.drop_capabilities()
 

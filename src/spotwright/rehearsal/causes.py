@@ -1,0 +1,278 @@
+"""The probable cause of a step's problems, named only where the trials show it.
+
+What an interruption changed is told with each trial; why it did so is told only with evidence: the signal's answer, the rows that
+are there twice, the operations between which the node went, the save that was loaded whole. Without evidence there is no cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
+
+from spotwright.local.supervisor.kernel import FileCall
+from spotwright.rehearsal.attempt_trace import FileOperation, OnSigterm
+from spotwright.rehearsal.injection_points import OUTPUTS, SAVES, SCRATCH, FileActivity, InjectionKind, Save
+from spotwright.rehearsal.loaded_saves import Origin, kind_of
+from spotwright.rehearsal.trials import TrialRun
+from spotwright.rehearsal.verdict import PointOutcome, StepReport, Verdict
+from spotwright.rehearsal.workspaces import COMMAND_TASK
+
+__all__ = ["folders_of_saves", "probable_cause", "step_cause"]
+
+
+_MAX_READ = 10_000_000  # bytes of an output that is searched for rows that are there twice
+_TEMPORARY = (".new", ".tmp", ".part", ".partial", ".temp", "~")
+_LOCK = re.compile(r"lock|\.pid$|running|in.?progress", re.IGNORECASE)
+_SQLITE = re.compile(r"-(?:journal|wal|shm)$")
+_MISSING_STATE = (
+    "the newest save was whole and was loaded, and still the outputs differ: "
+    "they depend on something that is not in the save"
+)
+_ENDS_AS_SUCCESS = "SIGTERM ends the step with exit code 0: end with another code, such as 143"
+_ENDS_EARLY = "after SIGTERM the step ends with exit code 0 and other outputs: end with another code, such as 143"
+_IGNORES_SIGTERM = (
+    "SIGTERM is ignored: the step cannot save at a notice, and runs until it is killed; handle the signal, save and end"
+)
+_BLOCKS_SIGTERM = (
+    "SIGTERM is blocked by the signal mask of the step (sigprocmask, pthread_sigmask), so it never arrives: the step cannot save "
+    "at a notice, and runs until it is killed; unblock the signal, handle it, save and end"
+)
+_OUTLIVES_NOTICE = (
+    "the step still runs when its notice ends and is killed: its handler of SIGTERM does not end it, or not in time"
+)
+_SAVES_AT_END = "it saves only when it comes to its end: save regularly, and when SIGTERM comes"
+_NOT_LOADED = "it saves, and still starts from the beginning: check how it loads a save when it starts"
+
+
+def step_cause(step: StepReport) -> str:
+    """The probable cause of a step's verdict, as a sentence without a full stop; empty if no trace shows one."""
+    by_outcome = [(outcome, probable_cause(outcome, step)) for outcome in step.outcomes]
+    causes = [cause for outcome, cause in by_outcome if cause and len(outcome.point.injections) == 1]
+    if _MISSING_STATE in causes and not any(cause.startswith(_CERTAIN) for cause in causes):
+        return _MISSING_STATE  # also where every save was whole, so an incomplete file is not the cause
+    causes += [cause for _, cause in by_outcome if cause]
+    if causes:
+        return next((cause for cause in causes if cause.startswith(_CERTAIN)), causes[0])
+    if step.verdict in (Verdict.UNSAFE, Verdict.NEVER_FINISHES):
+        return _answer_to_sigterm(step)
+    return _why_it_starts_over(step) if step.verdict is Verdict.STARTS_OVER else ""
+
+
+def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
+    """The probable cause of an outcome's problem, as a sentence without a full stop; empty if no trace shows one."""
+    trial, activity = outcome.trial, step.activity
+    if trial is None or not outcome.problem:
+        return ""
+    if any(attempt.accepted_by_kfp for attempt in trial.attempts):
+        return _ENDS_AS_SUCCESS
+    if _ends_early(outcome, trial):
+        return _ENDS_EARLY
+    removed = outcome.lost_by
+    if removed is not None and removed.call is FileCall.REMOVE:
+        return f"{removed.path} is removed before the next save is whole: remove it afterwards"
+    repeated = _repeated(outcome)
+    if repeated:
+        return f"{_APPENDED}; {repeated[:60]!r} is there twice"
+    if activity.mapped and outcome.differences:
+        return (
+            f"{activity.mapped[0]} is changed in place through a memory map: write a new file beside it, and rename it when it "
+            "is complete"
+        )
+    if trial.tracing_failure:
+        return ""
+    interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
+    found = (_lock_left(outcome, before, activity) or _torn(before, step) for before in interrupted)
+    return next(filter(None, found), _MISSING_STATE if _loads_all(outcome) else "")
+
+
+def _loads_all(outcome: PointOutcome) -> bool:
+    """Whether outputs differ although every attempt loaded the newest whole save."""
+    origins = {resume.origin for resume in outcome.resumes}
+    return bool(outcome.differences) and origins == {Origin.NEWEST}
+
+
+_APPENDED = "rows are appended again after an interruption: cut the file at the saved position before going on"
+_CERTAIN = (_ENDS_AS_SUCCESS, _ENDS_EARLY, _APPENDED)
+"""Causes that the end of an attempt or the outputs show, so that no other one is looked for."""
+
+
+def _on_saves(operations: Sequence[FileOperation]) -> list[FileOperation]:
+    return [operation for operation in operations if operation.area == SAVES]
+
+
+def _ends_early(outcome: PointOutcome, trial: TrialRun) -> bool:
+    """Whether the only attempt got SIGTERM, and succeeded with other outputs: it took the signal for the regular end."""
+    traces = trial.traces.get(trial.task or "", ())
+    return bool(outcome.differences) and len(trial.attempts) == 1 and any(trace.on_sigterm for trace in traces)
+
+
+def _repeated(outcome: PointOutcome) -> str:
+    """The first row of a text output that is there more often than undisturbed, where nothing but such rows is added."""
+    if len(outcome.output_paths) != 2:
+        return ""
+    try:
+        old, new = (_rows(path) for path in outcome.output_paths)
+    except (OSError, UnicodeDecodeError):
+        return ""
+    added = new - old
+    return (
+        next((row for row in added if row.strip()), "")
+        if added and added.keys() <= old.keys() and not old - new
+        else ""
+    )
+
+
+def _rows(path: Path) -> Counter[str]:
+    if path.stat().st_size > _MAX_READ:
+        return Counter()
+    return Counter(path.read_text("utf-8").splitlines())
+
+
+# -- operations on saves before an interruption
+
+
+def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity: FileActivity) -> str:
+    """A file that the undisturbed step removes, and that an interruption left: the next attempt takes it for a running one."""
+    removed = {each.path for save in activity.saves for each in save.operations if each.call is FileCall.REMOVE}
+    left = {each.path for each in before if each.call is FileCall.OPEN}
+    left -= {each.path for each in before if each.call is FileCall.REMOVE}
+    if outcome.never_finishes and not before:  # killed inside the call that made it, before the call was recorded
+        left = removed
+    for path in sorted(removed & left):
+        if _LOCK.search(PurePath(path).name) and (outcome.never_finishes or not outcome.differences):
+            return f"{path} of the interrupted attempt is still there: remove a lock whose owner has ended"
+    return ""
+
+
+def _torn(before: Sequence[FileOperation], step: StepReport) -> str:
+    """What the last operations before the interruption left incomplete: one file, one folder, or one of several."""
+    if not before:
+        return ""
+    last, activity = before[-1], step.activity
+    databases = sorted({_SQLITE.sub("", each.path) for each in before if _SQLITE.search(each.path)})
+    if databases:
+        one = f"{databases[0]} is changed in several transactions that belong together: commit them as one"
+        return one if _survives_elsewhere(step) else ""
+    if _is_written_after_rename(activity):
+        return f"{last.path} is renamed before it is closed: write and close the new file first, then rename it"
+    folder = _unfinished_folder(before, activity)
+    if folder:
+        return f"{folder} is filled in place: fill a folder beside it, and rename that when it is complete"
+    if last.call in (FileCall.OPEN, FileCall.WRITE) and _is_final_name(last.path, activity):
+        return f"{last.path} is written in place: write a new file beside it, and rename it when it is complete"
+    together = _together(last, activity)
+    if together:
+        return f"{' and '.join(together)} belong together, and are replaced one after the other: save both in one file"
+    return ""
+
+
+def _survives_elsewhere(step: StepReport) -> bool:
+    """Whether the outputs are the same after a kill at some other moment of the database's changes.
+
+    A kill leaves a database as after a transaction (SQLite, "Atomic Commit In SQLite"). So it depends on the transaction.
+    """
+    trials = [outcome.trial for outcome in step.outcomes if outcome.is_interrupted and not outcome.problem]
+    first = [trial.operations[0] for trial in trials if trial is not None and trial.operations]
+    return any(_SQLITE.search(each.path) for operations in first for each in operations)
+
+
+def _is_final_name(path: str, activity: FileActivity) -> bool:
+    """Whether a file is read under this name later: it is neither renamed nor named as a temporary file."""
+    renamed = _renamed_sources(activity)
+    return not path.endswith(_TEMPORARY) and not any(_is_at_or_below(kind_of(path), source) for source in renamed)
+
+
+def _is_at_or_below(path: str, above: str) -> bool:
+    return path == above or path.startswith(f"{above}/")
+
+
+def _renamed_sources(activity: FileActivity) -> set[str]:
+    """The kinds of files that the undisturbed step renames after it has written them."""
+    return {kind_of(each.source) for save in activity.saves for each in save.operations if each.source}
+
+
+def _unfinished_folder(before: Sequence[FileOperation], activity: FileActivity) -> str:
+    """The folder that the last operation was filling, if each save makes a new one and renames none."""
+    made = [each.path for each in before if each.call is FileCall.MAKE_FOLDER]
+    renames = any(each.call is FileCall.RENAME for save in activity.saves for each in save.operations)
+    if (len(made) < 2 and before[-1].call is not FileCall.MAKE_FOLDER) or renames:
+        return ""
+    return made[-1] if made and before[-1].path.startswith(made[-1]) else ""
+
+
+def _is_written_after_rename(activity: FileActivity) -> bool:
+    for save in activity.saves:
+        put_in_place: set[str] = set()
+        for operation in save.operations:
+            if operation.call is FileCall.OPEN:
+                put_in_place.discard(operation.path)
+            elif operation.call is FileCall.RENAME:
+                put_in_place.add(operation.path)
+            elif operation.call is FileCall.WRITE and operation.path in put_in_place:
+                return True
+    return False
+
+
+def _together(last: FileOperation, activity: FileActivity) -> list[str]:
+    """The files that one save puts in place, if the last operation is on one of several and not the last one of the save."""
+    for save in activity.saves:
+        placed = _placed(save)
+        names = sorted({PurePath(path).name for path in placed})
+        is_last = last.call is FileCall.RENAME and last.path == placed[-1] if placed else False
+        if len(names) > 1 and not is_last and last.path in {each.path for each in save.operations}:
+            return names
+    return []
+
+
+def _placed(save: Save) -> list[str]:
+    return [each.path for each in save.operations if each.call is FileCall.RENAME]
+
+
+# -- the step as a whole
+
+
+def _why_it_starts_over(step: StepReport) -> str:
+    saves_below = next(iter(folders_of_saves(step)), "")
+    if saves_below and not step.activity.saves:
+        return (
+            f"{saves_below} goes with the attempt: save below SPOTWRIGHT_CHECKPOINT, "
+            "or name the mount path of a volume with --keep"
+        )
+    if step.activity.saves and not any(_has_saved_before(outcome) for outcome in step.outcomes):
+        return _answer_to_sigterm(step) or _SAVES_AT_END
+    return _answer_to_sigterm(step) or (_NOT_LOADED if step.activity.saves else "")
+
+
+def _has_saved_before(outcome: PointOutcome) -> bool:
+    """Whether an attempt that was interrupted in the middle had saved anything, or could not be traced."""
+    trial = outcome.trial
+    if trial is None or outcome.point.kind is not InjectionKind.MIDDLE:
+        return False
+    return bool(trial.tracing_failure) or any(map(_on_saves, trial.operations[:1]))
+
+
+def folders_of_saves(step: StepReport) -> Iterator[str]:
+    """Where the step writes files that look like saves and do not outlive an attempt."""
+    yield from (f"what it wrote to {path}" for path in step.stray_files)
+    outputs = "its current folder" if step.task == COMMAND_TASK else "the folder of its outputs"
+    names = {SCRATCH: "its current folder", OUTPUTS: outputs}
+    for area, name in names.items():
+        if area in step.rewritten:
+            yield f"what it saves in {name}"
+
+
+def _answer_to_sigterm(step: StepReport) -> str:
+    """What is wrong with the step's answer to SIGTERM, if nobody told it or if it lived until the end of a notice."""
+    if step.untold:
+        return (
+            f"SIGTERM reaches the first process of a container alone, and {' and '.join(step.untold)}, which would handle it, is "
+            "not told: start it with exec, or let its launcher pass the signal on"
+        )
+    answers = set(step.answers_to_sigterm)
+    if OnSigterm.IGNORES in answers:
+        return _IGNORES_SIGTERM
+    if OnSigterm.BLOCKS in answers:
+        return _BLOCKS_SIGTERM
+    return _OUTLIVES_NOTICE if OnSigterm.HANDLES in answers else ""

@@ -1,0 +1,202 @@
+"""Which save an attempt loaded: what inotify shows of real files, and what follows from the operations of saves."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from spotwright.local.supervisor.kernel import FileCall
+from spotwright.rehearsal.attempt_trace import FileOperation
+from spotwright.rehearsal.injection_points import SAVES, FileActivity, summarize_activity
+from spotwright.rehearsal.loaded_saves import LoadWatcher, Origin, Resume, ends_inside_save, resume_of
+
+Operations = Sequence[FileOperation]
+
+
+def operation(call: FileCall, path: str, at: float, source: str = "", *, truncates: bool = False) -> FileOperation:
+    return FileOperation(call, SAVES, path, at, source, truncates)
+
+
+def renamed(number: int, name: str = "ck-{}.json") -> Operations:
+    """A save that is written beside, and renamed when it is whole."""
+    path = name.format(number)
+    return [
+        operation(FileCall.OPEN, f"{path}.tmp", number, truncates=True),
+        operation(FileCall.WRITE, f"{path}.tmp", number + 0.001),
+        operation(FileCall.RENAME, path, number + 0.002, f"{path}.tmp"),
+    ]
+
+
+def in_place(number: int, path: str = "ck.json") -> Operations:
+    return [
+        operation(FileCall.OPEN, path, number, truncates=True),
+        operation(FileCall.WRITE, path, number + 0.001),
+    ]
+
+
+def removed_first(number: int) -> Operations:
+    return [operation(FileCall.REMOVE, "ck.json", number - 0.001), *renamed(number, "ck.json")]
+
+
+def saves(make: Callable[[int], Operations], count: int, first: int = 1) -> list[FileOperation]:
+    return [each for number in range(first, first + count) for each in make(number)]
+
+
+def resumed(
+    before: Operations,
+    after: Operations,
+    loads: Sequence[str],
+    undisturbed: Operations,
+    kinds: str = "ck-#.json ck.json",
+) -> Resume:
+    activity = summarize_activity(undisturbed)
+    found = resume_of(2, [(before, False)], after, loads, activity, frozenset(kinds.split()))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("loads", "origin"),
+    [
+        (["ck-5.json"], Origin.NEWEST),
+        (["ck-3.json", "ck-5.json"], Origin.NEWEST),
+        (["ck-3.json"], Origin.OLDER),
+        (["config.json"], Origin.NOTHING),
+        ([], Origin.NOTHING),
+    ],
+)
+def test_the_newest_whole_save_is_the_last_that_was_renamed(loads: list[str], origin: Origin) -> None:
+    inside_the_sixth = [*saves(renamed, 5), *renamed(6)[:2]]
+
+    resume = resumed(inside_the_sixth, saves(renamed, 4, first=7), loads, saves(renamed, 10))
+
+    assert (resume.newest, resume.origin) == (("ck-5.json",), origin)
+
+
+def test_a_save_that_was_renamed_but_is_not_read_back_by_anybody_is_none() -> None:
+    activity = summarize_activity(saves(renamed, 10))
+
+    assert resume_of(2, [(saves(renamed, 5), False)], (), (), activity, frozenset()) is None
+
+
+def test_a_log_that_is_never_read_is_no_save() -> None:
+    log = [operation(FileCall.WRITE, "train.log", 5.5)]
+
+    resume = resumed([*saves(renamed, 5), *log], saves(renamed, 5, first=6), ["ck-5.json"], saves(renamed, 10))
+
+    assert (resume.newest, resume.origin) == (("ck-5.json",), Origin.NEWEST)
+
+
+def test_a_pointer_that_every_save_writes_is_not_enough_where_each_has_a_file_of_its_own() -> None:
+    def with_pointer(number: int) -> Operations:
+        return [*renamed(number), *renamed(number, "latest")]
+
+    undisturbed = saves(with_pointer, 10)
+    resume = resumed(saves(with_pointer, 5), (), ["latest", "ck-3.json"], undisturbed, "ck-#.json latest")
+
+    assert resume.origin is Origin.OLDER
+
+
+@pytest.mark.parametrize(("make", "cut"), [(in_place, 1), (removed_first, 1), (removed_first, 2)])
+def test_a_kill_while_the_only_save_is_gone_loses_all_if_the_next_attempt_begins_from_the_start(
+    make: Callable[[int], Operations], cut: int
+) -> None:
+    undisturbed = saves(make, 10)[1 if make is removed_first else 0 :]
+    before = [*undisturbed[: len(undisturbed) // 2], *make(20)[:cut]]
+
+    lost = resumed(before, undisturbed, [], undisturbed)
+    went_on = resumed(before, saves(make, 5, first=30), [], undisturbed)
+
+    assert lost.is_all_lost
+    assert not went_on.is_all_lost
+    assert lost.lost_by == make(20)[0]
+    assert lost.lost_until is not None
+    assert lost.lost_until.call is make(20)[-1].call
+
+
+def test_two_files_in_turn_always_leave_a_whole_save() -> None:
+    def in_turn(number: int) -> Operations:
+        return in_place(number, f"slot-{'ab'[number % 2]}")
+
+    resume = resumed(
+        [*saves(in_turn, 5), *in_turn(6)[:1]],
+        saves(in_turn, 5, first=6),
+        ["slot-b"],
+        saves(in_turn, 10),
+        "slot-a slot-b",
+    )
+
+    assert (resume.newest, resume.origin, resume.is_all_lost) == (("slot-b",), Origin.NEWEST, False)
+
+
+def test_a_save_that_was_moved_aside_before_the_next_was_written_is_still_whole() -> None:
+    def rotated(number: int) -> Operations:
+        return [operation(FileCall.RENAME, "prev", number, "last"), *in_place(number, "last")]
+
+    before = [*in_place(0, "last"), *saves(rotated, 4), *rotated(5)[:2]]
+    resume = resumed(before, (), ["prev"], [*in_place(0, "last"), *saves(rotated, 9)], "last prev")
+
+    assert (resume.newest, resume.origin) == (("prev",), Origin.NEWEST)
+
+
+def test_an_attempt_that_ended_by_itself_finished_its_save() -> None:
+    activity = FileActivity()  # the undisturbed step saves nothing
+
+    told = resume_of(2, [(in_place(1), True)], (), ["ck.json"], activity, frozenset({"ck.json"}))
+
+    assert told is not None
+    assert told.origin is Origin.NEWEST
+    assert resume_of(2, [(in_place(1), False)], (), ["ck.json"], activity, frozenset({"ck.json"})) is None
+
+
+@pytest.mark.parametrize(
+    ("operations", "cut"),
+    [((), False), (renamed(1), False), (renamed(1)[:2], True), ([*renamed(1), *renamed(2)[:1]], True)],
+)
+def test_an_attempt_ends_inside_a_save_that_lacks_operations(operations: Operations, *, cut: bool) -> None:
+    assert ends_inside_save(operations, summarize_activity(saves(renamed, 3))) is cut
+
+
+# -- real files
+
+
+def test_files_that_are_read_or_mapped_are_loads_and_files_that_are_listed_or_written_are_none(tmp_path: Path) -> None:
+    for name in ("read", "mapped", "listed", "rewritten", "deep/read"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("content")
+    watcher = LoadWatcher([tmp_path])
+
+    (tmp_path / "read").read_text()
+    (tmp_path / "deep" / "read").read_text()
+    with (tmp_path / "mapped").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
+        assert content[:1] == b"c"
+    assert len(list(tmp_path.iterdir())) == 5
+    (tmp_path / "rewritten").write_text("new")
+    (tmp_path / "rewritten").read_text()
+    (tmp_path / "new").write_text("new")
+    (tmp_path / "new").read_text()
+
+    assert sorted(watcher.close() or ()) == ["deep/read", "mapped", "read"]
+
+
+def test_a_single_file_and_one_that_is_not_there_can_be_watched(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("content")
+    watcher = LoadWatcher([tmp_path / "state", tmp_path / "missing"])
+
+    (tmp_path / "state").read_text()
+
+    assert watcher.close() == ("state",)
+
+
+def test_where_events_were_lost_nothing_is_said(tmp_path: Path) -> None:
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    (tmp_path / "state").write_text("content")
+    watcher = LoadWatcher([tmp_path])
+
+    for number in range(limit):
+        (tmp_path / f"{number % 7}").write_text("x")
+
+    assert watcher.close() is None

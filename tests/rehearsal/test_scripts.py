@@ -1,0 +1,92 @@
+"""Training scripts as people write them, rehearsed as commands: the verdict and the truth.
+
+The scripts are files of their own, in the folder beside this module.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.e2e.project import Project
+from tests.sampling import only
+
+pytestmark = pytest.mark.slow
+
+FOLDER = Path(__file__).parent / "scripts"
+RESUMES, BACK, OVER = "safe and resumes", "safe but goes back to an older save", "safe but starts over"
+WITH_NOTICE, UNSAFE, UNDECIDED = "safe and resumes only with a notice", "not safe", "undecided"
+
+
+class Script(NamedTuple):
+    """The verdict on a script, words of the report, how it is started, and the options."""
+
+    verdict: str
+    words: str = ""
+    start: tuple[str, ...] = (sys.executable,)
+    options: tuple[str, ...] = ("--output", "model.json")
+
+
+SCRIPTS = {
+    "by_epoch": Script(RESUMES),
+    "by_time": Script(RESUMES),
+    "numbered": Script(RESUMES),
+    "moved_from_temp": Script(RESUMES),
+    "sqlite": Script(RESUMES),
+    "tarball": Script(RESUMES),
+    "loader_processes": Script(RESUMES),
+    "early_stopping": Script(RESUMES),
+    "best_only": Script(RESUMES),
+    "shards_by_renaming": Script(RESUMES),
+    "time_budget": Script(RESUMES),
+    "at_sigterm": Script(WITH_NOTICE),
+    "python_launcher": Script(WITH_NOTICE),
+    "names_as_text": Script(BACK, "loaded ck-9.json, and not the newest whole save, ck-"),
+    "by_host": Script(OVER),
+    "by_process": Script(OVER),
+    "by_date": Script(OVER),
+    "by_boot": Script(OVER),
+    "never_loads": Script(OVER, "it saves, and still starts from the beginning"),
+    "in_place_and_forgiving": Script(UNSAFE, "no whole save was left until state.json was written to"),
+    "removed_first": Script(UNSAFE, "is removed before the next save is whole"),
+    "rows_twice": Script(UNSAFE, "is there twice", options=("--keep", "kept", "--output", "kept/rows.csv")),
+    "lock_file": Script(UNSAFE, "train.lock of the interrupted attempt is still there"),
+    "only_noise": Script(UNDECIDED, "differs without any interruption"),
+}
+LAUNCHED = {
+    "at_sigterm": Script(OVER, "is not told: start it with exec", ("sh", "-c", f"{sys.executable} $0; true")),
+}
+KEPT = {"names_as_text", "by_epoch", "removed_first"}
+"""Scripts of `make test`; `make test-long` has all."""
+
+
+def check(name: str, script: Script, project: Project) -> None:
+    shutil.copy(FOLDER / f"{name}.py", project.folder / "train.py")
+    (project.folder / "kept").mkdir()
+    done = project.spotwright("rehearse", "--seed", "3", *script.options, "--", *script.start, "train.py")
+    report = " ".join(done.out[done.out.rindex("\ncommand: ") :].split())
+
+    assert report.startswith(f"command: {script.verdict} undisturbed:"), done.out
+    assert script.words in report, done.out
+    assert done.code == (0 if script.verdict.startswith("safe") else 1)
+
+
+@pytest.mark.parametrize("name", only(KEPT, SCRIPTS))
+def test_a_script_gets_the_verdict_that_is_true(name: str, project: Project) -> None:
+    check(name, SCRIPTS[name], project)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_a_launcher_that_does_not_pass_sigterm_on_loses_the_save(name: str, project: Project) -> None:
+    check(name, LAUNCHED[name], project)
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_gets_the_same_verdict_every_time(name: str, number: int, project: Project) -> None:
+    check(name, SCRIPTS[name], project)
