@@ -71,7 +71,9 @@ def test_without_a_repository_the_file_of_the_current_folder_is_used_and_named(
     monkeypatch.chdir(tmp_path)
     found = config.find("pipelines/pipeline.py")
     assert list(found.pools) == ["mine"]
-    assert found.notes == (f"using {tmp_path / 'spotwright.yaml'}: there is no spotwright.yaml in {tmp_path / 'pipelines'}",)
+    assert found.notes == (
+        f"using {tmp_path / 'spotwright.yaml'}: there is no spotwright.yaml in {tmp_path / 'pipelines'}",
+    )
     (tmp_path / "pipelines" / "spotwright.yaml").write_text(FILE.replace("mine", "beside"))
     assert list(config.find("pipelines/pipeline.py").pools) == ["beside"]
 

@@ -10,8 +10,16 @@ import pytest
 
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import FileOperation
-from spotwright.rehearsal.injection_points import SAVES, FileActivity, summarize_activity
-from spotwright.rehearsal.loaded_saves import LoadWatcher, Origin, Resume, ends_inside_save, resume_of
+from spotwright.rehearsal.injection_points import SAVES, summarize_activity
+from spotwright.rehearsal.loaded_saves import (
+    LoadWatcher,
+    Origin,
+    Resume,
+    SaveCounts,
+    ends_inside_save,
+    resume_of,
+    settled,
+)
 
 Operations = Sequence[FileOperation]
 
@@ -45,17 +53,28 @@ def saves(make: Callable[[int], Operations], count: int, first: int = 1) -> list
     return [each for number in range(first, first + count) for each in make(number)]
 
 
-def resumed(
+def found(
     before: Operations,
     after: Operations,
     loads: Sequence[str],
     undisturbed: Operations,
-    kinds: str = "ck-#.json ck.json",
+    kinds: str = "ck-1.json ck.json",
+    *,
+    ended_by_itself: bool = False,
+    is_last: bool = True,
+) -> Resume | None:
+    """What the second attempt resumed from; ``kinds`` are files of each kind that some attempt reads."""
+    counts = SaveCounts(undisturbed, [[name] for name in kinds.split()])
+    return resume_of(2, [(before, ended_by_itself)], after, loads, undisturbed, counts, is_last=is_last)
+
+
+def resumed(
+    before: Operations, after: Operations, loads: Sequence[str], undisturbed: Operations, *kinds: str
 ) -> Resume:
-    activity = summarize_activity(undisturbed)
-    found = resume_of(2, [(before, False)], after, loads, activity, frozenset(kinds.split()))
-    assert found is not None
-    return found
+    """As :func:`found`, of an attempt that had something to resume from."""
+    resume = found(before, after, loads, undisturbed, *kinds)
+    assert resume is not None
+    return resume
 
 
 @pytest.mark.parametrize(
@@ -77,9 +96,7 @@ def test_the_newest_whole_save_is_the_last_that_was_renamed(loads: list[str], or
 
 
 def test_a_save_that_was_renamed_but_is_not_read_back_by_anybody_is_none() -> None:
-    activity = summarize_activity(saves(renamed, 10))
-
-    assert resume_of(2, [(saves(renamed, 5), False)], (), (), activity, frozenset()) is None
+    assert found(saves(renamed, 5), (), (), saves(renamed, 10), "") is None
 
 
 def test_a_log_that_is_never_read_is_no_save() -> None:
@@ -95,7 +112,7 @@ def test_a_pointer_that_every_save_writes_is_not_enough_where_each_has_a_file_of
         return [*renamed(number), *renamed(number, "latest")]
 
     undisturbed = saves(with_pointer, 10)
-    resume = resumed(saves(with_pointer, 5), (), ["latest", "ck-3.json"], undisturbed, "ck-#.json latest")
+    resume = resumed(saves(with_pointer, 5), (), ["latest", "ck-3.json"], undisturbed, "ck-1.json latest")
 
     assert resume.origin is Origin.OLDER
 
@@ -143,13 +160,61 @@ def test_a_save_that_was_moved_aside_before_the_next_was_written_is_still_whole(
 
 
 def test_an_attempt_that_ended_by_itself_finished_its_save() -> None:
-    activity = FileActivity()  # the undisturbed step saves nothing
-
-    told = resume_of(2, [(in_place(1), True)], (), ["ck.json"], activity, frozenset({"ck.json"}))
+    told = found(in_place(1), (), ["ck.json"], (), ended_by_itself=True)
 
     assert told is not None
     assert told.origin is Origin.NEWEST
-    assert resume_of(2, [(in_place(1), False)], (), ["ck.json"], activity, frozenset({"ck.json"})) is None
+    assert found(in_place(1), (), ["ck.json"], ()) is None
+
+
+def test_an_attempt_that_was_interrupted_before_it_loaded_anything_tells_nothing() -> None:
+    before, undisturbed = saves(renamed, 5), saves(renamed, 10)
+
+    assert found(before, (), [], undisturbed, is_last=False) is None
+    loaded = found(before, (), ["ck-2.json"], undisturbed, is_last=False)
+
+    assert loaded is not None
+    assert (loaded.origin, loaded.behind, loaded.saved) == (Origin.OLDER, 3, 0)
+
+
+def marked(number: int) -> Operations:
+    """A save of two files, and a third one whose presence alone says that they are whole."""
+    names = [f"ck-{number}/{name}" for name in ("a.bin", "b.bin", "DONE")]
+    return [operation(call, name, number) for name in names for call in (FileCall.OPEN, FileCall.WRITE)]
+
+
+def test_the_files_of_one_save_are_counted_as_one() -> None:
+    kinds = "ck-1/a.bin ck-1/b.bin"
+    inside = [*saves(marked, 5), *marked(6)[:5]]
+
+    resume = resumed(inside, (), ["ck-4/a.bin", "ck-4/b.bin"], saves(marked, 10), kinds)
+
+    assert (resume.behind, resume.newest) == (2, ("ck-6/a.bin", "ck-6/b.bin"))
+
+
+def test_one_save_behind_says_nothing_if_the_step_ever_loads_the_newest() -> None:
+    undisturbed, kinds = saves(marked, 10), "ck-1/a.bin ck-1/b.bin"
+    before_mark = resumed([*saves(marked, 5), *marked(6)[:5]], (), ["ck-5/a.bin"], undisturbed, kinds)
+    first = resumed(marked(1)[:5], (), [], undisturbed, kinds)
+    between = resumed(saves(marked, 5), (), ["ck-5/a.bin"], undisturbed, kinds)
+    older = resumed(saves(marked, 5), (), ["ck-1/a.bin"], undisturbed, kinds)
+
+    assert [each.behind for each in (before_mark, first, between, older)] == [1, 1, 0, 4]
+    assert [[each.behind for each in trial] for trial in settled([[before_mark], [first], [between], [older]])] == [
+        [0], [], [0], [4],
+    ]  # fmt: skip
+    never = settled([[before_mark, first], [older]])
+    assert [[each.origin for each in trial] for trial in never] == [[Origin.OLDER, Origin.NOTHING], [Origin.OLDER]]
+
+
+def test_a_log_whose_every_write_is_a_save_is_never_lost_and_counted_by_its_writes() -> None:
+    def logged(count: int) -> Operations:
+        writes = [operation(FileCall.WRITE, "log.jsonl", number) for number in range(count)]
+        return [operation(FileCall.OPEN, "log.jsonl", 0), *writes]
+
+    resume = resumed(logged(6), logged(5), ["log.jsonl"], logged(10), "log.jsonl")
+
+    assert (resume.origin, resume.saved, resume.redone) == (Origin.NEWEST, 6, 1)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,9 @@ def in_a_loop() -> Compiled:
     inner = component("inner", {"parameters": {"item": {"parameterType": "NUMBER_INTEGER"}}})
     del inner["executorLabel"]
     inner["dag"] = {"tasks": {"node": task("node")}}
-    return compiled(ir({"plain": task("node"), "llm-train": loop}, {"comp-inner": inner, "comp-node": component("node")}))
+    return compiled(
+        ir({"plain": task("node"), "llm-train": loop}, {"comp-inner": inner, "comp-node": component("node")})
+    )
 
 
 def patterned(pattern: str) -> dict[str, Any]:
@@ -107,7 +109,9 @@ def test_a_pattern_that_matches_no_task_is_an_error(pattern: str, hint: str) -> 
     assert str(caught.value).endswith(said)
 
 
-@pytest.mark.parametrize("pattern", ["node", "llm-train/node", "llm-train/node-2", "llm-train-1/node", "plain", "*", "**"])
+@pytest.mark.parametrize(
+    "pattern", ["node", "llm-train/node", "llm-train/node-2", "llm-train-1/node", "plain", "*", "**"]
+)
 def test_a_pattern_that_matches_a_task_or_an_iteration_of_it_is_none(pattern: str) -> None:
     assert plan_run(in_a_loop(), PlanOptions(config=patterned(pattern)))
 

@@ -4,9 +4,8 @@ An attempt that follows an interruption is to go on from the newest save that is
 on the folders that outlive an attempt; which saves lie there follows from the file operations of the attempts before it. So the
 answer does not depend on how long anything took.
 
-A save is *whole* if the attempt went on after it or ended by itself, or if it has all the operations that a save of the
-undisturbed step has; and as long as none of its files was removed, emptied or replaced. Files of a kind that no attempt ever
-reads, such as logs, are no saves.
+A file of a save is *whole* once it was renamed to its name, or once the attempt went on to another file or ended by itself, until
+it is removed or emptied. Files of a kind that no attempt ever reads, such as logs, are no saves.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ import errno
 import os
 import re
 import struct
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 from pathlib import Path
@@ -25,9 +25,18 @@ from typing import Final
 from spotwright.local.supervisor import kernel
 from spotwright.local.supervisor.kernel import FileCall
 from spotwright.rehearsal.attempt_trace import FileOperation
-from spotwright.rehearsal.injection_points import SAVES, FileActivity, Save, summarize_activity
+from spotwright.rehearsal.injection_points import SAVES, FileActivity, summarize_activity
 
-__all__ = ["LoadWatcher", "Origin", "Resume", "count_saves", "ends_inside_save", "kind_of", "resume_of"]
+__all__ = [
+    "LoadWatcher",
+    "Origin",
+    "Resume",
+    "SaveCounts",
+    "ends_inside_save",
+    "kind_of",
+    "resume_of",
+    "settled",
+]
 
 
 _ACCESS, _MODIFY, _CLOSE_READ, _FROM, _TO, _CREATE, _DELETE = 0x1, 0x2, 0x10, 0x40, 0x80, 0x100, 0x200
@@ -125,25 +134,37 @@ class Resume:
     """What the attempt after an interruption loaded.
 
     ``newest`` are the files of the newest whole save; empty: none was left. ``loaded`` are the files of saves that the attempt
-    read; ``origin`` is None where no save was left whole. ``saved`` is how many saves the attempts before it had made,
-    ``redone`` how many of them it made again, counted by the undisturbed step.
-    ``lost_by`` is the operation that left no whole save, else the last one before the attempt; ``lost_until`` is the one after
-    which there is a whole save again.
+    read, and ``behind`` is how many whole saves are newer than those; None where no save was left whole. ``saved`` is how many
+    saves the attempts before it had made, ``redone`` how many of them it made again, counted by the undisturbed step; both are 0
+    of an attempt that was interrupted itself, because what it would have made is not known. ``lost_by`` is the operation that
+    left no whole save, else the last one before the attempt; ``lost_until`` is the one after which there is a whole save again.
     """
 
     attempt: int
     newest: tuple[str, ...]
     loaded: tuple[str, ...]
-    origin: Origin | None
-    saved: int
-    redone: int
+    behind: int | None
+    saved: int = 0
+    redone: int = 0
     lost_by: FileOperation | None = None
     lost_until: FileOperation | None = None
 
     @property
+    def origin(self) -> Origin | None:
+        """What the attempt went on from; None where no save was left whole."""
+        if self.behind == 0:
+            return Origin.NEWEST
+        return None if self.behind is None else Origin.OLDER if self.loaded else Origin.NOTHING
+
+    @property
     def is_all_lost(self) -> bool:
-        """Whether there had been saves, and the attempt loaded none that is whole and made most of them again."""
-        return self.origin in (None, Origin.NOTHING) and self.saved > 0 and 2 * self.redone >= self.saved
+        """Whether there had been saves, and the attempt loaded none that is whole and made nearly all of them again."""
+        began_again = self.redone >= _FEWEST_REDONE and self.redone >= _MOST * self.saved
+        return self.origin in (None, Origin.NOTHING) and began_again
+
+
+_FEWEST_REDONE = 2  # saves: one is made again also by an attempt that went on from the save before it
+_MOST = 0.75  # of the saves
 
 
 def kind_of(path: str) -> str:
@@ -151,15 +172,179 @@ def kind_of(path: str) -> str:
     return re.sub(r"\d+", "#", path)
 
 
-@dataclass(slots=True)
-class _Written:
-    """One save: its files, the names that they had when it was made, and the operation that took one of them away."""
+_INDEX = re.compile(r"-(?:journal|wal|shm)$")  # beside an SQLite database, which reads it by itself
 
-    operations: tuple[FileOperation, ...]
-    is_complete: bool
-    files: set[str] = field(default_factory=set)
-    names: frozenset[str] = frozenset()
-    broken_by: FileOperation | None = None
+
+class SaveCounts:
+    """The kinds of files that hold the step's saves, and what of each kind makes one save.
+
+    ``undisturbed`` are the file operations of the undisturbed step, ``loads`` the paths that each attempt of any trial has read.
+    A file of a kind that nobody reads, such as a log, is no save.
+    """
+
+    def __init__(self, undisturbed: Sequence[FileOperation], loads: Iterable[Collection[str]]) -> None:
+        self._files: dict[str, int] = {}  # by kind: how many files of it one save has
+        for paths in loads:
+            for kind, count in Counter(kind_of(path) for path in paths if not _INDEX.search(path)).items():
+                self._files[kind] = min(count, self._files.get(kind, count))
+        calls = {kind: Counter[FileCall]() for kind in self._files}
+        for each in undisturbed:
+            if each.area == SAVES and kind_of(each.path) in calls:
+                calls[kind_of(each.path)][each.call] += 1
+        self._appended = {
+            kind
+            for kind, each in calls.items()
+            if each[FileCall.OPEN] + each[FileCall.RENAME] <= 1 < each[FileCall.WRITE]
+        }
+
+    def __contains__(self, path: str) -> bool:
+        return kind_of(path) in self._files
+
+    def files_of(self, kind: str) -> int:
+        """How many files of a kind one save has, at the least."""
+        return self._files[kind]
+
+    def is_appended(self, path: str) -> bool:
+        """Whether each write to the file is a save, as to a log or a database: it is opened once, and written to often."""
+        return kind_of(path) in self._appended
+
+    def count(self, operations: Iterable[FileOperation]) -> int:
+        """How often a file of the saves, or a folder of them, was opened or put in place, or written to where that is a save."""
+        return sum(self._is_counted(each) for each in operations if each.area == SAVES)
+
+    def _is_counted(self, operation: FileOperation) -> bool:
+        kind = kind_of(operation.path)
+        if kind in self._appended:
+            return operation.call is FileCall.WRITE
+        if operation.call not in (FileCall.OPEN, FileCall.RENAME):
+            return False
+        return kind in self._files or any(each.startswith(f"{kind}/") for each in self._files)
+
+
+@dataclass(slots=True)
+class _File:
+    """A file of a save. ``saved_at``: when it was last known to be whole, in operations from the first attempt; 0: never."""
+
+    saved_at: int = 0
+    is_whole: bool = False
+
+
+class _Shelf:
+    """The files of saves as they lie after the operations of some attempts.
+
+    A file is *whole* once it was renamed to its name, or once the attempt went on to another file or ended by itself. It is no
+    longer so when it is removed or emptied.
+    """
+
+    def __init__(self, counts: SaveCounts) -> None:
+        self._counts = counts
+        self._files: dict[str, _File] = {}
+        self._times: dict[str, list[int]] = {}  # by kind: when a file of it became whole
+        self._now = 0
+        self._written = ""  # the file that the attempt is still writing
+        self.lost_by: FileOperation | None = None
+
+    def add(self, operations: Iterable[FileOperation], *, ended_by_itself: bool) -> None:
+        """Apply the operations of one attempt."""
+        self._written = ""
+        for operation in operations:
+            if operation.area == SAVES:
+                self._now += 1
+                self._apply(operation)
+        if ended_by_itself:
+            self._finish()
+
+    def _apply(self, operation: FileOperation) -> None:
+        path, call = operation.path, operation.call
+        if call is FileCall.RENAME:
+            self._finish()
+            self._rename(operation.source, path)
+        elif call is FileCall.REMOVE:
+            self._finish()
+            self._take(self._below(path), operation)
+        elif call in (FileCall.OPEN, FileCall.WRITE):
+            goes_on = call is FileCall.WRITE and not self._counts.is_appended(path)
+            if self._written and not (goes_on and path == self._written):
+                self._finish()
+            if operation.truncates:
+                self._take([path], operation)
+            self._files.setdefault(path, _File())
+            if call is FileCall.WRITE:
+                self._written = path
+
+    def _finish(self) -> None:
+        """What the attempt was writing is whole."""
+        if self._written:
+            self._save(self._written)
+        self._written = ""
+
+    def _save(self, path: str) -> None:
+        self._files[path] = _File(self._now, is_whole=True)
+        if path in self._counts:
+            self._times.setdefault(kind_of(path), []).append(self._now)
+
+    def _rename(self, source: str, path: str) -> None:
+        moved = self._below(source)
+        for name in moved:
+            file, new = self._files.pop(name), path + name[len(source) :]
+            if name in self._counts and new in self._counts:  # it was a save before, and has another name now
+                self._files[new] = file
+                self._move_times(kind_of(name), kind_of(new))
+            else:
+                self._save(new)
+        if not moved:
+            self._save(path)
+
+    def _move_times(self, kind: str, new: str) -> None:
+        """The saves of a kind of which no file is left have got names of another kind."""
+        if kind != new and not self.whole(kind):
+            self._times.setdefault(new, []).extend(self._times.pop(kind, ()))
+
+    def _take(self, paths: Iterable[str], operation: FileOperation) -> None:
+        """Files are removed or emptied."""
+        was_whole = self.has_whole
+        for path in paths:
+            self._files.pop(path, None)
+        if was_whole and not self.has_whole:
+            self.lost_by = operation
+
+    def _below(self, path: str) -> list[str]:
+        """The files at a path or below it."""
+        return [each for each in self._files if path and (each == path or each.startswith(f"{path}/"))]
+
+    def whole(self, kind: str = "") -> list[str]:
+        """The whole files of saves, of all kinds or of one, the oldest first."""
+        files = [(each.saved_at, path) for path, each in self._files.items() if each.is_whole and path in self._counts]
+        return [path for _, path in sorted(files) if not kind or kind_of(path) == kind]
+
+    @property
+    def has_whole(self) -> bool:
+        """Whether a whole file is there of every kind of which there has been one."""
+        return bool(self._times) and self._times.keys() <= {kind_of(path) for path in self.whole()}
+
+    def is_known(self, path: str) -> bool:
+        """Whether an attempt has written this file of a save, whole or not."""
+        return path in self._files and path in self._counts
+
+    def saves_after(self, kind: str, loaded: Collection[str]) -> int:
+        """How many saves of a kind became whole after the loaded files of it; all if none was loaded."""
+        of_kind = [self._files[path] for path in loaded if kind_of(path) == kind]
+        if any(not each.is_whole for each in of_kind):
+            return 0  # newer than what is known to be whole
+        last = max((each.saved_at for each in of_kind), default=0)
+        return sum(each > last for each in self._times.get(kind, ())) // self._counts.files_of(kind)
+
+    def behind(self, loaded: Collection[str]) -> int:
+        """How many whole saves are newer than the loaded files; where none was loaded, how many there are."""
+        if loaded:
+            return max(self.saves_after(kind, loaded) for kind in map(kind_of, loaded))
+        return min(self.saves_after(kind, ()) for kind in self._times)
+
+    def newest(self) -> tuple[str, ...]:
+        """The files of the newest whole save: of each kind the last ones, without those of a name that each save has."""
+        last = [path for kind in self._times for path in self.whole(kind)[-self._counts.files_of(kind) :]]
+        own = [path for path in last if kind_of(path) != path]
+        return tuple(sorted(own or last))
 
 
 def resume_of(
@@ -167,42 +352,57 @@ def resume_of(
     before: Sequence[tuple[Sequence[FileOperation], bool]],
     after: Sequence[FileOperation],
     loads: Sequence[str],
-    activity: FileActivity,
-    kinds: frozenset[str],
+    undisturbed: Sequence[FileOperation],
+    counts: SaveCounts,
+    *,
+    is_last: bool = True,
 ) -> Resume | None:
-    """What attempt number ``attempt`` resumed from; ``None`` if nothing had been saved before it.
+    """What attempt number ``attempt`` resumed from; ``None`` if nothing had been saved, or if it ended too early to tell.
 
-    ``before`` has the file operations of the attempts before it, and whether each ended by itself; ``after`` its own.
-    ``activity`` is that of the undisturbed step, ``kinds`` are the kinds of files that some attempt reads.
+    ``before`` has the file operations of the attempts before it, and whether each ended by itself; ``after`` its own. ``loads``
+    are the files that it read, ``undisturbed`` the operations of the undisturbed step. ``is_last``: it was not interrupted.
     """
-    written: list[_Written] = []
+    shelf = _Shelf(counts)
     for operations, ended_by_itself in before:
-        _add_saves(written, operations, activity, kinds, ended_by_itself=ended_by_itself)
-    saves = [each for each in written if each.is_complete and (each.files or each.broken_by is not None)]
-    if not saves:
+        shelf.add(operations, ended_by_itself=ended_by_itself)
+    loaded = tuple(path for path in loads if shelf.is_known(path))
+    saved, redone = _redone([operations for operations, _ in before], after, undisturbed, counts) if is_last else (0, 0)
+    if not (loaded or is_last) or not (shelf.has_whole or shelf.lost_by):
         return None
-    whole = [each for each in saves if each.broken_by is None and each.files]
-    newest = whole[-1] if whole else None
-    known = {path for each in written for path in each.files}
-    read = tuple(path for path in loads if path in known)
-    saved, redone = _redone(before, after, [each for save in activity.saves for each in save.operations], kinds)
-    if newest is None:  # what it read, if anything, is not whole
-        by = next((each.broken_by for each in reversed(saves) if each.broken_by is not None), None)
-        until = next((save.operations[-1] for save in reversed(activity.saves) if _is_of(save, kinds)), None)
-        return Resume(attempt, (), read, None, saved, redone, by, until)
-    key = _own_files(newest, saves)
-    later = {path for each in written[written.index(newest) + 1 :] for path in each.files}
-    origin, last = (
-        _origin(read, key | later),
-        next((each for each in reversed(before[-1][0]) if each.area == SAVES), None),
-    )
-    return Resume(attempt, tuple(sorted(key)), read, origin, saved, redone, last)
+    if not shelf.has_whole:
+        until = next((each for each in reversed(undisturbed) if each.area == SAVES and each.path in counts), None)
+        lost = Resume(attempt, (), loaded, None, saved, redone, shelf.lost_by, until)
+        if lost.is_all_lost or not any(path in loaded for path in shelf.whole()):
+            return lost
+    last = next((each for each in reversed(before[-1][0]) if each.area == SAVES), None)
+    return Resume(attempt, shelf.newest(), loaded, shelf.behind(loaded), saved, redone, last)
 
 
-def _origin(read: Sequence[str], newest: Collection[str]) -> Origin:
-    if not read:
-        return Origin.NOTHING
-    return Origin.NEWEST if any(path in newest for path in read) else Origin.OLDER
+def _redone(
+    before: Sequence[Sequence[FileOperation]],
+    after: Sequence[FileOperation],
+    undisturbed: Sequence[FileOperation],
+    counts: SaveCounts,
+) -> tuple[int, int]:
+    """How many saves the attempts ``before`` made, and how many of them were made again: those beyond the undisturbed step's."""
+    made, whole = sum(map(counts.count, before)), counts.count(undisturbed)
+    beyond = made + counts.count(after) - whole if whole else 0  # a step that saves when it is told has no number
+    return made, min(made, max(0, beyond))
+
+
+def settled(trials: Sequence[Sequence[Resume]]) -> list[tuple[Resume, ...]]:
+    """The resumes of each trial of a step, where one save behind says nothing if the step ever loads the newest.
+
+    A kill may come after the last file of a save that can be seen, and before what makes it whole for the step, such as a
+    marker. So only a step that never loads the newest is one save behind.
+    """
+    if not any(each.behind == 0 for resumes in trials for each in resumes):
+        return [tuple(resumes) for resumes in trials]
+    return [tuple(_settled(each) for each in resumes if each.loaded or each.behind != 1) for resumes in trials]
+
+
+def _settled(resume: Resume) -> Resume:
+    return replace(resume, behind=0) if resume.behind == 1 else resume
 
 
 def ends_inside_save(operations: Sequence[FileOperation], activity: FileActivity) -> bool:
@@ -214,72 +414,6 @@ def ends_inside_save(operations: Sequence[FileOperation], activity: FileActivity
     if not patterns:
         return groups[-1].operations[-1].call in (FileCall.OPEN, FileCall.WRITE)
     return not _is_like(groups[-1].operations, patterns)
-
-
-def _own_files(save: _Written, saves: Sequence[_Written]) -> set[str]:
-    """The files whose names only this save has, or all of them where every save writes to the same names."""
-    others = {path for each in saves if each is not save for path in each.names}
-    return save.files - others or save.files
-
-
-def _is_of(save: Save, kinds: frozenset[str]) -> bool:
-    return any(_is_kind(kind_of(each.path), kinds) for each in save.operations)
-
-
-def _add_saves(
-    written: list[_Written],
-    operations: Sequence[FileOperation],
-    activity: FileActivity,
-    kinds: frozenset[str],
-    *,
-    ended_by_itself: bool,
-) -> None:
-    """Add the saves of one attempt, and note which earlier ones it broke."""
-    groups = summarize_activity(operations).saves
-    patterns = _patterns(activity)
-    for number, group in enumerate(groups):
-        is_last = number == len(groups) - 1
-        save = _Written(group.operations, not is_last or ended_by_itself or _is_like(group.operations, patterns))
-        written.append(save)
-        for operation in group.operations:
-            _apply(operation, save, written)
-        save.files = {path for path in save.files if kind_of(path) in kinds}
-        save.names = frozenset(save.files)
-    written[:] = [each for each in written if each.files or each.broken_by is not None or each is written[-1]]
-
-
-def _apply(operation: FileOperation, save: _Written, written: Sequence[_Written]) -> None:
-    """What an operation of a save does to its files, and to those of the saves before it."""
-    path = operation.path
-    if operation.call in (FileCall.OPEN, FileCall.WRITE):
-        if operation.truncates:
-            _break(operation, path, save, written)
-        save.files.add(path)
-    elif operation.call is FileCall.REMOVE:
-        _break(operation, path, save, written)
-        save.files -= _below(path, save.files)
-    elif operation.call is FileCall.RENAME:
-        moved = [(each, name) for each in written for name in _below(operation.source, each.files)]
-        _break(operation, path, save, written)
-        for each, name in moved:
-            each.files.discard(name)
-            each.files.add(path + name[len(operation.source) :])
-        if not moved:
-            save.files.add(path)
-
-
-def _break(operation: FileOperation, path: str, save: _Written, written: Sequence[_Written]) -> None:
-    """Note the earlier saves of which this operation takes a file away."""
-    for each in written:
-        taken = _below(path, each.files)
-        if each is not save and taken:
-            each.files -= taken
-            each.broken_by = each.broken_by or operation
-
-
-def _below(path: str, files: Iterable[str]) -> set[str]:
-    """The files at a path or below it."""
-    return {each for each in files if path and (each == path or each.startswith(f"{path}/"))}
 
 
 _Pattern = tuple[tuple[FileCall, int], ...]
@@ -304,27 +438,3 @@ def _is_like(operations: Sequence[FileOperation], patterns: Sequence[_Pattern]) 
         and all(call is other and count >= least for (call, count), (other, least) in zip(own, pattern, strict=True))
         for pattern in patterns
     )
-
-
-def _redone(
-    before: Sequence[tuple[Sequence[FileOperation], bool]],
-    after: Sequence[FileOperation],
-    undisturbed: Sequence[FileOperation],
-    kinds: frozenset[str],
-) -> tuple[int, int]:
-    """How many saves the attempts ``before`` made, and how many of them were made again: those beyond the undisturbed step's."""
-    made = sum(count_saves(operations, kinds) for operations, _ in before)
-    whole = count_saves(undisturbed, kinds)
-    beyond = made + count_saves(after, kinds) - whole if whole else 0  # a step that saves when it is told has no number
-    return made, min(made, max(0, beyond))
-
-
-def count_saves(operations: Sequence[FileOperation], kinds: frozenset[str]) -> int:
-    """How often a file of one of the kinds, or a folder of them, was opened or put in place; else how often it was written to."""
-    calls = [each.call for each in operations if each.area == SAVES and _is_kind(kind_of(each.path), kinds)]
-    made = sum(call in (FileCall.OPEN, FileCall.RENAME) for call in calls)
-    return made or calls.count(FileCall.WRITE)
-
-
-def _is_kind(kind: str, kinds: frozenset[str]) -> bool:
-    return kind in kinds or any(each.startswith(f"{kind}/") for each in kinds)

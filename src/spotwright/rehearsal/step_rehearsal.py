@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -32,7 +32,7 @@ from spotwright.rehearsal.injection_points import (
     rewritten_areas,
     summarize_activity,
 )
-from spotwright.rehearsal.loaded_saves import Origin, Resume, count_saves, kind_of
+from spotwright.rehearsal.loaded_saves import Origin, Resume, SaveCounts, settled
 from spotwright.rehearsal.output_comparison import (
     CompareFunction,
     Difference,
@@ -173,16 +173,16 @@ class StepRehearsal:
         except _FailsUndisturbedError as failure:
             return self._undisturbed_failure(failure.trial, _ONLY_ONCE)
         outcomes = [tried[point.name] for point in points]
-        kinds = self._kinds_of_saves(outcomes)
-        activity = replace(activity, saves_only_early=_saves_only_early(activity, kinds, traced.attempts[-1].seconds))
+        counts = SaveCounts(trace.operations, self._loads(outcomes))
+        activity = replace(activity, saves_only_early=_saves_only_early(trace, counts, traced.attempts[-1].seconds))
         return StepReport(
             task=self._task,
             undisturbed_seconds=tuple(self._undisturbed_seconds),
             activity=activity,
             noise=tuple(self._noise),
-            outcomes=tuple(self._judged(outcomes, activity, kinds)),
+            outcomes=tuple(self._judged(outcomes, trace.operations, counts)),
             not_comparable=self._not_comparable(),
-            counts_saves=self._counts_saves(kinds),
+            counts_saves=self._counts_saves(counts),
             pool_notices=tuple(self._pool_notices()),
             notice=self._timing.notice,
             stray_files=trace.stray_files,
@@ -364,39 +364,33 @@ class StepRehearsal:
             )
         return PointOutcome(point, trial)
 
-    def _kinds_of_saves(self, outcomes: Sequence[PointOutcome]) -> frozenset[str]:
-        """The kinds of files that the step's attempts read: other files that outlive an attempt are no saves."""
-        traces = [
-            trace for each in outcomes if each.trial is not None for trace in each.trial.traces.get(self._task, ())
-        ]
-        return frozenset(kind_of(path) for trace in traces for path in trace.loads or ())
+    def _loads(self, outcomes: Sequence[PointOutcome]) -> Iterator[Collection[str]]:
+        """The files that each attempt of all trials has read."""
+        for trial in (each.trial for each in outcomes if each.trial is not None):
+            yield from (trace.loads or () for trace in trial.traces.get(self._task, ()))
 
     def _judged(
-        self, outcomes: Sequence[PointOutcome], activity: FileActivity, kinds: frozenset[str]
+        self, outcomes: Sequence[PointOutcome], undisturbed: Sequence[FileOperation], counts: SaveCounts
     ) -> Iterator[PointOutcome]:
         """The outcomes with their costs, because the baseline may be lower now, and with what the attempts resumed from."""
-        judged = [
-            outcome
-            if outcome.trial is None
-            else replace(self._with_cost(outcome), resumes=resumes_of(outcome.trial, activity, kinds))
-            for outcome in outcomes
-        ]
-        loads = any(resume.origin is Origin.NEWEST for outcome in judged for resume in outcome.resumes)
-        for outcome in judged:
+        found = [() if each.trial is None else resumes_of(each.trial, undisturbed, counts) for each in outcomes]
+        told = settled(found)
+        loads = any(resume.origin is Origin.NEWEST for resumes in told for resume in resumes)
+        is_counted = self._counts_saves(counts)
+        for outcome, resumes in zip(outcomes, told, strict=True):
             lost = [
-                resume
-                for resume in outcome.resumes
-                if resume.is_all_lost
-                and (loads or resume.origin is None)
-                and (self._counts_saves(kinds) or not resume.loaded)
+                each
+                for each in resumes
+                if each.is_all_lost and (loads or each.origin is None) and (is_counted or not each.loaded)
             ]
-            yield _without_saves(outcome, lost[0]) if lost and not outcome.problem else outcome
+            judged = replace(self._with_cost(outcome), resumes=resumes)
+            yield _without_saves(judged, lost[0]) if lost and not outcome.problem else judged
 
-    def _counts_saves(self, kinds: frozenset[str]) -> bool:
+    def _counts_saves(self, counts: SaveCounts) -> bool:
         """Whether each undisturbed execution makes as many saves, so that their number tells where an attempt went on."""
         every = self._undisturbed_operations
         has_database = any(re.search(r"-(?:journal|wal)$", each.path) for operations in every for each in operations)
-        return not has_database and len({count_saves(each, kinds) for each in every}) == 1
+        return not has_database and len({counts.count(each) for each in every}) == 1
 
     def _not_comparable(self) -> str:
         """Why nothing of the outputs can be compared; empty if something can."""
@@ -457,10 +451,9 @@ def _without_saves(outcome: PointOutcome, lost: Resume) -> PointOutcome:
     return replace(outcome, problem=problem, cost=None, lost_by=lost.lost_by)
 
 
-def _saves_only_early(activity: FileActivity, kinds: frozenset[str], seconds: float) -> bool:
+def _saves_only_early(trace: AttemptTrace, counts: SaveCounts, seconds: float) -> bool:
     """Whether the last save comes in the first quarter of the undisturbed step."""
-    operations = [each for save in activity.saves for each in save.operations]
-    times = [each.at for each in operations if kind_of(each.path) in kinds]
+    times = [each.at for each in trace.operations if each.area == SAVES and each.path in counts]
     return bool(times) and max(times) < MIN_KEPT_SHARE * seconds
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation, OnSigterm
 from spotwright.rehearsal.injection_points import SAVES, FileActivity, InjectionPoint
-from spotwright.rehearsal.loaded_saves import Origin, Resume, resume_of
+from spotwright.rehearsal.loaded_saves import Origin, Resume, SaveCounts, resume_of
 from spotwright.rehearsal.output_comparison import Difference
 from spotwright.rehearsal.trials import TrialAttempt, TrialRun
 
@@ -178,7 +178,7 @@ def _work_by_saves(trial: TrialRun, baseline: Baseline) -> tuple[float, float]:
     return done, max(0.0, done - resumed_at)
 
 
-def resumes_of(trial: TrialRun, activity: FileActivity, kinds: frozenset[str]) -> tuple[Resume, ...]:
+def resumes_of(trial: TrialRun, undisturbed: Sequence[FileOperation], counts: SaveCounts) -> tuple[Resume, ...]:
     """What each attempt that followed an interruption went on from; nothing where not all was seen."""
     traces = trial.traces.get(trial.task or "", ())
     if trial.tracing_failure or len(traces) != len(trial.attempts):
@@ -186,9 +186,11 @@ def resumes_of(trial: TrialRun, activity: FileActivity, kinds: frozenset[str]) -
     before: list[tuple[Sequence[FileOperation], bool]] = []
     resumes = []
     for attempt, trace in zip(trial.attempts, traces, strict=True):
+        operations, is_last = trace.operations, attempt is trial.attempts[-1]
         if before and trace.loads is not None:
-            resumes.append(resume_of(attempt.number, before, trace.operations, trace.loads, activity, kinds))
-        before.append((trace.operations, attempt.ended_by_itself))
+            number, loads = attempt.number, trace.loads
+            resumes.append(resume_of(number, before, operations, loads, undisturbed, counts, is_last=is_last))
+        before.append((operations, attempt.ended_by_itself))
     return tuple(resume for resume in resumes if resume is not None)
 
 
@@ -396,7 +398,11 @@ def _resumes_after_notice(outcomes: Sequence[PointOutcome]) -> bool:
             for cost in costs
         )
     resumes = [resume for outcome in with_notice for resume in outcome.resumes]
-    return any(each.origin is Origin.NEWEST and each.redone <= (1 - MIN_KEPT_SHARE) * each.saved for each in resumes)
+    return any(
+        each.origin is Origin.NEWEST and each.redone <= (1 - MIN_KEPT_SHARE) * each.saved
+        for each in resumes
+        if each.saved
+    )
 
 
 def _has_notice(outcome: PointOutcome) -> bool:

@@ -98,7 +98,7 @@ def _require_matches(config: Config, graph: TaskGraph) -> None:
     looped = dict(_executed(graph, graph.root))
     for pattern, layer in config.policy_tasks:
         of_loop = _ITERATION.sub("", pattern)  # a policy of one iteration: the pipeline has the task of the loop
-        if any(matches(pattern, path) or in_loop and matches(of_loop, path) for path, in_loop in looped.items()):
+        if any(matches(pattern, path) or (in_loop and matches(of_loop, path)) for path, in_loop in looped.items()):
             continue
         near = configuration.nearest_path(pattern, looped)
         shown = ", ".join(list(looped)[:_MAX_NAMED]) + (", ..." if len(looped) > _MAX_NAMED else "")
@@ -106,14 +106,14 @@ def _require_matches(config: Config, graph: TaskGraph) -> None:
         raise ConfigError(f"{layer.source}: policy.tasks {pattern!r} matches no task{hint}; the tasks are {shown}")
 
 
-def _executed(graph: TaskGraph, dag: Dag, above: str = "", in_loop: bool = False) -> Iterator[tuple[str, bool]]:
+def _executed(graph: TaskGraph, dag: Dag, above: str = "", *, in_loop: bool = False) -> Iterator[tuple[str, bool]]:
     """The paths of the tasks that will have attempts, without the numbers of iterations, and whether each is in a loop."""
     for name, spec in dag.tasks.items():
         repeated = in_loop or spec.loop is not None
         if spec.dag is None:
             yield f"{above}{name}", repeated
         else:
-            yield from _executed(graph, graph.dags[spec.dag], f"{above}{name}/", repeated)
+            yield from _executed(graph, graph.dags[spec.dag], f"{above}{name}/", in_loop=repeated)
 
 
 def source_file(source: Compiled | PodSource) -> Path | None:
