@@ -200,6 +200,10 @@ class SaveCounts:
     def __contains__(self, path: str) -> bool:
         return kind_of(path) in self._files
 
+    def belongs(self, path: str) -> bool:
+        """Whether a file is one of the saves, or lies beside such a database."""
+        return _INDEX.sub("", path) in self
+
     def files_of(self, kind: str) -> int:
         """How many files of a kind one save has, at the least."""
         return self._files[kind]

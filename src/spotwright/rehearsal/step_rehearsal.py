@@ -453,7 +453,7 @@ def _without_saves(outcome: PointOutcome, lost: Resume) -> PointOutcome:
 
 def _saves_only_early(trace: AttemptTrace, counts: SaveCounts, seconds: float) -> bool:
     """Whether the last save comes in the first quarter of the undisturbed step."""
-    times = [each.at for each in trace.operations if each.area == SAVES and each.path in counts]
+    times = [each.at for each in trace.operations if each.area == SAVES and counts.belongs(each.path)]
     return bool(times) and max(times) < MIN_KEPT_SHARE * seconds
 
 
