@@ -27,7 +27,7 @@ from spotwright.cli.prune import prune_json
 from spotwright.clouds import providers
 from spotwright.forecast.policy_comparison import comparison_json
 from spotwright.forecast.report import beside_json, forecast_json
-from spotwright.lint.formats import lint_json
+from spotwright.linter.formats import lint_json
 from spotwright.model.pools import Capacity, Pool, Provider
 from spotwright.model.quantities import format_duration
 from spotwright.rehearsal.report import as_json

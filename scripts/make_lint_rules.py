@@ -1,4 +1,4 @@
-"""Writes docs/reference/lint-rules.md from the rules in ``spotwright.lint``: what each finds, why, the fix, and both examples.
+"""Writes docs/reference/lint-rules.md from the rules in ``spotwright.linter``: what each finds, why, the fix, and both examples.
 
 The examples are the tests of the rules, so the page shows what was tried.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from spotwright.lint.allowances import ALLOW_RULES
-from spotwright.lint.linting import GROUPS, RULES
-from spotwright.lint.rule import Rule
+from spotwright.linter.allowances import ALLOW_RULES
+from spotwright.linter.linting import GROUPS, RULES
+from spotwright.linter.rule import Rule
 
 __all__ = ["PAGE", "page"]
 
@@ -18,7 +18,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "lint-rul
 
 _INTRODUCTION = """# Rules of lint
 
-<!-- Written by scripts/make_lint_rules.py from the rules in src/spotwright/lint; change those. -->
+<!-- Written by scripts/make_lint_rules.py from the rules in src/spotwright/linter; change those. -->
 
 What `spotwright lint` finds: {count} rules. An *error* cannot work, a *warning* works until the first interruption or does not do
 what was asked for, a *note* is advice. A rule with a pen (✎) is mended by `--fix`. How to use them, and how to switch one off:

@@ -10,8 +10,8 @@ from results import Judged, Row
 
 from lines.manifests import HERE, mixed_manifests
 from spotwright.config import load
-from spotwright.lint.linting import RULES, lint_text
-from spotwright.lint.settings import settings_of
+from spotwright.linter.linting import RULES, lint_text
+from spotwright.linter.settings import settings_of
 
 
 def lint(bench: Bench) -> Iterator[Row]:

@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # type checkers read it like that of typing, whose import
 if TYPE_CHECKING:
     from typing import Any
 
+    from spotwright.analysis import Answer, explain, lint, plan
     from spotwright.errors import SpotwrightError
     from spotwright.manifests.python_api import TrainJobOption, place, unplace
     from spotwright.policies import defaults, never, prefer, require
@@ -18,14 +19,18 @@ if TYPE_CHECKING:
     from spotwright.runs.api import Run, open_run, run
 
 __all__ = [
+    "Answer",
     "RehearsalReport",
     "Run",
     "SpotwrightError",
     "TrainJobOption",
     "defaults",
+    "explain",
+    "lint",
     "never",
     "open_run",
     "place",
+    "plan",
     "prefer",
     "rehearse",
     "require",
@@ -35,14 +40,18 @@ __all__ = [
 
 
 _HOMES = {
+    "Answer": "spotwright.analysis",
     "RehearsalReport": "spotwright.rehearsal.api",
     "Run": "spotwright.runs.api",
     "SpotwrightError": "spotwright.errors",
     "TrainJobOption": "spotwright.manifests.python_api",
     "defaults": "spotwright.policies",
+    "explain": "spotwright.analysis",
+    "lint": "spotwright.analysis",
     "never": "spotwright.policies",
     "open_run": "spotwright.runs.api",
     "place": "spotwright.manifests.python_api",
+    "plan": "spotwright.analysis",
     "prefer": "spotwright.policies",
     "rehearse": "spotwright.rehearsal.api",
     "require": "spotwright.policies",

@@ -22,7 +22,7 @@ FOR_OTHER_RUNS = {
     "lightkube", "matplotlib", "numpy", "rich", "shutil", "sysconfig", "tarfile", "tempfile", "zipfile",
     "spotwright.checkpoint", "spotwright.checkpoint_file", "spotwright.cli.kfp", "spotwright.cluster",
     "spotwright.config.price_sheets", "spotwright.deadlines", "spotwright.forecast", "spotwright.kfp.dsl_compiler",
-    "spotwright.kubeflow", "spotwright.lint", "spotwright.local.build_environment",
+    "spotwright.kubeflow", "spotwright.linter", "spotwright.local.build_environment",
     "spotwright.local.container_attempt", "spotwright.local.imds_server", "spotwright.local.supervisor.containers",
     "spotwright.manifests", "spotwright.market", "spotwright.notices", "spotwright.pools",
     "spotwright.records.reader", "spotwright.rehearsal", "spotwright.runs.api", "spotwright.runs.resume",

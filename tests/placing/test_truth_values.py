@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.lint.linting import found_in
+from tests.linter.linting import found_in
 from tests.placing.placed import PREFER, refusal
 
 JOB = """\

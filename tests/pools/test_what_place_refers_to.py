@@ -13,8 +13,8 @@ from tests.pools.pool_tables import HERE, request_for
 from spotwright import config as configuration
 from spotwright.config import Config
 from spotwright.kinds.kueue import QueueOptions, queue_lines
-from spotwright.lint.linting import lint_text
-from spotwright.lint.settings import settings_of
+from spotwright.linter.linting import lint_text
+from spotwright.linter.settings import settings_of
 from spotwright.manifests.files import place_text
 from spotwright.pools.catalogue import script
 from spotwright.pools.generic import compute_class_lines

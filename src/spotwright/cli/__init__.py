@@ -17,10 +17,10 @@ from typing import Any
 
 import click
 
-from spotwright.errors import SpotwrightError
+from spotwright.errors import InputError, SpotwrightError
 from spotwright.interrupts import forget_handled_interrupt, lost_interrupts_repeated
 
-__all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "importing", "main"]
+__all__ = ["FAILED", "STOPPED", "SUCCEEDED", "WRONG", "cluster_extra", "importing", "main"]
 
 SUCCEEDED, FAILED, WRONG, STOPPED = 0, 1, 2, 130
 
@@ -140,6 +140,24 @@ def importing() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+_CLUSTER_PACKAGES = frozenset({"aiohttp", "cryptography", "lightkube"})
+
+
+@contextmanager
+def cluster_extra(need: str) -> Iterator[None]:
+    """Import in the block what needs the extra ``cluster``. Raises :class:`InputError` where it is missing.
+
+    ``need`` names what needs it, such as ``--cluster``.
+    """
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _CLUSTER_PACKAGES:
+            raise
+        raise InputError(f"{need} needs the package {package}: pip install 'spotwright[cluster]'") from error
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spotwright.cli import cluster_extra
 from spotwright.cli.options import state_option
-from spotwright.errors import InputError
 
 if TYPE_CHECKING:
     from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns
@@ -113,12 +113,8 @@ def _check(place: Place) -> None:
 @contextmanager
 def open_cluster(place: Place) -> Iterator[tuple[Kubernetes, RemoteRuns]]:
     """The cluster of a place, and its runs. Raises :class:`InputError` with what to do."""
-    try:
+    with cluster_extra("--cluster"):
         from spotwright.cluster.run_api_client import Kubernetes, RemoteRuns, find_controller
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"--cluster needs the package {error.name}: install Spotwright with it, pip install 'spotwright[cluster]'"
-        ) from error
     kubernetes = Kubernetes(place.context, place.kubeconfig)
     try:
         controller = find_controller(kubernetes, place.controller)

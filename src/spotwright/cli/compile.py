@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
-import yaml
 
+from spotwright.analysis import pipeline_yaml
 from spotwright.cli import SUCCEEDED
 from spotwright.cli.manifest_files import print_findings
 from spotwright.cli.options import config_option, pipeline_option, replace_file
@@ -56,7 +55,7 @@ def placed_yaml(
     """A compiled pipeline as placed KFP YAML; what is to be said about it is printed. Raises :class:`InputError`."""
     require_pools(configuration)
     placed = place_text(
-        _serialize(compiled),
+        pipeline_yaml(compiled),
         f"{pipeline_file} (compiled)",
         configuration,
         None,
@@ -69,29 +68,6 @@ def placed_yaml(
     return placed.text
 
 
-class _Dumper(yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper):  # type: ignore[misc]
-    """Writes source code as literal blocks, and equal parts without aliases."""
-
-    def ignore_aliases(self, _data: Any) -> bool:
-        return True
-
-
-def _represent_text(dumper: Any, value: str) -> yaml.Node:
-    node: yaml.Node = dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
-    return node
-
-
-_Dumper.add_representer(str, _represent_text)
-
-
 def compiled_yaml(path: Path, pipeline: str | None) -> str:
     """The KFP YAML of a pipeline's Python file, nothing placed in it. Raises :class:`PipelineError`."""
-    return _serialize(load(path, pipeline=pipeline))
-
-
-def _serialize(compiled: Compiled) -> str:
-    """A compiled pipeline as KFP's YAML: one document, and a second one if it has platform settings."""
-    documents: list[Any] = [compiled.ir]
-    if compiled.platform:
-        documents.append({"platforms": compiled.platform})
-    return str(yaml.dump_all(documents, Dumper=_Dumper, sort_keys=True, allow_unicode=True, width=10**6))
+    return pipeline_yaml(load(path, pipeline=pipeline))

@@ -13,9 +13,8 @@ from pathlib import Path
 import click
 import yaml
 
-from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli import FAILED, SUCCEEDED, cluster_extra
 from spotwright.cli.options import Listen, state_option
-from spotwright.errors import InputError
 from spotwright.model.quantities import parse_memory
 from spotwright.notices.agent import Address
 
@@ -204,12 +203,10 @@ def _own_namespace() -> str:
 
 def _require_extra() -> None:
     """Raise :class:`InputError` where the libraries of the extra are missing."""
-    try:
+    with cluster_extra("the controller"):
         import aiohttp
         import cryptography
         import lightkube
-    except ImportError as error:
-        raise InputError(f"{error.name} is missing: pip install 'spotwright[cluster]'") from error
     del aiohttp, cryptography, lightkube
 
 

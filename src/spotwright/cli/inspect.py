@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import click
 
-from spotwright.cli import SUCCEEDED
+from spotwright.cli import SUCCEEDED, cluster_extra
 from spotwright.cli.cluster import Place, open_cluster, open_run, place_options
 from spotwright.cli.options import json_option, state_option
 from spotwright.errors import InputError, SpotwrightError
@@ -138,7 +138,8 @@ def cancel(name: str, state: Path, as_json: bool) -> int:
     """Cancel RUN, and wait until none of its processes is left; a run on Kubeflow Pipelines ends there."""
     folder = StateFolder.existing(state).find(name)
     if folder.kfp.exists():
-        from spotwright.cli.kfp import cancel_on_kfp
+        with cluster_extra("a run on Kubeflow Pipelines"):
+            from spotwright.cli.kfp import cancel_on_kfp
 
         return cancel_on_kfp(folder, as_json=as_json)
     from spotwright.runs.bodies import require_platform

@@ -17,10 +17,10 @@ from spotwright.cli.options import config_option, replace_files
 from spotwright.config import find
 from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
-from spotwright.lint.formats import LintReport, lint_json, report_lines, sarif
-from spotwright.lint.linting import RULES, fixed_text, lint_text, refuse_unknown, relinted
-from spotwright.lint.rule import Severity
-from spotwright.lint.settings import Settings, settings_of
+from spotwright.linter.formats import LintReport, lint_json, report_lines, sarif
+from spotwright.linter.linting import RULES, fixed_text, lint_text, refuse_unknown, relinted
+from spotwright.linter.rule import Severity
+from spotwright.linter.settings import Settings, settings_of
 from spotwright.version import __version__
 
 __all__ = ["lint", "read_all"]

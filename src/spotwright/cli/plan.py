@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from spotwright.analysis import (
+    DEFAULT_MARKETS,
+    deadline_of,
+    forecast_of,
+    known_durations,
+    read_share,
+    spot_source,
+)
 from spotwright.cli import SUCCEEDED, importing
 from spotwright.cli.options import (
     Duration,
@@ -22,22 +29,14 @@ from spotwright.cli.options import (
     pipeline_option,
     state_option,
 )
-from spotwright.errors import InputError, UnknownRun
+from spotwright.errors import InputError
 from spotwright.model.quantities import parse_duration, parse_price
 
 if TYPE_CHECKING:
-    from spotwright.forecast.forecast import Forecast, Question
-    from spotwright.forecast.markets import Source
-    from spotwright.forecast.tasks import Durations
-    from spotwright.runs.planning import PlannedRun
+    from spotwright.forecast.forecast import Forecast
 
 
 __all__ = ["JobOptions", "compare_policies", "plan"]
-
-
-_RATE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*(?:/\s*h)?\s*")
-_MARKETS = 1000
-_FILES = (".yaml", ".yml", ".json")
 
 
 @click.command()
@@ -141,7 +140,7 @@ def plan(
         _only_with(("argument_texts", "durations", "rate", "picture", "pipeline_name"))
         if not traces:
             raise click.UsageError("expected a PIPELINE, or --trace with a recording to compare policies on")
-        part = 0.0 if fit is None else _share("--fit", fit)
+        part = 0.0 if fit is None else read_share("--fit", fit)
         job = JobOptions(policies, work, changeover, deadline, prices, part, markets, seed, config)
         return compare_policies(traces, job, as_json=as_json)
     _only_without(("policies", "work", "changeover", "prices", "fit"))
@@ -153,31 +152,19 @@ def plan(
         from spotwright.runs.run_options import PlanOptions
     from spotwright.kfp.loader import load
 
-    source = _source(traces, rate)
-    share = _share("--certainty", certainty)
-    known = _durations(durations, state)
+    source = spot_source(traces, rate)
+    share = read_share("--certainty", certainty)
+    known = known_durations(durations, state)
     policy = {} if deadline is None else {"deadline": deadline}
     options = PlanOptions(arguments=parse_arguments(argument_texts), textual=True, config=config, policy=policy)
     planned = plan_run(load(pipeline_file, pipeline=pipeline_name), options, partly=True)
-    seconds = _deadline(planned, time.time())
-    question = Question(planned.stored.plan.graph.name, seconds, source, markets or _MARKETS, seed, share)
-    forecast = _forecast(planned, known, question)
+    seconds = deadline_of(planned, time.time())
+    question = Question(planned.stored.plan.graph.name, seconds, source, markets or DEFAULT_MARKETS, seed, share)
+    forecast = forecast_of(planned, known, question)
     if picture is not None:
         _draw(forecast, picture)
     _print(forecast, str(pipeline_file), as_json=as_json)
     return SUCCEEDED
-
-
-def _forecast(planned: PlannedRun, durations: Durations, question: Question) -> Forecast:
-    """The forecast on the pools as they are configured: the plan of a run here would have simulated ones."""
-    from spotwright.engine.plan import Plan
-    from spotwright.forecast.forecast import make
-    from spotwright.forecast.tasks import tasks_of
-
-    config = planned.stored.config
-    plan = Plan(planned.stored.plan.graph, config, planned.stored.plan.flags)
-    forecast = make(question, tasks_of(plan, durations, planned.arguments), config.pools, config.currency, time.time())
-    return forecast._replace(notes=(*planned.notes, *forecast.notes))
 
 
 def _check_picture(path: Path) -> None:
@@ -203,32 +190,6 @@ def _print(forecast: Forecast, pipeline_file: str, *, as_json: bool) -> None:
     click.echo(json.dumps(document) if as_json else forecast_text(forecast, pipeline_file))
 
 
-def _source(traces: Sequence[str], rate: str | None) -> Source:
-    """The market that the options describe. Raises :class:`InputError` for both a rate and a recording, and for wrong ones."""
-    from spotwright.config import load_trace
-    from spotwright.forecast.markets import Source
-
-    if traces and rate is not None:
-        raise InputError("--trace and --rate both say how spot comes and goes: name one of them")
-    common: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    for text in traces:
-        pool, equals, file = text.partition("=")
-        if equals and not Path(text).exists():
-            own[pool] = load_trace(file)
-        else:
-            common[Path(text).stem] = load_trace(text)
-    return Source(common, own, None if rate is None else _rate(rate))
-
-
-def _rate(text: str) -> float:
-    """Losses in an hour with spot: ``10%/h`` and ``0.1/h`` are 0.1."""
-    match = _RATE.fullmatch(text)
-    if match is None:
-        raise InputError(f"--rate {text!r}: expected losses an hour of spot, such as 10%/h or 0.1/h")
-    return float(match[1]) / (100.0 if match[2] else 1.0)
-
-
 def _given(names: Sequence[str]) -> list[str]:
     """The options among these that the command line names."""
     context = click.get_current_context()
@@ -247,49 +208,6 @@ def _only_without(names: Sequence[str]) -> None:
     """Refuse options that have a meaning only without a pipeline."""
     for flag in _given(names):
         raise click.UsageError(f"{flag} compares policies on recordings: leave PIPELINE out")
-
-
-def _share(option: str, text: str) -> float:
-    """A share above 0 and below 1, also in percent. Raises :class:`InputError`."""
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*", text)
-    value = float(match[1]) / (100.0 if match[2] else 1.0) if match is not None else 0.0
-    if not 0.0 < value < 1.0:
-        raise InputError(f"{option} {text!r}: expected a share above 0 and below 100%, such as 99%")
-    return value
-
-
-def _durations(text: str | None, state: Path) -> Durations:
-    """The durations that the option names: a file, else a run of the state folder. Raises :class:`InputError`."""
-    from spotwright.forecast.tasks import Durations, read_durations
-
-    if text is None:
-        return Durations()
-    if Path(text).suffix in _FILES or Path(text).is_file():
-        return read_durations(Path(text))
-    from spotwright.forecast.tasks import measured
-    from spotwright.records.reader import RunReader
-    from spotwright.records.state_folder import StateFolder
-    from spotwright.runs.bodies import is_alive
-
-    try:
-        folder = StateFolder.existing(state).find(text)
-    except UnknownRun as error:
-        raise InputError(f"--durations {text}: neither a file nor a run: {error}") from error
-    return measured(RunReader(folder, is_alive).state, folder.name)
-
-
-def _deadline(planned: PlannedRun, now: float) -> float | None:
-    """The deadline in seconds from a start now: that of the command line, else the latest one that a task has.
-
-    Raises :class:`InputError` for one that has passed.
-    """
-    found = [task.policy.deadline for task in planned.stored.plan.unfold() if task.policy.deadline is not None]
-    if not found:
-        return None
-    seconds = max(each.moment(now) for each in found) - now
-    if seconds <= 0:
-        raise InputError(f"the deadline passed {-seconds / 3600:.1f} h ago: name a later one")
-    return seconds
 
 
 _WINDOWS = 300  # the floor under each takes a few milliseconds

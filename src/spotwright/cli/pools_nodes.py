@@ -11,7 +11,7 @@ from typing import Any
 import click
 import yaml
 
-from spotwright.cli import FAILED, SUCCEEDED
+from spotwright.cli import FAILED, SUCCEEDED, cluster_extra
 from spotwright.cli.options import config_option, json_option
 from spotwright.config import find, require_pools
 from spotwright.config.document import name_of, read_input
@@ -56,10 +56,8 @@ def read_file(path: Path) -> Objects:
 
 def ask_cluster(context: str | None) -> Objects:
     """The nodes, NodePools and DaemonSets of a cluster."""
-    try:
+    with cluster_extra("--cluster"):
         from spotwright.cluster.run_api_client import ask_for_pools
-    except ModuleNotFoundError as error:
-        raise InputError(f"--cluster needs {error.name}: pip install 'spotwright[cluster]'") from None
     shown = ask_for_pools(context)
     return Objects(
         nodes=list(shown.nodes),

@@ -107,7 +107,7 @@ def _sort_json(items: Sequence[Item], now: float) -> dict[str, Any]:
 def _sorts(items: Sequence[Item], now: float) -> Rows:
     headers = ["What", "All", "MB", "Delete", "MB to delete", "Unused for"]
     rows = [_row(sort.value, [item for item in items if item.sort is sort], now) for sort in Sort]
-    return Rows(headers, [*rows, [*_row("together", items, now)[:-1], ""]], "lrrrrl")
+    return Rows(headers, [*rows, [*_row("together", items, now)[:-1], ""]], "lrrrrl", ("MB", "All"))
 
 
 def _row(name: str, items: Sequence[Item], now: float) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from spotwright.cli import importing
+from spotwright.cli import cluster_extra, importing
 from spotwright.cli.options import (
     Duration,
     KfpOptions,
@@ -111,7 +111,7 @@ def run(
 
 
 def _run_on_kfp(shared: PipelineOptions, kfp: KfpOptions, pipeline_file: Path, name: str | None) -> int:
-    with importing():
+    with cluster_extra("--on kfp"), importing():
         from spotwright.cli.kfp import begin_on_kfp
     compiled = load(pipeline_file, pipeline=shared.pipeline_name)
     planning = PlanOptions(arguments=shared.arguments, textual=True, config=shared.config)
@@ -148,6 +148,6 @@ def resume(name: str, as_compiled: bool, state: Path, as_json: bool) -> int:
 
 
 def _follow_on_kfp(folder: RunFolder, *, as_json: bool) -> int:
-    with importing():
+    with cluster_extra("a run on Kubeflow Pipelines"), importing():
         from spotwright.cli.kfp import go_on_with_kfp
     return go_on_with_kfp(folder, as_json=as_json)

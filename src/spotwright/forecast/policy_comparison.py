@@ -156,7 +156,10 @@ def comparison_text(comparison: Comparison) -> str:
         [line for each in comparison.warnings for line in wrapped(each, indent="Warning ", hang=" " * 8)],
         table(
             Rows(
-                ["Policy", "Mean cost", "p50", "p90", "p99", "Above the cheapest", "Late", "On spot"], rows, "lrrrrrrr"
+                ["Policy", "Mean cost", "p50", "p90", "p99", "Above the cheapest", "Late", "On spot"],
+                rows,
+                "lrrrrrrr",
+                ("p50", "On spot", "p90"),
             )
         ),
         list(wrapped(_words(comparison))),

@@ -105,7 +105,7 @@ def _policies(forecast: Forecast) -> list[str]:
         "Taken",
     ]
     rows = [_row(policy, forecast) for policy in forecast.policies]
-    return table(Rows(headers, rows, "l.rrrrrrrrr"))
+    return table(Rows(headers, rows, "l.rrrrrrrrr", ("p50", "Taken", "p90", "Ends after")))
 
 
 def _row(policy: PolicyForecast, forecast: Forecast) -> list[str]:
@@ -173,7 +173,7 @@ def _tasks(forecast: Forecast) -> list[str]:
     rows = [_task_row(task) for task in forecast.tasks]
     headers = ["Task", "Work", "From", "Save every", "Budget", "On-demand", "Spot", ""]
     more = len(rows) - _MOST_TASKS
-    lines = table(Rows(headers, rows[:_MOST_TASKS], "lrlrr..l"))
+    lines = table(Rows(headers, rows[:_MOST_TASKS], "lrlrr..l", ("From", "Save every", "Budget")))
     return [*lines, *([f"and {plural(more, 'task')} more; --json has all"] if more > 0 else [])]
 
 

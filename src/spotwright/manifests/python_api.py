@@ -24,7 +24,7 @@ from spotwright.manifests.files import PlacedFile, place_text, unmatched_pattern
 from spotwright.placing.context import Group, Level, PlaceOptions
 from spotwright.placing.documents import References, parse
 
-__all__ = ["TrainJobOption", "place", "unplace"]
+__all__ = ["TrainJobOption", "object_text", "place", "unplace"]
 
 
 _NAME = "object"
@@ -54,10 +54,10 @@ def place(
     :func:`unplace`. Raises :class:`InputError` if the object cannot be placed, and its subclass :class:`ConfigError` if there is
     no configuration, or one without pools: the built-in pools are for local runs.
     """
-    references = References([document for other in beside for document in parse(_text(_data(other)), _BESIDE)])
+    references = References([document for other in beside for document in parse(object_text(other), _BESIDE)])
     paths = tuple(map(read_pod_path, pod_paths))
     options = PlaceOptions(replace_retries, paths, may_add=False, only=_groups(only))
-    text, config = _text(_data(obj)), _config(policy)
+    text, config = object_text(obj), _config(policy)
     require_pools(config, [text])
     placed = place_text(text, _NAME, config, references, options, records)
     placed.findings += unmatched_patterns(config, placed.roles)
@@ -79,7 +79,7 @@ def unplace(obj: T, *, records: MutableMapping[str, str] | None = None) -> T:
 
     ``records`` is the mapping that :func:`place` got, or the ``records`` of a file that ``spotwright place --record`` wrote.
     """
-    return _like(obj, unplace_text(_text(_data(obj)), _NAME, records))
+    return _like(obj, unplace_text(object_text(obj), _NAME, records))
 
 
 def _config(policy: Config | Mapping[str, Any] | str | Path | None) -> Config:
@@ -111,6 +111,11 @@ def _client(obj: Any) -> Any:
         getattr(import_module(package), "ApiClient", None) or import_module(f"{package}.api_client").ApiClient
     )
     return client_class()
+
+
+def object_text(obj: Any) -> str:
+    """An object as YAML, as :func:`place` reads it. Raises :class:`InputError` for what is none."""
+    return _text(_data(obj))
 
 
 def _text(data: Mapping[str, Any]) -> str:

@@ -240,9 +240,9 @@ def _why_it_starts_over(step: StepReport) -> str:
             f"{saves_below} goes with the attempt: save below SPOTWRIGHT_CHECKPOINT, "
             "or name the mount path of a volume with --keep"
         )
-    if step.activity.saves and not any(_has_saved_before(outcome) for outcome in step.outcomes):
-        return _answer_to_sigterm(step) or _SAVES_AT_END
-    return _answer_to_sigterm(step) or (_NOT_LOADED if step.activity.saves else "")
+    if any(_has_saved_before(outcome) for outcome in step.outcomes):
+        return _NOT_LOADED if step.activity.saves else ""
+    return _answer_to_sigterm(step) or (_SAVES_AT_END if step.activity.saves else "")
 
 
 def _has_saved_before(outcome: PointOutcome) -> bool:

@@ -99,7 +99,8 @@ class FaultInjector:
 
     ``injections`` are for attempts 1, 2, ... in order. ``prepare`` readies an attempt's folders and returns those to watch, with
     their areas; ``readable`` are further paths that attempts see below their private folders. ``trace``: record the file
-    operations of every attempt. Without ``timing`` nothing is injected.
+    operations of every attempt. Without ``timing`` nothing is injected. ``passes_on_sigterm``: the main process of an attempt is
+    ours, and only passes SIGTERM on.
     """
 
     def __init__(
@@ -111,9 +112,11 @@ class FaultInjector:
         timing: TrialTiming | None,
         prepare: Callable[[StartOrder], Mapping[Path, str]],
         readable: Sequence[str] = (),
+        passes_on_sigterm: bool = False,
         is_traced: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._readable = tuple(readable)
+        self._passes_on_sigterm = passes_on_sigterm
         self._clock, self._injections, self._timing, self._prepare = clock, injections, timing, prepare
         self._is_traced = is_traced
         self._attempts: dict[AttemptKey, _CurrentAttempt] = {}
@@ -171,6 +174,7 @@ class FaultInjector:
             lambda operation: self._must_hold(attempt, operation),
             attempt.own_folders,
             lambda: self._code_begins(attempt),
+            passes_on_sigterm=self._passes_on_sigterm,
         )
         attempt.tracer.start()
 

@@ -63,7 +63,13 @@ def rehearse_steps(
     prepared: Prepared, workspace: Workspace, settings: RehearsalSettings, task: str | None, report: ProgressCallback
 ) -> Rehearsal:
     """Rehearse one task of a pipeline, or every one. Raises :class:`InputError` for a task that does not exist."""
-    runner = TrialRunner(prepared, workspace.prepare, workspace.collect, workspace.readable)
+    runner = TrialRunner(
+        prepared,
+        workspace.prepare,
+        workspace.collect,
+        workspace.readable,
+        passes_on_sigterm=workspace.passes_on_sigterm,
+    )
     first = runner.run_undisturbed("undisturbed", task)
     tasks = _tasks(task, first)
     steps = tuple(StepRehearsal(runner, workspace, settings, path, first, report).perform() for path in tasks)

@@ -77,7 +77,8 @@ class SyscallTracer(threading.Thread):
     ``folders`` are the watched folders with the name of the area that each one is. ``must_hold`` is asked after every operation,
     in the tracer's thread; if it answers yes, the attempt stands still until :meth:`release`. ``failure`` says why the attempt
     could not be traced: then it runs untraced, and nothing is known of its files. ``on_begin`` is called, in the
-    tracer's thread, right before the attempt's code begins. Files below ``ignored`` are not stray files. :meth:`trace` has
+    tracer's thread, right before the attempt's code begins. ``passes_on_sigterm``: the attempt's main process is ours, and only
+    passes SIGTERM on. Files below ``ignored`` are not stray files. :meth:`trace` has
     the observations.
     """
 
@@ -88,10 +89,13 @@ class SyscallTracer(threading.Thread):
         must_hold: Callable[[FileOperation], bool],
         ignored: Sequence[str] = (),
         on_begin: Callable[[], None] = lambda: None,
+        *,
+        passes_on_sigterm: bool = False,
     ) -> None:
         super().__init__(name="tracer", daemon=True)
         self._ignored = (*_NO_FILES, *(f"{os.path.realpath(folder)}/" for folder in ignored))
         self._on_begin = on_begin
+        self._passes_on_sigterm = passes_on_sigterm
         self._stray_files: dict[str, None] = {}
         self._connections: dict[str, None] = {}
         self._mapped: dict[tuple[str, str], None] = {}
@@ -207,7 +211,7 @@ class SyscallTracer(threading.Thread):
     def _note_sigterm(self, tid: int) -> None:
         """Note what a process does with SIGTERM. The kernel reports the signal to a tracer also where it is ignored."""
         answer = read_on_sigterm(tid, signal.SIGTERM)
-        if answer is not None:
+        if answer is not None and not (self._passes_on_sigterm and tid == self._main):
             self._on_sigterm[tid] = answer
         self._untold.pop(tid, None)
         for below in [process for process in _tree(tid) if process != tid and process not in self._on_sigterm]:

@@ -430,6 +430,7 @@ class TrialRunner:
 
     ``prepare`` readies an attempt's folders and returns those to watch. ``collect`` receives each run that has ended and the
     task that the run was for, if it executed exactly one of that name. ``readable`` are paths of this machine that attempts read.
+    ``passes_on_sigterm``: the main process of an attempt is ours, and only passes SIGTERM on.
     """
 
     def __init__(
@@ -438,6 +439,8 @@ class TrialRunner:
         prepare: Callable[[StartOrder], Mapping[Path, str]],
         collect: Callable[[Path, str | None], None],
         readable: Sequence[str] = (),
+        *,
+        passes_on_sigterm: bool = False,
     ) -> None:
         stored = prepared.stored
         pools = {
@@ -448,6 +451,7 @@ class TrialRunner:
         options = replace(prepared.options, cache="off")  # a trial must execute its task
         self._prepared = prepared._replace(planned=prepared.planned._replace(stored=calm), options=options, notes=())
         self._prepare, self._collect, self._readable = prepare, collect, readable
+        self._passes_on_sigterm = passes_on_sigterm
         self._state = StateFolder(prepared.options.state)
 
     @property
@@ -495,6 +499,7 @@ class TrialRunner:
                     timing=timing,
                     prepare=self._prepare,
                     readable=self._readable,
+                    passes_on_sigterm=self._passes_on_sigterm,
                     is_traced=lambda path: task is None or _names(task, path),
                 )
             )

@@ -90,6 +90,10 @@ class Workspace(Protocol):
     def readable(self) -> Sequence[str]:
         """Paths of this machine that attempts read although they lie below private folders."""
 
+    @property
+    def passes_on_sigterm(self) -> bool:
+        """Whether the main process of an attempt is ours, and only passes SIGTERM on to the command."""
+
     def prepare(self, order: StartOrder) -> Mapping[Path, str]:
         """Ready an attempt's folders; return the folders to watch, each with the name of its area."""
 
@@ -116,6 +120,7 @@ class TaskWorkspace:
     task: str | None
     output_names: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
+    passes_on_sigterm = False
 
     def prepare(self, order: StartOrder) -> dict[Path, str]:
         """Reset the persistent data; everything else is made by the local world."""
@@ -167,6 +172,7 @@ class CommandWorkspace:
     kept: tuple[str, ...] = ()
     stdout: bool = False
     readable: tuple[str, ...] = ()
+    passes_on_sigterm = True
 
     def check(self) -> None:
         """Raise :class:`InputError` for a folder that is too large to copy, and for paths outside of it."""

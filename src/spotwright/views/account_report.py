@@ -138,7 +138,10 @@ def pool_rows(account: Account) -> Rows:
     ]  # fmt: skip
     headers = ["Node time", *(["Boot", "Idle", "Unfilled", "Attempts"] if account.has_own_nodes else [])]
     return Rows(
-        ["Pool", "Capacity", "Price/h", "Nodes", *headers, heading(account)], rows, f"ll.r{'r' * len(headers)}."
+        ["Pool", "Capacity", "Price/h", "Nodes", *headers, heading(account)],
+        rows,
+        f"ll.r{'r' * len(headers)}.",
+        ("Unfilled", "Boot", "Idle", "Nodes", "Attempts", "Price/h"),
     )
 
 

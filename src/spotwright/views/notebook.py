@@ -120,7 +120,7 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 def _table(whole: Rows) -> str:
-    headers, rows, align = whole.used()
+    headers, rows, align, _ = whole.used()
     if not rows:
         return ""
     sides = ["left" if letter == "l" else "right" for letter in align]

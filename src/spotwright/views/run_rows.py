@@ -94,7 +94,7 @@ def attempt_rows(view: Mapping[str, Any], *, by_start: bool = False) -> Rows:
             rows.append((began, _without_status(row) if by_start else row))
     if by_start:
         rows.sort(key=lambda row: row[0])
-    return Rows(headers, [row for _, row in rows], "llrlllrr.")
+    return Rows(headers, [row for _, row in rows], "llrlllrr.", ("Began", "Node", unit, "Seconds"))
 
 
 def _without_status(row: list[str]) -> list[str]:

@@ -105,7 +105,7 @@ def runs_text(summaries: Sequence[Mapping[str, Any]]) -> str:
         ]
         for item in summaries
     ]  # fmt: skip
-    lines = table(Rows(headers, rows, "lllrrrrr"))
+    lines = table(Rows(headers, rows, "lllrrrrr", ("Attempts", "Started", "Took", "Tasks")))
     if any(item["cost"]["money"] is None for item in summaries):
         lines += ["", "nh: node-hours, where a pool has no price"]
     return "\n".join(lines)

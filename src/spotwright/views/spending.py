@@ -430,7 +430,9 @@ def _pools(total: Total, unit: str) -> Rows:
         ]
         for name, pool in total.pools.items()
     ]  # fmt: skip
-    return Rows(["Pool", "Capacity", "Nodes", "Node time", "Attempts", unit], rows, "llrrr.")
+    return Rows(
+        ["Pool", "Capacity", "Nodes", "Node time", "Attempts", unit], rows, "llrrr.", ("Attempts", "Nodes", "Capacity")
+    )
 
 
 def tasks_table(total: Total, unit: str) -> list[str]:
@@ -444,7 +446,9 @@ def tasks_table(total: Total, unit: str) -> list[str]:
         ]
         for (pipeline, task), sums in dearest[:_MOST]
     ]  # fmt: skip
-    lines = table(Rows(["Task", "Attempts", "Interruptions", unit, "Wasted"], rows, "lrr.r"))
+    lines = table(
+        Rows(["Task", "Attempts", "Interruptions", unit, "Wasted"], rows, "lrr.r", ("Attempts", "Interruptions"))
+    )
     return [*lines, *_left_out(len(dearest), "task")]
 
 
@@ -468,7 +472,7 @@ def _runs(total: Total, unit: str) -> list[str]:
         ]
         for line in dearest[:_MOST]
     ]  # fmt: skip
-    lines = table(Rows(["Run", "Began", unit, "Wasted", "Saved"], rows, "ll.rr"))
+    lines = table(Rows(["Run", "Began", unit, "Wasted", "Saved"], rows, "ll.rr", ("Began",)))
     return [*lines, *_left_out(len(dearest), "run")]
 
 

@@ -110,31 +110,62 @@ _NARROWEST = 20
 
 
 class Rows(NamedTuple):
-    """The cells of a table. ``align`` has a letter per column: ``l`` left, ``r`` right, ``.`` on the decimal point."""
+    """The cells of a table. ``align`` has a letter per column: ``l`` left, ``r`` right, ``.`` on the decimal point.
+
+    ``spare`` are the headers of columns that a narrow terminal leaves out, the first one first.
+    """
 
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
     align: str
+    spare: Sequence[str] = ()
 
     def used(self) -> Rows:
         """The same table without empty columns."""
-        kept = [index for index in range(len(self.headers)) if any(row[index] for row in self.rows)]
-        return Rows(
-            [self.headers[index] for index in kept],
-            [[row[index] for index in kept] for row in self.rows],
-            "".join(self.align[index] for index in kept),
+        return self._only([index for index in range(len(self.headers)) if any(row[index] for row in self.rows)])
+
+    def without(self, header: str) -> Rows:
+        """The same table without the columns of this header."""
+        return self._only([index for index, other in enumerate(self.headers) if other != header])
+
+    def _only(self, kept: Sequence[int]) -> Rows:
+        return self._replace(
+            headers=[self.headers[index] for index in kept],
+            rows=[[row[index] for index in kept] for row in self.rows],
+            align="".join(self.align[index] for index in kept),
         )
 
 
 def table(whole: Rows) -> list[str]:
-    """The lines of a table without its empty columns; none for a table without rows. Paragraphs where it does not fit."""
-    headers, rows, align = whole.used()
-    columns = [_column(headers[index], [row[index] for row in rows], align[index]) for index in range(len(headers))]
-    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
-    width = terminal_width()
-    if width is None or all(len(line) <= width for line in lines):
+    """The lines of a table without its empty columns; none for a table without rows.
+
+    Where the terminal is too narrow, the columns that the table can spare are left out, and named below it; where that does not
+    suffice, each row is a paragraph.
+    """
+    used, width = whole.used(), terminal_width()
+    lines = _lines(used)
+    if width is None or _fits(lines, width):
         return lines
-    return [line for row in rows for line in _paragraph(headers, row)]
+    narrower, left_out = used, list[str]()
+    for header in used.spare:
+        if header in narrower.headers:
+            narrower, left_out = narrower.without(header), [*left_out, header]
+            lines = _lines(narrower)
+            if _fits(lines, width):
+                return [*lines, *wrapped(f"left out in {width} columns: {', '.join(left_out)}")]
+    return [line for row in used.rows for line in _paragraph(used.headers, row)]
+
+
+def _lines(rows: Rows) -> list[str]:
+    columns = [
+        _column(header, [row[index] for row in rows.rows], rows.align[index])
+        for index, header in enumerate(rows.headers)
+    ]
+    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
+
+
+def _fits(lines: Sequence[str], width: int) -> bool:
+    return all(len(line) <= width for line in lines)
 
 
 def hanging_table(whole: Rows, *, indent: str) -> Iterator[str]:

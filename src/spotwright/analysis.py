@@ -1,0 +1,300 @@
+"""``spot.plan``, ``spot.lint`` and ``spot.explain``: what the commands of these names say, in scripts and notebooks.
+
+They read and compute, and start or change nothing. The commands are thin layers above the functions here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spotwright import config as configuration
+from spotwright.config import Config
+from spotwright.errors import InputError, UnknownRun
+from spotwright.runs.run_options import DEFAULT_STATE, ConfigSource, PlanOptions, config_option
+
+if TYPE_CHECKING:
+    from spotwright.forecast.forecast import Forecast, Question
+    from spotwright.forecast.markets import Source
+    from spotwright.forecast.tasks import Durations
+    from spotwright.kfp.compiled import Compiled
+    from spotwright.runs.planning import PlannedRun
+
+__all__ = [
+    "DEFAULT_MARKETS",
+    "Answer",
+    "deadline_of",
+    "explain",
+    "forecast_of",
+    "known_durations",
+    "lint",
+    "pipeline_yaml",
+    "plan",
+    "read_share",
+    "spot_source",
+]
+
+DEFAULT_MARKETS = 1000
+_RATE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*(?:/\s*h)?\s*")
+_SHARE = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(%?)\s*")
+_DURATION_FILES = (".yaml", ".yml", ".json")
+_OBJECT, _PIPELINE = "object", "pipeline"
+
+
+class Answer:
+    """What a command says: its text when printed and in a notebook, ``json()`` for programs."""
+
+    def __init__(self, text: str, facts: Mapping[str, Any]) -> None:
+        self._text, self._facts = text, dict(facts)
+
+    def json(self) -> dict[str, Any]:
+        """The same facts as the command prints with ``--json``."""
+        return self._facts
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        return f"<pre style='color:inherit;background:none'>{escape(self._text)}</pre>"
+
+
+# -- plan
+
+
+def plan(  # noqa: PLR0913 (each is an option of its own)
+    pipeline: Callable[..., Any] | str | Path,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    config: ConfigSource | None = None,
+    deadline: str | None = None,
+    traces: Sequence[str] = (),
+    rate: str | None = None,
+    durations: str | Path | None = None,
+    markets: int = DEFAULT_MARKETS,
+    certainty: str | float = "99%",
+    seed: int = 1,
+    state: str | Path = DEFAULT_STATE,
+) -> Answer:
+    """What a run of a pipeline will cost and when it will end, policy by policy, over many markets. Nothing is run.
+
+    ``pipeline``, ``arguments`` and ``config`` are as for :func:`run`; arguments may be missing. ``deadline`` is a duration from
+    the start (``"8h"``) or a time with its zone. ``traces`` are recordings to draw markets from, each ``"FILE"`` or
+    ``"POOL=FILE"``; ``rate`` is how often a node is lost instead (``"10%/h"``). ``durations`` is a file, or a run of the folder
+    ``state`` that measured them. ``markets`` is their number, ``certainty`` how sure the plan must be, as a share.
+
+    Raises :class:`InputError` for anything wrong.
+    """
+    from spotwright.forecast.forecast import Question
+    from spotwright.forecast.report import forecast_json, forecast_text
+    from spotwright.kfp.loader import compile_function, load
+    from spotwright.runs.planning import plan_run
+
+    if markets < 1:
+        raise InputError(f"markets {markets}: expected a number from 1")
+    if seed < 0:
+        raise InputError(f"seed {seed}: expected a whole number from 0")
+    try:
+        source = spot_source(traces, rate)
+        share = read_share("--certainty", str(certainty))
+        known = known_durations(None if durations is None else str(durations), Path(state))
+    except InputError as error:
+        raise InputError(str(error).removeprefix("--")) from error
+    compiled = load(Path(pipeline)) if isinstance(pipeline, str | Path) else compile_function(pipeline)
+    policy = {} if deadline is None else {"deadline": deadline}
+    options = PlanOptions(arguments=dict(arguments or {}), config=config_option(config), policy=policy)
+    planned = plan_run(compiled, options, partly=True)
+    name = str(pipeline) if isinstance(pipeline, str | Path) else planned.stored.plan.graph.name
+    seconds = deadline_of(planned, time.time())
+    question = Question(planned.stored.plan.graph.name, seconds, source, markets, seed, share)
+    forecast = forecast_of(planned, known, question)
+    return Answer(forecast_text(forecast, name), forecast_json(forecast, name))
+
+
+def forecast_of(planned: PlannedRun, durations: Durations, question: Question) -> Forecast:
+    """The forecast on the pools as they are configured: the plan of a run here would have simulated ones."""
+    from spotwright.engine.plan import Plan
+    from spotwright.forecast.forecast import make
+    from spotwright.forecast.tasks import tasks_of
+
+    config = planned.stored.config
+    plan = Plan(planned.stored.plan.graph, config, planned.stored.plan.flags)
+    forecast = make(question, tasks_of(plan, durations, planned.arguments), config.pools, config.currency, time.time())
+    return forecast._replace(notes=(*planned.notes, *forecast.notes))
+
+
+def spot_source(traces: Sequence[str], rate: str | None) -> Source:
+    """The market that recordings (``[POOL=]FILE``) or a rate describe.
+
+    Raises :class:`InputError` for both a rate and a recording, and for wrong ones.
+    """
+    from spotwright.config import load_trace
+    from spotwright.forecast.markets import Source
+
+    if traces and rate is not None:
+        raise InputError("--trace and --rate both say how spot comes and goes: name one of them")
+    common: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for text in traces:
+        pool, equals, file = text.partition("=")
+        if equals and not Path(text).exists():
+            own[pool] = load_trace(file)
+        else:
+            common[Path(text).stem] = load_trace(text)
+    return Source(common, own, None if rate is None else _rate(rate))
+
+
+def _rate(text: str) -> float:
+    """Losses in an hour with spot: ``10%/h`` and ``0.1/h`` are 0.1."""
+    match = _RATE.fullmatch(text)
+    if match is None:
+        raise InputError(f"--rate {text!r}: expected losses an hour of spot, such as 10%/h or 0.1/h")
+    return float(match[1]) / (100.0 if match[2] else 1.0)
+
+
+def read_share(option: str, text: str) -> float:
+    """A share above 0 and below 1, also in percent. Raises :class:`InputError`, which begins with the option."""
+    match = _SHARE.fullmatch(text)
+    value = float(match[1]) / (100.0 if match[2] else 1.0) if match is not None else 0.0
+    if not 0.0 < value < 1.0:
+        raise InputError(f"{option} {text!r}: expected a share above 0 and below 100%, such as 99%")
+    return value
+
+
+def known_durations(text: str | None, state: Path) -> Durations:
+    """The durations that a file or a run of the state folder has. Raises :class:`InputError` if it is neither."""
+    from spotwright.forecast.tasks import Durations, measured, read_durations
+
+    if text is None:
+        return Durations()
+    if Path(text).suffix in _DURATION_FILES or Path(text).is_file():
+        return read_durations(Path(text))
+    from spotwright.records.reader import RunReader
+    from spotwright.records.state_folder import StateFolder
+    from spotwright.runs.bodies import is_alive
+
+    try:
+        folder = StateFolder.existing(state).find(text)
+    except UnknownRun as error:
+        raise InputError(f"--durations {text}: neither a file nor a run: {error}") from error
+    return measured(RunReader(folder, is_alive).state, folder.name)
+
+
+def deadline_of(planned: PlannedRun, now: float) -> float | None:
+    """The deadline in seconds from a start now: that of the plan's flags, else the latest one that a task has.
+
+    Raises :class:`InputError` for one that has passed.
+    """
+    found = [task.policy.deadline for task in planned.stored.plan.unfold() if task.policy.deadline is not None]
+    if not found:
+        return None
+    seconds = max(each.moment(now) for each in found) - now
+    if seconds <= 0:
+        raise InputError(f"the deadline passed {-seconds / 3600:.1f} h ago: name a later one")
+    return seconds
+
+
+# -- lint and explain
+
+
+def lint(source: Any, config: Config | ConfigSource | None = None) -> Answer:
+    """What is unsafe on spot in a manifest, a compiled pipeline, or a pipeline in Python. Nothing is run or changed.
+
+    ``source`` is the path of a file, an object (a dict, or a model as for :func:`place`), or a function with ``@dsl.pipeline``.
+    ``config`` is as for :func:`place`; without one the file beside the source or in the current folder counts, if there is
+    one. ``json()["findings"]`` is empty if nothing was found.
+
+    Raises :class:`InputError` for a source that cannot be read.
+    """
+    from spotwright.linter.formats import LintReport, lint_json, report_lines
+    from spotwright.linter.linting import lint_text, refuse_unknown
+    from spotwright.linter.settings import settings_of
+
+    text, name = _read(source)
+    found = _config_of(source, config)
+    refuse_unknown(found)
+    report = LintReport([lint_text(text, name, settings_of(found))])
+    return Answer("\n".join(report_lines(report)), lint_json(report))
+
+
+def explain(
+    source: Any,
+    config: Config | ConfigSource | None = None,
+    *,
+    beside: Sequence[Any] = (),
+    replace_retries: bool = False,
+    pod_paths: Sequence[str] = (),
+) -> Answer:
+    """Where each role or task may run, the source of each policy value, and what an interruption does.
+
+    ``source`` and ``config`` are as for :func:`lint`, but a path of a ``.py`` file is compiled. ``beside`` are objects or paths
+    of files that the source refers to; ``replace_retries`` and ``pod_paths`` are as for :func:`place`.
+
+    Raises :class:`InputError` for a source that cannot be placed.
+    """
+    from spotwright.kinds.unknown import read_pod_path
+    from spotwright.manifests.files import place_texts, unmatched_patterns
+    from spotwright.placing.context import PlaceOptions
+    from spotwright.placing.documents import References, parse
+    from spotwright.views.explanation import explanation_json, explanation_text
+
+    is_python = callable(source) or (isinstance(source, str | Path) and Path(source).suffix == ".py")
+    text, name = _read(source, compiled=True)
+    found = _config_of(source, config)
+    references = References([document for other in beside for document in parse(*_read(other))])
+    options = PlaceOptions(replace_retries, tuple(map(read_pod_path, pod_paths)), only_explain=True)
+    (placed,) = place_texts([(name, text)], found, references, options, {})
+    placed.has_lines = not is_python
+    placed.findings += unmatched_patterns(found, placed.roles)
+    placements = {name: placed}
+    return Answer(explanation_text(placements, found), explanation_json(placements, found))
+
+
+def _config_of(source: Any, config: Config | ConfigSource | None) -> Config:
+    if isinstance(config, Config):
+        return config
+    if isinstance(config, Mapping):
+        return configuration.from_mapping(config)
+    return configuration.find(Path(source) if isinstance(source, str | Path) else Path.cwd(), config)
+
+
+def _read(source: Any, *, compiled: bool = False) -> tuple[str, str]:
+    """The text of a source and its name in messages; with ``compiled``, of a Python file that of its pipeline."""
+    from spotwright.config.document import read_input
+    from spotwright.manifests.python_api import object_text
+
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if compiled and path.suffix == ".py":
+            from spotwright.kfp.loader import load
+
+            return pipeline_yaml(load(path)), str(path)
+        return read_input(path), str(path)
+    if callable(source) and not isinstance(source, type):
+        from spotwright.kfp.loader import compile_function
+
+        return pipeline_yaml(compile_function(source)), _PIPELINE
+    return object_text(source), _OBJECT
+
+
+def pipeline_yaml(compiled: Compiled) -> str:
+    """A compiled pipeline as KFP's YAML: one document, and a second one if it has platform settings.
+
+    Source code is written as literal blocks, and equal parts without aliases.
+    """
+    import yaml
+
+    base = yaml.CSafeDumper if yaml.__with_libyaml__ else yaml.SafeDumper
+    dumper: Any = type("_Dumper", (base,), {"ignore_aliases": lambda _self, _data: True})
+    dumper.add_representer(str, _represent_text)
+    documents: list[Any] = [compiled.ir]
+    if compiled.platform:
+        documents.append({"platforms": compiled.platform})
+    return str(yaml.dump_all(documents, Dumper=dumper, sort_keys=True, allow_unicode=True, width=10**6))
+
+
+def _represent_text(dumper: Any, value: str) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)

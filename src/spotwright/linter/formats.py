@@ -1,0 +1,158 @@
+"""What ``lint`` prints: lines for people with the fix below each, JSON for scripts, and SARIF 2.1.0.
+
+Code hosting shows SARIF beside the lines of a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from spotwright.linter.allowances import ALLOW_RULES
+from spotwright.linter.linting import RULES, LintedFile
+from spotwright.linter.rule import Finding, Severity
+
+__all__ = ["LintReport", "lint_json", "report_lines", "sarif"]
+
+
+@dataclass(slots=True)
+class LintReport:
+    """The linted files in the order of the command. ``fixed`` are the findings that ``--fix`` has removed.
+
+    ``unread`` has a message for each file that could not be read.
+    """
+
+    files: list[LintedFile] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    fixed: list[Finding] = field(default_factory=list)
+
+    @property
+    def findings(self) -> Iterator[Finding]:
+        """Every finding that is not allowed, by file and line."""
+        return (finding for file in self.files for finding in file.findings)
+
+    @property
+    def documents(self) -> int:
+        """How many objects, pipelines and Python files were linted."""
+        return sum(file.documents for file in self.files)
+
+    def count(self, severity: Severity) -> int:
+        """How many findings have a severity."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+def report_lines(report: LintReport) -> Iterator[str]:
+    """``file:line: severity: what was found [rule]``, the fix below it; equal fixes are said once in a row."""
+    last = ""
+    for finding in report.findings:
+        yield f"{finding.file}:{finding.line}: {finding.severity}: {finding.text} [{finding.rule}]"
+        is_said = finding.text.endswith(f"w{finding.fix[1:].rstrip('.')}")  # "... is kfp 1; write ..."
+        if finding.fix not in ("", last) and not is_said:
+            yield f"    fix{' (--fix does it)' if finding.can_fix else ''}: {finding.fix}"
+        last = finding.fix
+    yield _summary(report)
+
+
+def _summary(report: LintReport) -> str:
+    counts = {severity: report.count(severity) for severity in Severity}
+    found = ", ".join(_counted(number, severity.value) for severity, number in counts.items() if number)
+    if not found:
+        found = "nothing found" if report.files or not report.unread else "nothing linted"
+    allowed = sum(len(file.allowed) for file in report.files)
+    extras = [f"{allowed} allowed"] if allowed else []
+    extras += [f"{len(report.fixed)} fixed"] if report.fixed else []
+    extras += [f"{_counted(len(report.unread), 'file')} not read"] if report.unread else []
+    inside = f"{_counted(report.documents, 'object')} in {_counted(len(report.files), 'file')}"
+    return f"{'; '.join([found, *extras])} ({inside})"
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number:,} {name}{'' if number == 1 else 's'}"
+
+
+def lint_json(report: LintReport) -> dict[str, Any]:
+    """``findings``: each with ``rule``, ``severity``, ``file``, ``line``, ``field``, ``text``, ``fix`` and ``can_fix``.
+
+    ``severity`` is ``error``, ``warning`` or ``note``; ``field`` is the path of the value, empty in Python files. ``allowed`` has
+    findings that a comment allows, ``fixed`` those that ``--fix`` removed, in the same form. ``unread`` has a message for each
+    file that could not be read. ``files`` and ``objects`` count what was linted, ``summary`` the findings of each severity.
+    """
+    return {
+        "findings": [_finding(finding) for finding in report.findings],
+        "allowed": [_finding(finding) for file in report.files for finding in file.allowed],
+        "fixed": [_finding(finding) for finding in report.fixed],
+        "unread": report.unread,
+        "files": len(report.files),
+        "objects": report.documents,
+        "summary": {severity.value: report.count(severity) for severity in Severity},
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {**finding._asdict(), "severity": finding.severity.value}
+
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif(report: LintReport, version: str) -> dict[str, Any]:
+    """The log of one run; ``version`` is that of Spotwright. Findings that comments allow are results with a suppression."""
+    rules = [*_rules()]
+    order = {rule["id"]: index for index, rule in enumerate(rules)}
+    results = [_result(finding, order) for finding in report.findings]
+    allowed = (finding for file in report.files for finding in file.allowed)
+    results += [{**_result(finding, order), "suppressions": [{"kind": "inSource"}]} for finding in allowed]
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": {"name": "spotwright", "semanticVersion": version, "rules": rules}},
+                "columnKind": "unicodeCodePoints",
+                "invocations": [_invocation(report.unread)],
+                "results": results,
+            }
+        ],
+    }
+
+
+def _rules() -> Iterable[dict[str, Any]]:
+    for rule in RULES:
+        yield {
+            "id": rule.id,
+            "shortDescription": {"text": rule.title},
+            "fullDescription": {"text": rule.why},
+            "help": {"text": rule.fix},
+            "defaultConfiguration": {"level": rule.severity.value},
+        }
+    for name, (severity, title) in ALLOW_RULES.items():
+        yield {"id": name, "shortDescription": {"text": title}, "defaultConfiguration": {"level": severity.value}}
+
+
+def _result(finding: Finding, order: dict[str, int]) -> dict[str, Any]:
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": {"uri": _uri(finding.file)}, "region": {"startLine": finding.line}}
+    }
+    if finding.field:
+        location["logicalLocations"] = [{"fullyQualifiedName": finding.field}]
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": order[finding.rule],
+        "level": finding.severity.value,
+        "message": {"text": f"{finding.text}. {finding.fix}"},
+        "locations": [location],
+    }
+
+
+def _uri(file: str) -> str:
+    """A file as a URI: relative where it was named so, since services compare it with the files of a repository."""
+    path = PurePath(file)
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+
+
+def _invocation(unread: Sequence[str]) -> dict[str, Any]:
+    notes = [{"level": "error", "message": {"text": message}} for message in unread]
+    return {"executionSuccessful": not unread, "toolExecutionNotifications": notes}

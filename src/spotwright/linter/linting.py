@@ -1,0 +1,320 @@
+"""Lints files: reads each into subjects, lets every rule look at those that it is for, and leaves out what comments allow.
+
+Nothing of a file is run or written. A file that cannot be read is an error of its own; the others are still linted. All rules
+are listed here, in the order of the reference page. Mending takes the edits and the record of ``place``, so that ``unplace``
+gives the same bytes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from spotwright.config import Config
+from spotwright.errors import ConfigError, InputError
+from spotwright.linter.allowances import ALLOW_RULES, Allowances, Extent
+from spotwright.linter.python_source import parse_python
+from spotwright.linter.rule import Finding, Mend, Problem, Rename, Rule
+from spotwright.linter.rules import argo, fields, kfp, placement, pools, python, retries, storage, timing, training
+from spotwright.linter.rules.fields import WRONG_SHAPE
+from spotwright.linter.settings import Settings
+from spotwright.linter.subjects import KubeObject, Pipeline, Pods, objects_in, pipeline_of, pipeline_pods, pods_of
+from spotwright.manifests.files import unfix_text
+from spotwright.manifests.record import FIXED_AT, MAX_RECORD, placed_text, reserve
+from spotwright.placing.document_pair import PipelinePair, objects_of
+from spotwright.placing.documents import MISSING, Document, ManifestError, Path, no_garbage_collection, parse
+from spotwright.placing.patch import Editor
+from spotwright.placing.yaml_writer import edit_objects, split
+
+__all__ = [
+    "ALL_IDS",
+    "GROUPS",
+    "RULES",
+    "LintedFile",
+    "Repair",
+    "fixed_text",
+    "lint_text",
+    "refuse_unknown",
+    "relinted",
+    "repairs_in",
+]
+
+
+GROUPS: Mapping[str, tuple[Rule, ...]] = {
+    "Where pods run": placement.RULES,
+    "What must not be lost": storage.STATEFUL_RULES,
+    "Volumes and checkpoints": storage.RULES,
+    "Retries": retries.RULES,
+    "The end of a pod, and moves": timing.RULES,
+    "Pools of the configuration": pools.RULES,
+    "Training jobs and experiments": training.RULES,
+    "Argo workflows": argo.RULES,
+    "Compiled pipelines": kfp.RULES,
+    "Fields that are dropped, and what could not be checked": fields.RULES,
+    "Pipelines in Python": (*python.KFP1_RULES, *python.PIPELINE_CALL_RULES, *python.PLAIN_PYTHON_RULES),
+    "The training SDK": training.SDK_RULES,
+}
+"""The rules by the headings of the reference page."""
+
+RULES: tuple[Rule, ...] = tuple(rule for group in GROUPS.values() for rule in group)
+
+
+def refuse_unknown(config: Config) -> None:
+    """Refuse a configuration that switches off a rule which does not exist. Raises :class:`ConfigError`."""
+    for name in config.lint_off:
+        if name not in {rule.id for rule in RULES}:
+            raise ConfigError(
+                f"{config.path}: lint.off: no rule has the name {name}; spotwright lint --rules lists them"
+            )
+
+
+ALL_IDS = frozenset({rule.id for rule in RULES} | ALLOW_RULES.keys())
+"""The names that a comment or the configuration may use."""
+
+
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A safe change for a finding: of a document, with its line, or of a Python file."""
+
+    finding: Finding
+    document: Document | None
+    base: Path
+    mends: tuple[Mend, ...]
+    rename: Rename | None
+
+
+@dataclass(slots=True)
+class LintedFile:
+    """What lint found in one file. ``allowed`` were found and are allowed by comments; ``documents`` counts objects."""
+
+    file: str
+    findings: list[Finding] = field(default_factory=list)
+    allowed: list[Finding] = field(default_factory=list)
+    repairs: list[Repair] = field(default_factory=list)
+    documents: int = 0
+
+
+def lint_text(text: str, file: str, settings: Settings, rules: Iterable[Rule] = RULES) -> LintedFile:
+    """Lint the text of a file: Python if its name ends with ``.py``, else YAML or JSON.
+
+    Raises :class:`InputError`, one line with the place, for a text that is neither, or has nothing in it.
+    """
+    checked = [rule for rule in rules if rule.id not in settings.off]
+    result = LintedFile(file)
+    linter = _Linter(settings, checked, result)
+    extents = linter.python(text) if file.endswith(".py") else linter.documents(text)
+    if not result.documents:
+        raise InputError(f"{file}: nothing to lint: the file is empty")
+    _settle(result, Allowances(text, extents, ALL_IDS), {rule.id for rule in checked})
+    return result
+
+
+def repairs_in(document: Document, settings: Settings) -> list[Repair]:
+    """The safe changes for the findings in one document, which may be an item of a list."""
+    result = LintedFile(document.file)
+    linter = _Linter(settings, [rule for rule in RULES if rule.id not in settings.off and rule.mends], result)
+    for subject in objects_in(document, []):
+        linter.object(subject)
+    return result.repairs
+
+
+def _settle(result: LintedFile, allowances: Allowances, checked: set[str]) -> None:
+    """Sort the findings by line, each once, and put aside those that comments allow."""
+    found = sorted(dict.fromkeys(result.findings), key=lambda one: (one.line, one.rule))
+    result.findings = [one for one in found if not allowances.allows(one)]
+    result.allowed = [one for one in found if one not in result.findings]
+    result.repairs = [one for one in result.repairs if one.finding in result.findings]
+    result.findings += allowances.findings(result.file, checked)
+    result.findings.sort(key=lambda one: one.line)
+
+
+class _Linter:
+    """The rules at work on one file."""
+
+    def __init__(self, settings: Settings, rules: Iterable[Rule], result: LintedFile) -> None:
+        self._settings, self._result = settings, result
+        self._pods = [(rule, rule.checks.pods) for rule in rules if rule.checks.pods is not None]
+        self._objects = [(rule, rule.checks.objects) for rule in rules if rule.checks.objects is not None]
+        self._pipelines = [(rule, rule.checks.pipelines) for rule in rules if rule.checks.pipelines is not None]
+        self._python = [(rule, rule.checks.python) for rule in rules if rule.checks.python is not None]
+        self._shape = next((rule for rule in rules if rule.id == WRONG_SHAPE.id), None)
+
+    def python(self, text: str) -> list[Extent]:
+        """Lint a Python file; returns its extent."""
+        subject = parse_python(text.removeprefix(_BOM), self._result.file)
+        if subject.tree.body:
+            self._result.documents = 1
+        for rule, check in self._python:
+            for problem in check(subject, self._settings):
+                self._add_of_python(rule, problem)
+        first = subject.tree.body[0].lineno if subject.tree.body else 1
+        return [Extent(min(first, 1), text.count("\n") + 1)]
+
+    @no_garbage_collection()
+    def documents(self, text: str) -> list[Extent]:
+        """Lint the documents of a YAML file; returns the extent of each."""
+        body = text.removeprefix(_BOM)
+        extents: list[Extent] = []
+        waiting: list[KubeObject] = []
+        beside: list[KubeObject] = []
+        for above, part in split(body):
+            for document in objects_of(parse(part, self._result.file, above)):
+                extents.append(_extent(document))
+                if isinstance(document, PipelinePair):
+                    self._result.documents += 1
+                    self._pipeline(pipeline_of(document))
+                    continue
+                found = list(objects_in(document, beside))
+                self._result.documents += len(found) or 1
+                waiting += found
+        for subject in waiting:  # now the claims that the file has are known
+            self.object(subject)
+        return extents
+
+    def object(self, subject: KubeObject) -> None:
+        """Lint one object and its pods."""
+        for rule, check in self._objects:
+            if rule.place_says and subject.is_placed:
+                continue
+            for problem in check(subject, self._settings):
+                self._add(rule, subject.document, subject.base, problem, may_mend=not subject.is_placed)
+        for pods in pods_of(subject, self._settings):
+            if isinstance(pods, ManifestError):
+                self._add_shape(pods)
+            else:
+                self._pods_of(pods, subject.base)
+
+    def _pipeline(self, pipeline: Pipeline) -> None:
+        for rule, check in self._pipelines:
+            if rule.place_says and pipeline.is_placed:
+                continue
+            for problem in check(pipeline, self._settings):
+                self._add(rule, pipeline.document, (), problem, may_mend=False)
+        for pods in pipeline_pods(pipeline, self._settings):
+            self._pods_of(pods, ())
+
+    def _pods_of(self, pods: Pods, base: Path) -> None:
+        for rule, check in self._pods:
+            if rule.place_says and pods.is_placed:
+                continue
+            for problem in check(pods, self._settings):
+                self._add(rule, pods.document, base, problem, may_mend=not pods.is_placed and pods.form != "K")
+
+    def _add(self, rule: Rule, document: Document, base: Path, problem: Problem, *, may_mend: bool) -> None:
+        mends = problem.mends if may_mend else ()
+        line, shown = document.line(problem.path), document.show(problem.path)
+        finding = Finding(
+            rule.id,
+            rule.severity,
+            self._result.file,
+            line,
+            shown,
+            problem.text,
+            problem.fix or rule.fix,
+            can_fix=bool(mends),
+        )
+        self._result.findings.append(finding)
+        if mends:
+            self._result.repairs.append(Repair(finding, document, base, mends, None))
+
+    def _add_of_python(self, rule: Rule, problem: Problem) -> None:
+        fix, can_fix = problem.fix or rule.fix, problem.rename is not None
+        finding = Finding(
+            rule.id, rule.severity, self._result.file, problem.line, "", problem.text, fix, can_fix=can_fix
+        )
+        self._result.findings.append(finding)
+        if problem.rename is not None:
+            self._result.repairs.append(Repair(finding, None, (), (), problem.rename))
+
+    def _add_shape(self, error: ManifestError) -> None:
+        """Add the finding for a value of another shape: the error names the place as ``file:line: field: text``."""
+        rule = self._shape
+        if rule is None:
+            return
+        rest = str(error).removeprefix(f"{self._result.file}:")
+        line, _, text = rest.partition(": ")
+        name, _, what = text.partition(": ")
+        finding = Finding(rule.id, rule.severity, self._result.file, int(line), name, what or text, rule.fix)
+        self._result.findings.append(finding)
+
+
+def _extent(document: Document) -> Extent:
+    first = document.line(())
+    count = document.text.count("\n", document.start, document.end)
+    ends = document.text[document.start : document.end].endswith("\n")
+    return Extent(first, first + count - ends)
+
+
+def fixed_text(text: str, linted: LintedFile, settings: Settings) -> str:
+    """The text of a linted file after every safe mend; the same text if there is none. To mend twice is to mend once.
+
+    A mend that the text does not allow (a value that an alias shares) is left out, and its finding stays. Raises
+    :class:`InputError` as :func:`~spotwright.linter.linting.lint_text` does.
+    """
+    wanted = {(finding.rule, finding.line) for finding in linted.findings if finding.can_fix}
+    if not wanted:
+        return text
+    if linted.file.endswith(".py"):
+        return _renamed(text, [one.rename for one in linted.repairs if one.rename is not None])
+    original = unfix_text(text, linted.file).text
+    if original != text:  # one record holds all mends of an object, so they are made anew
+        text, before = original, lint_text(original, linted.file, settings)
+        wanted = {(finding.rule, finding.line) for finding in before.findings if finding.can_fix}
+    bom, body = (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+    parts = []
+    for above, part in split(body):
+        objects = list(objects_of(parse(part, linted.file, above)))
+        parts.append(edit_objects(part, objects, lambda document: _mended(document, settings, wanted)) or "")
+    return bom + "".join(parts)
+
+
+def _mended(document: Document, settings: Settings, wanted: set[tuple[str, int]]) -> str:
+    """The whole text around a document after its mends."""
+    repairs = [one for one in repairs_in(document, settings) if (one.finding.rule, one.finding.line) in wanted]
+    mends = [mend for repair in repairs for mend in repair.mends if _is_own(document, mend)]
+    if not mends or document.get(FIXED_AT) is not MISSING:
+        return document.text
+    editor = Editor(document)
+    try:
+        reserve(editor, FIXED_AT)
+        _apply(editor, mends)
+        return placed_text(editor, FIXED_AT, MAX_RECORD)
+    except ManifestError:
+        return document.text  # the findings stay, so nothing is lost in silence
+
+
+def _is_own(document: Document, mend: Mend) -> bool:
+    """Whether a value that is replaced stands in its own mapping, and is not merged into it from an anchor."""
+    is_key = mend.kind == "replace" and isinstance(mend.path[-1], str)
+    return not is_key or document.key_node(mend.path) is not None
+
+
+def _apply(editor: Editor, mends: Iterable[Mend]) -> None:
+    for mend in mends:
+        if mend.kind == "add":
+            editor.add(mend.path, mend.value)
+        elif mend.kind == "extend":
+            editor.extend(mend.path, mend.value)
+        else:
+            editor.replace(mend.path, mend.value)
+
+
+def _renamed(text: str, renames: Iterable[Rename]) -> str:
+    """The text of a Python file with other names of arguments; the last one is changed first, so that no column moves."""
+    lines = text.splitlines(keepends=True)
+    for rename in sorted(renames, key=lambda one: (one.line, one.column), reverse=True):
+        line = lines[rename.line - 1]
+        start = len(line.encode()[: rename.column].decode(errors="ignore"))  # the parser counts bytes
+        if line.startswith(rename.old, start):
+            lines[rename.line - 1] = line[:start] + rename.new + line[start + len(rename.old) :]
+    return "".join(lines)
+
+
+def relinted(text: str, before: LintedFile, settings: Settings) -> tuple[LintedFile, list[Finding]]:
+    """The fixed text linted again, and the findings that are gone."""
+    after = lint_text(text, before.file, settings)
+    left = {(finding.rule, finding.field, finding.text) for finding in after.findings}
+    return after, [one for one in before.findings if (one.rule, one.field, one.text) not in left]

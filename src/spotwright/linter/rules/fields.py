@@ -1,0 +1,321 @@
+"""Rules on fields that the API server drops in silence, and on what lint could not check.
+
+Fields of a pod at a wrong level, or of another release of the operator, place nothing. The levels come from the table of kinds: a
+field of a pod belongs into the pod spec, and into no object around it. A value that cannot be read is a finding too, because
+nothing that depends on it was checked; all else that a schema tells is left to the validators of schemas. Sources: the Kubernetes
+API reference; the custom resource definitions that :mod:`spotwright.kinds.kind` names; kubeflow/trainer
+v2.0 to v2.3, ``pkg/apis/trainer/v1alpha1/trainjob_types.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from spotwright.kinds.kind import SERVED, PodPlace, facts_of
+from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
+from spotwright.linter.settings import Settings
+from spotwright.linter.subjects import KubeObject, Pods, items_of, mapping_of, matching
+from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
+from spotwright.placing.documents import Path, show
+from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, truth_values
+
+__all__ = ["RULES", "WRONG_SHAPE"]
+
+_RUN_POLICY = frozenset(
+    {
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "cleanPodPolicy",
+        "schedulingPolicy",
+        "suspend",
+        "ttlSecondsAfterFinished",
+    }
+)
+_OWN: Mapping[tuple[str, str], frozenset[str]] = {
+    ("batch.volcano.sh", "spec"): frozenset({"schedulerName", "volumes", "priorityClassName"}),
+    ("jobset.x-k8s.io", "spec"): frozenset({"ttlSecondsAfterFinished", "successPolicy"}),
+    ("trainer.kubeflow.org", "spec"): frozenset({"ttlSecondsAfterFinished", "successPolicy"}),
+}
+"""Fields that look like a pod's or a Job's and are the kind's own, by its group and the last step of their level."""
+
+_SKIPPED = frozenset({"machinelearning.seldon.io", "sparkoperator.k8s.io", "argoproj.io", "tekton.dev"})
+_ARGO_NONE = frozenset({"nodeName", "restartPolicy", "terminationGracePeriodSeconds", "topologySpreadConstraints"})
+_CURLY = "\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b\xab\xbb"
+_DASHES = ("\u2014", "\u2013", "\u2212")
+_RELEASES = {(2, 0): "podSpecOverrides", (2, 1): "podTemplateOverrides", (2, 2): "runtimePatches"}
+
+
+class _Level(NamedTuple):
+    """A level of a kind at which fields do not belong: its path, the fields, and where they belong."""
+
+    at: Path
+    names: Collection[str]
+    target: Path
+
+
+def _wrong_level(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    for level in _levels(subject):
+        for name in subject.mapping(*level.at):
+            if name in level.names:
+                text = f"the API server drops {name} here"
+                fix = f"Write it under {show((*level.target, name))}."
+                yield Problem(subject.at(*level.at, name), text, fix)
+
+
+def _levels(subject: KubeObject) -> Iterator[_Level]:
+    if subject.group == "argoproj.io":
+        yield from _argo_levels(subject)
+    if subject.group in _SKIPPED:
+        return
+    for place in facts_of(subject.group, subject.kind).places:
+        if place.form == "T" and place.steps:
+            yield from _levels_of(subject, place)
+    if subject.group == "kubeflow.org" and subject.kind.endswith("Job"):
+        yield from _operator_levels(subject)
+    if subject.kind == "TrainJob":
+        overrides = frozenset(_RELEASES.values())
+        field = next((name for name in _RELEASES.values() if subject.get("spec", name) is not None), "runtimePatches")
+        yield _Level(("spec",), POD_FIELDS - overrides, ("spec", field))
+        yield _Level(("spec", "trainer"), POD_FIELDS, ("spec", field))
+        runtime = ("TrainingRuntime", "spec", "template", "spec")
+        yield _Level(("spec",), JOB_FIELDS | {"failurePolicy"}, runtime)
+    if subject.kind == "Experiment":
+        trial = ("spec", "trialTemplate", "trialSpec", "spec", "template", "spec")
+        yield _Level(("spec",), POD_FIELDS, trial)
+        yield _Level(("spec", "trialTemplate"), POD_FIELDS, trial)
+
+
+def _levels_of(subject: KubeObject, place: PodPlace) -> Iterator[_Level]:
+    """The levels from the object's spec down to the pod template, as far as the object has them."""
+    job = len(place.steps) - place.job if place.job else 0
+    for length in range(1, len(place.steps) + 1):
+        steps = place.steps[:length]
+        for at in matching(subject.value, steps):
+            target = (*at, *("0" if step == "*" else step for step in place.steps[length:]), "spec")
+            own = _OWN.get((subject.group, steps[-1]), frozenset())
+            is_role = subject.group == "kubeflow.org" and steps[-1] == "*"
+            names = POD_FIELDS - own - ({"restartPolicy"} if is_role else frozenset())
+            yield _Level(at, names, tuple(step for step in target if step != "0"))
+            if job and length != job:
+                below = tuple(step for step in place.steps[length:job] if step != "*")
+                yield _Level(at, JOB_FIELDS - own, (*at, *below) if length < job else at[: job - length])
+    if job:
+        for at in matching(subject.value, (*place.steps, "spec")):
+            yield _Level(at, JOB_FIELDS, at[:-2])
+
+
+def _operator_levels(subject: KubeObject) -> Iterator[_Level]:
+    spec = subject.mapping("spec")
+    own = {"cleanPodPolicy"} if subject.kind == "MPIJob" else set()
+    yield _Level(("spec",), _RUN_POLICY - own, ("spec", "runPolicy"))
+    for name in spec:
+        if name.endswith("ReplicaSpecs"):
+            for role in mapping_of(spec[name]):
+                at: Path = ("spec", name, role)
+                yield _Level(at, {"spec", "metadata"}, (*at, "template"))
+                yield _Level(at, _RUN_POLICY, ("spec", "runPolicy"))
+
+
+def _argo_levels(subject: KubeObject) -> Iterator[_Level]:
+    top: Path = ("spec", "workflowSpec") if subject.kind == "CronWorkflow" else ("spec",)
+    if subject.kind in ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"):
+        yield _Level(top, _ARGO_NONE, (*top, "podSpecPatch"))
+        for index in range(len(subject.items(*top, "templates"))):
+            yield _Level((*top, "templates", index), _ARGO_NONE, (*top, "templates", index, "podSpecPatch"))
+
+
+def _in_container(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """Fields of the pod in one of its containers."""
+    if pods.form not in ("T", "S"):
+        return
+    for kind in ("containers", "initContainers"):
+        for index, container in enumerate(items_of(pods.value.get(kind))):
+            for name in mapping_of(container):
+                if name in POD_FIELDS and name != "restartPolicy":
+                    text = f"the API server drops {name} here, in a container"
+                    yield Problem(
+                        pods.at(kind, index, name), text, f"Write it into the pod spec: {show(pods.at(name))}."
+                    )
+
+
+def _no_template(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """A place of pods that is there and has no pod spec."""
+    for place in facts_of(subject.group, subject.kind).places:
+        if place.form != "T" or not place.steps or subject.group in _SKIPPED:
+            continue
+        for at in matching(subject.value, place.steps):
+            template = subject.mapping(*at)
+            is_moved = any(name in POD_FIELDS for name in template)
+            if not isinstance(template.get("spec"), dict) and not is_moved:
+                text = f"{subject.label} has no pod spec under {show(at)}"
+                yield Problem(subject.at(*at), text, f"Write the pod under {show((*at, 'spec'))}.")
+
+
+def _other_release(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
+    """Fields of a TrainJob that another release of the Trainer has."""
+    if (subject.group, subject.kind) != ("trainer.kubeflow.org", "TrainJob"):
+        return
+    used = [version for version, name in _RELEASES.items() if subject.get("spec", name) is not None]
+    target = settings.version("trainer")
+    right = max((version for version in _RELEASES if target is None or version <= target), default=(2, 0))
+    wrong = [version for version in used if version != right] if target is not None else used[:-1]
+    for version in wrong:
+        name, new = _RELEASES[version], _RELEASES[right if target is not None else used[-1]]
+        whose = f"Trainer {settings.target['trainer']}" if target is not None else f"a Trainer that has {new}"
+        yield Problem(
+            subject.at("spec", name), f"{subject.label} has {name}, which {whose} drops", f"Write it as {new}."
+        )
+
+
+def _typography(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """Quotes and dashes of a word processor, which YAML takes for letters."""
+    if subject.outer is not None or not any(sign in subject.document.text for sign in (*_CURLY, *_DASHES)):
+        return
+    yield from _typography_in(subject.value, subject.base)
+
+
+def _typography_in(value: Any, path: Path) -> Iterator[Problem]:
+    if isinstance(value, dict):
+        for key, child in value.items():
+            if key.lstrip().startswith(_DASHES):
+                text = f"{key.strip()} begins with a dash of a word processor, so it is a key and no item of a list"
+                yield Problem((*path, key), text, "Write - (a hyphen) and a space.")
+            yield from _typography_in(child, (*path, key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _typography_in(child, (*path, index))
+    elif isinstance(value, str) and len(value) > 1 and value[0] in _CURLY and value[-1] in _CURLY:
+        inner = value.strip(_CURLY)
+        text = f"{value} has the quotes of a word processor, which are part of the value"
+        yield Problem(
+            path, text, f'Write "{inner}".', (Mend("replace", path, inner),) if isinstance(path[-1], str) else ()
+        )
+
+
+def _no_object(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    if subject.value.keys() >= {"version", "pools"}:  # our own spotwright.yaml, which is read as the settings
+        return
+    whole = subject.document.get((), None)
+    if not isinstance(whole, dict):
+        words = "a list" if isinstance(whole, list) else "a text"
+        yield Problem(subject.base, f"this is {words} and no Kubernetes object, so nothing in it was checked")
+    elif not subject.kind and not subject.api_version and subject.outer is None:
+        keys = ", ".join(list(subject.value)[:3])
+        yield Problem(
+            subject.base, f"this has no kind, so it is no Kubernetes object and nothing in it was checked ({keys})"
+        )
+
+
+def _unreadable(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """What the object says of itself in a form that nobody can read: its version, its policy."""
+    if subject.kind in SERVED and not subject.api_version:
+        text = f"{subject.label} has no apiVersion, so nothing in it was checked"
+        yield Problem(subject.at("kind"), text, f"Write apiVersion: {SERVED[subject.kind]}.")
+    labels, annotations = subject.mapping("metadata", "labels"), subject.mapping("metadata", "annotations")
+    try:
+        own_layer(labels, annotations, subject.label)
+    except ValueError as error:
+        place = ("annotations", POLICY_ANNOTATION) if POLICY_ANNOTATION in annotations else ("labels", SPOT_LABEL)
+        yield Problem(subject.at("metadata", *place), str(error))
+
+
+def _truth_values(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    for key, text in truth_values(mapping_of(pods.value.get("nodeSelector"))):
+        yield Problem((*pods.selector, key), text)
+
+
+_TRAINJOB = (
+    "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata:\n  name: train\nspec:\n"
+    "  runtimeRef: {name: torch-distributed}\n"
+)
+_TOLERATIONS = "[{key: sku, value: gpu, effect: NoSchedule}]"
+_OLD = f"  podSpecOverrides:\n  - targetJobs: [{{name: node}}]\n    tolerations: {_TOLERATIONS}\n"
+_NEW = (
+    "  runtimePatches:\n  - manager: example.com/spot\n    trainingRuntimeSpec:\n      template:\n        spec:\n"
+    "          replicatedJobs:\n          - name: node\n            template:\n              spec:\n              "
+    "  template:\n"
+    f"                  spec:\n                    tolerations: {_TOLERATIONS}\n"
+)
+
+WRONG_SHAPE = Rule(
+    id="wrong-shape",
+    severity=Severity.ERROR,
+    title="A field that is missing, or has a value that cannot be read",
+    why="A list, a mapping or a truth value where another one belongs, an object without apiVersion, a label or an annotation of "
+    "Spotwright that is no policy: the API server refuses the object, or place does, and what depends on it was not checked.",
+    fix="Write the field as the message says.",
+    fails=job(ON_SPOT.replace("- {key: kubernetes.azure.com", "  {key: kubernetes.azure.com")),
+    passes=job(ON_SPOT),
+    checks=Checks(objects=_unreadable, pods=_truth_values),
+    source="Kubernetes API reference, PodSpec",
+)
+
+RULES = (
+    Rule(
+        id="field-at-wrong-level",
+        severity=Severity.ERROR,
+        title="A field at a level where the API server drops it",
+        why="Unknown fields are dropped in silence, so the object is there and does not do what it says: a node "
+        "selector in the spec of a Job selects nothing, a role without template has no pods.",
+        fix="Move the field to the level that the message names.",
+        fails=training_job("", role="restartPolicy: ExitCode\nnodeSelector: {gpu: 'true'}\n"),
+        passes=training_job(
+            "nodeSelector: {gpu: 'true'}\nschedulerName: volcano\n", role="restartPolicy: ExitCode\n"
+        ).replace(
+            "            image: training:1\n",
+            "            image: training:1\n            resources: {limits: {nvidia.com/gpu: 1}}\n",
+        ),
+        checks=Checks(objects=_wrong_level, pods=_in_container),
+    ),
+    Rule(
+        id="pod-template-empty",
+        severity=Severity.ERROR,
+        title="A pod template without a pod spec",
+        why="There is no pod to run; most API servers refuse the object.",
+        fix="Write the pod under template.spec.",
+        fails=job().replace(
+            "    spec:\n      restartPolicy: Never\n      containers:\n      - name: main\n        image: trainer:1\n",
+            "",
+        ),
+        passes=job(ON_SPOT),
+        checks=Checks(objects=_no_template),
+    ),
+    Rule(
+        id="trainer-other-release",
+        severity=Severity.ERROR,
+        title="A field of a TrainJob that this release of the Trainer drops",
+        why="Trainer 2.0, 2.1 and 2.2 have three fields for the same, under one apiVersion. The API server drops those "
+        "of another release in silence, so the pods get no tolerations.",
+        fix="Write podSpecOverrides for 2.0, podTemplateOverrides for 2.1 and runtimePatches from 2.2 on.",
+        fails=_TRAINJOB + _OLD,
+        passes=_TRAINJOB + _NEW,
+        checks=Checks(objects=_other_release),
+        config="version: 1\ntarget: {trainer: '2.2'}\n",
+    ),
+    Rule(
+        id="typographic-quotes",
+        severity=Severity.ERROR,
+        title="Quotes or dashes of a word processor",
+        why="YAML takes them for letters: the quotes become a part of the value, which then is no valid label and "
+        "matches no node, and a long dash begins a key instead of an item.",
+        fix='Write " and -.',
+        fails=job("nodeSelector: {pool: “true”}\n"),
+        passes=job('nodeSelector: {pool: "true"}\n'),
+        checks=Checks(objects=_typography),
+        mends=True,
+    ),
+    WRONG_SHAPE,
+    Rule(
+        id="no-object",
+        severity=Severity.NOTE,
+        title="A document that is no Kubernetes object",
+        why="Without apiVersion and kind nobody knows what it is: a fragment of a manifest, the values of a chart, a "
+        "patch. Nothing in it is checked.",
+        fix="Write the whole object; render charts and patches first (helm template, kustomize build).",
+        fails="Worker:\n  nodeSelector: {pool: spot}\n",
+        passes=job(ON_SPOT),
+        checks=Checks(objects=_no_object),
+    ),
+)
+"""The rules of this module."""

@@ -1,0 +1,362 @@
+"""Rules on tolerations and affinity: pods that ask for spot have to be admitted there, and must be able to leave it.
+
+Sources: Kubernetes documentation, "Taints and Tolerations", "Assigning Pods to Nodes"; kubernetes/autoscaler FAQ and #8133
+(preferred affinity is ignored when a node group is chosen); AKS#4405.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from spotwright.clouds import providers
+from spotwright.kfp.kfp1 import assigned_calls
+from spotwright.kinds.kind import Duty
+from spotwright.linter.python_source import PythonFile, calls_named, keyword, names_spot_label
+from spotwright.linter.rule import (
+    AKS_POOLS,
+    ON_SPOT,
+    PREFERS_SPOT,
+    TOLERATION,
+    Checks,
+    Mend,
+    Problem,
+    Rule,
+    Severity,
+    job,
+    pod,
+)
+from spotwright.linter.settings import Settings
+from spotwright.linter.subjects import Pods, Reach, mapping_of, pairs_of, selects_pool, selects_spot, shuns_spot
+from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration
+from spotwright.placing.retries import preference_advice
+
+__all__ = ["RULES", "required_spot"]
+
+
+_SPOT_REQUIRED = "required_during_scheduling_ignored_during_execution"
+_FIX = (
+    "Write spot.prefer(task)  (import spotwright as spot), or give a weight; spot.require(task) where waiting is meant."
+)
+
+
+def required_spot(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
+    """Calls after which no other node than a spot node will do. A file that uses Spotwright says by its policy what is meant."""
+    if any(name.partition(".")[0] == "spotwright" for name in file.modules()):
+        return
+    assigned = assigned_calls(file.tree)
+    for call in calls_named(file, "add_affinity", "add_node_affinity", "add_node_selector"):
+        given = _required_part(call, assigned)
+        if given is not None and names_spot_label(ast.walk(given)):
+            text = f"{_task(call)} may run on spot nodes only, so it waits for ever while there are none"
+            yield Problem((), text, _FIX, line=call.lineno)
+
+
+def _required_part(call: ast.Call, assigned: dict[str, ast.Call]) -> ast.AST | None:
+    """What the call requires of nodes; ``None`` where it only prefers, or where the file does not say it."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    if name == "add_node_affinity":
+        weight = keyword(call, "weight", 3)
+        return call if weight is None or ast.unparse(weight) == "None" else None
+    if name == "add_node_selector":
+        return call
+    given = call.args[0] if call.args else None
+    affinity = assigned.get(given.id) if isinstance(given, ast.Name) else given
+    if affinity is None:
+        return None
+    return next(
+        (one.value for one in ast.walk(affinity) if isinstance(one, ast.keyword) and one.arg == _SPOT_REQUIRED), None
+    )
+
+
+def _task(call: ast.Call) -> str:
+    """The task, by the name that it has in the file."""
+    is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "add_affinity"
+    node = call.func.value if isinstance(call.func, ast.Attribute) and is_method else keyword(call, "task", 0)
+    return node.id if isinstance(node, ast.Name) else "a task"
+
+
+_AKS_TAINT = Taint("kubernetes.azure.com/scalesetpriority", "spot")
+_AKS_LABEL = Expression(_AKS_TAINT.key, "In", (_AKS_TAINT.value,))
+_REQUIRED = """\
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+      - matchExpressions:
+        - {key: kubernetes.azure.com/scalesetpriority, operator: In, values: [spot]}
+"""
+_MEANT = (
+    "  name: train\n",
+    "  name: train\n  labels: {spotwright.dev/spot: require}\n",
+)  # in examples: waiting is meant
+
+
+def _toleration_alone(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    if pods.reach is not Reach.TOLERATED or pods.duty is not Duty.WORKER or pods.is_queued or pods.is_partial:
+        return
+    if pods.owner and pods.owner.group == "tekton.dev" and "tolerations" in (pods.where or ()):
+        return  # those of all tasks, which a task of on-demand nodes has too: it replaces the affinity alone
+    if pods.wish == "never" or any(not one.key for one in pods.constraints.tolerations):
+        return
+    expressions = [one for term in pods.constraints.required for one in term.expressions]
+    if any(selects_spot(one, settings) or _tries_spot_first(one) for one in expressions):
+        return
+    yield Problem(pods.at("tolerations"), f"{pods.label} tolerates the taint of spot nodes and does not prefer them")
+
+
+def _tries_spot_first(expression: Expression) -> bool:
+    """Whether a condition lets Karpenter choose the capacity, which then tries spot first."""
+    return (
+        expression.key == "karpenter.sh/capacity-type" and expression.operator == "In" and "spot" in expression.values
+    )
+
+
+def _not_tolerated(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    """Pods that ask for AKS spot nodes, or for spot pools that the configuration taints, without tolerating the taint."""
+    if pods.reach < Reach.PREFERRED or pods.is_partial:
+        return
+    taints = [_AKS_TAINT] if _AKS_LABEL in pods.conditions else []
+    if pods.reach is Reach.REQUIRED:
+        meant = [pool for pool in settings.spot_pools if selects_pool(pods.constraints, pool)]
+        taints += [taint for pool in meant for taint in providers.taints(pool)]
+    for taint in dict.fromkeys(taints):
+        if taint.key in settings.spot_taints and not pods.constraints.tolerates(taint):
+            mend = Mend("extend", pods.at("tolerations"), [taint.toleration_fields])
+            how = "stays Pending" if pods.reach is Reach.REQUIRED else "never gets there"
+            text = f"{pods.label} asks for spot nodes without tolerating their taint {taint}, so it {how}"
+            path = pods.selector if pods.constraints.selector else pods.at("affinity")
+            yield Problem(path, text, mends=(mend,) if pods.form != "K" else ())
+            return
+
+
+def _no_fallback(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.reach is not Reach.REQUIRED or pods.wish == "require" or pods.is_queued or not pods.is_work:
+        return
+    path = pods.selector if not pods.constraints.required else pods.terms
+    yield Problem(path, f"{pods.label} may run on spot nodes only, so it waits for ever while there are none")
+
+
+def _ignored_preference(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    if pods.reach is not Reach.PREFERRED or not settings.uses_cluster_autoscaler or pods.is_queued:
+        return
+    if not settings.pools:
+        return
+    fix = f"Use {preference_advice(settings.spot_pools)}."
+    yield Problem(
+        pods.at("affinity"), f"{pods.label} prefers spot nodes, which the cluster autoscaler does not read", fix
+    )
+
+
+def _alternatives(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    """Of several required terms, which are alternatives, some ask for spot and others do not."""
+    terms = pods.constraints.required
+    if len(terms) < 2 or pods.form == "K":  # a rule of compiled pipelines says it for each call
+        return
+    asking = [any(selects_spot(one, settings) for one in term.expressions) for term in terms]
+    shunning = [any(map(shuns_spot, term.expressions)) for term in terms]
+    if any(asking) and not all(asking) and not any(shunning):
+        index = asking.index(False)
+        text = f"{pods.label} has terms for spot and one without that condition; terms are alternatives, so the "
+        text += "latter is enough"
+        yield Problem((*pods.terms, index), text)
+
+
+def _contradiction(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    """A selector or a required term that asks for spot and shuns it at once."""
+    pairs = pairs_of(pods.constraints)
+    terms = pods.constraints.required or (Term(),)
+    if all(_is_contradiction([*pairs, *term.expressions], settings) for term in terms):
+        path = pods.terms if pods.constraints.required else pods.selector
+        yield Problem(path, f"{pods.label} asks for spot nodes and for other nodes at once, so no node fits")
+
+
+def _is_contradiction(expressions: list[Expression], settings: Settings) -> bool:
+    asked = {one.key: set(one.values) for one in expressions if one.operator == "In" and selects_spot(one, settings)}
+    for one in expressions:
+        values = asked.get(one.key)
+        if values is not None and not any(one.matches({one.key: value}) for value in values):
+            return True
+    return False
+
+
+def _bound_to_node(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    is_scheduled = pods.owner is not None and pods.owner.is_live
+    if pods.value.get("nodeName") and pods.form in ("T", "S") and not is_scheduled:
+        yield Problem(pods.at("nodeName"), f"{pods.label} names its node, so tolerations and affinity have no effect")
+
+
+def _tolerates_everything(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.duty is Duty.SYSTEM:
+        return
+    for index, given in enumerate(pods.constraints.tolerations):
+        if given.operator == "Exists" and not given.key and given.effect in ("", "NoSchedule"):
+            yield Problem(
+                pods.at("tolerations", index),
+                f"{pods.label} tolerates every taint, also that of nodes that are going down",
+            )
+
+
+def _wrong_toleration(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    for index, given in enumerate(pods.constraints.tolerations):
+        wrong = _refusal(given)
+        if wrong:
+            yield Problem(pods.at("tolerations", index), f"the API server refuses this toleration: {wrong}")
+
+
+def _refusal(given: Toleration) -> str:
+    """Why the API server refuses a toleration. Source: kubernetes, ``pkg/apis/core/validation``, ``ValidateTolerations``."""
+    if any("{{" in part or "${" in part for part in (given.key, given.value, given.operator, given.effect)):
+        return ""
+    if given.operator not in ("Equal", "Exists", "Lt", "Gt"):
+        return f"the operator is Equal or Exists, not {given.operator}"
+    if given.operator == "Exists" and given.value:
+        return "with operator Exists it has no value"
+    if given.operator == "Equal" and not given.key:
+        return "without a key the operator is Exists"
+    if given.effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
+        return f"the effect is NoSchedule, PreferNoSchedule or NoExecute, not {given.effect}"
+    if given.seconds is not None and given.effect not in ("", "NoExecute"):
+        return "tolerationSeconds needs the effect NoExecute"
+    return ""
+
+
+def _bound_daemons(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.duty is Duty.SYSTEM and pods.reach is Reach.REQUIRED and mapping_of(pods.value.get("nodeSelector")):
+        yield Problem(pods.selector, f"{pods.label} runs on spot nodes only, so other nodes lack it")
+
+
+RULES = (
+    Rule(
+        id="toleration-without-affinity",
+        severity=Severity.WARNING,
+        title="Tolerates spot nodes without preferring them",
+        why="A toleration admits pods to spot nodes; it does not lead them there. Where they run is up to the "
+        "scheduler, and they usually stay on on-demand nodes, which have room.",
+        fix="Add node affinity for spot nodes, preferred or required; spotwright place writes both.",
+        fails=job(TOLERATION),
+        passes=job(ON_SPOT),
+        checks=Checks(pods=_toleration_alone),
+    ),
+    Rule(
+        id="affinity-without-toleration",
+        severity=Severity.ERROR,
+        title="Asks for spot nodes without tolerating their taint",
+        why="AKS taints every spot node, and so do most people on GKE. Pods that select these nodes without a "
+        "toleration are never admitted there.",
+        fix="Add the toleration beside the selector.",
+        fails=job(PREFERS_SPOT),
+        passes=job(ON_SPOT),
+        checks=Checks(pods=_not_tolerated),
+        mends=True,
+    ),
+    Rule(
+        id="no-fallback",
+        severity=Severity.WARNING,
+        title="Requires spot nodes, with no way to on-demand",
+        why="Spot capacity can be missing for hours. Pods that require it wait in silence, and a deadline passes.",
+        fix="Prefer spot nodes instead, or say that waiting is meant: the label spotwright.dev/spot: require.",
+        fails=job(TOLERATION + _REQUIRED),
+        passes=job(ON_SPOT),
+        checks=Checks(pods=_no_fallback, python=required_spot),
+        place_says=True,
+    ),
+    Rule(
+        id="preference-ignored",
+        severity=Severity.WARNING,
+        title="Prefers spot nodes, which the cluster autoscaler does not read",
+        why="The cluster autoscaler ignores preferred affinity when it chooses a pool to grow, so it may add on-demand "
+        "nodes while spot nodes are to be had.",
+        fix="Use the priority expander, with spot pools first.",
+        fails=job(ON_SPOT),
+        passes=job(TOLERATION + _REQUIRED).replace(*_MEANT),
+        checks=Checks(pods=_ignored_preference),
+        place_says=True,
+        config=AKS_POOLS,
+        source="kubernetes/autoscaler#8133, AKS#5136",
+    ),
+    Rule(
+        id="affinity-terms-are-alternatives",
+        severity=Severity.WARNING,
+        title="Node selector terms of which one asks for spot and another does not",
+        why="Terms are alternatives: a node that meets one of them is enough. A condition that has to hold belongs in "
+        "every term.",
+        fix="Write the conditions into one term, as its matchExpressions.",
+        fails=job(
+            TOLERATION + _REQUIRED + "      - matchExpressions:\n        - {key: gpu, operator: In, values: [a100]}\n"
+        ),
+        passes=job(
+            TOLERATION + _REQUIRED + "        - {key: gpu, operator: In, values: [a100]}\n",
+        ).replace(*_MEANT),
+        checks=Checks(pods=_alternatives),
+        place_says=True,
+        source='Kubernetes documentation, "Assigning Pods to Nodes"',
+    ),
+    Rule(
+        id="placement-contradiction",
+        severity=Severity.ERROR,
+        title="Asks for spot nodes and for other nodes at once",
+        why="A node selector and each required term have to hold together. No node meets both conditions, so the pods "
+        "stay Pending.",
+        fix="Remove one of the two conditions.",
+        fails=job(
+            "nodeSelector: {karpenter.sh/capacity-type: spot}\n"
+            "affinity:\n  nodeAffinity:\n    requiredDuringSchedulingIgnoredDuringExecution:\n      "
+            "nodeSelectorTerms:\n"
+            "      - matchExpressions:\n        - {key: karpenter.sh/capacity-type, operator: In, values: "
+            "[on-demand]}\n"
+        ),
+        passes=job(
+            "affinity:\n  nodeAffinity:\n    requiredDuringSchedulingIgnoredDuringExecution:\n      "
+            "nodeSelectorTerms:\n"
+            "      - matchExpressions:\n        - {key: karpenter.sh/capacity-type, operator: In, values: [spot, "
+            "on-demand]}\n"
+        ),
+        checks=Checks(pods=_contradiction),
+    ),
+    Rule(
+        id="node-name-set",
+        severity=Severity.WARNING,
+        title="Names its node",
+        why="nodeName bypasses the scheduler: tolerations and affinity have no effect, and pods of a node that was "
+        "taken are never placed on another one.",
+        fix="Remove nodeName, and select nodes by their labels.",
+        fails=job("nodeName: aks-spot-000001\n"),
+        passes=job(ON_SPOT),
+        checks=Checks(pods=_bound_to_node),
+    ),
+    Rule(
+        id="tolerates-everything",
+        severity=Severity.WARNING,
+        title="Tolerates every taint",
+        why="A toleration without a key also admits pods to nodes that are being drained or deleted, to GPU nodes and "
+        "to the control plane; it is meant for DaemonSets.",
+        fix="Name the taint of the spot nodes.",
+        fails=job("tolerations:\n- {operator: Exists}\n"),
+        passes=job(ON_SPOT),
+        checks=Checks(pods=_tolerates_everything),
+    ),
+    Rule(
+        id="toleration-refused",
+        severity=Severity.ERROR,
+        title="A toleration that the API server refuses",
+        why="The whole object is refused.",
+        fix="Write key, operator Equal, value and effect; or key, operator Exists and effect.",
+        fails=job(TOLERATION.replace("Equal", "Exists") + PREFERS_SPOT),
+        passes=job(ON_SPOT),
+        checks=Checks(pods=_wrong_toleration),
+        source="kubernetes, pkg/apis/core/validation, ValidateTolerations",
+    ),
+    Rule(
+        id="daemonset-selects-spot",
+        severity=Severity.WARNING,
+        title="A DaemonSet that runs on spot nodes only",
+        why="Device plugins, drivers and log collectors are needed on every node. A DaemonSet needs a toleration of "
+        "the spot taint, and no selector.",
+        fix="Remove the node selector and keep the toleration.",
+        fails=pod(TOLERATION + "nodeSelector: {kubernetes.azure.com/scalesetpriority: spot}\n", kind="DaemonSet"),
+        passes=pod(TOLERATION, kind="DaemonSet"),
+        checks=Checks(pods=_bound_daemons),
+    ),
+)
+"""The rules of this module."""

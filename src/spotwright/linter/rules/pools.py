@@ -1,0 +1,263 @@
+"""Rules on the pools of the configuration: labels that no pool has, taints that nobody tolerates, GPUs, and forms of the past.
+
+Where ``spotwright.yaml`` names no pools they find nothing. Sources: Google Cloud, "Spot VMs in GKE"; Microsoft Learn, "Add an
+Azure Spot node pool"; the retirement of low-priority VMs and of aks-engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from spotwright.clouds import providers
+from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
+from spotwright.linter.rules.python import preemptible_flag
+from spotwright.linter.settings import Settings
+from spotwright.linter.subjects import KubeObject, Pods, items_of, mapping_at, mapping_of, selects_pool
+from spotwright.model.pools import Pool
+from spotwright.model.scheduling_terms import Constraints
+from spotwright.placing.pod_spec import judgeable
+from spotwright.scheduling.ladder import has_accelerators
+
+__all__ = ["RULES"]
+
+_POOLS = """\
+version: 1
+pools:
+  gpu-spot: {capacity: spot, provider: aks, labels: {gpu: "true"}, taints: ["sku=gpu:NoSchedule"]}
+  gpu: {capacity: on-demand, provider: aks, labels: {gpu: "true"}, taints: ["sku=gpu:NoSchedule"]}
+  regular: {capacity: on-demand, provider: aks}
+target: {autoscaler: karpenter}
+"""
+_GPU_LABEL = re.compile(r"(?:^|[./-])(gpu|accelerator|nvidia)", re.IGNORECASE)
+_GKE_PREEMPTIBLE = "cloud.google.com/gke-preemptible"
+_GPU_CONTAINER = "resources: {limits: {nvidia.com/gpu: 1}}\n"
+
+
+def _comparable(pods: Pods, settings: Settings) -> Constraints:
+    """The constraints that can be compared with pools; the others count as met."""
+    return judgeable(pods.constraints, settings.pools, lambda _level, _path, _text: None)
+
+
+def _no_pool(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    if not settings.pools:
+        return
+    given = _comparable(pods, settings)
+    if any(selects_pool(given, pool) for pool in settings.pools.values()):
+        return
+    for key, value in given.selector.items():
+        if not any(_has(pool, key, value) for pool in settings.pools.values()):
+            yield Problem((*pods.selector, key), f"{pods.label} selects {key}={value}, which no pool has")
+            return
+    path = pods.terms if given.required else pods.selector
+    yield Problem(path, f"{pods.label} selects nodes by labels that no pool has together")
+
+
+def _has(pool: Pool, key: str, value: str) -> bool:
+    return any(labels.get(key) == value for labels in providers.labels_by_zone(pool))
+
+
+def _taint_kept_out(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    """Pods whose selector leads to pools that all have a taint they do not tolerate."""
+    given = _comparable(pods, settings)
+    if not given.selector and not given.required:
+        return
+    meant = [pool for pool in settings.pools.values() if selects_pool(given, pool)]
+    requests = dict.fromkeys(_devices(pods), 1)
+    keeping = []
+    for pool in meant:
+        taints = [
+            taint for taint in providers.taints(pool) if not providers.is_tolerated_by_cluster(pool, taint, requests)
+        ]
+        refused = [one for one in taints if one.effect != "PreferNoSchedule" and not given.tolerates(one)]
+        if not refused:
+            return
+        keeping += refused
+    others = [taint for taint in dict.fromkeys(keeping) if taint.key not in settings.spot_taints]
+    if others:
+        names = ", ".join(pool.name for pool in meant)
+        yield Problem(pods.selector, f"{pods.label} selects {names} and does not tolerate its taint {others[0]}")
+
+
+def _devices(pods: Pods) -> set[str]:
+    """The extended resources that the containers ask for."""
+    found = set()
+    for container in pods.containers:
+        for kind in ("limits", "requests"):
+            found |= {name for name in mapping_at(container.value, "resources", kind) if "/" in name}
+        accelerator = mapping_at(container.value, "resources", "accelerator")
+        if accelerator:
+            found.add("nvidia.com/gpu")
+    return found
+
+
+def _gpu_unused(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    """Pods that select GPU nodes and ask for no GPU: the node is paid for and its GPUs stay idle."""
+    if not pods.containers or any(providers.is_accelerator(name) for name in _devices(pods)) or pods.form == "H":
+        return
+    for key, value in pods.constraints.selector.items():
+        if (
+            _GPU_LABEL.search(key)
+            and value.lower() not in ("false", "none", "no")
+            and not _is_of_plain_pool(key, value, settings)
+        ):
+            yield Problem((*pods.selector, key), f"{pods.label} selects GPU nodes by {key} and asks for no GPU")
+            return
+
+
+def _is_of_plain_pool(key: str, value: str, settings: Settings) -> bool:
+    return any(providers.labels(pool).get(key) == value and _is_plain(pool) for pool in settings.pools.values())
+
+
+def _is_plain(pool: Pool) -> bool:
+    return pool.node is not None and not has_accelerators(pool.node)
+
+
+def _limits_missing(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if pods.form == "K":
+        return
+    for container in pods.containers:
+        limits = mapping_at(container.value, "resources", "limits")
+        for name in mapping_at(container.value, "resources", "requests"):
+            if providers.is_accelerator(name) and name not in limits:
+                text = f"{pods.label} requests {name} without a limit of it"
+                yield Problem((*container.path, "resources", "requests", name), text)
+
+
+def _old_labels(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    new = "Spot VMs have the label cloud.google.com/gke-spot=true"
+    keys = {one.key for one in pods.conditions if one.operator in ("In", "Exists") and "false" not in one.values}
+    other = bool(keys & {"cloud.google.com/gke-spot", "cloud.google.com/gke-provisioning"}) or len(keys) > 2
+    if _GKE_PREEMPTIBLE in keys and not other:
+        path = pods.selector if _GKE_PREEMPTIBLE in pods.constraints.selector else pods.at("affinity")
+        yield Problem(path, f"{pods.label} selects preemptible VMs, which live a day at most; {new}")
+    for one in pods.conditions:
+        if one.key == "kubernetes.azure.com/scalesetpriority" and "low" in (value.lower() for value in one.values):
+            text = f"{pods.label} selects low-priority VMs, which Azure has retired"
+            yield Problem(pods.selector if pods.constraints.selector else pods.at("affinity"), text)
+
+
+def _old_api_model(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """The input of aks-engine, or a part of it: agent pools with a priority."""
+    profiles = subject.get("properties", "agentPoolProfiles", default=subject.get("agentPoolProfiles"))
+    if subject.kind or not isinstance(profiles, list):
+        return
+    base = ("properties", "agentPoolProfiles") if "properties" in subject.value else ("agentPoolProfiles",)
+    for index, profile in enumerate(items_of(profiles)):
+        priority = str(mapping_of(profile).get("scaleSetPriority") or "")
+        if priority:
+            name = mapping_of(profile).get("name") or index
+            text = f"the pool {name} is made by aks-engine with scaleSetPriority {priority}, and aks-engine is "
+            text += "retired"
+            yield Problem(subject.at(*base, index, "scaleSetPriority"), text)
+
+
+def _old_flag(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    for container in pods.containers:
+        if any(re.search(r"(?<!\S)--preemptible(?!\S)", word) for word in container.words) and any(
+            "gcloud" in word for word in (*container.words, str(container.value.get("image")))
+        ):
+            text = f"{pods.label} makes nodes with gcloud --preemptible, which live a day at most"
+            yield Problem(container.path, text)
+
+
+def _old_script(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """A shell script, which YAML reads as a text."""
+    whole = subject.document.get((), None)
+    if isinstance(whole, str) and re.search(r"\bgcloud\b.*\s--preemptible(?!\S)", whole, re.DOTALL):
+        yield Problem(subject.base, "this makes nodes with gcloud --preemptible, which live a day at most")
+
+
+RULES = (
+    Rule(
+        id="selector-matches-no-pool",
+        severity=Severity.ERROR,
+        title="Selects a label that no pool of the configuration has",
+        why="No node fits, so the pods stay Pending, and no autoscaler adds a node for them.",
+        fix="Correct the label, or add it under the pool's labels: in spotwright.yaml if its nodes have it.",
+        fails=job('nodeSelector: {gpu: "yes"}\n', container=_GPU_CONTAINER),
+        passes=job(
+            'nodeSelector: {gpu: "true"}\n'
+            + ON_SPOT.replace("tolerations:\n", "tolerations:\n- {key: sku, value: gpu}\n"),
+            container=_GPU_CONTAINER,
+        ),
+        checks=Checks(pods=_no_pool),
+        config=_POOLS,
+    ),
+    Rule(
+        id="taint-not-tolerated",
+        severity=Severity.ERROR,
+        title="Selects a pool whose taint it does not tolerate",
+        why="The selector leads to the pool and the taint keeps the pods out, so they stay Pending.",
+        fix="Add a toleration of the taint.",
+        fails=job('nodeSelector: {gpu: "true"}\n' + ON_SPOT, container=_GPU_CONTAINER),
+        passes=job(
+            'nodeSelector: {gpu: "true"}\n'
+            + ON_SPOT.replace("tolerations:\n", "tolerations:\n- {key: sku, value: gpu}\n"),
+            container=_GPU_CONTAINER,
+        ),
+        checks=Checks(pods=_taint_kept_out),
+        config=_POOLS,
+    ),
+    Rule(
+        id="gpu-not-requested",
+        severity=Severity.WARNING,
+        title="Selects GPU nodes and asks for no GPU",
+        why="The most expensive nodes are started and their GPUs stay idle: without a request the device plugin gives "
+        "the container none.",
+        fix="Add resources.limits with the number of GPUs (task.set_accelerator_type and set_accelerator_limit in "
+        "KFP).",
+        fails=job("nodeSelector: {cloud.google.com/gke-accelerator: nvidia-tesla-t4}\n"),
+        passes=job("nodeSelector: {cloud.google.com/gke-accelerator: nvidia-tesla-t4}\n", container=_GPU_CONTAINER),
+        checks=Checks(pods=_gpu_unused),
+    ),
+    Rule(
+        id="gpu-without-limit",
+        severity=Severity.ERROR,
+        title="Requests a GPU without a limit",
+        why="The API server refuses the pod: a resource of a device plugin needs a limit, which is its request too.",
+        fix="Write the GPU under resources.limits.",
+        fails=job(container="resources: {requests: {nvidia.com/gpu: 1}}\n"),
+        passes=job(container=_GPU_CONTAINER),
+        checks=Checks(pods=_limits_missing),
+        source='Kubernetes documentation, "Schedule GPUs"',
+    ),
+    Rule(
+        id="retired-capacity-label",
+        severity=Severity.WARNING,
+        title="Selects a form of spot capacity of the past",
+        why="Preemptible VMs end after a day and cost the same as Spot VMs, which do not; Azure has retired "
+        "low-priority VMs. New pools have other labels, so the selector finds no node there.",
+        fix="Make a pool of Spot VMs and select its label: cloud.google.com/gke-spot=true, "
+        "kubernetes.azure.com/scalesetpriority=spot.",
+        fails=job("nodeSelector: {cloud.google.com/gke-preemptible: 'true'}\n").replace(
+            "  name: train\n", "  name: train\n  labels: {spotwright.dev/spot: require}\n"
+        ),
+        passes=job("nodeSelector: {cloud.google.com/gke-spot: 'true'}\n").replace(
+            "  name: train\n", "  name: train\n  labels: {spotwright.dev/spot: require}\n"
+        ),
+        checks=Checks(pods=_old_labels),
+    ),
+    Rule(
+        id="aks-engine-model",
+        severity=Severity.ERROR,
+        title="An API model of aks-engine",
+        why="aks-engine and its low-priority scale sets are retired; nothing makes a cluster of this file any more.",
+        fix="Use AKS: spotwright pools describes the pool, az aks nodepool add --priority Spot makes it.",
+        fails="apiVersion: vlabs\nproperties:\n  agentPoolProfiles:\n  - {name: gpulow, vmSize: Standard_NC6s_v3, "
+        "scaleSetPriority: Low}\n",
+        passes=job(ON_SPOT),
+        checks=Checks(objects=_old_api_model),
+    ),
+    Rule(
+        id="preemptible-flag",
+        severity=Severity.WARNING,
+        title="Makes preemptible nodes with gcloud",
+        why="Preemptible VMs end after a day; Spot VMs cost the same and do not.",
+        fix="Write --spot instead of --preemptible, and --node-taints=cloud.google.com/gke-spot=true:NoSchedule.",
+        fails=job(container="command: [gcloud, container, node-pools, create, spot, --cluster=c, --preemptible]\n"),
+        passes=job(container="command: [gcloud, container, node-pools, create, spot, --cluster=c, --spot]\n"),
+        checks=Checks(pods=_old_flag, objects=_old_script, python=preemptible_flag),
+    ),
+)
+"""The rules of this module."""

@@ -1,0 +1,259 @@
+"""Rules on the end of pods and on moves that nobody asked for: grace periods, hooks, drains, autoscalers, zones of gangs.
+
+The notices are those of :mod:`spotwright.clouds`. Sources: Kubernetes documentation, "Pod Lifecycle", "Disruptions";
+karpenter, ``karpenter.sh/do-not-disrupt``; cluster autoscaler FAQ, ``safe-to-evict``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from spotwright.clouds import providers
+from spotwright.clouds.providers import ZONE
+from spotwright.kinds.kind import Duty, Retry
+from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
+from spotwright.linter.settings import Settings
+from spotwright.linter.subjects import KubeObject, Pods, admits, is_whole, items_of, mapping_at, mapping_of, pairs_of
+from spotwright.model.pools import Provider
+from spotwright.placing.pods import longest_grace, shortest_notice
+
+__all__ = ["RULES"]
+
+_GRACE = "terminationGracePeriodSeconds"
+_SHIELDS = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+_OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+_WHOSE = {
+    Provider.AKS: "AKS",
+    Provider.GKE: "GKE, whose kubelet keeps the other 15 seconds for system pods",
+    Provider.EKS: "AWS",
+    Provider.KARPENTER: "Karpenter on AWS",
+}
+_SLEEP = re.compile(r"(?<![\w-])sleep\s+(\d+)")
+
+
+def _notice(pods: Pods, settings: Settings) -> tuple[float, str] | None:
+    """The notice that pods get, in seconds, and whose it is; ``None`` where nothing says which provider's nodes they use."""
+    landing = [pool for pool in settings.spot_pools if admits(pool, pods.constraints)]
+    notice = shortest_notice(landing or settings.spot_pools)
+    if notice is not None:
+        return notice, "the spot pools that admit it" if landing else "the spot pools"
+    named = {one.key for one in pods.constraints.tolerations} | {one.key for one in pods.conditions}
+    notices = ((providers.default_notice_of_pods(one), _WHOSE[one]) for one in providers.providers_of(named))
+    return min(notices, default=None)
+
+
+def _long_grace(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    given = pods.value.get(_GRACE)
+    notice = _notice(pods, settings) if pods.asks_for_spot and is_whole(given) else None
+    if notice is None or given is None or given <= notice[0]:
+        return
+    text = f"{pods.label} has a grace period of {given} s, and the notice of {notice[1]} is {notice[0]:g} s"
+    path = pods.at(_GRACE)
+    limit = longest_grace(notice[0])
+    yield Problem(path, text, f"Set it to {limit} or less.", (Mend("replace", path, limit),))
+
+
+def _long_hook(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    if not pods.on_spot:
+        return
+    given = pods.value.get(_GRACE)
+    grace = given if is_whole(given) else 30
+    for container in pods.containers:
+        hook = mapping_at(container.value, "lifecycle", "preStop")
+        seconds = _sleeps(hook)
+        if seconds is not None and grace is not None and seconds >= grace:
+            text = f"{pods.label} waits {seconds} s in preStop, and its grace period is {grace} s, so SIGKILL "
+            text += "follows at once"
+            yield Problem((*container.path, "lifecycle", "preStop"), text)
+
+
+def _sleeps(hook: object) -> int | None:
+    """The seconds that a preStop hook sleeps, ``None`` if it does not."""
+    seconds = mapping_at(hook, "sleep").get("seconds")
+    if is_whole(seconds):
+        return int(seconds) if seconds is not None else None
+    words = " ".join(str(word) for word in items_of(mapping_at(hook, "exec").get("command")))
+    match = _SLEEP.search(words)
+    return int(match[1]) if match else None
+
+
+def _unshielded(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    """Long work that an autoscaler may move to save a node."""
+    if (
+        not pods.asks_for_spot
+        or pods.duty is not Duty.WORKER
+        or pods.is_partial
+        or pods.form not in ("T", "K")
+        or pods.retry is Retry.NONE
+    ):
+        return
+    wanted = [] if not settings.uses_cluster_autoscaler else [next(iter(_SHIELDS))]
+    wanted += ["karpenter.sh/do-not-disrupt"] if settings.uses_karpenter or _names_karpenter(pods) else []
+    if _names_karpenter(pods):
+        wanted = wanted[-1:]
+    missing = [name for name in wanted if str(pods.annotations.get(name)) not in ("true", "false")]
+    if not missing or pods.owner is None or pods.owner.group == "apps":
+        return
+    metadata = (*pods.spec[:-1], "metadata", "annotations")
+    mends = tuple(Mend("add", (*metadata, name), _SHIELDS[name]) for name in missing)
+    text = f"{pods.label} may be moved by the autoscaler while it works, to save a node"
+    wished = ", ".join(f'{name}: "{_SHIELDS[name]}"' for name in missing)
+    fix = f"Annotate the pod: {wished}."
+    yield Problem(pods.spec, text, fix, mends)
+
+
+def _names_karpenter(pods: Pods) -> bool:
+    return any(one.key.startswith("karpenter.") for one in pods.conditions)
+
+
+def _one_zone(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """Several pods that need each other, on spot nodes of one zone."""
+    if not pods.asks_for_spot or pods.duty is not Duty.WORKER or not _is_gang(pods):
+        return
+    expressions = pairs_of(pods.constraints)
+    if len(pods.constraints.required) == 1:
+        expressions += pods.constraints.required[0].expressions
+    zones = [
+        one for one in expressions if one.key in (ZONE, _OLD_ZONE) and one.operator == "In" and len(one.values) == 1
+    ]
+    if zones:
+        path = (*pods.selector, zones[0].key) if zones[0].key in pods.constraints.selector else pods.terms
+        yield Problem(path, f"{pods.label} needs several spot nodes, all in zone {zones[0].values[0]}")
+        return
+    required = items_of(
+        mapping_at(pods.value, "affinity", "podAffinity").get("requiredDuringSchedulingIgnoredDuringExecution")
+    )
+    for index, term in enumerate(required):
+        if mapping_of(term).get("topologyKey") in (ZONE, _OLD_ZONE):
+            path = (
+                *pods.at("affinity"),
+                "podAffinity",
+                "requiredDuringSchedulingIgnoredDuringExecution",
+                index,
+                "topologyKey",
+            )
+            yield Problem(path, f"{pods.label} needs several spot nodes, all in the zone of its first pod")
+
+
+def _is_gang(pods: Pods) -> bool:
+    """Whether several pods of one template work together."""
+    if pods.owner is None:
+        return False
+    around = mapping_at(pods.document.get(()), *pods.spec[:-2])
+    counts = [around.get(name) for name in ("replicas", "parallelism", "minReplicas")]
+    if pods.job is not None:
+        counts.append(mapping_at(pods.document.get(()), *pods.job).get("parallelism"))
+    counts.append(mapping_at(pods.owner.value, "spec", "executor").get("instances") if pods.form == "H" else None)
+    return any(is_whole(count) and count is not None and count > 1 for count in counts)
+
+
+def _blocked_drain(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    if (subject.group, subject.kind) != ("policy", "PodDisruptionBudget"):
+        return
+    for name, blocking in (("maxUnavailable", (0, "0", "0%")), ("minAvailable", ("100%",))):
+        if subject.get("spec", name) in blocking:
+            text = f"{subject.label} lets no pod go ({name}: {subject.get('spec', name)}), so a drain waits until "
+            text += "the node is taken"
+            yield Problem(subject.at("spec", name), text)
+
+
+def _short_interval(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """Schedules whose retries overlap the next run."""
+    owner = pods.owner
+    if owner is None or (owner.group, owner.kind) != ("batch", "CronJob") or not pods.asks_for_spot:
+        return
+    if owner.get("spec", "concurrencyPolicy") in (None, "Allow"):
+        path = owner.at("spec", "concurrencyPolicy")
+        yield Problem(path, f"{pods.label} may still be retried when the next Job of its schedule starts")
+
+
+_HOOK = "lifecycle: {{preStop: {{exec: {{command: [sleep, '{seconds}']}}}}}}\n".replace(
+    "[sleep, '{seconds}']", '[sh, -c, "sleep {seconds}"]'
+)
+_CRON = (
+    "apiVersion: batch/v1\nkind: CronJob\nmetadata:\n  name: nightly\nspec:\n  schedule: '0 3 * * *'\n{policy}"
+    "  jobTemplate:\n"
+)
+
+RULES = (
+    Rule(
+        id="grace-longer-than-notice",
+        severity=Severity.WARNING,
+        title="A grace period longer than the notice",
+        why="The node goes at the end of the notice, whatever the grace period says: a save that is planned for the "
+        "rest is cut off. GKE gives pods 15 of the 30 seconds.",
+        fix="Set the grace period to the notice less a few seconds, and save in that time.",
+        fails=job(ON_SPOT + "terminationGracePeriodSeconds: 300\n"),
+        passes=job(ON_SPOT + "terminationGracePeriodSeconds: 25\n"),
+        checks=Checks(pods=_long_grace),
+        mends=True,
+    ),
+    Rule(
+        id="prestop-takes-grace",
+        severity=Severity.WARNING,
+        title="A preStop hook that takes the whole grace period",
+        why="The grace period counts from the beginning of the hook. SIGTERM comes after the hook, and SIGKILL at the "
+        "end of the period, so the code has no time to save.",
+        fix="Let the hook end as soon as the code has saved, or make it shorter than the grace period.",
+        fails=job(ON_SPOT + "terminationGracePeriodSeconds: 25\n", container=_HOOK.format(seconds=30)),
+        passes=job(ON_SPOT + "terminationGracePeriodSeconds: 25\n", container=_HOOK.format(seconds=5)),
+        checks=Checks(pods=_long_hook),
+    ),
+    Rule(
+        id="churn-not-shielded",
+        severity=Severity.NOTE,
+        title="The autoscaler may move work to save a node",
+        why="Scaling down and consolidation evict pods that could be packed more tightly, more often than spot nodes "
+        "are taken in some clusters. Each time costs the work since the last checkpoint.",
+        fix="Annotate the pods; spotwright place does it.",
+        fails=job(ON_SPOT).replace(
+            '    metadata:\n      annotations: {cluster-autoscaler.kubernetes.io/safe-to-evict: "false"}\n', ""
+        ),
+        passes=job(ON_SPOT),
+        checks=Checks(pods=_unshielded),
+        mends=True,
+        source="kubernetes-sigs/karpenter#701; cluster autoscaler FAQ",
+    ),
+    Rule(
+        id="gang-in-one-zone",
+        severity=Severity.WARNING,
+        title="Several pods that need each other, on spot nodes of one zone",
+        why="They start only when the zone has room for all of them, and a shortage there takes them together.",
+        fix="Allow all zones of the pool, unless the pods need the bandwidth of one.",
+        fails=training_job(
+            "nodeSelector: {topology.kubernetes.io/zone: eastus-1}\n" + ON_SPOT, role="restartPolicy: ExitCode\n"
+        ),
+        passes=training_job(ON_SPOT, role="restartPolicy: ExitCode\n"),
+        checks=Checks(pods=_one_zone),
+    ),
+    Rule(
+        id="disruption-budget-blocks",
+        severity=Severity.WARNING,
+        title="A PodDisruptionBudget that lets no pod go",
+        why="The drain at a notice uses evictions, which the budget refuses: the pods get no SIGTERM and end with the "
+        "node.",
+        fix="Allow one pod at least: maxUnavailable: 1.",
+        fails="apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata:\n  name: train\nspec:\n  maxUnavailable: 0\n",
+        passes="apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata:\n  name: train\nspec:\n  "
+        "maxUnavailable: 1\n",
+        checks=Checks(objects=_blocked_drain),
+    ),
+    Rule(
+        id="schedule-overlaps-retries",
+        severity=Severity.WARNING,
+        title="A schedule on spot that may overlap its own retries",
+        why="After interruptions a Job ends later than planned. With concurrencyPolicy Allow, the default, the next "
+        "one starts beside it and both write the same results.",
+        fix="Set concurrencyPolicy to Forbid or Replace.",
+        fails=_CRON.format(policy="") + "".join(f"    {line}\n" for line in job(ON_SPOT).splitlines()[4:]),
+        passes=_CRON.format(policy="  concurrencyPolicy: Forbid\n")
+        + "".join(f"    {line}\n" for line in job(ON_SPOT).splitlines()[4:]),
+        checks=Checks(pods=_short_interval),
+        place_says=True,
+    ),
+)
+"""The rules of this module."""

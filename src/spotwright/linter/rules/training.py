@@ -1,0 +1,382 @@
+"""Rules on jobs of the training operator, of Trainer and of Katib, as manifests and as objects of their SDKs.
+
+They are about roles, names of containers, and how losses end a job; of the SDKs, about names that do not exist and fields at a
+wrong object.
+
+Sources: kubeflow/trainer v1.9, ``pkg/webhooks`` and ``pkg/controller.v1``; mpi-operator v0.8 and #647; katib v0.19,
+``pkg/webhook/v1beta1/experiment/validator``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+from spotwright.linter.python_source import PythonFile, calls_named, keyword, name_of_call
+from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, training_job
+from spotwright.linter.settings import Settings
+from spotwright.linter.subjects import KubeObject, Pods, is_whole, mapping_at, mapping_of
+
+__all__ = ["RULES", "SDK_RULES"]
+
+
+_CONTAINERS = {
+    "TFJob": ("tfReplicaSpecs", "tensorflow"),
+    "PyTorchJob": ("pytorchReplicaSpecs", "pytorch"),
+    "XGBoostJob": ("xgbReplicaSpecs", "xgboost"),
+    "PaddleJob": ("paddleReplicaSpecs", "paddle"),
+    "JAXJob": ("jaxReplicaSpecs", "jax"),
+}
+_ROLES = {
+    "TFJob": ("Chief", "Master", "PS", "Worker", "Evaluator"),
+    "PyTorchJob": ("Master", "Worker"),
+    "XGBoostJob": ("Master", "Worker"),
+    "PaddleJob": ("Master", "Worker"),
+    "JAXJob": ("Worker",),
+    "MPIJob": ("Launcher", "Worker"),
+}
+_PARAMETER = re.compile(r"\$\{trialParameters\.([^}]+)\}")
+
+
+def _is_of_operator(subject: KubeObject) -> bool:
+    return subject.api_version == "kubeflow.org/v1" and subject.kind in _CONTAINERS
+
+
+def _container_names(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    owner = pods.owner
+    if owner is None or not _is_of_operator(owner) or not pods.containers:
+        return
+    wanted = _CONTAINERS[owner.kind][1]
+    names = [str(container.value.get("name")) for container in pods.containers]
+    if wanted not in names and not any("{" in name for name in names):
+        path = (*pods.containers[0].path, "name")
+        yield Problem(
+            path, f"{pods.label} has no container named {wanted}", f"Name the container that trains {wanted}."
+        )
+
+
+def _roles(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """Roles that the operator does not know, or that must have one replica."""
+    if subject.group != "kubeflow.org" or subject.kind not in _ROLES:
+        return
+    field = "mpiReplicaSpecs" if subject.kind == "MPIJob" else _CONTAINERS[subject.kind][0]
+    known = _ROLES[subject.kind]
+    for name, role in subject.mapping("spec", field).items():
+        if name.lower() not in {one.lower() for one in known}:
+            text = f"{subject.label} has the role {name}; the roles of a {subject.kind} are {', '.join(known)}"
+            yield Problem(subject.at("spec", field, name), text)
+        replicas = mapping_of(role).get("replicas")
+        single = name.lower() in ("chief", "master", "launcher")
+        if single and is_whole(replicas) and replicas != 1:
+            yield Problem(
+                subject.at("spec", field, name, "replicas"), f"{subject.label} has {replicas} {name}s, and there is one"
+            )
+
+
+def _inner_restart_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    owner = pods.owner
+    if owner is None or not _is_of_operator(owner):
+        return
+    at = pods.spec[:-2]
+    inner, outer = pods.value.get("restartPolicy"), mapping_at(pods.document.get(()), *at).get("restartPolicy")
+    if inner is not None and inner != outer:
+        text = f"{pods.label} sets restartPolicy {inner} in the pod template, and the operator overwrites it"
+        yield Problem(pods.at("restartPolicy"), text)
+
+
+def _evicted_workers(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    owner = pods.owner
+    if owner is None or (owner.group, owner.kind) != ("kubeflow.org", "MPIJob"):
+        return
+    if pods.asks_for_spot and pods.role.lower() == "worker":
+        yield Problem(
+            pods.spec,
+            f"{pods.label} is on spot, and an MPIJob fails when a worker is evicted, whatever its restartPolicy",
+        )
+
+
+def _rendezvous(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """An elastic job without a master: the rendezvous is worker 0, which is on spot as the others are."""
+    if subject.kind != "PyTorchJob" or not subject.mapping("spec", "elasticPolicy"):
+        return
+    backend = str(subject.get("spec", "elasticPolicy", "rdzvBackend", default="c10d"))
+    roles = subject.mapping("spec", "pytorchReplicaSpecs")
+    tolerations = mapping_at(roles, "Worker", "template", "spec").get("tolerations")
+    if (
+        backend == "c10d"
+        and "Master" not in roles
+        and tolerations
+        and not subject.get("spec", "elasticPolicy", "rdzvHost")
+    ):
+        text = f"{subject.label} meets at worker 0, which is on spot: if it is taken, every pod starts again"
+        yield Problem(subject.at("spec", "elasticPolicy"), text)
+
+
+def _trial_metadata(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    if subject.outer is None or subject.outer.kind != "Experiment":
+        return
+    for name in ("name", "namespace"):
+        if subject.get("metadata", name) is not None:
+            yield Problem(
+                subject.at("metadata", name), f"the trial of {subject.outer.label} has a {name}, which Katib refuses"
+            )
+
+
+def _trial_parameters(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """Parameters of an experiment that its trial does not use, and the other way round."""
+    if subject.kind != "Experiment" or subject.group != "kubeflow.org":
+        return
+    trial = subject.get("spec", "trialTemplate", "trialSpec")
+    given = subject.items("spec", "trialTemplate", "trialParameters")
+    if not isinstance(trial, dict) or not given:
+        return
+    used = set(_PARAMETER.findall(str(trial)))
+    for index, parameter in enumerate(given):
+        name = mapping_of(parameter).get("name")
+        if isinstance(name, str) and name not in used:
+            path = subject.at("spec", "trialTemplate", "trialParameters", index, "name")
+            yield Problem(path, f"{subject.label} has the trial parameter {name}, which the trial does not use")
+    names = {str(mapping_of(parameter).get("name")) for parameter in given}
+    for name in sorted(used - names):
+        path = subject.at("spec", "trialTemplate", "trialSpec")
+        yield Problem(
+            path, f"the trial of {subject.label} uses the parameter {name}, which is not among its trialParameters"
+        )
+
+
+_MASTER = (
+    "    Master:\n      replicas: {replicas}\n      restartPolicy: ExitCode\n      template:\n        spec:\n"
+    "          containers:\n"
+    "          - name: pytorch\n            image: training:1\n"
+)
+_EXIT = "restartPolicy: ExitCode\n"
+_EXPERIMENT = (
+    "apiVersion: kubeflow.org/v1beta1\nkind: Experiment\nmetadata:\n  name: tune\nspec:\n  trialTemplate:\n    "
+    "trialParameters:\n"
+    "    - {{name: {name}, reference: lr}}\n    trialSpec:\n      apiVersion: batch/v1\n      kind: "
+    "Job\n{metadata}      spec:\n"
+    "        template:\n          spec:\n            restartPolicy: Never\n            containers:\n            - "
+    "name: main\n"
+    '              image: trainer:1\n              command: [train, "--lr=${{trialParameters.lr}}"]\n'
+)
+
+RULES = (
+    Rule(
+        id="operator-container-name",
+        severity=Severity.ERROR,
+        title="No container with the name that the training operator demands",
+        why="The operator's webhook refuses the job: it looks for a container with a name of its own.",
+        fix="Name the container tensorflow, pytorch, xgboost, paddle or jax, after the kind.",
+        fails=training_job("", role=_EXIT, container="my-training-process"),
+        passes=training_job("", role=_EXIT),
+        checks=Checks(pods=_container_names),
+        source="kubeflow/trainer v1.9, pkg/webhooks",
+    ),
+    Rule(
+        id="unknown-role",
+        severity=Severity.ERROR,
+        title="A role that the kind does not have, or has once",
+        why="The operator refuses the job, or makes no pods of the role.",
+        fix="Use the roles of the kind; a master, a chief or a launcher has one replica.",
+        fails=training_job("", role=_EXIT, kind="PyTorchJob", container="pytorch") + _MASTER.format(replicas=2),
+        passes=training_job("", role=_EXIT, kind="PyTorchJob", container="pytorch") + _MASTER.format(replicas=1),
+        checks=Checks(objects=_roles),
+    ),
+    Rule(
+        id="restart-policy-overwritten",
+        severity=Severity.WARNING,
+        title="restartPolicy in the pod template of a training job",
+        why="The operator overwrites it with that of the role, or with its default, and says so in an event only.",
+        fix="Write it into the role, beside replicas and template.",
+        fails=training_job("restartPolicy: OnFailure\n"),
+        passes=training_job("", role="restartPolicy: OnFailure\n"),
+        checks=Checks(pods=_inner_restart_policy),
+    ),
+    Rule(
+        id="mpi-worker-on-spot",
+        severity=Severity.WARNING,
+        title="Workers of an MPIJob on spot",
+        why="Both versions of the MPI operator fail the job when a worker is evicted; mpirun of the launcher ends as "
+        "well.",
+        fix="Use spot only with elastic Horovod or work that is started again as a whole, or use TrainJob with a "
+        "runtime that restarts.",
+        fails=training_job(ON_SPOT, kind="MPIJob", container="mpi"),
+        passes=training_job("", kind="MPIJob", container="mpi"),
+        checks=Checks(pods=_evicted_workers),
+        place_says=True,
+        source="kubeflow/mpi-operator#647",
+    ),
+    Rule(
+        id="rendezvous-on-spot",
+        severity=Severity.WARNING,
+        title="Elastic training that meets at a pod on spot",
+        why="With the backend c10d the first worker keeps the rendezvous. If its node is taken, all others start "
+        "again, not only the one that was lost.",
+        fix="Add a Master on on-demand and set rdzvHost to it, or use etcd.",
+        fails=training_job(
+            ON_SPOT,
+            role=_EXIT,
+            kind="PyTorchJob",
+            container="pytorch",
+            spec="elasticPolicy: {minReplicas: 1, maxReplicas: 4, rdzvBackend: c10d}\n",
+        ),
+        passes=training_job(
+            ON_SPOT,
+            role=_EXIT,
+            kind="PyTorchJob",
+            container="pytorch",
+            spec="elasticPolicy: {minReplicas: 1, maxReplicas: 4, rdzvBackend: c10d, rdzvHost: mnist-master-0}\n",
+        )
+        + _MASTER.format(replicas=1),
+        checks=Checks(objects=_rendezvous),
+        place_says=True,
+        source="kubeflow/trainer#1638",
+    ),
+    Rule(
+        id="trial-has-name",
+        severity=Severity.ERROR,
+        title="The trial of an experiment has a name or a namespace",
+        why="Katib gives each trial a name of its own and refuses a template that has one.",
+        fix="Remove metadata.name and metadata.namespace from the trialSpec.",
+        fails=_EXPERIMENT.format(name="lr", metadata="      metadata: {name: trial}\n"),
+        passes=_EXPERIMENT.format(name="lr", metadata=""),
+        checks=Checks(objects=_trial_metadata),
+    ),
+    Rule(
+        id="trial-parameter-unused",
+        severity=Severity.WARNING,
+        title="Parameters of the trial and of its template differ",
+        why="Katib refuses an experiment whose trialParameters are not all used in the trialSpec, or that uses another "
+        "one there.",
+        fix="Write ${trialParameters.NAME} where the value belongs, or remove the parameter.",
+        fails=_EXPERIMENT.format(name="rate", metadata=""),
+        passes=_EXPERIMENT.format(name="lr", metadata=""),
+        checks=Checks(objects=_trial_parameters),
+    ),
+)
+"""The rules of this module."""
+
+
+_REPLICA_SPECS = ("V1ReplicaSpec", "KubeflowOrgV1ReplicaSpec")
+_JOB_SPECS = tuple(f"KubeflowOrgV1{kind}Spec" for kind in ("TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "PaddleJob"))
+_RENAMED: Mapping[str, str] = {
+    "V1ReplicaSpec": "KubeflowOrgV1ReplicaSpec",
+    "V1RunPolicy": "KubeflowOrgV1RunPolicy",
+    "V1TFJob": "KubeflowOrgV1TFJob",
+    "V1TFJobSpec": "KubeflowOrgV1TFJobSpec",
+    "V1PyTorchJob": "KubeflowOrgV1PyTorchJob",
+    "V1PyTorchJobSpec": "KubeflowOrgV1PyTorchJobSpec",
+}
+_OF_RUN_POLICY = ("clean_pod_policy", "backoff_limit", "active_deadline_seconds", "ttl_seconds_after_finished")
+_POD_FIELDS = ("affinity", "node_selector", "tolerations", "containers", "termination_grace_period_seconds")
+
+
+def _own_names(file: PythonFile) -> set[str]:
+    return {node.name for node in file.nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
+def _renamed(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
+    own = _own_names(file)
+    for call in calls_named(file, *_RENAMED):
+        name = name_of_call(call)
+        if name not in own:
+            yield Problem((), f"kubeflow.training has no {name}", f"Write {_RENAMED[name]}.", line=call.lineno)
+
+
+def _wrong_arguments(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
+    for call in calls_named(file, *_REPLICA_SPECS, *_JOB_SPECS, "V1PodSpec"):
+        for argument in call.keywords:
+            wrong = _wrong(name_of_call(call), argument.arg or "", _short(argument.value))
+            if wrong is not None:
+                yield Problem((), *wrong, line=argument.value.lineno)
+
+
+def _wrong(function: str, name: str, value: str) -> tuple[str, str] | None:
+    """What is wrong with an argument, and the fix; ``None`` if nothing is."""
+    if function == "V1PodSpec":
+        is_wrong = name == "node_affinity"
+        return (
+            ("a pod spec has no node_affinity", "Write affinity=V1Affinity(node_affinity=...).") if is_wrong else None
+        )
+    if function in _JOB_SPECS:
+        fix = f"Write run_policy=KubeflowOrgV1RunPolicy({name}={value})."
+        return (f"the spec of a job has no {name}", fix) if name in _OF_RUN_POLICY else None
+    if name == "spec":
+        return "a replica spec has no spec; it has a template", f"Write template=V1PodTemplateSpec(spec={value})."
+    return (
+        (f"a replica spec has no {name}", f"Write it into the pod: V1PodSpec({name}=...).")
+        if name in _POD_FIELDS
+        else None
+    )
+
+
+def _short(value: ast.expr) -> str:
+    text = ast.unparse(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _single_containers(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
+    made = {
+        target.id
+        for node in file.nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and name_of_call(node.value) == "V1Container"
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for call in calls_named(file, "V1PodSpec"):
+        given = keyword(call, "containers")
+        is_one = isinstance(given, ast.Name) and given.id in made
+        is_one = is_one or (isinstance(given, ast.Call) and name_of_call(given) == "V1Container")
+        if is_one and given is not None:
+            fix = f"Write containers=[{_short(given)}]."
+            yield Problem(
+                (), "containers is one container and no list, which the client takes in silence", fix, line=given.lineno
+            )
+
+
+_IMPORT = (
+    "from kubeflow.training import KubeflowOrgV1ReplicaSpec\n"
+    "from kubernetes.client import V1Container, V1PodSpec, V1PodTemplateSpec\n\n"
+)
+_CONTAINER = 'container = V1Container(name="tensorflow", image="training:1")\n'
+_POD = "spec = V1PodSpec(containers=[container])\n"
+_SOUND = _IMPORT + _CONTAINER + _POD + "worker = KubeflowOrgV1ReplicaSpec(template=V1PodTemplateSpec(spec=spec))\n"
+
+SDK_RULES = (
+    Rule(
+        id="training-sdk-name",
+        severity=Severity.ERROR,
+        title="A name that the training SDK does not have",
+        why="The models of kubeflow.training carry KubeflowOrgV1 before their names; the import or the call fails.",
+        fix="Write the name of today.",
+        fails="from kubeflow import training\n\nworker = training.V1ReplicaSpec(replicas=2)\n",
+        passes=_SOUND,
+        checks=Checks(python=_renamed),
+    ),
+    Rule(
+        id="training-sdk-argument",
+        severity=Severity.ERROR,
+        title="An argument at a wrong object of the training SDK",
+        why="The constructor refuses it (TypeError), or the field belongs into the pod: a replica spec has a template, "
+        "a pod spec has affinity.",
+        fix="Write it at the object that has it.",
+        fails=_SOUND.replace("template=V1PodTemplateSpec(spec=spec)", "spec=spec"),
+        passes=_SOUND,
+        checks=Checks(python=_wrong_arguments),
+    ),
+    Rule(
+        id="containers-no-list",
+        severity=Severity.ERROR,
+        title="One container where a list belongs",
+        why="The Kubernetes client takes it in silence and writes an object instead of a list; the API server refuses "
+        "the job.",
+        fix="Write a list.",
+        fails=_SOUND.replace("[container]", "container"),
+        passes=_SOUND,
+        checks=Checks(python=_single_containers),
+    ),
+)
+"""The rules of this module."""

@@ -1,0 +1,665 @@
+"""What rules look at: objects, pod templates, compiled pipelines and Python files, each with the lines of its parts.
+
+An object is a document, an item of a list, or the trial inside an experiment. A document under lint may hold anything
+anywhere, and no rule may fail on that, so values of any shape are read by the functions here. Of pods it is known whether they
+may run on spot nodes, and by what: a selector, a preference, a toleration, or because nothing keeps them off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from spotwright.clouds import providers
+from spotwright.kfp.compiled import IrError, unfold
+from spotwright.kfp.kfp_settings import read_constraints
+from spotwright.kfp.placed_record import RECORD
+from spotwright.kinds.kind import Duty, PodPlace, Retry, facts_of
+from spotwright.linter.settings import Settings
+from spotwright.manifests.record import ANNOTATION
+from spotwright.model.pools import Pool
+from spotwright.model.scheduling_terms import Constraints, Expression, Term
+from spotwright.placing.context import QUEUE_LABEL, SPOT_LABEL, name_of
+from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS, PipelinePair
+from spotwright.placing.documents import Document, ManifestError, Path
+from spotwright.placing.patch import value_at
+from spotwright.placing.pod_spec import METADATA, POD, REQUIRED_TERMS, check_value, pod_constraints
+
+__all__ = [
+    "Container",
+    "KubeObject",
+    "Pipeline",
+    "Pods",
+    "Reach",
+    "Shape",
+    "Task",
+    "admits",
+    "is_whole",
+    "items_of",
+    "mapping_at",
+    "mapping_of",
+    "matching",
+    "objects_in",
+    "pairs_of",
+    "pipeline_of",
+    "pipeline_pods",
+    "pods_of",
+    "reach_of",
+    "role_duty",
+    "selects_pool",
+    "selects_spot",
+    "shuns_spot",
+    "texts_of",
+]
+
+
+Shape = Mapping[str, Any]
+"""A mapping of a document."""
+
+_EMPTY: Shape = {}
+
+
+def mapping_of(value: Any) -> Shape:
+    """The value if it is a mapping, else an empty one."""
+    return value if isinstance(value, dict) else _EMPTY
+
+
+def mapping_at(value: Any, *path: str | int) -> Shape:
+    """The mapping at a path, else an empty one."""
+    return mapping_of(value_at(value, path))
+
+
+def items_of(value: Any) -> Sequence[Any]:
+    """The items if the value is a list, else none."""
+    return value if isinstance(value, list) else ()
+
+
+def is_whole(value: Any) -> bool:
+    """Whether the value is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """The texts in a list; a text counts as a list of one."""
+    for item in [value] if isinstance(value, str) else items_of(value):
+        if isinstance(item, str):
+            yield item
+
+
+def matching(value: Any, pattern: Sequence[str], path: Path = ()) -> Iterator[Path]:
+    """The paths of the values that a pattern leads to: ``*`` is every item of a list or every key of a mapping."""
+    if not pattern:
+        yield path
+        return
+    step, rest = pattern[0], pattern[1:]
+    if step != "*":
+        if isinstance(value, dict) and value.get(step) is not None:
+            yield from matching(value[step], rest, (*path, step))
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield from matching(child, rest, (*path, key))
+    else:
+        for index, child in enumerate(items_of(value)):
+            yield from matching(child, rest, (*path, index))
+
+
+_TRIAL: Path = ("spec", "trialTemplate", "trialSpec")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KubeObject:
+    """One object. ``base`` is its path in the document, ``outer`` the object around it.
+
+    ``beside`` are all objects of the file, in which it finds those that it names.
+    """
+
+    document: Document
+    base: Path
+    value: Shape
+    outer: KubeObject | None = None
+    beside: list[KubeObject] = field(default_factory=list, repr=False)
+
+    @property
+    def api_version(self) -> str:
+        """Its ``apiVersion``, empty if it has none."""
+        return str(self.value.get("apiVersion") or "")
+
+    @property
+    def group(self) -> str:
+        """The group of its ``apiVersion``; empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def kind(self) -> str:
+        """Its ``kind``, empty if it has none."""
+        return str(self.value.get("kind") or "")
+
+    @property
+    def name(self) -> str:
+        """Its name, or that of the object around it."""
+        return name_of(self.value.get("metadata")) or (self.outer.name if self.outer is not None else "")
+
+    @property
+    def label(self) -> str:
+        """The object as messages name it: ``Job train``."""
+        return f"{self.kind} {self.name}".strip()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it was read from a cluster, which fills in fields that nobody wrote."""
+        return mapping_at(self.value, "metadata").get("uid") is not None or "status" in self.value
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether a controller has made it."""
+        return bool(mapping_at(self.value, "metadata").get("ownerReferences"))
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether ``place`` wrote into it or into the object around it, so that its findings were said there."""
+        own = ANNOTATION in mapping_at(self.value, "metadata", "annotations")
+        return own or (self.outer is not None and self.outer.is_placed)
+
+    def at(self, *steps: str | int) -> Path:
+        """The path in the document of steps inside the object."""
+        return (*self.base, *steps)
+
+    def get(self, *steps: str | int, default: Any = None) -> Any:
+        """The value at steps inside the object."""
+        return value_at(self.value, steps, default)
+
+    def mapping(self, *steps: str | int) -> Shape:
+        """The mapping at steps inside the object, else an empty one."""
+        return mapping_of(self.get(*steps))
+
+    def items(self, *steps: str | int) -> Sequence[Any]:
+        """The list at steps inside the object, else an empty one."""
+        return items_of(self.get(*steps))
+
+    def find(self, kind: str, name: str) -> KubeObject | None:
+        """An object of the same file by its kind and its name."""
+        return next((one for one in self.beside if one.kind == kind and one.name == name), None)
+
+
+def objects_in(document: Document, beside: list[KubeObject]) -> Iterator[KubeObject]:
+    """The objects of one document: itself, or the items of a list, and the trial of an experiment behind its experiment."""
+    for found in _objects(document, (), document.get((), None), beside):
+        beside.append(found)
+        yield found
+        trial = found.get(*_TRIAL)
+        if found.kind == "Experiment" and isinstance(trial, dict):
+            yield KubeObject(document, found.at(*_TRIAL), trial, found, beside)
+
+
+def _objects(document: Document, base: Path, value: Any, beside: list[KubeObject]) -> Iterator[KubeObject]:
+    if not isinstance(value, dict):
+        if value is not None:  # a text or a list: no object, which a rule says
+            yield KubeObject(document, base, {}, None, beside)
+        return
+    items = value.get("items")
+    if str(value.get("kind") or "").endswith("List") and isinstance(items, list):
+        for index, item in enumerate(items):
+            if isinstance(item, dict):
+                yield KubeObject(document, (*base, "items", index), item, None, beside)
+        return
+    yield KubeObject(document, base, value, None, beside)
+
+
+class Reach(IntEnum):
+    """How pods come to spot nodes."""
+
+    NONE = 0  # they do not
+    OPEN = 1  # a spot pool of the configuration has no taint, and nothing keeps them off
+    TOLERATED = 2  # they tolerate the taint of spot nodes
+    PREFERRED = 3  # they prefer spot nodes
+    REQUIRED = 4  # no other node will do
+
+
+def reach_of(constraints: Constraints, settings: Settings) -> Reach:
+    """How pods with these constraints come to spot nodes."""
+    if any(map(shuns_spot, pairs_of(constraints))):
+        return Reach.NONE
+    if constraints.required and all(_shuns(term) for term in constraints.required):
+        return Reach.NONE
+    if _requires(constraints, settings):
+        return Reach.REQUIRED
+    if any(_selects(wish.term, settings) for wish in constraints.preferred):
+        return Reach.PREFERRED
+    if any(_is_of_spot(toleration.key, toleration.operator, settings) for toleration in constraints.tolerations):
+        return Reach.TOLERATED
+    if any(admits(pool, constraints) for pool in settings.spot_pools):
+        return Reach.OPEN
+    return Reach.NONE
+
+
+def pairs_of(constraints: Constraints) -> list[Expression]:
+    """The pairs of the node selector, as conditions."""
+    return [Expression(key, "In", (value,)) for key, value in constraints.selector.items()]
+
+
+def selects_pool(constraints: Constraints, pool: Pool) -> bool:
+    """Whether nodes in one of the pool's zones meet the selector and the required affinity, whatever their taints."""
+    wanted = Constraints(selector=constraints.selector, required=constraints.required)
+    return any(not wanted.refusal(labels, ()) for labels in providers.labels_by_zone(pool))
+
+
+def admits(pool: Pool, constraints: Constraints) -> bool:
+    """Whether nodes in one of the pool's zones admit the pods."""
+    return any(not constraints.refusal(labels, providers.taints(pool)) for labels in providers.labels_by_zone(pool))
+
+
+def _is_of_spot(key: str, operator: str, settings: Settings) -> bool:
+    return key in settings.spot_taints or (not key and operator == "Exists")
+
+
+def _requires(constraints: Constraints, settings: Settings) -> bool:
+    if any(_is_spot_pair(pair, settings) for pair in constraints.selector.items()):
+        return True
+    return bool(constraints.required) and all(_selects(term, settings) for term in constraints.required)
+
+
+def _selects(term: Term, settings: Settings) -> bool:
+    return any(selects_spot(expression, settings) for expression in term.expressions)
+
+
+def selects_spot(expression: Expression, settings: Settings) -> bool:
+    """Whether only spot nodes meet a condition."""
+    if expression.operator == "Exists":
+        return expression.key in providers.ONLY_SPOT_LABELS
+    if expression.operator != "In" or not expression.values:
+        return False
+    return all(_is_spot_pair((expression.key, value), settings) for value in expression.values)
+
+
+def _is_spot_pair(pair: tuple[str, str], settings: Settings) -> bool:
+    key, value = pair
+    return value in providers.SPOT_LABELS.get(key, ()) or pair in settings.spot_pairs
+
+
+def shuns_spot(expression: Expression) -> bool:
+    """Whether no spot node of the provider that has this label meets a condition.
+
+    A value of the past counts where it is asked for: a condition that excludes it alone keeps nobody off the nodes of today. A
+    key without a domain may mean anything (``lifecycle: production``), unless a value of spot nodes stands beside it.
+    """
+    key, values = expression.key, providers.SPOT_LABELS.get(expression.key, ())
+    if not values or ("/" not in key and set(values).isdisjoint(expression.values)):
+        return False
+    met = [expression.matches({key: value}) for value in values]
+    return not any(met) if expression.operator == "In" else not met[0]
+
+
+def _shuns(term: Term) -> bool:
+    return any(map(shuns_spot, _of(term)))
+
+
+def _of(term: Term) -> Iterable[Expression]:
+    return term.expressions
+
+
+_COORDINATORS = frozenset({"chief", "master", "ps", "launcher"})
+_LEADERS = frozenset({"leader", "driver", "coordinator", "head", "launcher", "scheduler"})
+_ROLE_LABEL = "spotwright.dev/role"
+_HELD = ("tolerations", "affinity", "nodeSelector")
+
+
+class Container(NamedTuple):
+    """One container: where it stands, and its fields."""
+
+    path: Path
+    value: Shape
+
+    @property
+    def words(self) -> list[str]:
+        """Its command and its arguments."""
+        both = (*items_of(self.value.get("command")), *items_of(self.value.get("args")))
+        return [str(word) for word in both if not isinstance(word, dict | list)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pods:
+    """The pods of one template. ``spec`` is the path of the pod spec or of its holder; ``where`` those of the parts of a holder.
+
+    ``form`` is that of :class:`~spotwright.kinds.kind.PodPlace`, or ``K`` for an executor of a compiled pipeline.
+    ``job`` is the path of the Job spec around them. ``label`` names them in messages.
+    """
+
+    document: Document
+    owner: KubeObject | None
+    label: str
+    role: str
+    spec: Path
+    form: str
+    duty: Duty
+    value: Shape
+    metadata: Shape
+    constraints: Constraints
+    reach: Reach
+    containers: tuple[Container, ...]
+    retry: Retry = Retry.OTHER
+    job: Path | None = None
+    where: Mapping[str, Path] | None = None
+    is_placed: bool = False
+
+    @property
+    def on_spot(self) -> bool:
+        """Whether the pods may run on spot nodes."""
+        return self.reach is not Reach.NONE
+
+    @property
+    def asks_for_spot(self) -> bool:
+        """Whether somebody meant them to run on spot nodes, and not only nothing keeps them off."""
+        return self.reach > Reach.OPEN
+
+    @property
+    def is_work(self) -> bool:
+        """Whether they do work that ends, and may be lost if somebody makes them again."""
+        return self.duty in (Duty.WORKER, Duty.COORDINATOR)
+
+    @property
+    def conditions(self) -> list[Expression]:
+        """What they ask of nodes by labels: the pairs of the selector, then the required and the preferred conditions."""
+        terms = (*self.constraints.required, *(wish.term for wish in self.constraints.preferred))
+        return [*pairs_of(self.constraints), *(one for term in terms for one in term.expressions)]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether another object completes them: the patches of a TrainJob and its runtime only hold together."""
+        return self.owner is not None and self.owner.group == "trainer.kubeflow.org"
+
+    @property
+    def wish(self) -> str:
+        """What the label of Spotwright says: require, prefer or never; empty without one."""
+        own = mapping_at(self.metadata, "labels").get(SPOT_LABEL)
+        outer = mapping_at(self.owner.value, "metadata", "labels").get(SPOT_LABEL) if self.owner else None
+        return str(own or outer or "")
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether a queue of Kueue admits them, which chooses their nodes."""
+        owner = self.owner
+        while owner is not None:
+            if QUEUE_LABEL in mapping_at(owner.value, "metadata", "labels"):
+                return True
+            owner = owner.outer
+        return QUEUE_LABEL in mapping_at(self.metadata, "labels")
+
+    @property
+    def annotations(self) -> Shape:
+        """The annotations of the pods."""
+        return mapping_at(self.metadata, "annotations")
+
+    def at(self, *steps: str | int) -> Path:
+        """The path in the document of steps inside the pod spec."""
+        if self.where is not None and steps and steps[0] in self.where:
+            return (*self.where[str(steps[0])], *steps[1:])
+        return (*self.spec, *steps)
+
+    @property
+    def terms(self) -> Path:
+        """The path of the required node selector terms."""
+        if self.form == "K":
+            return self.at("nodeAffinity")
+        return self.at(*REQUIRED_TERMS)
+
+    @property
+    def selector(self) -> Path:
+        """The path of the node selector."""
+        return self.at("nodeSelector", "labels") if self.form == "K" else self.at("nodeSelector")
+
+    @property
+    def volumes(self) -> Iterator[tuple[Path, Shape]]:
+        """Each volume with its path."""
+        for index, volume in enumerate(items_of(self.value.get("volumes"))):
+            yield self.at("volumes", index), mapping_of(volume)
+
+
+def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:
+    """The pods of an object; an error with the line, in place of pods whose fields have another shape."""
+    facts = facts_of(owner.group, owner.kind)
+    if owner.group == "argoproj.io":
+        yield from _argo(owner, facts.places[:1], settings)
+        return
+    for place in facts.places:
+        for path in matching(owner.value, place.steps):
+            found = _read(owner, place, path, facts.retry, settings)
+            if found is not None:
+                yield found
+
+
+def _read(
+    owner: KubeObject, place: PodPlace, path: Path, retry: Retry, settings: Settings
+) -> Pods | ManifestError | None:
+    holder = owner.mapping(*path)
+    if place.form == "T" and not isinstance(holder.get("spec"), dict):
+        return None  # the rule on fields at the wrong level says so
+    spec = (*path, "spec") if place.form == "T" else path
+    outer = owner.mapping(*place.inherits) if place.inherits else {}
+    value = mapping_of(holder.get("spec")) if place.form == "T" else {**outer, **holder}
+    metadata = mapping_of(holder.get("metadata")) if place.form == "T" else {}
+    try:
+        check_value(owner.document, owner.at(*spec), value, POD)
+        check_value(owner.document, owner.at(*path, "metadata"), metadata, METADATA)
+        constraints = _constraints(value)
+    except ManifestError as error:
+        return error
+    role = _role(owner, path)
+    return Pods(
+        owner.document,
+        owner,
+        f"{owner.label} {role}".strip(),
+        role,
+        owner.at(*spec),
+        place.form,
+        role_duty(owner, place.duty, role, metadata),
+        value,
+        metadata,
+        constraints,
+        reach_of(constraints, settings),
+        tuple(_containers(owner, spec, value)),
+        retry,
+        owner.at(*path[:-1]) if place.job else None,
+        {key: owner.at(*place.inherits, key) for key in outer if key not in holder} or None,
+        is_placed=owner.is_placed,
+    )
+
+
+def _constraints(value: Shape) -> Constraints:
+    known = {key: one for key, one in value.items() if key in _HELD}
+    return pod_constraints(known)
+
+
+def _containers(owner: KubeObject, spec: Path, value: Shape) -> Iterator[Container]:
+    for index, container in enumerate(items_of(value.get("containers"))):
+        yield Container(owner.at(*spec, "containers", index), mapping_of(container))
+
+
+def _role(owner: KubeObject, path: Path) -> str:
+    """The role's name: that of its item in a list, or the last key that is no word of Kubernetes."""
+    plain = {"spec", "template", "jobTemplate", "podTemplate", "taskPodTemplate", "taskRunTemplate", "podSpec"}
+    if path and path[-1] == "submitterPodTemplate":
+        return "submitter"
+    for depth in range(len(path), 0, -1):
+        step = path[depth - 1]
+        if isinstance(step, int):
+            item = owner.mapping(*path[:depth])
+            return str(
+                next(
+                    (item[key] for key in ("name", "groupName", "pipelineTaskName") if isinstance(item.get(key), str)),
+                    step,
+                )
+            )
+        if step == "headGroupSpec":
+            return "head"
+        if step not in plain and not step.endswith(("Specs", "jobs", "Jobs")):
+            return step
+    return ""
+
+
+def role_duty(owner: KubeObject, duty: Duty, role: str, metadata: Shape) -> Duty:
+    """What pods of a role are for, where the kind alone does not say it."""
+    if duty is Duty.SERVING and owner.group == "apps":
+        labels = {**mapping_at(owner.value, "metadata", "labels"), **mapping_of(metadata.get("labels"))}
+        is_worker = labels.get(_ROLE_LABEL) == "worker" or labels.get(SPOT_LABEL) not in (None, "never")
+        return Duty.WORKER if is_worker else Duty.SERVING
+    name = role.lower()
+    if duty is Duty.WORKER and owner.group == "kubeflow.org" and name in _COORDINATORS:
+        return Duty.COORDINATOR
+    if duty is Duty.WORKER and owner.group in ("jobset.x-k8s.io", "batch.volcano.sh") and name in _LEADERS:
+        return Duty.COORDINATOR
+    return duty
+
+
+def _argo(owner: KubeObject, places: tuple[PodPlace, ...], settings: Settings) -> Iterator[Pods | ManifestError]:
+    """The templates of a workflow that run pods, each with what it takes from the workflow.
+
+    The template's own tolerations, affinity and node selector replace those of the workflow, they are not merged with them.
+    Source: argo-workflows, ``workflow/controller/workflowpod.go``, ``addSchedulingConstraints``.
+    """
+    top = places[0].steps if places else ("spec",)
+    workflow = owner.mapping(*top)
+    for index, template in enumerate(items_of(workflow.get("templates"))):
+        here: Path = (*top, "templates", index)
+        found = list(_argo_containers(owner, here, mapping_of(template)))
+        if not found:
+            continue
+        value, where = dict(template), {}
+        layers = ((here, mapping_of(template)), ((*top, "templateDefaults"), mapping_at(workflow, "templateDefaults")))
+        for name in (*_HELD, "volumes"):
+            for path, layer in (*layers, (top, workflow)):
+                if layer.get(name) is not None:
+                    value[name], where[name] = layer[name], owner.at(*path, name)
+                    break
+        try:
+            check_value(
+                owner.document, owner.at(*here), value, {key: POD[key] for key in (*_HELD, "volumes") if key in POD}
+            )
+            constraints = _constraints(value)
+        except ManifestError as error:
+            yield error
+            continue
+        role = str(mapping_of(template).get("name") or index)
+        yield Pods(
+            owner.document,
+            owner,
+            f"{owner.label} {role}".strip(),
+            role,
+            owner.at(*here),
+            "H",
+            Duty.WORKER,
+            value,
+            mapping_at(template, "metadata"),
+            constraints,
+            reach_of(constraints, settings),
+            tuple(found),
+            where=where,
+            is_placed=owner.is_placed,
+        )
+
+
+def _argo_containers(owner: KubeObject, here: Path, template: Shape) -> Iterator[Container]:
+    for name in ("container", "script"):
+        value: Any = template.get(name)
+        if isinstance(value, dict):
+            yield Container(owner.at(*here, name), value)
+    for index, value in enumerate(items_of(mapping_at(template, "containerSet").get("containers"))):
+        yield Container(owner.at(*here, "containerSet", "containers", index), mapping_of(value))
+
+
+class Task(NamedTuple):
+    """One task that runs in a pod: where it stands, its path in a run, its executor, and its retries.
+
+    ``inherits``: a pipeline around it sets its retries.
+    """
+
+    path: Path
+    name: str
+    label: str
+    retry: Shape | None
+    inherits: bool
+    in_exit_handler: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """A compiled pipeline: ``value`` is its first document, ``platforms`` the mapping in the second."""
+
+    document: PipelinePair
+    value: Shape
+    platforms: Shape
+
+    @property
+    def name(self) -> str:
+        """The name of the pipeline."""
+        return str(mapping_at(self.value, "pipelineInfo").get("name") or "")
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether ``place`` or ``compile`` wrote into it, so that its findings were said there."""
+        return self.document.get((1, *RECORD), None) is not None
+
+    @property
+    def executors(self) -> Shape:
+        """The executors by their labels."""
+        return mapping_at(self.value, "deploymentSpec", "executors")
+
+    def settings_at(self, label: str) -> Path:
+        """The path of the Kubernetes settings of an executor."""
+        return (*PLATFORMS, *EXECUTORS, label)
+
+    def tasks(self) -> Iterator[Task]:
+        """The tasks that run in pods, each once; none if the document contradicts itself."""
+        seen: set[Path] = set()
+        try:
+            uses = [use for use in unfold(self.value) if use.has_pod]
+        except (IrError, AttributeError, TypeError, KeyError, ValueError):
+            return
+        for use in uses:
+            at = (*PIPELINE, *use.keys)
+            if at not in seen:
+                seen.add(at)
+                retry = use.task.get("retryPolicy")
+                own = retry if isinstance(retry, dict) else None
+                yield Task(at, use.path, use.label, own, use.enclosing_retry is not None, use.in_exit_handler)
+
+
+def pipeline_of(pair: PipelinePair) -> Pipeline:
+    """The pipeline of a pair of documents."""
+    return Pipeline(pair, mapping_of(pair.get((0,), None)), mapping_of(pair.get(PLATFORMS, None)))
+
+
+def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
+    """The pods of each executor, with its settings in the place of a pod spec."""
+    for label, executor in pipeline.executors.items():
+        container = mapping_at(executor, "container")
+        if not container:
+            continue
+        value = mapping_at(pipeline.platforms, *EXECUTORS, label)
+        try:
+            constraints = read_constraints(value)
+        except (ValueError, TypeError, AttributeError, KeyError):
+            continue  # values that are known only when it runs, or another shape, which compile refuses
+        path: Path = (0, "deploymentSpec", "executors", label, "container")
+        yield Pods(
+            pipeline.document,
+            None,
+            f"executor {label}",
+            label,
+            pipeline.settings_at(label),
+            "K",
+            Duty.WORKER,
+            value,
+            mapping_at(value, "podMetadata"),
+            constraints,
+            reach_of(constraints, settings),
+            (Container(path, _words(container)),),
+            is_placed=pipeline.is_placed,
+        )
+
+
+def _words(container: Shape) -> Shape:
+    """An executor's container without the source of its component, which is code and no argument."""
+    words: list[Any] = [word for word in items_of(container.get("command")) if "\n" not in str(word)]
+    return {**container, "command": words}
