@@ -207,6 +207,16 @@ def test_one_save_behind_says_nothing_if_the_step_ever_loads_the_newest() -> Non
     assert [[each.origin for each in trial] for trial in never] == [[Origin.OLDER, Origin.NOTHING], [Origin.OLDER]]
 
 
+def test_a_save_that_early_attempts_made_again_and_again_is_one() -> None:
+    def pointed(number: int) -> Operations:
+        return [*in_place(number, f"ck-{number}.json"), *renamed(number, "latest")]
+
+    counts = SaveCounts(saves(pointed, 10), [["ck-1.json", "latest"]])
+    before = [(pointed(1)[:3], False)] * 4
+
+    assert resume_of(5, before, saves(pointed, 10), [], saves(pointed, 10), counts) is None
+
+
 def test_a_log_whose_every_write_is_a_save_is_never_lost_and_counted_by_its_writes() -> None:
     def logged(count: int) -> Operations:
         writes = [operation(FileCall.WRITE, "log.jsonl", number) for number in range(count)]

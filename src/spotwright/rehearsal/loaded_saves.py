@@ -191,6 +191,8 @@ class SaveCounts:
         for each in undisturbed:
             if each.area == SAVES and kind_of(each.path) in calls:
                 calls[kind_of(each.path)][each.call] += 1
+        self.written = frozenset(kind for kind, each in calls.items() if each)
+        """The kinds that the undisturbed step writes."""
         self._appended = {
             kind
             for kind, each in calls.items()
@@ -243,7 +245,7 @@ class _Shelf:
     def __init__(self, counts: SaveCounts) -> None:
         self._counts = counts
         self._files: dict[str, _File] = {}
-        self._times: dict[str, list[int]] = {}  # by kind: when a file of it became whole
+        self._times: dict[str, dict[str | int, int]] = {}  # by kind: when each save of it became whole
         self._now = 0
         self._written = ""  # the file that the attempt is still writing
         self.lost_by: FileOperation | None = None
@@ -285,7 +287,9 @@ class _Shelf:
     def _save(self, path: str) -> None:
         self._files[path] = _File(self._now, is_whole=True)
         if path in self._counts:
-            self._times.setdefault(kind_of(path), []).append(self._now)
+            kind = kind_of(path)
+            one = path if path != kind else self._now  # a number in the name tells which save it is, also of a later attempt
+            self._times.setdefault(kind, {})[one] = self._now
 
     def _rename(self, source: str, path: str) -> None:
         moved = self._below(source)
@@ -302,7 +306,7 @@ class _Shelf:
     def _move_times(self, kind: str, new: str) -> None:
         """The saves of a kind of which no file is left have got names of another kind."""
         if kind != new and not self.whole(kind):
-            self._times.setdefault(new, []).extend(self._times.pop(kind, ()))
+            self._times.setdefault(new, {}).update(self._times.pop(kind, {}))
 
     def _take(self, paths: Iterable[str], operation: FileOperation) -> None:
         """Files are removed or emptied."""
@@ -336,13 +340,13 @@ class _Shelf:
         if any(not each.is_whole for each in of_kind):
             return 0  # newer than what is known to be whole
         last = max((each.saved_at for each in of_kind), default=0)
-        return sum(each > last for each in self._times.get(kind, ())) // self._counts.files_of(kind)
+        return sum(each > last for each in self._times.get(kind, {}).values()) // self._counts.files_of(kind)
 
     def behind(self, loaded: Collection[str]) -> int:
         """How many whole saves are newer than the loaded files; where none was loaded, how many there are."""
         if loaded:
             return max(self.saves_after(kind, loaded) for kind in map(kind_of, loaded))
-        return min(self.saves_after(kind, ()) for kind in self._times)
+        return min(self.saves_after(kind, ()) for kind in {*self._times, *self._counts.written})
 
     def newest(self) -> tuple[str, ...]:
         """The files of the newest whole save: of each kind the last ones, without those of a name that each save has."""
@@ -378,8 +382,11 @@ def resume_of(
         lost = Resume(attempt, (), loaded, None, saved, redone, shelf.lost_by, until)
         if lost.is_all_lost or not any(path in loaded for path in shelf.whole()):
             return lost
+    behind = shelf.behind(loaded)
+    if not (loaded or behind):  # a file of the first save is still missing
+        return None
     last = next((each for each in reversed(before[-1][0]) if each.area == SAVES), None)
-    return Resume(attempt, shelf.newest(), loaded, shelf.behind(loaded), saved, redone, last)
+    return Resume(attempt, shelf.newest(), loaded, behind, saved, redone, last)
 
 
 def _redone(
