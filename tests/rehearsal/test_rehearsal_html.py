@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from spotwright.rehearsal.api import RehearsalReport
+from spotwright.rehearsal.verdict import Verdict
 
 
 def point(name: str, **fields: Any) -> Mapping[str, Any]:
@@ -32,6 +33,7 @@ def report(verdict: str = "not safe", **fields: Any) -> RehearsalReport:
         "task": "train<script>",
         "verdict": verdict,
         "fails_undisturbed": None,
+        "undecided": None,
         "not_traced": None,
         "probable_cause": "state.json is written in place",
         "cost_per_interruption": 0.5,
@@ -49,6 +51,18 @@ def report(verdict: str = "not safe", **fields: Any) -> RehearsalReport:
         **fields,
     }
     return RehearsalReport("", {"safe": False, "steps": [step]})
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_report_with_one_step_has_its_verdict(verdict: Verdict) -> None:
+    assert report(verdict.value).verdict == verdict
+
+
+def test_why_nothing_is_decided_is_shown() -> None:
+    assert (
+        "no output that could be compared"
+        in report("undecided", undecided="it has no output that could be compared")._repr_html_()
+    )
 
 
 def test_the_verdict_and_every_point_are_in_the_table() -> None:

@@ -42,7 +42,8 @@ class _WithUserCommand(click.Command):
         "outputs",
         metavar="PATH",
         multiple=True,
-        help="Of a command: an output to compare.  [default: every file that it makes or changes]",
+        help="An output to compare: of a command a file or folder, of a task a path in a kept one or in a volume."
+        "  [default: a task's declared outputs; every file that a command makes or changes, without kept ones]",
     ),
     click.option("--stdout", is_flag=True, help="Of a command: compare its standard output too."),
     click.option("--tolerance", type=float, default=0.0, show_default=True, help="Allowed difference of numbers."),
@@ -66,7 +67,9 @@ class _WithUserCommand(click.Command):
         type=Duration(),
         help="Start no further trial of a step after this time; the most informative points come first.",
     ),
-    click.option("--must-resume", is_flag=True, help="Exit with 1 also if a step starts over."),
+    click.option(
+        "--must-resume", is_flag=True, help="Exit with 1 also if a step starts over, or goes back to an older save."
+    ),
     click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write a JUnit report."),
 )
 @click.pass_context
@@ -89,8 +92,8 @@ def rehearse(
     """Test how a step survives interruptions: one task of PIPELINE, every task, or a COMMAND after --.
 
     The step runs undisturbed, then once per injection point: interrupted at the start, in the middle, inside a save, between
-    outputs and at the end, with notice and without. Exit code 0: its outputs are the same every time; 1: they differ, or the
-    step fails or never finishes.
+    outputs and at the end, with notice and without. Exit code 0: its outputs are the same every time; 1: they differ, nothing can
+    be compared, or the step fails or never finishes.
     """
     require_platform()
     with importing():

@@ -28,8 +28,10 @@ _SAFE, _CAREFUL, _UNSAFE, _NONE = "#2fa36b", "#d08a1d", "#e0564f", "#8a8a8a"  # 
 _COLOURS = {
     "safe and resumes": _SAFE,
     "safe and resumes only with a notice": _CAREFUL,
+    "safe but goes back to an older save": _CAREFUL,
     "safe but starts over": _CAREFUL,
     "safe": _CAREFUL,
+    "undecided": _CAREFUL,
     "survived": _SAFE,
     "broken": _UNSAFE,
     "not interrupted": _NONE,
@@ -57,6 +59,7 @@ def _step(step: Mapping[str, Any]) -> Iterator[str]:
 
 def _figures(step: Mapping[str, Any]) -> Iterator[str]:
     yield step["fails_undisturbed"] or ""
+    yield step["undecided"] or ""
     yield f"not traced: {step['not_traced']}" if step["not_traced"] else ""
     yield f"probable cause: {step['probable_cause']}" if step["probable_cause"] else ""
     if step["cost_per_interruption"] is not None:
@@ -110,8 +113,10 @@ _WORST_FIRST = (
     "fails without any interruption",
     "not safe",
     "never finishes",
+    "undecided",
     "safe but starts over",
     "safe",
+    "safe but goes back to an older save",
     "safe and resumes only with a notice",
     "safe and resumes",
 )

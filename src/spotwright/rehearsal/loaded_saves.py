@@ -288,7 +288,9 @@ class _Shelf:
         self._files[path] = _File(self._now, is_whole=True)
         if path in self._counts:
             kind = kind_of(path)
-            one = path if path != kind else self._now  # a number in the name tells which save it is, also of a later attempt
+            one = (
+                path if path != kind else self._now
+            )  # a number in the name tells which save it is, also of a later attempt
             self._times.setdefault(kind, {})[one] = self._now
 
     def _rename(self, source: str, path: str) -> None:
