@@ -72,8 +72,8 @@ in this order: command line, `policy.tasks`, what the pipeline says (`spot.prefe
 
 _PATTERNS = """A pattern is compared with the whole path of a task in its run, such as `train` or `loop/train-3`. `*` stands for
 any characters within one name, `**` for any characters at all, and `**/` also for nothing: `**/train*` matches `train` and
-`loop/train-3`. A plain name, without `*` and `/`, is also a task of that name inside loops, conditions and pipelines in it: `train`
-matches `loop/train`. Write patterns that begin with `*` in quotes. Where several match, the later line wins, key by key.
+`loop/train-3`. A plain name, without `*` and `/`, is also a task of that name inside loops, conditions and pipelines in it:
+`train` matches `loop/train`. Write patterns that begin with `*` in quotes. Where several match, the later line wins, key by key.
 
 `run` and `plan` refuse a pattern that matches no task, with the nearest name; `place` warns. Pipelines that share a folder
 and have different tasks have a file each, which `--config` names.

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from tests.e2e.project import Done, Project, eventually
+from tests.e2e.project import Done, Project, RunningCommand, eventually
 from tests.rehearsal.conftest import pipeline_of
 from tests.rehearsal.sample_steps import by_hand, torn
 
@@ -243,3 +243,67 @@ def test_on_a_narrow_terminal_lines_break_between_words(project: Project) -> Non
     )
     assert cause in " ".join(shown.split())
     assert [line for line in shown.splitlines() if len(line) > 60 and len(line.split()) > 1] == []
+
+
+def keeps_a_large_folder(project: Project) -> RunningCommand:
+    """A rehearsal that is copying a folder of 40 GiB, which holds no data: nothing of it takes room before it is copied."""
+    large = project.folder / "large"
+    large.mkdir()
+    with (large / "data").open("wb") as file:
+        file.truncate(40 << 30)
+    under = project.start("rehearse", "--keep", str(large), "--", "ls", str(large))
+    eventually(lambda: "note: --keep" in under.out.read_text() and any(copies(project)))
+    return under
+
+
+def copies(project: Project) -> list[Path]:
+    return list(project.folder.glob(".spotwright/rehearsals/*/kept"))
+
+
+def test_the_size_of_a_large_kept_folder_is_said_before_it_is_copied_and_sigterm_leaves_nothing(
+    project: Project,
+) -> None:
+    under = keeps_a_large_folder(project)
+    under.send(signal.SIGTERM)
+    done = under.wait()
+
+    said = f"note: --keep {project.folder / 'large'} holds 40Gi: each trial begins with a copy of it"
+    assert said in done.out.splitlines()
+    assert done.code != 0
+    assert list(project.state.glob("rehearsals/*")) == []
+
+
+@pytest.mark.slow
+def test_what_a_killed_rehearsal_has_copied_is_removed_by_the_next_one(project: Project) -> None:
+    under = keeps_a_large_folder(project)
+    under.kill()
+    assert copies(project) != []
+    (project.folder / "large" / "data").unlink()
+    assert rehearse(project, "--", sys.executable, "-c", "open('a', 'w').write('x')").code in (0, 1)
+    assert copies(project) == []
+
+
+def test_a_program_in_a_temporary_folder_gets_a_sentence(
+    project: Project, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "beside.py").write_text("")
+    (elsewhere / "train.py").write_text("import beside\n")
+    folder = next(each for each in ("/tmp", "/var/tmp", "/dev/shm") if str(elsewhere).startswith(each))  # noqa: S108
+    done = rehearse(project, "--", sys.executable, str(elsewhere / "train.py"))
+
+    assert f"note: {elsewhere / 'train.py'} is in {folder}, which is empty in each attempt" in done.out
+    assert "No module named 'beside'" in done.out
+    assert f"  {elsewhere / 'train.py'} is in {folder}, which is empty in each attempt" in done.out
+    assert done.code == 1
+
+
+def test_a_checkpoint_folder_that_no_shell_puts_in_is_pointed_out(project: Project) -> None:
+    program = [sys.executable, "-c", "import sys, time; time.sleep(0.05); open('a', 'w').write(sys.argv[1])"]
+    literal = rehearse(project, "--", *program, "--out=$SPOTWRIGHT_CHECKPOINT")
+    shell = rehearse(project, "--", "sh", "-c", "echo $SPOTWRIGHT_CHECKPOINT > a; sleep 0.05")
+
+    assert (
+        "note: the command gets '--out=$SPOTWRIGHT_CHECKPOINT' as it stands, because no shell reads it" in literal.out
+    )
+    assert "as it stands" not in shell.out

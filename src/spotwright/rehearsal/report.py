@@ -5,11 +5,14 @@ Beside a step's problems stands their probable cause, where the trials show one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from spotwright.local.protocol import LOG
+from spotwright.local.supervisor.private_folders import temporary_folder
 from spotwright.model.attempts import Cause
 from spotwright.rehearsal.attempt_trace import NO_ANSWER, OnSigterm
 from spotwright.rehearsal.causes import probable_cause, step_cause
@@ -78,7 +81,28 @@ def _failed_logs(rehearsal: Rehearsal, step: StepReport) -> Iterator[str]:
     if trial is not None:
         for path, attempts in trial.executed.items():
             if attempts[-1].cause != Cause.SUCCEEDED:
+                yield from _hidden(attempts[-1].folder / LOG)
                 yield f"log: spotwright logs {trial.run.name} {path} --state {_short_path(rehearsal.state)}"
+
+
+_PATH = re.compile(r"(?<![\w./])/[\w.+@%/-]+")
+_END_OF_LOG = 10_000  # bytes
+
+
+def _hidden(log: Path) -> Iterator[str]:
+    """A file of a temporary folder that the end of a log names: it is there, and the attempt did not see it."""
+    try:
+        content = log.read_bytes()[-_END_OF_LOG:].decode("utf-8", "replace")
+    except OSError:
+        return
+    for path in dict.fromkeys(_PATH.findall(content)):
+        folder = temporary_folder(path)
+        if folder and Path(path).exists():
+            yield (
+                f"{path} is in {folder}, which is empty in each attempt, as in a new container: keep it in another folder, or "
+                "rehearse in its own"
+            )
+            return
 
 
 def _saves(step: StepReport) -> str:

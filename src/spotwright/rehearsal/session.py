@@ -21,6 +21,7 @@ from spotwright.engine.events import RunStatus
 from spotwright.errors import InputError
 from spotwright.kfp.compiled import Compiled
 from spotwright.kfp.loader import load
+from spotwright.local.supervisor.private_folders import temporary_folder
 from spotwright.local.visible_paths import named_paths
 from spotwright.model.attempts import Cause
 from spotwright.model.quantities import format_bytes
@@ -148,7 +149,7 @@ def run_rehearsal(options: RehearsalOptions, report: ProgressCallback) -> Rehear
         shutil.rmtree(folder)  # nothing was executed, so the folder holds nothing to look at
         raise
     report(f"seed {settings.seed}")
-    for note in _unread_variables(options.command):
+    for note in (*_unread_variables(options.command), *_alone_in_temporary_folders(options)):
         report(f"note: {note}")
     for note in prepared.notes:
         report(f"note: {note}")
@@ -229,6 +230,19 @@ def _unread_variables(command: Sequence[str]) -> Iterator[str]:
                 f"sh -c {shlex.quote(shlex.join(command).replace(shlex.quote(word), word))}"
             )
             return
+
+
+def _alone_in_temporary_folders(options: RehearsalOptions) -> Iterator[str]:
+    """Programs and files of the command whose neighbours an attempt does not see."""
+    kept = [Path(path) for path in options.keep]
+    for word in options.command:
+        path, folder = Path(word), temporary_folder(word)
+        seen = path.is_relative_to(options.folder.absolute()) or any(map(path.is_relative_to, kept))
+        if folder and path.is_file() and not seen:
+            yield (
+                f"{word} is in {folder}, which is empty in each attempt, as in a new container: the command sees this file and "
+                "nothing beside it"
+            )
 
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")

@@ -82,6 +82,11 @@ def private_folders() -> tuple[str, ...]:
     return (*roots.temporary, *([roots.home] if roots.home else []))
 
 
+def temporary_folder(path: str) -> str:
+    """The temporary folder of this machine in which a path lies; empty if it lies in none."""
+    return next((folder for folder in _roots().temporary if path.startswith(f"{folder}/")), "")
+
+
 def warm_up_namespaces() -> None:
     """Look up the folders that every namespace of this process and its forks needs: that takes a fifth of making one."""
     _roots()
