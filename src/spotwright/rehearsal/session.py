@@ -191,7 +191,7 @@ def _remove_abandoned(state: StateFolder) -> None:
             driver = json.loads(StateFolder(folder).driver.read_text("utf-8"))
         except (OSError, ValueError):
             continue
-        if not (folder / "runs").exists() and not is_alive(driver):
+        if not any(folder.glob("runs/*")) and not is_alive(driver):
             shutil.rmtree(folder, ignore_errors=True)
 
 
