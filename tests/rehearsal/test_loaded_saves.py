@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import mmap
+import os
+import resource
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -264,6 +267,28 @@ def test_a_single_file_and_one_that_is_not_there_can_be_watched(tmp_path: Path) 
     (tmp_path / "state").read_text()
 
     assert watcher.close() == ("state",)
+
+
+def take_all_descriptors(taken: list[int]) -> None:
+    while True:
+        taken.append(os.dup(0))
+
+
+def test_a_watcher_waits_where_other_trials_have_all_instances(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 40, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            take_all_descriptors(taken)
+        threading.Timer(0.3, lambda: os.close(taken.pop())).start()
+        watcher = LoadWatcher([])
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert watcher.close() == ()
 
 
 def test_where_events_were_lost_nothing_is_said(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ __all__ = ["folders_of_saves", "probable_cause", "step_cause"]
 
 _MAX_READ = 10_000_000  # bytes of an output that is searched for rows that are there twice
 _TEMPORARY = (".new", ".tmp", ".part", ".partial", ".temp", "~")
-_LOCK = re.compile(r"lock|\.pid$|running|in.?progress", re.IGNORECASE)
+_LOCK = re.compile(r"(?<![a-z])(?:lock(?:ed|file)?|running|in.?progress)(?![a-z])|\.pid$", re.IGNORECASE)
 _SQLITE = re.compile(r"-(?:journal|wal|shm)$")
 _MISSING_STATE = (
     "the newest save was whole and was loaded, and still the outputs differ: "
@@ -75,7 +75,7 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     repeated = _repeated(outcome)
     if repeated:
         return f"{_APPENDED}; {repeated[:60]!r} is there twice"
-    if activity.mapped and outcome.differences:
+    if activity.mapped and outcome.differences and _survives_elsewhere(step):
         return (
             f"{activity.mapped[0]} is changed in place through a memory map: write a new file beside it, and rename it when it "
             "is complete"
@@ -83,8 +83,30 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     if trial.tracing_failure:
         return ""
     interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
-    found = (_lock_left(outcome, before, activity) or _torn(before, step) for before in interrupted)
+    is_torn = _survives_elsewhere(step)
+    found = (
+        _lock_left(outcome, before, activity) or (_torn(before, activity) if is_torn else "") for before in interrupted
+    )
     return next(filter(None, found), _MISSING_STATE if _loads_all(outcome) else "")
+
+
+_SHARE_OF_SAVES, _FEWEST_OPERATIONS = 0.1, 3
+
+
+def _survives_elsewhere(step: StepReport) -> bool:
+    """Whether the step went on from a kill at some other moment of its work: only then does the problem depend on the moment.
+
+    The kill came after some saves and before others, so that there was something to go on from, and work left.
+    """
+    whole = sum(len(save.operations) for save in step.activity.saves)
+    least = max(_FEWEST_OPERATIONS, _SHARE_OF_SAVES * whole)
+    for outcome in step.outcomes:
+        operations = outcome.trial.operations if outcome.trial is not None else ()
+        if outcome.is_interrupted and not outcome.problem and len(operations) > 1:
+            before = sum(len(_on_saves(each)) for each in operations[:-1])
+            if min(before, len(_on_saves(operations[-1]))) >= least:
+                return True
+    return False
 
 
 def _loads_all(outcome: PointOutcome) -> bool:
@@ -146,15 +168,14 @@ def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity:
     return ""
 
 
-def _torn(before: Sequence[FileOperation], step: StepReport) -> str:
+def _torn(before: Sequence[FileOperation], activity: FileActivity) -> str:
     """What the last operations before the interruption left incomplete: one file, one folder, or one of several."""
     if not before:
         return ""
-    last, activity = before[-1], step.activity
+    last = before[-1]
     databases = sorted({_SQLITE.sub("", each.path) for each in before if _SQLITE.search(each.path)})
     if databases:
-        one = f"{databases[0]} is changed in several transactions that belong together: commit them as one"
-        return one if _survives_elsewhere(step) else ""
+        return f"{databases[0]} is changed in several transactions that belong together: commit them as one"
     if _is_written_after_rename(activity):
         return f"{last.path} is renamed before it is closed: write and close the new file first, then rename it"
     folder = _unfinished_folder(before, activity)
@@ -166,16 +187,6 @@ def _torn(before: Sequence[FileOperation], step: StepReport) -> str:
     if together:
         return f"{' and '.join(together)} belong together, and are replaced one after the other: save both in one file"
     return ""
-
-
-def _survives_elsewhere(step: StepReport) -> bool:
-    """Whether the outputs are the same after a kill at some other moment of the database's changes.
-
-    A kill leaves a database as after a transaction (SQLite, "Atomic Commit In SQLite"). So it depends on the transaction.
-    """
-    trials = [outcome.trial for outcome in step.outcomes if outcome.is_interrupted and not outcome.problem]
-    first = [trial.operations[0] for trial in trials if trial is not None and trial.operations]
-    return any(_SQLITE.search(each.path) for operations in first for each in operations)
 
 
 def _is_final_name(path: str, activity: FileActivity) -> bool:

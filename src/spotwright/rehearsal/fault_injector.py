@@ -25,7 +25,7 @@ from spotwright.local.world import NodeRemoval
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation
 from spotwright.rehearsal.injection_points import SAVES, AtOperation, AtShare, Injection
 from spotwright.rehearsal.loaded_saves import LoadWatcher
-from spotwright.rehearsal.syscall_tracer import SyscallTracer, run_delay
+from spotwright.rehearsal.syscall_tracer import SyscallTracer
 from spotwright.supply.node_fit import AttemptKey
 
 __all__ = ["FaultInjector", "InjectionResult", "TrialTiming"]
@@ -91,6 +91,7 @@ class _CurrentAttempt:
     check_signals_at: float | None = None  # shortly before the end of the notice
     is_taken: bool = False
     is_held: bool = False
+    hides_loads: bool = False
     run_delay: float = 0.0  # seconds in which it waited for a processor, as last measured
 
 
@@ -147,11 +148,18 @@ class FaultInjector:
             raise StateError(f"{order.directory}: the attempt's files cannot be copied there: {error}") from error
         self._attempts[key] = attempt
         if key.number > 1 and self._is_traced(key.task):
-            attempt.loads = LoadWatcher(path for path, area in attempt.folders.items() if area == SAVES)
-            self._selector.register(attempt.loads.descriptor, selectors.EVENT_READ, attempt.loads.read)
+            self._watch_loads(attempt)
         env = {**order.env, **(self._timing.environment if self._timing is not None else {})}
         traced, host = self._is_traced(key.task), _host_of(order)
         return replace(order, hold=traced, env=env, private=self._private(order.private), host=host)
+
+    def _watch_loads(self, attempt: _CurrentAttempt) -> None:
+        try:
+            attempt.loads = LoadWatcher(path for path, area in attempt.folders.items() if area == SAVES)
+        except OSError:  # too many instances of inotify: what this attempt loads is not known
+            attempt.hides_loads = True
+            return
+        self._selector.register(attempt.loads.descriptor, selectors.EVENT_READ, attempt.loads.read)
 
     def _private(self, settings: PrivateFolderSettings | None) -> PrivateFolderSettings | None:
         """Let only the run's own files outlive an attempt: paths that the user named are readable, and so is all else."""
@@ -193,7 +201,7 @@ class FaultInjector:
             attempt.tracer.finish()
             trace = attempt.tracer.trace()
             foreign = tuple(each for each in trace.connections if each not in attempt.own_addresses)
-            loads: tuple[str, ...] | None = ()
+            loads: tuple[str, ...] | None = None if attempt.hides_loads else ()
             if attempt.loads is not None:
                 self._selector.unregister(attempt.loads.descriptor)
                 loads = attempt.loads.close()
@@ -232,7 +240,7 @@ class FaultInjector:
             return False
         age = now - attempt.started_at
         if age >= timing.limit + attempt.run_delay:
-            attempt.run_delay = max(attempt.run_delay, run_delay(attempt.tracer.process))
+            attempt.run_delay = max(attempt.run_delay, attempt.tracer.run_delay)
         return age >= min(timing.limit + attempt.run_delay, timing.last_limit)
 
     def due(self, now: float) -> list[NodeRemoval]:

@@ -14,6 +14,7 @@ import errno
 import os
 import re
 import struct
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -45,17 +46,31 @@ _CHANGES = _MODIFY | _FROM | _TO | _CREATE | _DELETE
 _OVERFLOW, _IS_FOLDER = 0x4000, 0x40000000
 _EVENT: Final = struct.Struct("iIII")  # watch, mask, cookie, length of the name
 _MAX_FOLDERS = 2000  # of one attempt: the kernel has a limit for all of a user's
+_MAX_WAIT = 10.0  # seconds
+
+
+def _new_instance() -> int:
+    """An inotify descriptor. Other trials of this user may have all that there are: one is awaited for a while."""
+    until = time.monotonic() + _MAX_WAIT
+    while True:
+        try:
+            return kernel.inotify_init()
+        except OSError as error:
+            if error.errno != errno.EMFILE or time.monotonic() > until:
+                raise
+        time.sleep(0.05)
 
 
 class LoadWatcher:
     """Watches which files an attempt reads of those that were there when it began.
 
     ``folders`` are folders or files that outlive an attempt. A file that the attempt has changed itself does not count any more.
-    :meth:`read` is to be called from time to time, because the kernel keeps a limited number of events.
+    :meth:`read` is to be called from time to time, because the kernel keeps a limited number of events. Raises ``OSError`` where
+    the user has had as many instances as the kernel allows for some seconds: 128, in all programs together.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        self.descriptor = kernel.inotify_init()
+        self.descriptor = _new_instance()
         self._paths: dict[
             int, tuple[str, bool]
         ] = {}  # by watch: the path inside the watched folder, and whether it is a folder

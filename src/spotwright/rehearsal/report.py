@@ -172,6 +172,8 @@ def _description(outcome: PointOutcome) -> str:
         return "not tried"
     if not outcome.is_interrupted and not outcome.problem:
         failure = outcome.trial.tracing_failure
+        if outcome.trial.timed_out:
+            return "given up before the interruption: it took too long, as on a machine that is too busy"
         return f"not interrupted, because it was not traced: {failure}" if failure else _FINISHED_BEFORE
     injected = outcome.trial.injected
     injections = ", ".join(map(_injection, injected)) if len(injected) < 3 else f"{len(injected)} interruptions"

@@ -343,6 +343,8 @@ class StepRehearsal:
 
     def _evaluate(self, point: InjectionPoint, trial: TrialRun) -> PointOutcome:
         last = trial.attempts[-1] if trial.attempts else None
+        if trial.timed_out and not trial.injected:  # the machine was too busy: this says nothing about interruptions
+            return PointOutcome(point, trial)
         if trial.timed_out and last is not None:
             problem = (
                 f"attempt {last.number} was given up after {last.seconds:.3g}s; "

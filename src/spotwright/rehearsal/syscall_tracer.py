@@ -31,7 +31,7 @@ from spotwright.local.supervisor import process_identity
 from spotwright.local.supervisor.kernel import CALLS, FileCall, is_supported_machine
 from spotwright.rehearsal.attempt_trace import AttemptTrace, FileOperation, OnSigterm, read_blocked, read_on_sigterm
 
-__all__ = ["SyscallTracer", "run_delay"]
+__all__ = ["SyscallTracer"]
 
 
 _SEIZE, _LISTEN, _CONT, _SYSCALL, _GET_SYSCALL_INFO = 0x4206, 0x4208, 7, 24, 0x420E
@@ -117,6 +117,14 @@ class SyscallTracer(threading.Thread):
     def process(self) -> int:
         """The attempt's main process; 0 before it has begun."""
         return self._main
+
+    @property
+    def run_delay(self) -> float:
+        """Seconds in which the attempt waited for a processor, or for this thread, which waited for one."""
+        own = _thread_delay(Path(f"/proc/self/task/{self.native_id}"))
+        return own + max(
+            (_thread_delay(thread) for each in _tree(self._main) for thread in _threads(each)), default=0.0
+        )
 
     def release(self, *, resume: bool) -> None:
         """Resume a held attempt; without ``resume`` it stands still for good, because it is about to be killed."""
@@ -378,11 +386,6 @@ def _internet_address(address: bytes) -> str:
     if family == socket.AF_INET6 and len(address) >= 24:
         return f"[{socket.inet_ntop(socket.AF_INET6, address[8:24])}]:{port}"
     return ""
-
-
-def run_delay(process: int) -> float:
-    """Seconds that the thread which waited longest, of a process or its descendants, was ready to run without a processor."""
-    return max((_thread_delay(thread) for each in _tree(process) for thread in _threads(each)), default=0.0)
 
 
 def _tree(process: int) -> Iterator[int]:
