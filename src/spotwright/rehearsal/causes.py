@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePath
 
 from spotwright.local.supervisor.kernel import FileCall
@@ -75,19 +75,33 @@ def probable_cause(outcome: PointOutcome, step: StepReport) -> str:
     repeated = _repeated(outcome)
     if repeated:
         return f"{_APPENDED}; {repeated[:60]!r} is there twice"
-    if activity.mapped and outcome.differences and _survives_elsewhere(step):
+    loaded = _loaded(trial)
+    mapped = next((path for path in activity.mapped if path in loaded or _is_mapped_as_it_lay(path, trial)), "")
+    if mapped and outcome.differences:
         return (
-            f"{activity.mapped[0]} is changed in place through a memory map: write a new file beside it, and rename it when it "
+            f"{mapped} is changed in place through a memory map: write a new file beside it, and rename it when it "
             "is complete"
         )
     if trial.tracing_failure:
         return ""
     interrupted = [_on_saves(operations) for operations in trial.operations[:-1] or trial.operations]
-    is_torn = _survives_elsewhere(step)
-    found = (
-        _lock_left(outcome, before, activity) or (_torn(before, activity) if is_torn else "") for before in interrupted
-    )
+    found = (_lock_left(outcome, before, activity) or _torn(before, loaded, step) for before in interrupted)
     return next(filter(None, found), _MISSING_STATE if _loads_all(outcome) else "")
+
+
+def _loaded(trial: TrialRun) -> frozenset[str]:
+    """What attempts after an interruption have read of what outlives them."""
+    return frozenset(path for trace in trial.traces.get(trial.task or "", ())[1:] for path in trace.loads or ())
+
+
+def _is_mapped_as_it_lay(path: str, trial: TrialRun) -> bool:
+    """Whether the attempt after an interruption mapped a file into memory without making it anew; reading a map is not seen."""
+    later = trial.traces.get(trial.task or "", ())[1:]
+    return any(
+        (SAVES, path) in trace.mapped
+        and not any(each.path == path and (each.truncates or each.call is FileCall.RENAME) for each in trace.operations)
+        for trace in later
+    )
 
 
 _SHARE_OF_SAVES, _FEWEST_OPERATIONS = 0.1, 3
@@ -168,23 +182,24 @@ def _lock_left(outcome: PointOutcome, before: Sequence[FileOperation], activity:
     return ""
 
 
-def _torn(before: Sequence[FileOperation], activity: FileActivity) -> str:
-    """What the last operations before the interruption left incomplete: one file, one folder, or one of several."""
+def _torn(before: Sequence[FileOperation], loaded: Collection[str], step: StepReport) -> str:
+    """What the last operations before the interruption left incomplete, and a later attempt read: a file, a folder or several."""
     if not before:
         return ""
-    last = before[-1]
+    last, activity = before[-1], step.activity
     databases = sorted({_SQLITE.sub("", each.path) for each in before if _SQLITE.search(each.path)})
     if databases:
-        return f"{databases[0]} is changed in several transactions that belong together: commit them as one"
-    if _is_written_after_rename(activity):
+        one = f"{databases[0]} is changed in several transactions that belong together: commit them as one"
+        return one if _survives_elsewhere(step) else ""
+    if _is_written_after_rename(activity) and last.path in loaded:
         return f"{last.path} is renamed before it is closed: write and close the new file first, then rename it"
     folder = _unfinished_folder(before, activity)
-    if folder:
+    if folder and any(path.startswith(f"{folder}/") for path in loaded):
         return f"{folder} is filled in place: fill a folder beside it, and rename that when it is complete"
-    if last.call in (FileCall.OPEN, FileCall.WRITE) and _is_final_name(last.path, activity):
+    if last.call in (FileCall.OPEN, FileCall.WRITE) and last.path in loaded and _is_final_name(last.path, activity):
         return f"{last.path} is written in place: write a new file beside it, and rename it when it is complete"
     together = _together(last, activity)
-    if together:
+    if together and {PurePath(path).name for path in loaded}.issuperset(together):
         return f"{' and '.join(together)} belong together, and are replaced one after the other: save both in one file"
     return ""
 
