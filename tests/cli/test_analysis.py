@@ -112,6 +112,15 @@ def test_lint_of_what_is_no_manifest_is_one_message(files: Path) -> None:
         spot.lint("missing.yaml")
 
 
+def test_a_notebook_shows_one_sentence_of_an_error() -> None:
+    """IPython prints what ``_render_traceback_`` gives; ``spot.lint(7)`` in IPython 9.17 was tried by hand."""
+    with pytest.raises(spot.SpotwrightError) as caught:
+        spot.lint(7)
+    assert caught.value._render_traceback_() == [
+        "InputError: int: expected a dict, or a model of the kubernetes client or a Kubeflow SDK"
+    ]
+
+
 def test_explain_says_of_a_file_and_of_an_object_where_its_roles_may_run(files: Path) -> None:
     answer = spot.explain(files / "job.yaml")
 
