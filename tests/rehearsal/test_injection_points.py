@@ -119,6 +119,21 @@ def test_reopening_a_file_begins_another_save_even_without_a_pause() -> None:
     assert [len(save.operations) for save in summarize_activity(soon).saves] == [3, 3]
 
 
+def test_the_shards_in_the_folder_of_a_save_are_one_save_and_a_folder_alone_is_none() -> None:
+    calls = [(FileCall.MAKE_FOLDER, "")]
+    for number in (1, 2, 3):
+        calls.append((FileCall.MAKE_FOLDER, f"ck-{number}"))
+        for name in ("shard-0.bin", "shard-1.bin", "DONE"):
+            calls += [(call, f"ck-{number}/{name}") for call in (FileCall.OPEN, FileCall.WRITE)]
+    starts = (0, *(at for at in (1.0, 2.0, 3.0) for _ in range(7)))
+    operations = [FileOperation(call, SAVES, path, at) for (call, path), at in zip(calls, starts, strict=True)]
+
+    activity = summarize_activity(operations)
+
+    assert activity.count == 3
+    assert [len(save.operations) for save in activity.saves] == [1, 7, 7, 7]
+
+
 def test_the_longest_save_is_measured_from_first_to_last_operation() -> None:
     slow = [
         FileOperation(FileCall.OPEN, SAVES, "x", 1.0),

@@ -233,7 +233,7 @@ def test_a_step_resumes_if_it_keeps_work_without_a_notice(
 
 def resume(origin: Origin, saved: int = 5, redone: int = 0) -> Resume:
     loaded = () if origin is Origin.NOTHING else ("ck-3",)
-    return Resume(2, ("ck-5",), loaded, 0 if origin is Origin.NEWEST else 2, saved, redone)
+    return Resume(2, ("ck-5",), loaded, 0 if origin is Origin.NEWEST else 2, 3, saved, redone)
 
 
 NEWEST, OLDER, NOTHING = (resume(origin) for origin in Origin)

@@ -132,6 +132,11 @@ class FileActivity:
     saves_only_early: bool = False  # in the first quarter of its time, so that they keep little of its work
 
     @property
+    def count(self) -> int:
+        """How many saves there are; a folder alone that was made is none."""
+        return sum(any(each.call is not FileCall.MAKE_FOLDER for each in save.operations) for save in self.saves)
+
+    @property
     def longest_save(self) -> float | None:
         """Seconds; ``None`` if the step saved nothing."""
         return max((save.seconds for save in self.saves), default=None)
@@ -145,15 +150,19 @@ class FileActivity:
 def summarize_activity(operations: Sequence[FileOperation]) -> FileActivity:
     """Group the operations of an undisturbed attempt into saves and outputs.
 
-    A save ends when a file of the same name (digits ignored) is opened again, or when nothing happens for a while. After such a
-    pause an operation that can only belong to the save still counts as part of it: a busy machine may pause anywhere.
+    A save ends when a file of the same name is opened again, or when nothing happens for a while. Digits in names are ignored,
+    but not in those that several folders have: the shards in the folder of one save are files of that save. After a pause an
+    operation that can only belong to the save still counts as part of it: a busy machine may pause anywhere.
     """
     saves: list[Save] = []
     current: list[FileOperation] = []
     opened: set[str] = set()
     on_saves = [operation for operation in operations if operation.area == SAVES]
+    in_each_folder = _names_in_several_folders(on_saves)
     for number, operation in enumerate(on_saves):
-        name = re.sub(r"\d+", "#", operation.path)
+        folder, _, last = operation.path.rpartition("/")
+        name = re.sub(r"\d+", "#", folder if last in in_each_folder else operation.path)
+        name = f"{name}/{last}" if last in in_each_folder else name
         reopened = operation.call is FileCall.OPEN and name in opened
         if current and (reopened or _pauses_between(current[-1], operation)):
             saves.append(Save(number - len(current), tuple(current)))
@@ -166,6 +175,15 @@ def summarize_activity(operations: Sequence[FileOperation]) -> FileActivity:
     on_outputs = enumerate(operation for operation in operations if operation.area == OUTPUTS)
     outputs = tuple((number, each) for number, each in on_outputs if each.call is not FileCall.MAKE_FOLDER)
     return FileActivity(tuple(saves), outputs)
+
+
+def _names_in_several_folders(operations: Sequence[FileOperation]) -> frozenset[str]:
+    folders: dict[str, set[str]] = {}
+    for operation in operations:
+        folder, _, name = operation.path.rpartition("/")
+        if operation.call is FileCall.OPEN and folder:
+            folders.setdefault(name, set()).add(folder)
+    return frozenset(name for name, several in folders.items() if len(several) > 1)
 
 
 def rewritten_areas(operations: Sequence[FileOperation]) -> tuple[str, ...]:

@@ -149,16 +149,18 @@ class Resume:
     """What the attempt after an interruption loaded.
 
     ``newest`` are the files of the newest whole save; empty: none was left. ``loaded`` are the files of saves that the attempt
-    read, and ``behind`` is how many whole saves are newer than those; None where no save was left whole. ``saved`` is how many
-    saves the attempts before it had made, ``redone`` how many of them it made again, counted by the undisturbed step; both are 0
-    of an attempt that was interrupted itself, because what it would have made is not known. ``lost_by`` is the operation that
-    left no whole save, else the last one before the attempt; ``lost_until`` is the one after which there is a whole save again.
+    read, and ``behind`` is how many whole saves are newer than those; None where no save was left whole. ``whole`` is how many
+    there were. ``saved`` is how many saves the attempts before it had made, ``redone`` how many of them it made again, counted by
+    the undisturbed step; both are 0 of an attempt that was interrupted itself, because what it would have made is not known.
+    ``lost_by`` is the operation that left no whole save, else the last one before the attempt; ``lost_until`` is the one after
+    which there is a whole save again.
     """
 
     attempt: int
     newest: tuple[str, ...]
     loaded: tuple[str, ...]
     behind: int | None
+    whole: int = 0
     saved: int = 0
     redone: int = 0
     lost_by: FileOperation | None = None
@@ -396,14 +398,15 @@ def resume_of(
         return None
     if not shelf.has_whole:
         until = next((each for each in reversed(undisturbed) if each.area == SAVES and each.path in counts), None)
-        lost = Resume(attempt, (), loaded, None, saved, redone, shelf.lost_by, until)
+        lost = Resume(attempt, (), loaded, None, 0, saved, redone, shelf.lost_by, until)
         if lost.is_all_lost or not any(path in loaded for path in shelf.whole()):
             return lost
     behind = shelf.behind(loaded)
     if not (loaded or behind):  # a file of the first save is still missing
         return None
     last = next((each for each in reversed(before[-1][0]) if each.area == SAVES), None)
-    return Resume(attempt, shelf.newest(), loaded, behind, saved, redone, last)
+    whole = max(shelf.saves_after(kind, ()) for kind in map(kind_of, loaded)) if loaded else behind
+    return Resume(attempt, shelf.newest(), loaded, behind, whole, saved, redone, last)
 
 
 def _redone(
@@ -419,14 +422,18 @@ def _redone(
 
 
 def settled(trials: Sequence[Sequence[Resume]]) -> list[tuple[Resume, ...]]:
-    """The resumes of each trial of a step, where one save behind says nothing if the step ever loads the newest.
+    """The resumes of each trial of a step, where one save behind says nothing if the step ever loads the newest of several.
 
     A kill may come after the last file of a save that can be seen, and before what makes it whole for the step, such as a
     marker. So only a step that never loads the newest is one save behind.
     """
-    if not any(each.behind == 0 for resumes in trials for each in resumes):
+    chosen = [each.behind for resumes in trials for each in resumes if each.loaded and each.whole > 1]
+    if 0 not in chosen and len(chosen) - chosen.count(None) >= _FEWEST_CHOICES:
         return [tuple(resumes) for resumes in trials]
     return [tuple(_settled(each) for each in resumes if each.loaded or each.behind != 1) for resumes in trials]
+
+
+_FEWEST_CHOICES = 2
 
 
 def _settled(resume: Resume) -> Resume:

@@ -109,10 +109,10 @@ def _saves(step: StepReport) -> str:
     activity, longest = step.activity, step.activity.longest_save
     if activity.tracing_failure:
         return f"not traced: {activity.tracing_failure}"
-    if longest is None:
+    if longest is None or not activity.count:
         kept = any(map(_has_saved, step.outcomes))
         return "it saves only after a notice" if kept else "nothing that it wrote outlives an attempt"
-    count = len(activity.saves)
+    count = activity.count
     saves = f"{count} save{'s' * (count != 1)}"
     return f"{saves}, the longest {_duration(longest)}" if activity.is_timed else saves
 
@@ -317,7 +317,7 @@ def _step_json(step: StepReport) -> dict[str, Any]:
         "undecided": (step.undecided or None) if step.verdict is Verdict.UNDECIDED else None,
         "undisturbed_seconds": list(step.undisturbed_seconds),
         "not_traced": failure or None,
-        "saves": len(step.activity.saves) if not failure else None,
+        "saves": step.activity.count if not failure else None,
         "longest_save": step.activity.longest_save,
         "notice": step.notice,
         "lost_files": list(step.stray_files) if not failure else None,
