@@ -245,6 +245,7 @@ NEWEST, OLDER, NOTHING = (resume(origin) for origin in Origin)
         ([NEWEST, NEWEST], [NOTHING], Verdict.RESUMES),
         ([NEWEST, OLDER], [], Verdict.GOES_BACK),
         ([OLDER], [], Verdict.GOES_BACK),
+        ([resume(Origin.OLDER, redone=5)], [], Verdict.GOES_BACK),
         ([NEWEST, NOTHING], [], Verdict.GOES_BACK),
         ([NOTHING, NOTHING], [], Verdict.STARTS_OVER),
         ([NOTHING], [NEWEST], Verdict.RESUMES_WITH_NOTICE),

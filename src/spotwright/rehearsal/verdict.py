@@ -350,6 +350,8 @@ def verdict_of(
     ]
     resumes = [resume for _, resume in suddenly if resume.origin is not None]
     origins = {resume.origin for resume in resumes}
+    if Origin.OLDER in origins:  # however much of the work that costs: it depends on when the node goes
+        return Verdict.GOES_BACK
     keeps = _keeps_by_progress(outcome for outcome in outcomes if not _has_notice(outcome))
     if keeps is None and origins:
         keeps = Origin.NOTHING not in origins or len(origins) > 1

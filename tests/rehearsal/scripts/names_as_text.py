@@ -9,8 +9,8 @@ import glob
 
 found = sorted(glob.glob(os.path.join(D, "ck-*.json")))
 epoch = json.load(open(found[-1]))["epoch"] if found else 0
-while epoch < 30:
-    time.sleep(0.03)
+while epoch < 60:
+    time.sleep(0.02)
     epoch += 1
     path = os.path.join(D, f"ck-{epoch}.json")
     with open(path + ".tmp", "w") as file:
