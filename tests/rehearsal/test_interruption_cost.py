@@ -231,6 +231,18 @@ def test_a_step_resumes_if_it_keeps_work_without_a_notice(
     assert StepReport("t", (1.0,), outcomes=tuple(outcomes)).verdict is verdict
 
 
+@pytest.mark.parametrize(("redone", "again", "verdict"), [(0.5, 20, Verdict.STARTS_OVER), (0.9, 1, Verdict.RESUMES)])
+def test_where_saves_are_counted_seconds_do_not_decide(redone: float, again: int, verdict: Verdict) -> None:
+    cost = InterruptionCost(1, 0.1, 1.0, redone, MeasuredBy.SAVES, saved=21, saved_again=again)
+    outcome = PointOutcome(
+        InjectionPoint("middle", InjectionKind.MIDDLE, (Injection(InjectionKind.MIDDLE, AtShare(0.5)),)),
+        trial=INTERRUPTED,
+        cost=cost,
+    )
+
+    assert StepReport("t", (1.0,), outcomes=(outcome,)).verdict is verdict
+
+
 def resume(origin: Origin, saved: int = 5, redone: int = 0) -> Resume:
     loaded = () if origin is Origin.NOTHING else ("ck-3",)
     return Resume(2, ("ck-5",), loaded, 0 if origin is Origin.NEWEST else 2, 3, saved, redone)

@@ -219,6 +219,18 @@ def test_a_save_that_early_attempts_made_again_and_again_is_one() -> None:
 
     assert resume_of(5, before, saves(pointed, 10), [], saves(pointed, 10), counts) is None
 
+    in_the_next = [*before, (pointed(1)[:1], False)]  # ck-1.json is emptied, and no pointer ever named it
+    assert resume_of(6, in_the_next, saves(pointed, 10), [], saves(pointed, 10), counts) is None
+
+
+def test_a_journal_that_is_read_stands_for_its_database() -> None:
+    writes = [operation(FileCall.WRITE, "state.db", number) for number in range(9)]
+    opened = [operation(FileCall.OPEN, "state.db", 0), operation(FileCall.OPEN, "state.db-journal", 0)]
+
+    resume = resumed([*opened, *writes[:5]], writes, ["state.db-journal"], [*opened, *writes], "state.db")
+
+    assert (resume.loaded, resume.origin) == (("state.db",), Origin.NEWEST)
+
 
 def test_a_log_whose_every_write_is_a_save_is_never_lost_and_counted_by_its_writes() -> None:
     def logged(count: int) -> Operations:

@@ -192,6 +192,15 @@ def kind_of(path: str) -> str:
 _INDEX = re.compile(r"-(?:journal|wal|shm)$")  # beside an SQLite database, which reads it by itself
 
 
+def with_databases(loads: Iterable[str]) -> tuple[str, ...]:
+    """The files that were read, with the database in the place of the journal beside it.
+
+    SQLite reads the journal of a transaction that was cut, and writes the database before it reads it ("hot journal" in "File
+    Locking And Concurrency In SQLite Version 3").
+    """
+    return tuple(dict.fromkeys(_INDEX.sub("", path) for path in loads))
+
+
 class SaveCounts:
     """The kinds of files that hold the step's saves, and what of each kind makes one save.
 
@@ -202,7 +211,7 @@ class SaveCounts:
     def __init__(self, undisturbed: Sequence[FileOperation], loads: Iterable[Collection[str]]) -> None:
         self._files: dict[str, int] = {}  # by kind: how many files of it one save has
         for paths in loads:
-            for kind, count in Counter(kind_of(path) for path in paths if not _INDEX.search(path)).items():
+            for kind, count in Counter(map(kind_of, with_databases(paths))).items():
                 self._files[kind] = min(count, self._files.get(kind, count))
         calls = {kind: Counter[FileCall]() for kind in self._files}
         for each in undisturbed:
@@ -329,10 +338,10 @@ class _Shelf:
 
     def _take(self, paths: Iterable[str], operation: FileOperation) -> None:
         """Files are removed or emptied."""
-        was_whole = self.has_whole
+        was_complete = self.has_whole and self._counts.written <= self._times.keys()
         for path in paths:
             self._files.pop(path, None)
-        if was_whole and not self.has_whole:
+        if was_complete and not self.has_whole:
             self.lost_by = operation
 
     def _below(self, path: str) -> list[str]:
@@ -392,7 +401,7 @@ def resume_of(
     shelf = _Shelf(counts)
     for operations, ended_by_itself in before:
         shelf.add(operations, ended_by_itself=ended_by_itself)
-    loaded = tuple(path for path in loads if shelf.is_known(path))
+    loaded = tuple(path for path in with_databases(loads) if shelf.is_known(path))
     saved, redone = _redone([operations for operations, _ in before], after, undisturbed, counts) if is_last else (0, 0)
     if not (loaded or is_last) or not (shelf.has_whole or shelf.lost_by):
         return None

@@ -378,21 +378,27 @@ class StepRehearsal:
         found = [() if each.trial is None else resumes_of(each.trial, undisturbed, counts) for each in outcomes]
         told = settled(found)
         loads = any(resume.origin is Origin.NEWEST for resumes in told for resume in resumes)
-        is_counted = self._counts_saves(counts)
+        is_counted, has_database = self._counts_saves(counts), self._has_database
         for outcome, resumes in zip(outcomes, told, strict=True):
             lost = [
                 each
                 for each in resumes
-                if each.is_all_lost and (loads or each.origin is None) and (is_counted or not each.loaded)
+                if each.is_all_lost
+                and (loads or each.origin is None)
+                and (is_counted or not (each.loaded or has_database))
             ]
             judged = replace(self._with_cost(outcome), resumes=resumes)
             yield _without_saves(judged, lost[0]) if lost and not outcome.problem else judged
 
     def _counts_saves(self, counts: SaveCounts) -> bool:
         """Whether each undisturbed execution makes as many saves, so that their number tells where an attempt went on."""
+        return not self._has_database and len({counts.count(each) for each in self._undisturbed_operations}) == 1
+
+    @property
+    def _has_database(self) -> bool:
+        """Whether the step writes an SQLite database, whose writes are no saves: it decides when to make them."""
         every = self._undisturbed_operations
-        has_database = any(re.search(r"-(?:journal|wal)$", each.path) for operations in every for each in operations)
-        return not has_database and len({counts.count(each) for each in every}) == 1
+        return any(re.search(r"-(?:journal|wal)$", each.path) for operations in every for each in operations)
 
     def _not_comparable(self) -> str:
         """Why nothing of the outputs can be compared; empty if something can."""

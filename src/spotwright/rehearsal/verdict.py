@@ -61,7 +61,9 @@ class MeasuredBy(StrEnum):
 class InterruptionCost:
     """The cost of a trial's interruptions: seconds beyond the undisturbed time, and interrupted and redone work.
 
-    Work is measured in seconds of the undisturbed step; both are 0 where nothing measured it.
+    Work is measured in seconds of the undisturbed step; both are 0 where nothing measured it. ``saved`` and ``saved_again`` count
+    operations on saves, of the interrupted attempts and those that were made again: they decide the verdict, because seconds
+    depend on how busy the machine is.
     """
 
     interruptions: int
@@ -69,6 +71,8 @@ class InterruptionCost:
     interrupted_work: float
     redone_work: float
     measured_by: MeasuredBy
+    saved: int = 0
+    saved_again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +122,11 @@ def cost_of(trial: TrialRun, baseline: Baseline) -> InterruptionCost | None:
     is_traced = not trial.tracing_failure
     if baseline.save_times and is_traced and len(trial.attempts) == len(trial.operations) == 2:
         work, redone = _work_by_saves(trial, baseline)
-        return InterruptionCost(1, extra, work, redone, MeasuredBy.SAVES)
+        saved, again = _saved_again(trial, baseline)
+        return InterruptionCost(1, extra, work, redone, MeasuredBy.SAVES, saved, again)
     if _has_saved_nothing(trial) and not _has_connected(trial):
         work = sum(attempt.seconds for attempt in interrupted)
-        return InterruptionCost(len(interrupted), extra, work, work, MeasuredBy.SAVES)
+        return InterruptionCost(len(interrupted), extra, work, work, MeasuredBy.SAVES, 1, 1)
     if baseline.cpu_seconds < _MEASURABLE:
         return InterruptionCost(len(interrupted), extra, 0.0, 0.0, MeasuredBy.NOTHING)
     work = sum(attempt.cpu_seconds for attempt in interrupted)
@@ -176,6 +181,12 @@ def _work_by_saves(trial: TrialRun, baseline: Baseline) -> tuple[float, float]:
     done = min(max(trial.attempts[0].seconds, bounds[reached]), bounds[reached + 1])
     resumed_at = bounds[max(0, len(times) - after)]
     return done, max(0.0, done - resumed_at)
+
+
+def _saved_again(trial: TrialRun, baseline: Baseline) -> tuple[int, int]:
+    """How many operations on saves the interrupted attempt of a single interruption made, and how many were made again."""
+    before, after = (sum(each.area == SAVES for each in operations) for operations in trial.operations)
+    return before, min(before, max(0, before + after - len(baseline.save_times)))
 
 
 def resumes_of(trial: TrialRun, undisturbed: Sequence[FileOperation], counts: SaveCounts) -> tuple[Resume, ...]:
@@ -373,9 +384,10 @@ def _by_cost(outcomes: Sequence[PointOutcome]) -> Verdict:
     costs = [outcome.cost for outcome in outcomes if outcome.cost is not None]
     if costs and all(cost.measured_by is MeasuredBy.NOTHING for cost in costs):
         return Verdict.SAFE
-    redone = _redone_share(
-        [outcome.cost for outcome in outcomes if outcome.cost is not None and not _has_notice(outcome)]
-    )
+    suddenly = [outcome.cost for outcome in outcomes if outcome.cost is not None and not _has_notice(outcome)]
+    saved = sum(cost.saved for cost in suddenly if cost.measured_by is MeasuredBy.SAVES)
+    again = sum(cost.saved_again for cost in suddenly if cost.measured_by is MeasuredBy.SAVES)
+    redone = again / saved if saved else _redone_share(suddenly)
     return Verdict.RESUMES if redone is not None and redone <= 1.0 - MIN_KEPT_SHARE else Verdict.STARTS_OVER
 
 
