@@ -95,6 +95,20 @@ class _CurrentAttempt:
     run_delay: float = 0.0  # seconds in which it waited for a processor, as last measured
 
 
+_MOST_SLOWNESS = 10.0
+
+
+def _slowness(attempt: _CurrentAttempt, age: float) -> float:
+    """How many times longer than on an idle machine an attempt has taken so far, by the time in which it waited for a processor.
+
+    A notice is stretched by it: what an attempt can save within its notice must not depend on what else the machine does.
+    """
+    if attempt.tracer is None or age <= 0:
+        return 1.0
+    at_work = max(age - attempt.tracer.run_delay, age / _MOST_SLOWNESS)
+    return max(1.0, age / at_work)
+
+
 class FaultInjector:
     """Injects the interruptions of one trial.
 
@@ -297,7 +311,7 @@ class FaultInjector:
             attempt.is_taken = True
             return NodeRemoval(attempt.key, 0.0, "inside the save after its notice")
         self.results.append(InjectionResult(attempt.key.number, injection, now - started_at, operation))
-        notice = timing.notice if injection.notice else 0.0
+        notice = timing.notice * _slowness(attempt, now - started_at) if injection.notice else 0.0
         attempt.has_notice, attempt.is_taken = True, notice <= 0
         if notice > 0 and attempt.tracer is not None:
             attempt.check_signals_at = now + notice - min(_LAST_LOOK, notice / 4)

@@ -74,6 +74,7 @@ _MOST_INFORMATIVE = (
 _SHORT_STEP = (
     2.0  # seconds: a shorter step is executed a second time alone, because its first time is mostly a cold start
 )
+_SHORT_LIMIT = 30.0  # seconds: so long an attempt is waited for a second time
 _ONLY_ONCE = "it succeeded once, and then "
 _NEEDS_THE_MACHINE = "Address already in use"  # in a problem: the step needs what only one trial can have
 _EXTRA_EXECUTIONS = 2  # undisturbed, before a difference is first attributed to an interruption
@@ -258,8 +259,11 @@ class StepRehearsal:
         """The point of another trial, alone, where the first one says nothing about interruptions; ``None`` elsewhere.
 
         The first one may have lacked what only one process can have, or the step may have ended before its interruption: its
-        undisturbed executions took longer. Then the interruption comes earlier.
+        undisturbed executions took longer. Then the interruption comes earlier. An attempt of a short step that takes too long
+        may have waited for a busy disk, of which nothing is known: it has to do so twice.
         """
+        if outcome.never_finishes:
+            return outcome.point if self._timing.limit <= _SHORT_LIMIT else None
         if outcome.problem:
             needs_machine = self._room > 1 and _NEEDS_THE_MACHINE in outcome.problem
             return outcome.point if needs_machine else None
