@@ -1,6 +1,7 @@
 """``spot.plan``, ``spot.lint`` and ``spot.explain``: what the commands of these names say, in scripts and notebooks.
 
-They read and compute, and start or change nothing. The commands are thin layers above the functions here.
+They read and compute, and start or change nothing. The command ``plan`` reads its options and makes its forecast with the
+functions here; ``lint`` and ``explain`` take several files, and share the packages below.
 """
 
 from __future__ import annotations
