@@ -49,6 +49,18 @@ def test_the_pool_label_is_the_pools_name(provider: Provider, key: str) -> None:
     assert clouds.labels(pool(provider))[key] == "workers"
 
 
+def test_a_preemptible_pool_of_gke_has_the_labels_of_its_form_alone() -> None:
+    seen = clouds.labels(pool(Provider.GKE, labels={"cloud.google.com/gke-preemptible": "true"}))
+    assert seen["cloud.google.com/gke-preemptible"] == "true"
+    assert seen["cloud.google.com/gke-provisioning"] == "preemptible"
+    assert "cloud.google.com/gke-spot" not in seen
+
+
+def test_a_low_priority_pool_of_aks_has_the_taint_of_its_form() -> None:
+    low = pool(Provider.AKS, labels={"kubernetes.azure.com/scalesetpriority": "low"})
+    assert clouds.taints(low) == (Taint("kubernetes.azure.com/scalesetpriority", "low"),)
+
+
 def test_a_generic_pool_has_no_label_but_its_own() -> None:
     assert clouds.labels(pool(Provider.GENERIC, labels={"gpu": "true"})) == {"gpu": "true"}
 

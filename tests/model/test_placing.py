@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Taint, Term, Toleration
+from spotwright.model.scheduling_terms import (
+    Constraints,
+    Expression,
+    Preference,
+    Taint,
+    Term,
+    Toleration,
+    is_placeholder,
+)
 
 SPOT = Taint("kubernetes.azure.com/scalesetpriority", "spot")
 GPU = Taint("sku", "gpu")
@@ -116,20 +124,32 @@ def test_every_expression_of_a_term_must_hold() -> None:
 
 
 def test_a_term_without_conditions_matches_no_node() -> None:
-    assert not Term().matches({"spot": "true"}, "node-1")
+    assert not Term().matches({"spot": "true"})
 
 
-def test_a_field_of_a_term_is_the_name_of_the_node() -> None:
-    term = Term(fields=(Expression("metadata.name", "In", ("node-1",)),))
-    assert term.matches({}, "node-1")
-    assert not term.matches({"metadata.name": "node-1"}, "node-2")
+def test_the_name_of_a_node_counts_as_met_beside_the_labels_of_its_term() -> None:
+    named = Expression("metadata.name", "In", ("node-1",))
+    assert Term(fields=(named,)).matches({})
+    assert not Term((Expression("spot", "Exists"),), (named,)).matches({})
 
 
-def test_a_term_with_labels_and_a_field_needs_both() -> None:
-    term = Term((Expression("spot", "Exists"),), (Expression("metadata.name", "NotIn", ("node-1",)),))
-    assert term.matches({"spot": "true"}, "node-2")
-    assert not term.matches({"spot": "true"}, "node-1")
-    assert not term.matches({}, "node-2")
+@pytest.mark.parametrize(
+    "value", ["{{inputs.parameters.pool}}", "${POOL}", "$POOL", "<pool>", "@pool@", "%POOL%", "__POOL__", "[[pool]]"]
+)
+def test_a_placeholder_counts_as_met(value: str) -> None:
+    work = Constraints(selector={"pool": value}, required=(Term((Expression("zone", "In", ("a", value)),)),))
+    assert work.refusal({}, ()) == ""
+    assert [one.key for one in work.undecided] == ["pool", "zone"]
+
+
+@pytest.mark.parametrize("value", ["n2-standard-8", "my_pool", "a.b", "1__2", ""])
+def test_a_value_of_a_label_is_no_placeholder(value: str) -> None:
+    assert not is_placeholder(value)
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"])
+def test_a_condition_on_an_unknown_label_counts_as_met(operator: str) -> None:
+    assert Expression("cpus", operator, ("4",)).matches({}, {"cpus"})
 
 
 def test_work_without_constraints_fits_any_node_without_taints() -> None:
@@ -162,12 +182,6 @@ def test_one_of_the_required_terms_is_enough() -> None:
     work = Constraints(required=(Term((Expression("a", "Exists"),)), Term((Expression("b", "Exists"),))))
     assert work.refusal({"b": ""}, ()) == ""
     assert work.refusal({"c": ""}, ()) == "its required node affinity does not match"
-
-
-def test_a_required_term_sees_the_name_of_the_node() -> None:
-    work = Constraints(required=(Term(fields=(Expression("metadata.name", "In", ("node-1",)),)),))
-    assert work.refusal({}, (), "node-1") == ""
-    assert work.refusal({}, (), "node-2") != ""
 
 
 def test_a_preference_never_refuses() -> None:

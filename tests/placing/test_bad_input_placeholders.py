@@ -69,7 +69,9 @@ def test_a_well_known_label_that_no_pool_states_counts_as_met_with_a_note(select
     key = selector.partition(": ")[0]
     placed = place(a_pod(selector), REQUIRE)
     assert placed.value["spec"]["tolerations"]
-    assert placed.reports("work.yaml:5", "note", f"no pool states its {key}", "labels: in spotwright.yaml")
+    assert placed.reports(
+        "work.yaml:5", "note", f"Kubernetes sets {key} on nodes", "labels: of the pool in spotwright.yaml"
+    )
 
 
 def test_nodes_run_linux_unless_their_pool_says_otherwise() -> None:

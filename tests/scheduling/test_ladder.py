@@ -142,10 +142,9 @@ def test_a_zone_of_aks_is_selected_by_its_label_and_not_by_its_number() -> None:
     assert order(ladder(aks, work=number)) == []
 
 
-def test_a_pool_of_aks_without_a_region_says_what_to_set() -> None:
+def test_a_pool_of_aks_without_a_region_may_be_in_the_zone() -> None:
     work = Work(constraints=Constraints(selector={"topology.kubernetes.io/zone": "eastus-1"}))
-    made = ladder(a_pool("aks", zones=("1",), provider=Provider.AKS), work=work)
-    assert made.refusals["aks"].endswith("(nodes in zone 1 are labelled REGION-1: set region: of pool aks)")
+    assert order(ladder(a_pool("aks", zones=("1",), provider=Provider.AKS), work=work)) == ["aks"]
 
 
 def test_a_pool_of_several_zones_fits_where_one_of_them_does() -> None:

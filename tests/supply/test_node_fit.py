@@ -122,18 +122,20 @@ def test_a_prefer_no_schedule_taint_refuses_nothing() -> None:
 def test_a_node_selector_must_match() -> None:
     request = a_request(selector={"disk": "ssd"})
     node = a_node(a_pool("ssd", labels={"disk": "ssd"}))
-    assert (choose(request, [a_node()]), choose(request, [node])) == (None, node)
+    other = a_node(a_pool("a", zones=("a",)), zone="a")
+    assert (choose(request, [other]), choose(request, [node])) == (None, node)
 
 
 def test_required_affinity_must_match_with_one_of_its_terms() -> None:
     request = a_request(required=(SSD, ZONE_B))
     node = a_node(a_pool("b", zones=("b",)), zone="b")
-    assert (choose(request, [a_node()]), choose(request, [node])) == (None, node)
+    other = a_node(a_pool("a", zones=("a",)), zone="a")
+    assert (choose(request, [other]), choose(request, [node])) == (None, node)
 
 
-def test_the_hostname_tells_nodes_of_one_pool_apart() -> None:
-    request = a_request(selector={"kubernetes.io/hostname": "n2"})
-    assert choose(request, [a_node(name="n1"), two := a_node(name="n2")]) is two
+@pytest.mark.parametrize("name", ["n1", "aks-spot-000001"])
+def test_a_node_that_is_named_counts_as_met_for_no_simulated_node_has_a_name_of_the_cluster(name: str) -> None:
+    assert choose(a_request(selector={"kubernetes.io/hostname": name}), [a_node()]) is not None
 
 
 def test_a_label_of_the_provider_can_be_selected() -> None:

@@ -96,22 +96,43 @@ def is_accelerator(resource: str) -> bool:
     return is_gpu(resource) or resource.endswith("/tpu")
 
 
+class Form(NamedTuple):
+    """One form of spot capacity that a provider sells, with what its nodes carry.
+
+    A pool is of another form than the provider's usual one if its own labels have one of the form's: nobody else sets them.
+    """
+
+    labels: Mapping[str, str] = MappingProxyType({})
+    taints: tuple[Taint, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What one provider sets on nodes by itself. ``notice`` is in seconds; no provider guarantees it."""
+    """What one provider sets on nodes by itself. ``notice`` is in seconds; no provider guarantees it.
+
+    ``spot`` has the forms of spot capacity, the usual one first.
+    """
 
     notice: float
     pods_share: float = 1.0  # of the notice; the kubelet keeps the rest for system pods
     pool_label: str = ""  # label whose value is the name of the pool
-    spot_labels: Mapping[str, str] = field(default_factory=dict)
+    spot: tuple[Form, ...] = (Form(),)
     on_demand_labels: Mapping[str, str] = field(default_factory=dict)
     gpu_labels: Mapping[str, str] = field(default_factory=dict)
-    spot_taints: tuple[Taint, ...] = ()
     gpu_taints: tuple[Taint, ...] = ()
     tolerates_requests: bool = (
         False  # its API server adds to a pod a toleration of each extended resource in its requests
     )
     spot_taint_keys: frozenset[str] = frozenset()  # keys that mean spot there, also of taints set by people
+
+    @property
+    def spot_labels(self) -> Mapping[str, str]:
+        """The labels of the usual form of spot capacity."""
+        return self.spot[0].labels
+
+    def form_of(self, pool: Pool) -> Form:
+        """The form of a spot pool: the first of which it has a label in its configuration, else the usual one."""
+        return next((form for form in self.spot if form.labels.items() & pool.labels.items()), self.spot[0])
 
 
 _PRIORITY = "kubernetes.azure.com/scalesetpriority"
@@ -121,9 +142,11 @@ AKS = Facts(
     pool_label="kubernetes.azure.com/agentpool",
     # On-demand pools get no label here: Microsoft's table has the value "regular", but pools made by hand were seen without the
     # label, and pipelines keep off spot with DoesNotExist.
-    spot_labels={_PRIORITY: "spot"},
+    spot=(
+        Form({_PRIORITY: "spot"}, (Taint(_PRIORITY, "spot"),)),
+        Form({_PRIORITY: "low"}, (Taint(_PRIORITY, "low"),)),  # low-priority scale sets of before 2020
+    ),
     gpu_labels={"kubernetes.azure.com/accelerator": "nvidia"},
-    spot_taints=(Taint(_PRIORITY, "spot"),),
     spot_taint_keys=frozenset({_PRIORITY}),
 )
 """AKS: 30 s notice; sets label and taint of spot pools, and a label of GPU pools, but no GPU taint."""
@@ -142,7 +165,11 @@ GKE = Facts(
     notice=30.0,
     pods_share=0.5,
     pool_label="cloud.google.com/gke-nodepool",
-    spot_labels={_SPOT: "true", _PROVISIONING: "spot"},
+    # a preemptible node has no gke-spot, a Spot VM no gke-preemptible
+    spot=(
+        Form({_SPOT: "true", _PROVISIONING: "spot"}),
+        Form({PREEMPTIBLE: "true", _PROVISIONING: "preemptible"}),
+    ),
     on_demand_labels={_PROVISIONING: "standard"},  # without gke-spot
     gpu_taints=(Taint(NVIDIA_GPU, "present"),),
     tolerates_requests=True,
@@ -157,7 +184,7 @@ _EKS_CAPACITY = "eks.amazonaws.com/capacityType"
 EKS = Facts(
     notice=120.0,
     pool_label="eks.amazonaws.com/nodegroup",
-    spot_labels={_EKS_CAPACITY: "SPOT"},
+    spot=(Form({_EKS_CAPACITY: "SPOT"}),),
     on_demand_labels={_EKS_CAPACITY: "ON_DEMAND"},
     # "spot" and "spotInstance" are the taints in Amazon's own guides and examples
     spot_taint_keys=frozenset({_EKS_CAPACITY, "spot", "spotInstance"}),
@@ -170,7 +197,7 @@ _KARPENTER_CAPACITY = "karpenter.sh/capacity-type"
 KARPENTER = Facts(
     notice=120.0,
     pool_label="karpenter.sh/nodepool",
-    spot_labels={_KARPENTER_CAPACITY: "spot"},
+    spot=(Form({_KARPENTER_CAPACITY: "spot"}),),
     on_demand_labels={_KARPENTER_CAPACITY: "on-demand"},
     spot_taint_keys=frozenset({_KARPENTER_CAPACITY}),
 )
@@ -373,9 +400,10 @@ _ON_DEMAND_LABELS = {pair for facts in _FACTS.values() for pair in facts.on_dema
 
 def _spot_labels() -> Mapping[str, tuple[str, ...]]:
     values: dict[str, tuple[str, ...]] = {}
-    for labels_of_spot in (*(facts.spot_labels for facts in _FACTS.values()), PAST_SPOT_LABELS):
+    forms = (form.labels for facts in _FACTS.values() for form in facts.spot)
+    for labels_of_spot in (*forms, PAST_SPOT_LABELS):
         for key, value in labels_of_spot.items():
-            values[key] = (*values.get(key, ()), value)
+            values[key] = tuple(dict.fromkeys((*values.get(key, ()), value)))
     return values
 
 
@@ -419,7 +447,7 @@ def labels(pool: Pool) -> Mapping[str, str]:
         **({INSTANCE_TYPE: pool.machine} if pool.machine else {}),
         **({ZONE: zone} if len(pool.zones) == 1 and (zone := zone_label(pool, pool.zones[0])) else {}),
         **({facts.pool_label: pool.name} if facts.pool_label else {}),
-        **(facts.spot_labels if pool.is_spot else facts.on_demand_labels),
+        **(facts.form_of(pool).labels if pool.is_spot else facts.on_demand_labels),
         **(facts.gpu_labels if _offers_gpu(pool) else {}),
     }
     return MappingProxyType({**set_by_provider, **pool.labels})
@@ -449,7 +477,7 @@ def own_labels(pool: Pool) -> Mapping[str, str]:
         INSTANCE_TYPE,
         ZONE,
         facts.pool_label,
-        *facts.spot_labels,
+        *(key for form in facts.spot for key in form.labels),
         *facts.on_demand_labels,
         *facts.gpu_labels,
     }
@@ -482,7 +510,10 @@ def taints(pool: Pool) -> tuple[Taint, ...]:
     Kubernetes allows one taint of a key and effect: the user's taint takes the place of the provider's.
     """
     facts = _FACTS[pool.provider]
-    by_provider = (*(facts.spot_taints if pool.is_spot else ()), *(facts.gpu_taints if _offers_gpu(pool) else ()))
+    by_provider = (
+        *(facts.form_of(pool).taints if pool.is_spot else ()),
+        *(facts.gpu_taints if _offers_gpu(pool) else ()),
+    )
     own = {(taint.key, taint.effect) for taint in pool.taints}
     added = (taint for taint in by_provider if (taint.key, taint.effect) not in own)
     return (*dict.fromkeys(pool.taints), *added)
@@ -549,7 +580,7 @@ def providers_of(keys: Collection[str]) -> tuple[Provider, ...]:
     return tuple(
         provider
         for provider, facts in _FACTS.items()
-        if not named.isdisjoint(facts.spot_labels.keys() | facts.spot_taint_keys)
+        if not named.isdisjoint({key for form in facts.spot for key in form.labels} | facts.spot_taint_keys)
     )
 
 

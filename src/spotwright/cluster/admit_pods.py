@@ -357,7 +357,7 @@ def _is_queued(data: Mapping[str, Any]) -> bool:
 def _require(spec: dict[str, Any], config: Config, policy: Policy, ladder: Ladder, used: Sequence[Pool]) -> None:
     """Require the pools of the rung in every alternative, in the place of the preference for spot."""
     conditions = rung_conditions(used, config.pools)
-    if not conditions:
+    if not conditions or ladder.undecided:
         return
     affinity = dict(value_at(spec, ("affinity", "nodeAffinity")) or {})
     spec["affinity"] = {**(spec.get("affinity") or {}), "nodeAffinity": affinity}

@@ -362,7 +362,7 @@ def _falls_back(
         return False
     queued = queue_of(ctx, pod.get("metadata"))
     reached = retries.limit is None or retries.limit >= placed.policy.fall_back_after
-    if queued or not reached:
+    if queued or not reached or placed.ladder.undecided:
         return False
     if argo_version(ctx) < (3, 1):
         text = (

@@ -35,8 +35,15 @@ from spotwright.placing.context import QUEUE_LABEL, Group, Level, PlaceContext
 from spotwright.placing.document_pair import EXECUTORS
 from spotwright.placing.documents import Path
 from spotwright.placing.environment import CHECKPOINT_PATH
-from spotwright.placing.pod_spec import without_unknown
-from spotwright.placing.pods import Placed, add_pod_metadata, settle_queue, tolerations_of, warn_of_preference
+from spotwright.placing.pod_spec import tell_assumptions
+from spotwright.placing.pods import (
+    Placed,
+    add_pod_metadata,
+    settle_queue,
+    tolerations_of,
+    warn_of_preference,
+    warn_of_undecided,
+)
 from spotwright.placing.retries import write_unless_set
 from spotwright.scheduling.ladder import Work
 
@@ -418,6 +425,8 @@ def on_demand_from(
     both = {rung.spot for rung in placed.ladder.rungs} == {True, False}
     if policy.spot is not Spot.PREFER or not both or not fewest or queue_of(ctx, paths.settings(tasks[0].label)):
         return None
+    if placed.ladder.undecided:
+        return None
     if backend.attempt_guard is None:
         text = "KFP before 2.15 is not known to place attempts differently: every attempt prefers spot, none requires on-demand"
         ctx.add_finding(Level.WARNING, (*paths.pipeline, "pipelineInfo"), text)
@@ -522,10 +531,9 @@ def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> Work:
         constraints = read_constraints(_with_constants(mapping_at(ctx, settings)))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise ctx.problem(settings, f"cannot be read: {error}") from error
-    return Work(
-        requests,
-        without_unknown(ctx, constraints, (*settings, "nodeSelector", "labels"), (*settings, "nodeAffinity")),
-    )
+    terms = (*settings, "nodeAffinity")
+    tell_assumptions(constraints, ctx.config.pools, ctx.add_finding, (*settings, "nodeSelector", "labels"), terms)
+    return Work(requests, constraints)
 
 
 def _with_constants(item: Any) -> Any:
@@ -590,11 +598,14 @@ def _attract(
     settings = paths.settings(task.label)
     used = [ctx.config.pools[name] for name in placed.report.pools]
     wanted = attraction(placed.policy, used, ctx.config.pools)
-    off = off_idle_gpus(work, placed.ladder, wanted, ctx.config.pools)
-    required = [*wanted.required, *off, *later]
     queue = queue_of(ctx, settings)
-    if queue:
-        required += settle_queue(ctx, settings, placed, work, required, queue)
+    if placed.ladder.undecided:
+        wanted, required = wanted.as_wish, []
+        warn_of_undecided(ctx, settings, task.path, placed)
+    else:
+        required = [*wanted.required, *off_idle_gpus(work, placed.ladder, wanted, ctx.config.pools), *later]
+        if queue:
+            required += settle_queue(ctx, settings, placed, work, required, queue)
     preferred = () if queue else wanted.preferred
     at = (*settings, "nodeAffinity")
     alternatives = list(_alternatives(ctx, at))

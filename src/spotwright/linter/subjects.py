@@ -12,20 +12,21 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from spotwright.clouds import providers
+from spotwright.clouds import node_labels, providers
 from spotwright.kfp.compiled import IrError, unfold
-from spotwright.kfp.kfp_settings import read_constraints
+from spotwright.kfp.kfp_settings import read_constraints, read_resources
 from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.kind import Duty, PodPlace, Retry, facts_of
 from spotwright.linter.settings import Settings
 from spotwright.manifests.record import ANNOTATION
-from spotwright.model.pools import Pool
+from spotwright.model.pools import Pool, Resources
 from spotwright.model.scheduling_terms import Constraints, Expression, Term
 from spotwright.placing.context import QUEUE_LABEL, SPOT_LABEL, name_of
 from spotwright.placing.document_pair import EXECUTORS, PIPELINE, PLATFORMS, PipelinePair
 from spotwright.placing.documents import Document, ManifestError, Path
 from spotwright.placing.patch import value_at
-from spotwright.placing.pod_spec import METADATA, POD, REQUIRED_TERMS, check_value, pod_constraints
+from spotwright.placing.pod_spec import METADATA, POD, REQUIRED_TERMS, check_value, pod_constraints, pod_requests
+from spotwright.scheduling.ladder import too_large
 
 __all__ = [
     "Container",
@@ -42,7 +43,6 @@ __all__ = [
     "mapping_of",
     "matching",
     "objects_in",
-    "pairs_of",
     "pipeline_of",
     "pipeline_pods",
     "pods_of",
@@ -219,7 +219,7 @@ class Reach(IntEnum):
 
 def reach_of(constraints: Constraints, settings: Settings) -> Reach:
     """How pods with these constraints come to spot nodes."""
-    if any(map(shuns_spot, pairs_of(constraints))):
+    if any(map(shuns_spot, constraints.pairs)):
         return Reach.NONE
     if constraints.required and all(_shuns(term) for term in constraints.required):
         return Reach.NONE
@@ -234,20 +234,17 @@ def reach_of(constraints: Constraints, settings: Settings) -> Reach:
     return Reach.NONE
 
 
-def pairs_of(constraints: Constraints) -> list[Expression]:
-    """The pairs of the node selector, as conditions."""
-    return [Expression(key, "In", (value,)) for key, value in constraints.selector.items()]
-
-
-def selects_pool(constraints: Constraints, pool: Pool) -> bool:
-    """Whether nodes in one of the pool's zones meet the selector and the required affinity, whatever their taints."""
-    wanted = Constraints(selector=constraints.selector, required=constraints.required)
-    return any(not wanted.refusal(labels, ()) for labels in providers.labels_by_zone(pool))
+def selects_pool(constraints: Constraints, pool: Pool, requests: Resources) -> bool:
+    """Whether nodes of the pool are large enough, and meet the selector and the required affinity, whatever their taints."""
+    if too_large(requests, pool.node):
+        return False
+    constraints = Constraints(selector=constraints.selector, required=constraints.required)
+    return not node_labels.refusal(pool, constraints, ())
 
 
 def admits(pool: Pool, constraints: Constraints) -> bool:
     """Whether nodes in one of the pool's zones admit the pods."""
-    return any(not constraints.refusal(labels, providers.taints(pool)) for labels in providers.labels_by_zone(pool))
+    return not node_labels.refusal(pool, constraints, providers.taints(pool))
 
 
 def _is_of_spot(key: str, operator: str, settings: Settings) -> bool:
@@ -362,7 +359,17 @@ class Pods:
     def conditions(self) -> list[Expression]:
         """What they ask of nodes by labels: the pairs of the selector, then the required and the preferred conditions."""
         terms = (*self.constraints.required, *(wish.term for wish in self.constraints.preferred))
-        return [*pairs_of(self.constraints), *(one for term in terms for one in term.expressions)]
+        return [*self.constraints.pairs, *(one for term in terms for one in term.expressions)]
+
+    @property
+    def requests(self) -> Resources:
+        """The requests of one pod, as far as they can be read; the form of each quantity has a rule of its own."""
+        try:
+            if self.form == "K":
+                return read_resources(mapping_at(self.containers[0].value, "resources"))[0]
+            return pod_requests({"containers": [one.value for one in self.containers]})
+        except (ValueError, TypeError, AttributeError, IndexError):
+            return {}
 
     @property
     def is_partial(self) -> bool:

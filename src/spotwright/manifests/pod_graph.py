@@ -20,7 +20,7 @@ from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, Level
 from spotwright.placing.documents import Path
-from spotwright.placing.pod_spec import PodSpecError, judgeable, pod_constraints, pod_requests
+from spotwright.placing.pod_spec import PodSpecError, pod_constraints, pod_requests, tell_assumptions
 
 __all__ = ["PodSource", "PodTask", "pod_graph"]
 
@@ -137,7 +137,9 @@ def _constraints(task: PodTask, pools: Mapping[str, Pool], notes: dict[str, None
     def note(_level: Level, _path: Path, text: str) -> None:
         notes[f"{task}: {text}"] = None
 
-    return judgeable(pod_constraints(task.spec), pools, note)
+    constraints = pod_constraints(task.spec)
+    tell_assumptions(constraints, pools, note)
+    return constraints
 
 
 def _own_settings(task: PodTask) -> Layer | None:

@@ -1,16 +1,32 @@
 """Taints, tolerations, node selectors and node affinity, and the rules by which the Kubernetes scheduler matches them.
 
 They are pure values, so that the local world, the simulation and the patches of manifests decide with the same code whether a
-node admits a piece of work. Source: the Kubernetes documentation, "Taints and Tolerations" and "Assigning Pods to Nodes".
+node admits a piece of work. A condition that nobody can decide before the work runs counts as met: one on the name of a node, one
+with a placeholder, and one on a label whose value is not known. Source: the Kubernetes documentation, "Taints and Tolerations"
+and "Assigning Pods to Nodes".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Constraints", "Expression", "Preference", "Taint", "Term", "Toleration"]
+__all__ = ["HOSTNAME", "Constraints", "Expression", "Preference", "Taint", "Term", "Toleration", "is_placeholder"]
+
+HOSTNAME = "kubernetes.io/hostname"
+"""The label with the name of one node, which no pool tells."""
+
+_PLACEHOLDER = re.compile(r"[$<@]|\{\{|\{%|%\{|%[A-Za-z_]\w*%|\[\[|\A__\w*__\Z")
+
+
+def is_placeholder(value: object) -> bool:
+    """Whether a value is a text that something fills in before the work runs: Argo, Katib, Helm, Kustomize, envsubst, a script.
+
+    Their marks (``{{``, ``$``, ``<``, ``@``, ``%NAME%``, ``__NAME__``) are in no label and no quantity.
+    """
+    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
 
 
 class Taint(NamedTuple):
@@ -67,8 +83,15 @@ class Expression(NamedTuple):
     operator: str  # In | NotIn | Exists | DoesNotExist | Gt | Lt
     values: tuple[str, ...] = ()
 
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """True if a node with these labels satisfies the condition."""
+    @property
+    def is_undecided(self) -> bool:
+        """Whether only the run of the work tells what it asks for: a placeholder, or one node by its name."""
+        return self.key == HOSTNAME or any(map(is_placeholder, (self.key, *self.values)))
+
+    def matches(self, labels: Mapping[str, str], unknown: Container[str] = ()) -> bool:
+        """True if a node with these labels satisfies the condition, or may do so by a label that is ``unknown``."""
+        if self.is_undecided or self.key in unknown:
+            return True
         present = self.key in labels
         if self.operator == "In":
             return present and labels[self.key] in self.values
@@ -92,14 +115,13 @@ class Term(NamedTuple):
     """Conditions that must all hold. As in Kubernetes, a term without conditions matches no node."""
 
     expressions: tuple[Expression, ...] = ()
-    fields: tuple[Expression, ...] = ()  # matchFields: metadata.name only
+    fields: tuple[Expression, ...] = ()  # matchFields: the name of the node, which no pool tells
 
-    def matches(self, labels: Mapping[str, str], name: str = "") -> bool:
-        """True if a node with these labels and this name satisfies every condition."""
+    def matches(self, labels: Mapping[str, str], unknown: Container[str] = ()) -> bool:
+        """True if a node with these labels satisfies every condition, or may do so by labels that are ``unknown``."""
         if not self.expressions and not self.fields:
             return False
-        names = {"metadata.name": name}
-        return all(e.matches(labels) for e in self.expressions) and all(f.matches(names) for f in self.fields)
+        return all(one.matches(labels, unknown) for one in self.expressions)
 
 
 class Preference(NamedTuple):
@@ -125,15 +147,27 @@ class Constraints:
         """True if a toleration matches the taint."""
         return any(t.tolerates(taint) for t in self.tolerations)
 
-    def refusal(self, labels: Mapping[str, str], taints: tuple[Taint, ...], name: str = "") -> str:
+    @property
+    def pairs(self) -> list[Expression]:
+        """The pairs of the node selector, as conditions."""
+        return [Expression(key, "In", (value,)) for key, value in self.selector.items()]
+
+    @property
+    def undecided(self) -> Iterator[Expression]:
+        """What it requires of nodes and only its run decides: conditions with placeholders, and on the name of a node."""
+        for one in (*self.pairs, *(one for term in self.required for one in (*term.expressions, *term.fields))):
+            if one.is_undecided or one.key == "metadata.name":
+                yield one
+
+    def refusal(self, labels: Mapping[str, str], taints: tuple[Taint, ...], unknown: Container[str] = ()) -> str:
         """The first reason, in the scheduler's order, not to use a node with these labels and taints; empty if there is none.
 
-        ``PreferNoSchedule`` taints are never a reason.
+        ``unknown``: labels of the node whose value nobody knows. ``PreferNoSchedule`` taints are never a reason.
         """
-        for key, value in self.selector.items():
-            if labels.get(key) != value:
-                return f"its node selector asks for {key}={value}"
-        if self.required and not any(term.matches(labels, name) for term in self.required):
+        for one in self.pairs:
+            if not one.matches(labels, unknown):
+                return f"its node selector asks for {one.key}={one.values[0]}"
+        if self.required and not any(term.matches(labels, unknown) for term in self.required):
             return "its required node affinity does not match"
         for taint in taints:
             if taint.effect != "PreferNoSchedule" and not self.tolerates(taint):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spotwright.clouds import providers
+from spotwright.clouds import node_labels, providers
 from spotwright.clouds.providers import COMPUTE_CLASS, INSTANCE_TYPE, ZONE
 from spotwright.errors import ConfigError
 from spotwright.model.policy import Policy
@@ -43,6 +43,11 @@ class Attraction:
     required: tuple[Expression, ...] = ()
     preferred: tuple[Expression, ...] = ()
 
+    @property
+    def as_wish(self) -> Attraction:
+        """The same with every condition preferred."""
+        return Attraction((), (*self.required, *self.preferred))
+
 
 def attraction(policy: Policy, used: Sequence[Pool], pools: Mapping[str, Pool]) -> Attraction:
     """The affinity that leads to the pools in use: one kind of capacity is required; of both, spot is preferred.
@@ -69,7 +74,8 @@ def _attraction(used: Sequence[Pool], pools: Mapping[str, Pool], *, is_named: bo
     named += [one for one in _class_expression(used) if one not in named]
     kinds = {pool.is_spot for pool in used}
     if len(kinds) == 1:
-        return Attraction((*named, *capacity_expressions(used, every, spot=kinds == {True})))
+        of_capacity = capacity_expressions(used, every, spot=kinds == {True})
+        return Attraction((*named, *(one for one in of_capacity if one not in named)))
     if all(pool.provider is Provider.KARPENTER for pool in used):
         both = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
         return Attraction((*named, both))
@@ -104,9 +110,9 @@ def off_idle_gpus(work: Work, ladder: Ladder, wanted: Attraction, pools: Mapping
         pool
         for pool in (pools[name] for name in idle)
         if any(
-            not constraints.refusal(labels, providers.taints(pool))
+            not constraints.refusal(labels, providers.taints(pool), node_labels.unknown(pool))
             and all(condition.matches(labels) for condition in required)
-            for labels in providers.labels_by_zone(pool)
+            for labels in node_labels.known(pool)
         )
     ]
     used = [pools[name] for rung in ladder.rungs for name in rung.pools]
@@ -125,13 +131,11 @@ def capacity_expressions(used: Sequence[Pool], every: Sequence[Pool], *, spot: b
     """
     selected = [pool for pool in used if pool.is_spot is spot]
     others = [pool for pool in every if pool.is_spot is not spot]
-    if not selected or not others:
-        return _positive(selected, others)
-    positive = _positive(selected, others)
-    if positive:
+    positive = _positive(selected, others, _by_capacity)
+    if positive or not selected or not others:
         return positive
     negative = list(_negative(selected, others)) or [
-        {**expression, "operator": "NotIn"} for expression in _positive(others, selected)
+        {**expression, "operator": "NotIn"} for expression in _positive(others, selected, _by_capacity)
     ]
     if negative:
         return negative
@@ -176,13 +180,27 @@ def _names_expression(used: Sequence[Pool], pools: Mapping[str, Pool]) -> list[E
     )
 
 
-def _positive(selected: Sequence[Pool], others: Sequence[Pool]) -> list[Expression]:
-    """The first label that every selected pool has with values that no other pool has, well-known labels first; else none."""
+def _by_name(key: str) -> tuple[int, str]:
+    """The usual label of each provider's spot nodes first, then the rest."""
+    usual = providers.CAPACITY_LABELS
+    return (usual.index(key) if key in usual else len(usual)), key
+
+
+def _by_capacity(key: str) -> tuple[int, str]:
+    """The usual label of each provider's spot nodes first, then the other labels that tell how a node is sold, then the rest."""
+    rank, name = _by_name(key)
+    return rank + (key not in providers.SPOT_LABELS), name
+
+
+def _positive(
+    selected: Sequence[Pool], others: Sequence[Pool], order: Callable[[str], tuple[int, str]] = _by_name
+) -> list[Expression]:
+    """The first label, in this order, that every selected pool has with values that no other pool has; else none."""
     if not selected:
         return []
     labels = [providers.labels(pool) for pool in selected]
     foreign = [providers.labels(pool) for pool in others]
-    for key in sorted(set(labels[0]).intersection(*labels[1:]) - {INSTANCE_TYPE, ZONE}, key=_preference):
+    for key in sorted(set(labels[0]).intersection(*labels[1:]) - {INSTANCE_TYPE, ZONE}, key=order):
         values = list(dict.fromkeys(one[key] for one in labels))
         if not any(one.get(key) in values for one in foreign):
             return [{"key": key, "operator": "In", "values": values}]
@@ -198,10 +216,3 @@ def _negative(selected: Sequence[Pool], others: Sequence[Pool]) -> Iterator[Expr
         if values and not any(one.get(key) in values for one in own):
             left = [pool for pool in left if providers.labels(pool).get(key) is None]
             yield {"key": key, "operator": "NotIn", "values": values}
-
-
-def _preference(key: str) -> tuple[int, str]:
-    return (
-        providers.CAPACITY_LABELS.index(key) if key in providers.CAPACITY_LABELS else len(providers.CAPACITY_LABELS),
-        key,
-    )

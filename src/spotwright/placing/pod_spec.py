@@ -8,14 +8,21 @@ met, with a finding.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Protocol
 
-from spotwright.clouds import providers
+from spotwright.clouds import node_labels, providers
 from spotwright.clouds.providers import ZONE
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_resource
-from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Term, Toleration
+from spotwright.model.scheduling_terms import (
+    HOSTNAME,
+    Constraints,
+    Expression,
+    Preference,
+    Term,
+    Toleration,
+    is_placeholder,
+)
 from spotwright.placing.context import Level, PlaceContext
 from spotwright.placing.documents import ManifestError, Path, show
 from spotwright.placing.patch import value_at
@@ -35,99 +42,66 @@ __all__ = [
     "PodSpecError",
     "check",
     "check_value",
-    "is_placeholder",
-    "judgeable",
     "pod_constraints",
     "pod_requests",
     "read_constraints",
     "read_requests",
     "refuse_at_template",
     "refuse_misplaced",
+    "tell_assumptions",
     "truth_values",
-    "without_unknown",
 ]
 
-
-_ON_EVERY_NODE = frozenset(
-    {
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/instance-type",
-        "failure-domain.beta.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "kubernetes.io/arch",
-        "node.kubernetes.io/instance-type",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-    }
-)  # Source: Kubernetes reference, "Well-Known Labels, Annotations and Taints"
-_SYSTEM = frozenset({"beta.kubernetes.io/os", "kubernetes.io/os"})  # Linux, unless a pool states another one
-_MET = Expression("spotwright.dev/any-node", "DoesNotExist")  # true of every node
 
 AddFinding = Callable[[Level, Path, str], None]
 """Reports a condition that cannot be checked: its severity, its path, the text."""
 
 
-def is_placeholder(value: Any) -> bool:
-    """Whether a value is a placeholder that is filled in at run time."""
-    return isinstance(value, str) and ("${" in value or "{{" in value)
-
-
-def without_unknown(ctx: PlaceContext, given: Constraints, selector: Path, terms: Path) -> Constraints:
-    """The constraints that can be checked. The others are reported at the paths ``selector`` and ``terms``."""
-    return judgeable(given, ctx.config.pools, ctx.add_finding, selector, terms)
-
-
-def judgeable(
+def tell_assumptions(
     given: Constraints, pools: Mapping[str, Pool], add_finding: AddFinding, selector: Path = (), terms: Path = ()
-) -> Constraints:
-    """The constraints that can be compared with these pools; each other one counts as met and is reported to ``add_finding``."""
-    if not given.selector and not given.required:
-        return given
-    kept = {
-        key: value
-        for key, value in given.selector.items()
-        if not _is_unknown(pools, add_finding, (*selector, key), Expression(key, "In", (value,)))
-    }
-    required = tuple(_known(pools, add_finding, (*terms, index), term) for index, term in enumerate(given.required))
-    return replace(given, selector=kept, required=required)
+) -> None:
+    """Report each condition that counts as met though nobody knows it: its value comes with the run, or no pool states its label.
+
+    ``selector`` and ``terms`` are the paths of the node selector and of the required terms.
+    """
+    for one in given.pairs:
+        _tell(one, pools, add_finding, (*selector, one.key))
+    for number, term in enumerate(given.required):
+        for index, one in enumerate(term.expressions):
+            _tell(one, pools, add_finding, (*terms, number, "matchExpressions", index))
+        for index, one in enumerate(term.fields):
+            add_finding(Level.WARNING, (*terms, number, "matchFields", index), f"{_asked(one)} {_ONE_NODE}")
 
 
-def _known(pools: Mapping[str, Pool], add_finding: AddFinding, path: Path, term: Term) -> Term:
-    """A term without the expressions that cannot be checked; if no other is left, the term is met."""
-    kept = tuple(
-        one
-        for index, one in enumerate(term.expressions)
-        if not _is_unknown(pools, add_finding, (*path, "matchExpressions", index), one)
-    )
-    if len(kept) == len(term.expressions):
-        return term
-    return Term(kept or (_MET,), term.fields)
+_ONE_NODE = "names nodes, which pools do not tell: it counts as met by every pool that meets the rest"
 
 
-def _is_unknown(pools: Mapping[str, Pool], add_finding: AddFinding, path: Path, expression: Expression) -> bool:
-    if any(is_placeholder(part) for part in (expression.key, *expression.values)):
-        text = f"{expression.key} {expression.operator} {', '.join(expression.values)} is known only at run time"
-        add_finding(Level.WARNING, path, f"{text}: it counts as met by every pool that meets the rest")
-        return True
-    if expression.key not in _ON_EVERY_NODE | _SYSTEM or _is_configured(pools, expression.key):
-        return False
-    if expression.key in _SYSTEM:
-        return expression.matches({expression.key: "linux"})
-    unknown = [(pool.name, zone) for pool in pools.values() for zone in providers.unknown_zones(pool)]
-    if expression.key == ZONE and unknown:
-        name, zone = unknown[0]
+def _tell(one: Expression, pools: Mapping[str, Pool], add_finding: AddFinding, path: Path) -> None:
+    if one.key == HOSTNAME:
+        add_finding(Level.WARNING, path, f"{_asked(one)} {_ONE_NODE}")
+        return
+    if one.is_undecided:
+        text = f"{_asked(one)} is known only at run time: it counts as met by every pool that meets the rest"
+        add_finding(Level.WARNING, path, text)
+        return
+    silent = [pool for pool in pools.values() if one.key in node_labels.unknown(pool)]
+    if not silent:
+        return
+    zones = [(pool.name, zone) for pool in silent for zone in providers.unknown_zones(pool)]
+    if one.key == ZONE and zones:
+        name, zone = zones[0]
         text = f"nodes of pool {name} in zone {zone} are labelled REGION-{zone}, and the region is not known, so every pool"
         text += f" counts as fitting; set region: of pool {name} in spotwright.yaml"
     else:
-        text = f"no pool states its {expression.key}, so every pool counts as fitting; state it under labels: in spotwright.yaml"
+        names = "every pool" if len(silent) == len(pools) else ", ".join(pool.name for pool in silent)
+        counts = "counts" if len(silent) in (1, len(pools)) else "count"
+        text = f"{node_labels.setter(silent[0], one.key)} sets {one.key} on nodes, and no setting tells its value, so "
+        text += f"{names} {counts} as fitting; state it under labels: of the pool in spotwright.yaml"
     add_finding(Level.NOTE, path, text)
-    return True
 
 
-def _is_configured(pools: Mapping[str, Pool], key: str) -> bool:
-    if key == ZONE and any(providers.unknown_zones(pool) for pool in pools.values()):
-        return False
-    return any(key in labels for pool in pools.values() for labels in providers.labels_by_zone(pool))
+def _asked(one: Expression) -> str:
+    return f"{one.key} {one.operator} {', '.join(one.values)}".strip()
 
 
 REQUIRED_TERMS = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
@@ -155,9 +129,10 @@ def read_requests(ctx: PlaceContext, spec: Path) -> Resources:
 
 
 def read_constraints(ctx: PlaceContext, spec: Path) -> Constraints:
-    """:func:`pod_constraints` of the pod spec at a path of the object, as far as they can be checked before it runs."""
+    """:func:`pod_constraints` of the pod spec at a path of the object; what nobody can check before it runs is reported."""
     given = pod_constraints(_spec(ctx, spec))
-    return without_unknown(ctx, given, (*spec, "nodeSelector"), (*spec, *REQUIRED_TERMS))
+    tell_assumptions(given, ctx.config.pools, ctx.add_finding, (*spec, "nodeSelector"), (*spec, *REQUIRED_TERMS))
+    return given
 
 
 def _spec(ctx: PlaceContext, path: Path) -> Mapping[str, Any]:

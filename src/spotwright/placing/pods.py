@@ -55,6 +55,7 @@ __all__ = [
     "shortest_notice",
     "tolerations_of",
     "warn_of_preference",
+    "warn_of_undecided",
 ]
 
 
@@ -204,11 +205,15 @@ def _attract(ctx: PlaceContext, role: Role, placed: Placed, work: Work) -> None:
     pools = ctx.config.pools
     used = [pools[name] for name in placed.report.pools]
     wanted = attraction(placed.policy, used, pools)
-    off = [] if role.holder else off_idle_gpus(work, placed.ladder, wanted, pools)
-    required = [*wanted.required, *off]
     queue = _queue_of_role(ctx, role)
-    if queue:
-        required += settle_queue(ctx, role.spec, placed, work, required, queue)
+    if placed.ladder.undecided:
+        wanted, required = wanted.as_wish, []
+        warn_of_undecided(ctx, role.spec, role.name, placed)
+    else:
+        off = [] if role.holder else off_idle_gpus(work, placed.ladder, wanted, pools)
+        required = [*wanted.required, *off]
+        if queue:
+            required += settle_queue(ctx, role.spec, placed, work, required, queue)
     for expression in required:
         _require(ctx, role, expression)
     items = [{"weight": 100, "preference": {"matchExpressions": [expression]}} for expression in wanted.preferred]
@@ -279,6 +284,15 @@ def _require(ctx: PlaceContext, role: Role, expression: dict[str, object]) -> No
     for index, term in enumerate(present):
         if any(term.values()):  # a term without a condition matches no node, and has to stay so
             ctx.editor.extend((*terms, index, "matchExpressions"), [expression])
+
+
+def warn_of_undecided(ctx: PlaceContext, path: Path, name: str, placed: Placed) -> None:
+    """Warn that nothing is required of nodes beside a condition that only the run decides: with some values no node would fit."""
+    keys = ", ".join(dict.fromkeys(one.key for one in placed.ladder.undecided))
+    text = f"its condition on {keys} is decided when it runs, so no condition is required beside it"
+    ctx.add_finding(
+        Level.WARNING, path, f"{name}: {text}: spot: {placed.policy.spot} is a wish, and no attempt is moved"
+    )
 
 
 def warn_of_preference(ctx: PlaceContext, path: Path, name: str, used: Sequence[Pool]) -> None:

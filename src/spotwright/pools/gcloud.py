@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spotwright.clouds import providers
+from spotwright.clouds.node_labels import machine_accelerator
 from spotwright.clouds.providers import COMPUTE_CLASS, PREEMPTIBLE
 from spotwright.errors import InputError
 from spotwright.model.pools import Pool, Provider
@@ -35,13 +36,6 @@ _LOCATION = Variable("LOCATION", "the region or zone of the cluster")
 _REGION = Variable("REGION", "the region of the cluster")
 _ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
 _RESERVED = ("cloud.google.com/", "kubernetes.io/", "k8s.io/")
-_OF_MACHINE = {  # machines that come with their GPUs: the type for --accelerator, by the beginning of the machine's name
-    "a2-highgpu": "nvidia-tesla-a100",
-    "a2-ultragpu": "nvidia-a100-80gb",
-    "a3-highgpu": "nvidia-h100-80gb",
-    "a3-megagpu": "nvidia-h100-mega-80gb",
-    "g2-standard": "nvidia-l4",
-}
 _SAID_BY = {
     "spot": "capacity",
     "preemptible": "capacity",
@@ -83,8 +77,7 @@ def gcloud_script(request: Request) -> Iterator[str]:
 
 def accelerator(pool: Pool) -> str:
     """The type of the pool's GPUs as Google names it: that of the label, else that of the machine."""
-    by_machine = next((kind for start, kind in _OF_MACHINE.items() if pool.machine.startswith(start)), "")
-    kind = pool.labels.get(_ACCELERATOR_LABEL, by_machine)
+    kind = pool.labels.get(_ACCELERATOR_LABEL) or machine_accelerator(pool.machine)
     if not kind:
         raise InputError(
             f"pool {pool.name}: {pool.machine} has GPUs of several types: name one with labels: "
@@ -103,7 +96,7 @@ def _flags(request: Request) -> dict[str, tuple[Word, ...]]:
         "location": (_LOCATION,),
         "machine-type": (pool.machine,),
         **({"accelerator": (_accelerators(pool),)} if gpus(pool) else {}),
-        **({"spot": ()} if pool.is_spot else {}),
+        **({"preemptible" if PREEMPTIBLE in pool.labels else "spot": ()} if pool.is_spot else {}),
         **({"image-type": ("WINDOWS_LTSC_CONTAINERD",)} if pool.os == "windows" else {}),
         **({"node-locations": (",".join(pool.zones),)} if pool.zones else {}),
         "enable-autoscaling": (),
@@ -187,15 +180,18 @@ def _meanings(request: Request) -> Iterator[str]:
 
 def _spot_meanings(request: Request) -> Iterator[str]:
     pool = request.pool
-    yield (
-        "--spot: Spot VMs, with the labels cloud.google.com/gke-spot=true and gke-provisioning=spot. They have no SLA "
-        "and no maximum age. The notice is 30 seconds, of which pods have the first 15: a longer grace period is cut."
+    notice = (
+        "They have no SLA. The notice is 30 seconds, of which pods have the first 15: a longer grace period is cut."
     )
     if PREEMPTIBLE in pool.labels:
+        yield f"--preemptible: preemptible VMs, with the label {PREEMPTIBLE}=true, which end after 24 hours. {notice}"
         yield request.warn(
-            "preemptible VMs are a form of the past: --spot makes Spot VMs, which have no limit of 24 hours and not "
-            f"the label {PREEMPTIBLE}: remove that label and lifetime from the pool"
+            "preemptible VMs are a form of the past: Spot VMs cost the same and have no limit of 24 hours: remove the label "
+            f"{PREEMPTIBLE} and lifetime from the pool, and --spot makes them"
         )
+    else:
+        labels = "cloud.google.com/gke-spot=true and gke-provisioning=spot"
+        yield f"--spot: Spot VMs, with the labels {labels}, and no maximum age. {notice}"
     if not any(providers.is_spot_taint(pool, taint) for taint in pool.taints):
         yield request.warn(
             "GKE sets no spot taint on a pool that is made by hand: add taints: "

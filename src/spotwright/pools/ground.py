@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from spotwright.clouds import providers
+from spotwright.clouds import node_labels, providers
 from spotwright.clouds.node_signs import is_passing_taint
 from spotwright.config import Config
 from spotwright.errors import InputError
@@ -21,7 +21,7 @@ from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import parse_duration
 from spotwright.model.scheduling_terms import Constraints, Taint
 from spotwright.placing.documents import ManifestError, Path, parse, show
-from spotwright.placing.pod_spec import POD, PodSpecError, check_value, judgeable, pod_constraints, pod_requests
+from spotwright.placing.pod_spec import POD, PodSpecError, check_value, pod_constraints, pod_requests
 from spotwright.pools.request import API_MODEL, KUBELET, NODE, NODE_POOL, PRIORITY_CLASS, find_wrong, word_for
 from spotwright.scheduling.ladder import too_large
 
@@ -288,13 +288,13 @@ class Ground:
         large = too_large(work.requests, pool.node)
         if large:
             return large
-        constraints = work.constraints
+
+        def left(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+            return tuple(one for one in taints if not providers.is_tolerated_by_cluster(pool, one, work.requests))
+
         if not self.members.get(pool.name):  # nothing but the configuration says what labels its nodes have
-            constraints = judgeable(constraints, {pool.name: pool}, lambda _level, _path, _text: None)
-        reasons = []
-        for labels, taints in self.kinds_of_node(pool):
-            own = tuple(one for one in taints if not providers.is_tolerated_by_cluster(pool, one, work.requests))
-            reasons.append(constraints.refusal(labels, own))
+            return node_labels.refusal(pool, work.constraints, left(providers.taints(pool)))
+        reasons = [work.constraints.refusal(labels, left(taints)) for labels, taints in self.kinds_of_node(pool)]
         return "" if "" in reasons else reasons[0]
 
     def tolerates(self, pool: Pool, work: PodWork, taint: Taint) -> bool:

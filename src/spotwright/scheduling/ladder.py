@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from spotwright.clouds import providers
-from spotwright.clouds.providers import ZONE, zone_label
+from spotwright.clouds import node_labels, providers
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool, Resources
 from spotwright.model.quantities import format_bytes
-from spotwright.model.scheduling_terms import Constraints, Taint, Toleration
+from spotwright.model.scheduling_terms import Constraints, Expression, Taint, Toleration
 
-__all__ = ["EVERYWHERE", "IDLE", "Ladder", "Rung", "Work", "build", "has_accelerators", "node_labels", "too_large"]
+__all__ = ["EVERYWHERE", "IDLE", "Ladder", "Rung", "Work", "build", "has_accelerators", "too_large"]
 
 IDLE = "its GPUs would stand idle: the task asks for none"
 """Reason for which work without GPUs is kept off GPU pools that would admit it."""
@@ -50,11 +49,15 @@ class Rung(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The rungs in order, spot before on-demand, with the reason for every pool that is not a rung."""
+    """The rungs in order, spot before on-demand, with the reason for every pool that is not a rung.
+
+    ``undecided``: the work's own conditions that only its run decides, so that some of the rungs may not fit then.
+    """
 
     rungs: tuple[Rung, ...]
     refusals: Mapping[str, str] = field(default_factory=dict)  # by pool: why it is not a rung
     note: str = ""  # shown once to the user: "no on-demand pool fits: ..."
+    undecided: tuple[Expression, ...] = ()
 
     @property
     def on_demand(self) -> tuple[int, ...]:
@@ -95,16 +98,7 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
     elif policy.spot is not None:
         fitting.sort(key=lambda item: not item[0].is_spot)  # the named order, spot rungs first
     rungs = tuple(Rung((pool.name,), pool.is_spot, added) for pool, added in fitting)
-    return Ladder(rungs, refusals, _note(policy, rungs))
-
-
-def node_labels(pool: Pool, zone: str | None = None) -> dict[str, str]:
-    """Labels of a node of this pool, in this one of its zones; without the zone's label where it is not known."""
-    labels = dict(providers.labels(pool))
-    value = None if zone is None else zone_label(pool, zone)
-    if value is not None:
-        labels[ZONE] = value
-    return labels
+    return Ladder(rungs, refusals, _note(policy, rungs), tuple(work.constraints.undecided))
 
 
 def too_large(requests: Resources, node: Resources | None) -> str:
@@ -144,21 +138,8 @@ def _unwanted(pool: Pool, spot: Spot | None) -> str:
 
 def _refusal(pool: Pool, taints: tuple[Taint, ...], work: Work, added: tuple[Toleration, ...]) -> str:
     """Return the reason for which no node of the pool admits the work; empty if the nodes of one of its zones do."""
-    constraints = work.constraints
     left = tuple(taint for taint in taints if not any(toleration.tolerates(taint) for toleration in added))
-    if not (constraints.selector or constraints.required):  # most work asks for no labels, and to list them takes long
-        return constraints.refusal({}, left)
-    reasons = [constraints.refusal(node_labels(pool, zone), left) for zone in pool.zones or (None,)]
-    return "" if "" in reasons else reasons[0] + _about_zones(pool, constraints)
-
-
-def _about_zones(pool: Pool, constraints: Constraints) -> str:
-    """What to do where work asks for a zone, and nobody can tell whether the pool's nodes are in it; empty elsewhere."""
-    unknown = providers.unknown_zones(pool)
-    asked = [expression.key for term in constraints.required for expression in term.expressions]
-    if not unknown or ZONE not in (*constraints.selector, *asked):
-        return ""
-    return f" (nodes in zone {unknown[0]} are labelled REGION-{unknown[0]}: set region: of pool {pool.name})"
+    return node_labels.refusal(pool, work.constraints, left)
 
 
 def _added_tolerations(

@@ -19,11 +19,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from spotwright.clouds import providers
+from spotwright.clouds import node_labels, providers
 from spotwright.frozen import Frozen
 from spotwright.model.pools import DEFAULT_CPU, Pool, Resources, Simulate, Trace
 from spotwright.model.scheduling_terms import Constraints, Taint
-from spotwright.scheduling.ladder import EVERYWHERE, node_labels
+from spotwright.scheduling.ladder import EVERYWHERE
 
 __all__ = [
     "LATEST_SHARE",
@@ -199,17 +199,13 @@ class NodeRequest:
     constraints: Constraints = field(default_factory=Constraints)
     grace: float = 30.0
     _scores: dict[tuple[str, str], int | None] = field(default_factory=dict, init=False)
-    _names_nodes: bool = field(default=False, init=False)
     names_resources: bool = field(default=False, init=False)  # it requests more than nothing
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names_resources", any(self.requests.values()))
-        object.__setattr__(self, "_names_nodes", _name_nodes(self.constraints))
 
     def score_of(self, node: Node) -> int | None:
         """The score of a node, higher is better; ``None`` if the constraints refuse it. Cached per pool and zone."""
-        if self._names_nodes:
-            return _score(self.constraints, node)
         kind = (node.pool.name, node.zone or "")
         if kind not in self._scores:
             self._scores[kind] = _score(self.constraints, node)
@@ -294,7 +290,7 @@ class Node:
 
 def new_node(name: str, pool: Pool, zone: str | None) -> Node:
     """An empty node of a pool, in one of its zones."""
-    labels = {**node_labels(pool, zone), "kubernetes.io/hostname": name}
+    labels = node_labels.known_in(pool, zone)
     room = None if pool.node is None else {**_UNKNOWN, **pool.node}
     pods = room.pop("pods", PODS) if room is not None else PODS
     share = _default_share(pool.node or {})
@@ -339,15 +335,8 @@ def _default_share(node: Resources) -> Resources:
 
 
 def _score(constraints: Constraints, node: Node) -> int | None:
-    if constraints.refusal(node.labels, node.taints, node.name):
+    if constraints.refusal(node.labels, node.taints, node_labels.unknown(node.pool)):
         return None
-    preferred = sum(p.weight for p in constraints.preferred if p.term.matches(node.labels, node.name))
+    preferred = sum(p.weight for p in constraints.preferred if p.term.matches(node.labels))
     avoided = sum(t.effect == "PreferNoSchedule" and not constraints.tolerates(t) for t in node.taints)
     return preferred * 100 - avoided
-
-
-def _name_nodes(constraints: Constraints) -> bool:
-    """Whether the constraints distinguish nodes of one pool: by name, or by the hostname label."""
-    terms = [*constraints.required, *(p.term for p in constraints.preferred)]
-    named = any(term.fields or any(e.key == "kubernetes.io/hostname" for e in term.expressions) for term in terms)
-    return named or "kubernetes.io/hostname" in constraints.selector

@@ -27,7 +27,7 @@ from spotwright.linter.rule import (
     pod,
 )
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import Pods, Reach, mapping_of, pairs_of, selects_pool, selects_spot, shuns_spot
+from spotwright.linter.subjects import Pods, Reach, admits, mapping_of, selects_pool, selects_spot, shuns_spot
 from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration
 from spotwright.placing.retries import preference_advice
 
@@ -118,8 +118,10 @@ def _not_tolerated(pods: Pods, settings: Settings) -> Iterator[Problem]:
         return
     taints = [_AKS_TAINT] if _AKS_LABEL in pods.conditions else []
     if pods.reach is Reach.REQUIRED:
-        meant = [pool for pool in settings.spot_pools if selects_pool(pods.constraints, pool)]
-        taints += [taint for pool in meant for taint in providers.taints(pool)]
+        meant = [pool for pool in settings.pools.values() if selects_pool(pods.constraints, pool, pods.requests)]
+        if any(admits(pool, pods.constraints) for pool in meant):
+            return
+        taints = taints if not meant else [taint for pool in meant for taint in providers.taints(pool)]
     for taint in dict.fromkeys(taints):
         if taint.key in settings.spot_taints and not pods.constraints.tolerates(taint):
             mend = Mend("extend", pods.at("tolerations"), [taint.toleration_fields])
@@ -164,7 +166,7 @@ def _alternatives(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 def _contradiction(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """A selector or a required term that asks for spot and shuns it at once."""
-    pairs = pairs_of(pods.constraints)
+    pairs = pods.constraints.pairs
     terms = pods.constraints.required or (Term(),)
     if all(_is_contradiction([*pairs, *term.expressions], settings) for term in terms):
         path = pods.terms if pods.constraints.required else pods.selector

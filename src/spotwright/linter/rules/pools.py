@@ -16,7 +16,6 @@ from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import KubeObject, Pods, items_of, mapping_at, mapping_of, selects_pool
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
-from spotwright.placing.pod_spec import judgeable
 from spotwright.scheduling.ladder import has_accelerators
 
 __all__ = ["RULES"]
@@ -34,16 +33,11 @@ _GKE_PREEMPTIBLE = "cloud.google.com/gke-preemptible"
 _GPU_CONTAINER = "resources: {limits: {nvidia.com/gpu: 1}}\n"
 
 
-def _comparable(pods: Pods, settings: Settings) -> Constraints:
-    """The constraints that can be compared with pools; the others count as met."""
-    return judgeable(pods.constraints, settings.pools, lambda _level, _path, _text: None)
-
-
 def _no_pool(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if not settings.pools:
         return
-    given = _comparable(pods, settings)
-    if any(selects_pool(given, pool) for pool in settings.pools.values()):
+    given = pods.constraints
+    if any(selects_pool(given, pool, {}) for pool in settings.pools.values()):
         return
     for key, value in given.selector.items():
         if not any(_has(pool, key, value) for pool in settings.pools.values()):
@@ -54,16 +48,16 @@ def _no_pool(pods: Pods, settings: Settings) -> Iterator[Problem]:
 
 
 def _has(pool: Pool, key: str, value: str) -> bool:
-    return any(labels.get(key) == value for labels in providers.labels_by_zone(pool))
+    return selects_pool(Constraints(selector={key: value}), pool, {})
 
 
 def _taint_kept_out(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """Pods whose selector leads to pools that all have a taint they do not tolerate."""
-    given = _comparable(pods, settings)
+    given = pods.constraints
     if not given.selector and not given.required:
         return
-    meant = [pool for pool in settings.pools.values() if selects_pool(given, pool)]
-    requests = dict.fromkeys(_devices(pods), 1)
+    requests = {**dict.fromkeys(_devices(pods), 1), **pods.requests}
+    meant = [pool for pool in settings.pools.values() if selects_pool(given, pool, requests)]
     keeping = []
     for pool in meant:
         taints = [
@@ -125,16 +119,17 @@ def _limits_missing(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 
 
 def _old_labels(pods: Pods, _settings: Settings) -> Iterator[Problem]:
-    new = "Spot VMs have the label cloud.google.com/gke-spot=true"
     keys = {one.key for one in pods.conditions if one.operator in ("In", "Exists") and "false" not in one.values}
     other = bool(keys & {"cloud.google.com/gke-spot", "cloud.google.com/gke-provisioning"}) or len(keys) > 2
     if _GKE_PREEMPTIBLE in keys and not other:
         path = pods.selector if _GKE_PREEMPTIBLE in pods.constraints.selector else pods.at("affinity")
-        yield Problem(path, f"{pods.label} selects preemptible VMs, which live a day at most; {new}")
+        fix = "Make a pool of Spot VMs and select its label cloud.google.com/gke-spot=true."
+        yield Problem(path, f"{pods.label} selects preemptible VMs, which live a day at most", fix)
     for one in pods.conditions:
         if one.key == "kubernetes.azure.com/scalesetpriority" and "low" in (value.lower() for value in one.values):
             text = f"{pods.label} selects low-priority VMs, which Azure has retired"
-            yield Problem(pods.selector if pods.constraints.selector else pods.at("affinity"), text)
+            fix = f"Make a pool of Spot VMs and select its label {one.key}=spot."
+            yield Problem(pods.selector if pods.constraints.selector else pods.at("affinity"), text, fix)
 
 
 def _old_api_model(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
@@ -228,8 +223,7 @@ RULES = (
         title="Selects a form of spot capacity of the past",
         why="Preemptible VMs end after a day and cost the same as Spot VMs, which do not; Azure has retired "
         "low-priority VMs. New pools have other labels, so the selector finds no node there.",
-        fix="Make a pool of Spot VMs and select its label: cloud.google.com/gke-spot=true, "
-        "kubernetes.azure.com/scalesetpriority=spot.",
+        fix="Make a pool of Spot VMs and select the label of its nodes.",
         fails=job("nodeSelector: {cloud.google.com/gke-preemptible: 'true'}\n").replace(
             "  name: train\n", "  name: train\n  labels: {spotwright.dev/spot: require}\n"
         ),

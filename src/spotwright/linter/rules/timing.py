@@ -14,7 +14,7 @@ from spotwright.clouds.providers import ZONE
 from spotwright.kinds.kind import Duty, Retry
 from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import KubeObject, Pods, admits, is_whole, items_of, mapping_at, mapping_of, pairs_of
+from spotwright.linter.subjects import KubeObject, Pods, admits, is_whole, items_of, mapping_at, mapping_of
 from spotwright.model.pools import Provider
 from spotwright.placing.pods import longest_grace, shortest_notice
 
@@ -114,7 +114,7 @@ def _one_zone(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Several pods that need each other, on spot nodes of one zone."""
     if not pods.asks_for_spot or pods.duty is not Duty.WORKER or not _is_gang(pods):
         return
-    expressions = pairs_of(pods.constraints)
+    expressions = pods.constraints.pairs
     if len(pods.constraints.required) == 1:
         expressions += pods.constraints.required[0].expressions
     zones = [

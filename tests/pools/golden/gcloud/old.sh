@@ -12,10 +12,11 @@ gcloud compute regions describe "${REGION:?the region of the cluster}" \
   --format 'table(quotas.metric,quotas.limit,quotas.usage)'
 
 # Make the pool.
-# - --spot: Spot VMs, with the labels cloud.google.com/gke-spot=true and gke-provisioning=spot. They have no SLA
-#   and no maximum age. The notice is 30 seconds, of which pods have the first 15: a longer grace period is cut.
-# - preemptible VMs are a form of the past: --spot makes Spot VMs, which have no limit of 24 hours and not the
-#   label cloud.google.com/gke-preemptible: remove that label and lifetime from the pool
+# - --preemptible: preemptible VMs, with the label cloud.google.com/gke-preemptible=true, which end after 24
+#   hours. They have no SLA. The notice is 30 seconds, of which pods have the first 15: a longer grace period is
+#   cut.
+# - preemptible VMs are a form of the past: Spot VMs cost the same and have no limit of 24 hours: remove the
+#   label cloud.google.com/gke-preemptible and lifetime from the pool, and --spot makes them
 # - GKE sets no spot taint on a pool that is made by hand: add taints:
 #   ["cloud.google.com/gke-spot=true:NoSchedule"] to the pool in spotwright.yaml, or any work may land on it
 # - max_price is not given to gcloud: Spot VMs of Google have no price ceiling
@@ -30,7 +31,7 @@ gcloud container node-pools create old \
   --cluster "${CLUSTER:?the name of the cluster}" \
   --location "${LOCATION:?the region or zone of the cluster}" \
   --machine-type e2-standard-4 \
-  --spot \
+  --preemptible \
   --enable-autoscaling \
   --num-nodes 0 \
   --total-min-nodes 0 \
@@ -45,6 +46,6 @@ spotwright pools command --as computeclass | kubectl apply -f -
 # Compare what is there with spotwright.yaml.
 kubectl get nodes -l cloud.google.com/gke-nodepool=old --show-labels
 kubectl get nodes,daemonsets -A -o json | spotwright pools check -
-# warning: preemptible VMs are a form of the past: --spot makes Spot VMs, which have no limit of 24 hours and not the label cloud.google.com/gke-preemptible: remove that label and lifetime from the pool
+# warning: preemptible VMs are a form of the past: Spot VMs cost the same and have no limit of 24 hours: remove the label cloud.google.com/gke-preemptible and lifetime from the pool, and --spot makes them
 # warning: GKE sets no spot taint on a pool that is made by hand: add taints: ["cloud.google.com/gke-spot=true:NoSchedule"] to the pool in spotwright.yaml, or any work may land on it
 # warning: max_price is not given to gcloud: Spot VMs of Google have no price ceiling

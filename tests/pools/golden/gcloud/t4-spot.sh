@@ -15,8 +15,9 @@ gcloud compute regions describe us-central1 \
   --format 'table(quotas.metric,quotas.limit,quotas.usage)'
 
 # Make the pool.
-# - --spot: Spot VMs, with the labels cloud.google.com/gke-spot=true and gke-provisioning=spot. They have no SLA
-#   and no maximum age. The notice is 30 seconds, of which pods have the first 15: a longer grace period is cut.
+# - --spot: Spot VMs, with the labels cloud.google.com/gke-spot=true and gke-provisioning=spot, and no maximum
+#   age. They have no SLA. The notice is 30 seconds, of which pods have the first 15: a longer grace period is
+#   cut.
 # - --num-nodes counts for each zone, and gcloud's default is 3 for each; here it is what 0 nodes in all need.
 #   --total-min-nodes and --total-max-nodes bound the whole pool, as min_nodes and max_nodes do; --min-nodes and
 #   --max-nodes would count for each zone. In a regional cluster without zones in spotwright.yaml the pool has

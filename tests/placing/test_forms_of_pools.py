@@ -1,0 +1,75 @@
+"""Work is led to the labels that the nodes of its pools carry, in whatever form the provider sells them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests import plain_yaml
+
+from spotwright import config
+from spotwright.clouds import node_labels, providers
+from spotwright.manifests.files import place_text
+from spotwright.model.scheduling_terms import Expression
+from spotwright.placing.pod_spec import pod_constraints
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: m, image: i, resources: {requests: {cpu: 2}}}]}}}
+"""
+REGULAR = "{capacity: on-demand, provider: gke, node: {cpu: 4}}"
+SPOT = "{capacity: spot, provider: gke, node: {cpu: 8}}"
+PREEMPTIBLE = '{capacity: spot, provider: gke, node: {cpu: 8}, labels: {cloud.google.com/gke-preemptible: "true"}}'
+LOW = "{capacity: spot, provider: aks, node: {cpu: 8}, labels: {kubernetes.azure.com/scalesetpriority: low}}"
+AKS = "{capacity: on-demand, provider: aks, node: {cpu: 8}}"
+
+
+def pod(spot: str, pools: dict[str, str]) -> Any:
+    """The pod spec of a Job that is placed with these pools."""
+    listed = "".join(f"  {name}: {text}\n" for name, text in pools.items())
+    settings = config.parse(f"version: 1\npools:\n{listed}policy: {{default: {{spot: {spot}, timeout: 1h}}}}\n")
+    placed = plain_yaml.load(place_text(JOB, "work.yaml", settings).text)["spec"]["template"]["spec"]
+    for (
+        name,
+        one,
+    ) in settings.pools.items():  # whatever was written, it leads to the pools that it is for and to no other
+        wanted = one.is_spot if spot == "require" else not one.is_spot
+        reached = node_labels.refusal(one, pod_constraints(placed), providers.taints(one)) == ""
+        assert reached is wanted or spot == "prefer", name
+    return placed
+
+
+def required(spec: Any) -> list[Expression]:
+    [term] = pod_constraints(spec).required
+    return list(term.expressions)
+
+
+def test_a_preemptible_pool_is_led_to_by_the_label_of_preemptible_nodes() -> None:
+    spec = pod("require", {"regular": REGULAR, "old": PREEMPTIBLE})
+    assert required(spec) == [Expression("cloud.google.com/gke-preemptible", "In", ("true",))]
+
+
+def test_work_that_prefers_spot_prefers_that_label() -> None:
+    [wish] = pod_constraints(pod("prefer", {"regular": REGULAR, "old": PREEMPTIBLE})).preferred
+    assert wish.term.expressions == (Expression("cloud.google.com/gke-preemptible", "In", ("true",)),)
+
+
+def test_two_forms_in_one_policy_are_one_condition_with_both_values() -> None:
+    spec = pod("require", {"regular": REGULAR, "old": PREEMPTIBLE, "new": SPOT})
+    assert required(spec) == [Expression("cloud.google.com/gke-provisioning", "In", ("preemptible", "spot"))]
+
+
+@pytest.mark.parametrize("pools", [{"old": PREEMPTIBLE}, {"new": SPOT}, {"old": PREEMPTIBLE, "new": SPOT}])
+def test_work_that_never_uses_spot_is_led_to_how_its_nodes_are_sold_and_not_to_a_pool_by_name(
+    pools: dict[str, str],
+) -> None:
+    spec = pod("never", {"regular": REGULAR, **pools})
+    assert required(spec) == [Expression("cloud.google.com/gke-provisioning", "In", ("standard",))]
+
+
+def test_a_low_priority_pool_is_led_to_by_its_own_value_and_taint() -> None:
+    spec = pod("require", {"regular": AKS, "low": LOW})
+    assert required(spec) == [Expression("kubernetes.azure.com/scalesetpriority", "In", ("low",))]
+    assert [one["value"] for one in spec["tolerations"]] == ["low"]
