@@ -23,6 +23,7 @@ __all__ = [
     "UnknownArgument",
     "find_lone_component",
     "find_pipelines",
+    "is_of_kubernetes",
     "outermost",
     "patched_compiler",
     "rebuild",
@@ -251,7 +252,7 @@ def _of_call(call: ast.Call, own: set[str]) -> Iterator[UnknownArgument]:
     if name in own:
         return
     is_method = name in METHODS and isinstance(call.func, ast.Attribute)
-    known = METHODS[name] if is_method else KUBERNETES.get(name) if _is_of_sdk(call, name) else None
+    known = METHODS[name] if is_method else KUBERNETES.get(name) if is_of_kubernetes(call, name) else None
     for keyword in call.keywords if known is not None else ():
         if keyword.arg and known is not None and keyword.arg not in known:
             close = difflib.get_close_matches(keyword.arg, known, n=1)
@@ -262,9 +263,9 @@ def _name(func: ast.expr) -> str:
     return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
 
 
-def _is_of_sdk(call: ast.Call, name: str) -> bool:
+def is_of_kubernetes(call: ast.Call, name: str) -> bool:
     """Whether a call is of ``kfp.kubernetes``, which takes the task first, and not a method of that name in kfp 1."""
     if isinstance(call.func, ast.Name):
         return name in KUBERNETES
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    return owner.rpartition(".")[2] in ("kubernetes", "k8s")
+    return owner.rpartition(".")[2] in ("kfp_kubernetes", "kubernetes", "k8s")

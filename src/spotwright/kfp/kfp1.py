@@ -23,6 +23,7 @@ __all__ = [
 
 
 _GPU = "nvidia.com/gpu"
+_GPU_LABEL = "cloud.google.com/gke-accelerator"
 _LONGEST = 300
 
 
@@ -107,7 +108,16 @@ def _node_selector(call: ast.Call, _calls: Mapping[str, ast.Call]) -> str | None
     values = [ast.unparse(one) for one in (*call.args, *(keyword.value for keyword in call.keywords))]
     if len(values) == 2:
         return f"kfp.kubernetes.add_node_selector({_task(call)}, label_key={values[0]}, label_value={values[1]})"
-    return f"{_task(call)}.set_accelerator_type({values[0]})" if len(values) == 1 else None
+    return _accelerator(_task(call), values[0]) if len(values) == 1 else None
+
+
+def _accelerator(task: str, named: str) -> str:
+    """The lines for a model of GPU, as Python source: a resource that nodes offer, and GKE's label for the model."""
+    device = f"{task}.set_accelerator_type('{_GPU}')"
+    if "/" in named:  # the name of a resource already
+        return f"{task}.set_accelerator_type({named})"
+    model = named.lower().replace("_", "-")  # Vertex AI writes NVIDIA_TESLA_T4 for nvidia-tesla-t4
+    return f"{device} and kfp.kubernetes.add_node_selector({task}, '{_GPU_LABEL}', {model})"
 
 
 def _gpus(call: ast.Call, _calls: Mapping[str, ast.Call]) -> str | None:

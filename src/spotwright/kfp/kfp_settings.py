@@ -12,9 +12,18 @@ from typing import Any
 
 from spotwright.model.policy import Layer, parse_policy
 from spotwright.model.quantities import parse_duration, parse_resource
-from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Term, Toleration
+from spotwright.model.scheduling_terms import Constraints, Expression, Preference, Term, Toleration, is_placeholder
 
-__all__ = ["RETRY_POLICIES", "read_constraints", "read_policy_text", "read_resources", "read_retry"]
+__all__ = [
+    "RETRY_POLICIES",
+    "accelerator_loss",
+    "read_constraints",
+    "read_policy_text",
+    "read_resources",
+    "read_retry",
+    "runtime_field",
+    "with_constants",
+]
 
 
 RETRY_POLICIES = {
@@ -50,17 +59,67 @@ def read_resources(resources: Mapping[str, Any]) -> tuple[dict[str, int], dict[s
     return {**limits, **requests}, limits
 
 
+def accelerator_loss(resources: Mapping[str, Any]) -> str:
+    """Why the backend gives a container none of the accelerators that it asks for; empty if it gives them, or asks for none.
+
+    The backend writes the type into the pod as the name of a resource, and writes nothing where the type or the count is missing.
+    Source: kubeflow/pipelines, ``backend/src/v2/driver/driver.go``, ``initPodSpecPatch``.
+    """
+    accelerator = resources.get("accelerator")
+    if not isinstance(accelerator, Mapping) or not accelerator:
+        return ""
+    kind = str(accelerator.get("resourceType") or accelerator.get("type") or "")
+    count = str(accelerator.get("resourceCount") or accelerator.get("count") or "")
+    if not kind:
+        return f"sets the number of accelerators ({count}) and no type, so KFP's backend gives it none" if count else ""
+    if not count:
+        return f"sets the accelerator type {kind} and no number, so KFP's backend gives it none"
+    if is_placeholder(kind) or "/" in kind:
+        return ""
+    return f"sets the accelerator type {kind}, which KFP's backend writes as the name of a resource, and no node offers {kind}"
+
+
 def _device(kind: str) -> str:
     """The device name in Kubernetes for an accelerator's type.
 
-    Names of Vertex AI (``NVIDIA_TESLA_T4``, ``TPU_V3``) have no domain, so no node of a cluster could have them: they count
-    as ``nvidia.com/gpu`` and ``google.com/tpu``.
+    Names of Vertex AI (``NVIDIA_TESLA_T4``, ``TPU_V3``) and of GKE's label (``nvidia-l4``) have no domain, so no node of a
+    cluster offers them (:func:`accelerator_loss`). On simulated nodes they count as ``nvidia.com/gpu`` and ``google.com/tpu``.
     """
     if "/" in kind:
         return kind
     if kind.upper().startswith("NVIDIA"):
         return "nvidia.com/gpu"
     return "google.com/tpu" if kind.upper().startswith("TPU") else kind
+
+
+_DECIDED_BY_PARAMETERS = (
+    ("tolerations", "tolerationJson"),
+    ("nodeAffinity", "nodeAffinityJson"),
+    ("nodeSelector", "nodeSelectorJson"),
+)
+_PARAMETERS = ("componentInputParameter", "taskOutputParameter")
+
+
+def runtime_field(kubernetes: Mapping[str, Any]) -> str:
+    """The field with which a parameter decides at run time where the pods go; empty if there is none."""
+    for group, field in _DECIDED_BY_PARAMETERS:
+        entries = kubernetes.get(group) or ()
+        for entry in [entries] if isinstance(entries, Mapping) else entries:
+            value = entry.get(field) if isinstance(entry, Mapping) else None
+            if isinstance(value, Mapping) and any(name in value for name in _PARAMETERS):
+                return field
+    return ""
+
+
+def with_constants(item: Any) -> Any:
+    """Settings with every run-time value that is a constant replaced by the constant."""
+    if isinstance(item, list):
+        return [with_constants(value) for value in item]
+    if not isinstance(item, dict):
+        return item
+    if set(item) == {"runtimeValue"}:
+        return item["runtimeValue"].get("constant")
+    return {key: with_constants(value) for key, value in item.items()}
 
 
 def read_constraints(kubernetes: Mapping[str, Any]) -> Constraints:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spotwright.kfp.kfp_settings import runtime_field
 from spotwright.kfp.placed_record import digest
 from spotwright.kinds.job import REFUSED
 from spotwright.kinds.kfp_tasks import (
@@ -23,7 +24,6 @@ from spotwright.kinds.kfp_tasks import (
     mapping_at,
     place_executor,
     read_work,
-    runtime_field,
 )
 from spotwright.model.policy import Backoff, Layer, Policy, PolicyValueError, Spot, parse_policy, resolve
 from spotwright.placing.affinity import attraction
@@ -328,7 +328,7 @@ def _place_executor(inner: PlaceContext, run: _Run, tasks: Sequence[CompiledTask
     placed = Placed(policy, ladder, RoleReport("task", tasks[0].path, 0, policy, pools, ladder.refusals))
     if policy.spot is None or carried is not None:
         return placed, {}
-    parameter = runtime_field(inner, settings)
+    parameter = runtime_field(mapping_at(inner, settings))
     if parameter:
         text = f"{tasks[0].path}: a parameter decides at run time where it runs ({parameter}), so it is not placed"
         run.ctx.add_finding(Level.WARNING, (), text)

@@ -29,6 +29,7 @@ from spotwright.checkpoint_file import (
     imports_spotwright,
     names_not_in_file,
 )
+from spotwright.kfp.kfp_settings import runtime_field
 from spotwright.kfp.placed_record import POLICIES
 from spotwright.kinds.kfp_tasks import (
     CompiledTask,
@@ -47,7 +48,6 @@ from spotwright.kinds.kfp_tasks import (
     place_executor,
     policy_of,
     read_work,
-    runtime_field,
     stock_warning,
     write_retries,
 )
@@ -391,7 +391,7 @@ def _place_uses(
     """Place one executor and write the retries of its tasks; returns whether they may run on spot."""
     tasks, policy = [task for task, _ in uses], uses[0][1]
     settings = paths.settings(tasks[0].label)
-    parameter = runtime_field(ctx, settings)
+    parameter = runtime_field(mapping_at(ctx, settings))
     if parameter:
         text = f"a parameter decides at run time where it runs ({parameter}), so nothing is added"
         ctx.add_finding(Level.WARNING, settings, f"{tasks[0].path}: {text}")

@@ -19,7 +19,14 @@ from typing import Any
 from spotwright.clouds import providers
 from spotwright.clouds.providers import NVIDIA_GPU
 from spotwright.kfp.compiled import IrError, UnfoldedTask, merged_executors, unfold
-from spotwright.kfp.kfp_settings import read_constraints, read_policy_text, read_resources, read_retry
+from spotwright.kfp.kfp_settings import (
+    accelerator_loss,
+    read_constraints,
+    read_policy_text,
+    read_resources,
+    read_retry,
+    with_constants,
+)
 from spotwright.model.policy import Backoff, Layer, Policy, Spot, inherit_retry
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
@@ -67,7 +74,6 @@ __all__ = [
     "policy_of",
     "queue_of",
     "read_work",
-    "runtime_field",
     "stock_warning",
     "write_retries",
 ]
@@ -499,22 +505,6 @@ _PVC = "pvc://"
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
 
-def runtime_field(ctx: PlaceContext, settings: Path) -> str:
-    """The field with which a parameter decides at run time where the pods go; empty if there is none."""
-    given = mapping_at(ctx, settings)
-    fields = (
-        ("tolerations", "tolerationJson"),
-        ("nodeAffinity", "nodeAffinityJson"),
-        ("nodeSelector", "nodeSelectorJson"),
-    )
-    for group, field in fields:
-        entries = given.get(group) or ()
-        for entry in [entries] if isinstance(entries, dict) else entries:
-            if isinstance(entry, dict) and field in entry and "runtimeValue" not in (entry[field] or {}):
-                return field
-    return ""
-
-
 def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> Work:
     """The requests and constraints of an executor. An amount known only at run time counts as one GPU, or as none of the rest."""
     at = (*paths.executor(label), "container", "resources")
@@ -525,26 +515,17 @@ def read_work(ctx: PlaceContext, paths: PipelinePaths, label: str) -> Work:
         requests, _ = read_resources(constants)
     except (ValueError, TypeError, AttributeError) as error:
         raise ctx.problem(at, f"cannot be read: {error}") from error
+    if loss := accelerator_loss(given):
+        ctx.add_finding(Level.WARNING, (*at, "accelerator"), f"executor {label} {loss}: write {NVIDIA_GPU} as the type")
     if "accelerator" in given and "accelerator" not in constants:
         requests = {**requests, NVIDIA_GPU: 1}
     try:
-        constraints = read_constraints(_with_constants(mapping_at(ctx, settings)))
+        constraints = read_constraints(with_constants(mapping_at(ctx, settings)))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise ctx.problem(settings, f"cannot be read: {error}") from error
     terms = (*settings, "nodeAffinity")
     tell_assumptions(constraints, ctx.config.pools, ctx.add_finding, (*settings, "nodeSelector", "labels"), terms)
     return Work(requests, constraints)
-
-
-def _with_constants(item: Any) -> Any:
-    """Settings with every run-time value that is a constant replaced by the constant."""
-    if isinstance(item, list):
-        return [_with_constants(value) for value in item]
-    if not isinstance(item, dict):
-        return item
-    if set(item) == {"runtimeValue"}:
-        return item["runtimeValue"].get("constant")
-    return {key: _with_constants(value) for key, value in item.items()}
 
 
 def place_executor(
@@ -676,4 +657,4 @@ def _names(ctx: PlaceContext, path: Path, *fields: str) -> Iterator[Any]:
 def _named(entry: Any, *fields: str) -> Iterable[Any]:
     """The names of an entry, in any of these fields."""
     given = (entry.get(field) for field in fields) if isinstance(entry, dict) else ()
-    return [_with_constants(value) for value in given if value is not None]
+    return [with_constants(value) for value in given if value is not None]

@@ -14,11 +14,21 @@ from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError
 from spotwright.linter.allowances import ALLOW_RULES, Allowances, Extent
 from spotwright.linter.python_source import parse_python
+from spotwright.linter.python_tasks import python_pipelines
 from spotwright.linter.rule import Finding, Mend, Problem, Rename, Rule
 from spotwright.linter.rules import argo, fields, kfp, placement, pools, python, retries, storage, timing, training
 from spotwright.linter.rules.fields import WRONG_SHAPE
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import KubeObject, Pipeline, Pods, objects_in, pipeline_of, pipeline_pods, pods_of
+from spotwright.linter.subjects import (
+    KubeObject,
+    Pipeline,
+    Pods,
+    Source,
+    objects_in,
+    pipeline_of,
+    pipeline_pods,
+    pods_of,
+)
 from spotwright.manifests.files import unfix_text
 from spotwright.manifests.record import FIXED_AT, MAX_RECORD, placed_text, reserve
 from spotwright.placing.document_pair import PipelinePair, objects_of
@@ -150,6 +160,8 @@ class _Linter:
         for rule, check in self._python:
             for problem in check(subject, self._settings):
                 self._add_of_python(rule, problem)
+        for pipeline in python_pipelines(subject):
+            self._pipeline(pipeline)
         first = subject.tree.body[0].lineno if subject.tree.body else 1
         return [Extent(min(first, 1), text.count("\n") + 1)]
 
@@ -203,7 +215,7 @@ class _Linter:
             for problem in check(pods, self._settings):
                 self._add(rule, pods.document, base, problem, may_mend=not pods.is_placed and pods.form != "K")
 
-    def _add(self, rule: Rule, document: Document, base: Path, problem: Problem, *, may_mend: bool) -> None:
+    def _add(self, rule: Rule, document: Source, base: Path, problem: Problem, *, may_mend: bool) -> None:
         mends = problem.mends if may_mend else ()
         line, shown = document.line(problem.path), document.show(problem.path)
         finding = Finding(
@@ -217,7 +229,7 @@ class _Linter:
             can_fix=bool(mends),
         )
         self._result.findings.append(finding)
-        if mends:
+        if mends and isinstance(document, Document):
             self._result.repairs.append(Repair(finding, document, base, mends, None))
 
     def _add_of_python(self, rule: Rule, problem: Problem) -> None:

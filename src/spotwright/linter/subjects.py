@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from spotwright.clouds import node_labels, providers
 from spotwright.kfp.compiled import IrError, unfold
-from spotwright.kfp.kfp_settings import read_constraints, read_resources
+from spotwright.kfp.kfp_settings import read_constraints, read_resources, runtime_field, with_constants
 from spotwright.kfp.placed_record import RECORD
 from spotwright.kinds.kind import Duty, PodPlace, Retry, facts_of
 from spotwright.linter.settings import Settings
@@ -315,6 +315,19 @@ class Container(NamedTuple):
         return [str(word) for word in both if not isinstance(word, dict | list)]
 
 
+class Source(Protocol):
+    """Where pods were read: a document, or the calls in a Python file."""
+
+    def line(self, path: Path, /) -> int:
+        """The line of a path."""
+
+    def show(self, path: Path, /) -> str:
+        """The path for people; empty where there are none."""
+
+    def get(self, path: Path, default: Any = ..., /) -> Any:
+        """The value at a path."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pods:
     """The pods of one template. ``spec`` is the path of the pod spec or of its holder; ``where`` those of the parts of a holder.
@@ -323,7 +336,7 @@ class Pods:
     ``job`` is the path of the Job spec around them. ``label`` names them in messages.
     """
 
-    document: Document
+    document: Source
     owner: KubeObject | None
     label: str
     role: str
@@ -591,11 +604,15 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pipeline:
-    """A compiled pipeline: ``value`` is its first document, ``platforms`` the mapping in the second."""
+    """A compiled pipeline: ``value`` is its first document, ``platforms`` the mapping in the second.
 
-    document: PipelinePair
+    ``noun``: how messages call what runs in a pod; a pipeline in Python has a task where the compiler makes an executor.
+    """
+
+    document: PipelinePair | Source
     value: Shape
     platforms: Shape
+    noun: str = "executor"
 
     @property
     def name(self) -> str:
@@ -645,14 +662,16 @@ def pipeline_pods(pipeline: Pipeline, settings: Settings) -> Iterator[Pods]:
             continue
         value = mapping_at(pipeline.platforms, *EXECUTORS, label)
         try:
-            constraints = read_constraints(value)
+            if runtime_field(value):
+                continue  # a parameter of the run decides where it goes, and no command adds anything
+            constraints = read_constraints(with_constants(value))
         except (ValueError, TypeError, AttributeError, KeyError):
-            continue  # values that are known only when it runs, or another shape, which compile refuses
+            continue  # another shape, which compile refuses
         path: Path = (0, "deploymentSpec", "executors", label, "container")
         yield Pods(
             pipeline.document,
             None,
-            f"executor {label}",
+            f"{pipeline.noun} {label}",
             label,
             pipeline.settings_at(label),
             "K",

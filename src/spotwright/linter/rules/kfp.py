@@ -12,21 +12,23 @@ from typing import Any
 from spotwright.kfp.compiled import merged_executors
 from spotwright.kinds.kfp_tasks import backend_of
 from spotwright.linter.rule import KFP_ON_SPOT, KFP_TASK, Checks, Problem, Rule, Severity, kfp
-from spotwright.linter.rules.python import SHORTEST_WINDOW, affinities_ored, backoff_factor, retry_window
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import Pipeline, Task, items_of, mapping_at, mapping_of, pipeline_pods
 from spotwright.model.quantities import parse_duration
-from spotwright.placing.document_pair import PLATFORMS
+from spotwright.placing.document_pair import EXECUTORS, PLATFORMS
 
 __all__ = ["RULES"]
 
 
 _FIRST_RETRIES = (2, 5)
+_SHORTEST_WINDOW = 24 * 3600
+"""Seconds in which all attempts of a task should have room; the SDK's default is 3600."""
 
 
 def _on_spot(pipeline: Pipeline, settings: Settings) -> set[str]:
-    """The labels of the executors whose pods ask for spot nodes."""
-    return {pods.role for pods in pipeline_pods(pipeline, settings) if pods.asks_for_spot}
+    """The labels of the executors whose pods ask for spot nodes, by themselves or by their policy."""
+    every = pipeline_pods(pipeline, settings)
+    return {pods.role for pods in every if pods.asks_for_spot or pods.wish in ("prefer", "require")}
 
 
 def _retries(task: Task) -> int:
@@ -44,7 +46,7 @@ def _window(pipeline: Pipeline, settings: Settings) -> Iterator[Problem]:
             seconds = parse_duration(given)
         except ValueError:
             continue  # compile and run refuse it
-        if seconds < SHORTEST_WINDOW:
+        if seconds < _SHORTEST_WINDOW:
             text = f"{task.name} may be retried only until {seconds:g} s after its first start, and a later "
             text += "attempt is killed then"
             path = (
@@ -65,9 +67,9 @@ def _factor(pipeline: Pipeline, _settings: Settings) -> Iterator[Problem]:
 
 
 def _not_retried(pipeline: Pipeline, settings: Settings) -> Iterator[Problem]:
-    labels = _on_spot(pipeline, settings)
+    asking = {pods.role for pods in pipeline_pods(pipeline, settings) if pods.asks_for_spot and not pods.wish}
     for task in pipeline.tasks():
-        if task.label in labels and not _retries(task) and not task.inherits:
+        if task.label in asking and not _retries(task) and not task.inherits:
             yield Problem(task.path, f"{task.name} runs on spot without retries, so a drained node fails the pipeline")
 
 
@@ -91,12 +93,12 @@ def _ored(pipeline: Pipeline, _settings: Settings) -> Iterator[Problem]:
     """Several required affinities of one executor, each of which is an alternative of its own."""
     for label in pipeline.executors:
         path = (*pipeline.settings_at(label), "nodeAffinity")
-        given = items_of(pipeline.document.get(path, None))
+        given = items_of(mapping_at(pipeline.platforms, *EXECUTORS, label).get("nodeAffinity"))
         required = [index for index, one in enumerate(given) if _is_required(one)]
         if len(required) > 1:
             yield Problem(
                 (*path, required[1]),
-                f"the executor {label} has {len(required)} required node affinities, of which one is enough",
+                f"the {pipeline.noun} {label} has {len(required)} required node affinities, of which one is enough",
             )
 
 
@@ -165,7 +167,7 @@ RULES = (
         fix="set_retry(..., backoff_max_duration='30d'); before kfp 2.17 the SDK cuts it to an hour.",
         fails=kfp(_SHORT),
         passes=kfp(),
-        checks=Checks(pipelines=_window, python=retry_window),
+        checks=Checks(pipelines=_window),
         place_says=True,
         source="kubeflow/pipelines#14245, #13452",
     ),
@@ -177,7 +179,7 @@ RULES = (
         fix="Write 1, 2 or another whole number.",
         fails=kfp(KFP_TASK.replace("backoffFactor: 2", "backoffFactor: 1.5")),
         passes=kfp(),
-        checks=Checks(pipelines=_factor, python=backoff_factor),
+        checks=Checks(pipelines=_factor),
         place_says=True,
         source="argo-workflows, util/intstr",
     ),
@@ -206,7 +208,7 @@ RULES = (
         fix="Give all conditions to one call: add_node_affinity(task, match_expressions=[..., ...]).",
         fails=kfp(platform=_TWO + _ALSO),
         passes=kfp(platform=_ONE + _ALSO),
-        checks=Checks(pipelines=_ored, python=affinities_ored),
+        checks=Checks(pipelines=_ored),
         place_says=True,
         source="kubeflow/pipelines, backend/src/v2/driver/k8s.go",
     ),

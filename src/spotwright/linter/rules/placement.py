@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from spotwright.clouds import providers
 from spotwright.kfp.kfp1 import assigned_calls
 from spotwright.kinds.kind import Duty
-from spotwright.linter.python_source import PythonFile, calls_named, keyword, names_spot_label
+from spotwright.linter.python_source import PythonFile, calls_named, names_spot_label
 from spotwright.linter.rule import (
     AKS_POOLS,
     ON_SPOT,
@@ -31,7 +31,7 @@ from spotwright.linter.subjects import Pods, Reach, admits, mapping_of, selects_
 from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration
 from spotwright.placing.retries import preference_advice
 
-__all__ = ["RULES", "required_spot"]
+__all__ = ["RULES"]
 
 
 _SPOT_REQUIRED = "required_during_scheduling_ignored_during_execution"
@@ -40,26 +40,25 @@ _FIX = (
 )
 
 
-def required_spot(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
-    """Calls after which no other node than a spot node will do. A file that uses Spotwright says by its policy what is meant."""
+def _required_spot(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
+    """Affinities of kfp 1 with which only spot nodes will do. Those of today are read with the pods of their tasks.
+
+    A file that uses Spotwright says by its policy what is meant.
+    """
     if any(name.partition(".")[0] == "spotwright" for name in file.modules()):
         return
     assigned = assigned_calls(file.tree)
-    for call in calls_named(file, "add_affinity", "add_node_affinity", "add_node_selector"):
+    for call in calls_named(file, "add_affinity"):
         given = _required_part(call, assigned)
         if given is not None and names_spot_label(ast.walk(given)):
-            text = f"{_task(call)} may run on spot nodes only, so it waits for ever while there are none"
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+            task = owner.id if isinstance(owner, ast.Name) else "a task"
+            text = f"{task} may run on spot nodes only, so it waits for ever while there are none"
             yield Problem((), text, _FIX, line=call.lineno)
 
 
 def _required_part(call: ast.Call, assigned: dict[str, ast.Call]) -> ast.AST | None:
     """What the call requires of nodes; ``None`` where it only prefers, or where the file does not say it."""
-    name = ast.unparse(call.func).rpartition(".")[2]
-    if name == "add_node_affinity":
-        weight = keyword(call, "weight", 3)
-        return call if weight is None or ast.unparse(weight) == "None" else None
-    if name == "add_node_selector":
-        return call
     given = call.args[0] if call.args else None
     affinity = assigned.get(given.id) if isinstance(given, ast.Name) else given
     if affinity is None:
@@ -67,13 +66,6 @@ def _required_part(call: ast.Call, assigned: dict[str, ast.Call]) -> ast.AST | N
     return next(
         (one.value for one in ast.walk(affinity) if isinstance(one, ast.keyword) and one.arg == _SPOT_REQUIRED), None
     )
-
-
-def _task(call: ast.Call) -> str:
-    """The task, by the name that it has in the file."""
-    is_method = isinstance(call.func, ast.Attribute) and call.func.attr == "add_affinity"
-    node = call.func.value if isinstance(call.func, ast.Attribute) and is_method else keyword(call, "task", 0)
-    return node.id if isinstance(node, ast.Name) else "a task"
 
 
 _AKS_TAINT = Taint("kubernetes.azure.com/scalesetpriority", "spot")
@@ -260,7 +252,7 @@ RULES = (
         fix="Prefer spot nodes instead, or say that waiting is meant: the label spotwright.dev/spot: require.",
         fails=job(TOLERATION + _REQUIRED),
         passes=job(ON_SPOT),
-        checks=Checks(pods=_no_fallback, python=required_spot),
+        checks=Checks(pods=_no_fallback, python=_required_spot),
         place_says=True,
     ),
     Rule(

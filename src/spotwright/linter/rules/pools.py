@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 
 from spotwright.clouds import providers
-from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job
+from spotwright.kfp.kfp_settings import accelerator_loss
+from spotwright.linter.rule import ON_SPOT, Checks, Problem, Rule, Severity, job, kfp
 from spotwright.linter.rules.python import preemptible_flag
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import KubeObject, Pods, items_of, mapping_at, mapping_of, selects_pool
@@ -118,6 +119,14 @@ def _limits_missing(pods: Pods, _settings: Settings) -> Iterator[Problem]:
                 yield Problem((*container.path, "resources", "requests", name), text)
 
 
+def _accelerator(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """Accelerators of a task of KFP that its backend does not give it."""
+    for container in pods.containers if pods.form == "K" else ():
+        resources = mapping_at(container.value, "resources")
+        if loss := accelerator_loss(resources):
+            yield Problem((*container.path, "resources", "accelerator"), f"{pods.label} {loss}")
+
+
 def _old_labels(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     keys = {one.key for one in pods.conditions if one.operator in ("In", "Exists") and "false" not in one.values}
     other = bool(keys & {"cloud.google.com/gke-spot", "cloud.google.com/gke-provisioning"}) or len(keys) > 2
@@ -216,6 +225,20 @@ RULES = (
         passes=job(container=_GPU_CONTAINER),
         checks=Checks(pods=_limits_missing),
         source='Kubernetes documentation, "Schedule GPUs"',
+    ),
+    Rule(
+        id="accelerator-without-nodes",
+        severity=Severity.ERROR,
+        title="An accelerator of a KFP task that no node offers",
+        why="KFP's backend writes the type into the pod as the name of a resource. Names of Vertex AI (NVIDIA_TESLA_T4) and of "
+        "GKE's label (nvidia-l4) are no resources, so the pod stays Pending or is refused; without a type, or without a "
+        "number, the pod gets no accelerator.",
+        fix="Write task.set_accelerator_type('nvidia.com/gpu').set_accelerator_limit(1), and select the model by its label "
+        "(kubernetes.add_node_selector(task, 'cloud.google.com/gke-accelerator', 'nvidia-l4')).",
+        fails=kfp(executor="resources: {accelerator: {type: NVIDIA_TESLA_T4, count: '1'}}\n"),
+        passes=kfp(executor="resources: {accelerator: {type: nvidia.com/gpu, count: '1'}}\n"),
+        checks=Checks(pods=_accelerator),
+        source="kubeflow/pipelines, backend/src/v2/driver/driver.go, initPodSpecPatch",
     ),
     Rule(
         id="retired-capacity-label",

@@ -14,21 +14,16 @@ from typing import TypeGuard
 
 from spotwright.kfp.dsl_compiler import KUBERNETES, unknown_arguments
 from spotwright.kfp.kfp1 import STILL_THERE, Kfp1Finding, kfp1_in
-from spotwright.linter.python_source import PythonFile, asks_for_spot, calls_named, in_components, keyword, pipelines_in
+from spotwright.linter.python_source import PythonFile, calls_named, in_components, keyword, pipelines_in
 from spotwright.linter.rule import Checks, Problem, Rename, Rule, Severity
 from spotwright.linter.settings import Settings
-from spotwright.model.quantities import parse_duration
 
 __all__ = [
     "KFP1_RULES",
     "PIPELINE_CALL_RULES",
     "PLAIN_PYTHON_RULES",
-    "SHORTEST_WINDOW",
-    "affinities_ored",
-    "backoff_factor",
     "exit_on_sigterm",
     "preemptible_flag",
-    "retry_window",
 ]
 
 
@@ -187,10 +182,6 @@ KFP1_RULES = (
 """The rules of this module."""
 
 
-SHORTEST_WINDOW = 24 * 3600
-"""Seconds in which all attempts of a task should have room; the SDK's default is 3600."""
-
-
 def _unknown(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
     if not file.uses_kfp and not pipelines_in(file):
         return
@@ -198,64 +189,6 @@ def _unknown(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
         rename = Rename(found.line, found.column, found.argument, found.close) if found.close else None
         fix = f"Write {found.close}=." if found.close else "Remove the argument."
         yield Problem((), found.message, fix, line=found.line, rename=rename)
-
-
-def retry_window(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
-    """Retries in a file about spot whose window ends an hour after the first start, as the SDK writes it."""
-    if not asks_for_spot(file):
-        return
-    inside = in_components(file)
-    for call in calls_named(file, "set_retry"):
-        count = keyword(call, "num_retries", 0)
-        if id(call) in inside or (isinstance(count, ast.Constant) and count.value == 0):
-            continue
-        given = keyword(call, "backoff_max_duration", 3)
-        seconds = _seconds(given)
-        if seconds is not None and seconds < SHORTEST_WINDOW:
-            text = f"set_retry allows retries only until {seconds:g} s after the first start"
-            yield Problem((), text, "Add backoff_max_duration='30d'.", line=call.end_lineno or call.lineno)
-
-
-def _seconds(given: ast.expr | None) -> float | None:
-    """The window in seconds; ``None`` where the file does not say it in one word."""
-    if given is None:
-        return 3600.0
-    if not isinstance(given, ast.Constant) or not isinstance(given.value, str):
-        return None
-    try:
-        return parse_duration(given.value)
-    except ValueError:
-        return None
-
-
-def backoff_factor(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
-    """A backoff factor that is no whole number."""
-    for call in calls_named(file, "set_retry"):
-        factor = keyword(call, "backoff_factor", 2)
-        if isinstance(factor, ast.Constant) and isinstance(factor.value, float) and not factor.value.is_integer():
-            yield Problem((), f"set_retry has the backoff factor {factor.value:g}", line=factor.lineno)
-
-
-def affinities_ored(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
-    """Several required affinities of one task in one function."""
-    for function in pipelines_in(file).values():
-        seen: dict[str, int] = {}
-        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
-            is_affinity = isinstance(call.func, ast.Attribute | ast.Name) and ast.unparse(call.func).endswith(
-                "add_node_affinity"
-            )
-            task = keyword(call, "task", 0)
-            weight = keyword(call, "weight", 3)
-            if (
-                not is_affinity
-                or not isinstance(task, ast.Name)
-                or (weight is not None and ast.unparse(weight) != "None")
-            ):
-                continue
-            if task.id in seen:
-                text = f"{task.id} has a required node affinity on line {seen[task.id]} and another here, of which one is enough"
-                yield Problem((), text, line=call.lineno)
-            seen.setdefault(task.id, call.lineno)
 
 
 def _dropped_seconds(file: PythonFile, _settings: Settings) -> Iterator[Problem]:
