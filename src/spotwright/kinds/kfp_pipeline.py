@@ -401,7 +401,7 @@ def _place_uses(
     work = read_work(ctx, paths, tasks[0].label)
     ladder = build(work, policy, ctx.config.pools)
     if not ladder.rungs:
-        raise ctx.problem(_conflicting_path(ctx, paths, tasks[0], ladder), no_pool_fits(tasks[0].path, policy, ladder))
+        raise no_pool_fits(ctx, _conflicting_path(ctx, paths, tasks[0], ladder), tasks[0].path, policy, ladder)
     if ladder.note:
         ctx.add_finding(Level.WARNING, tasks[0].at, f"{tasks[0].path}: {ladder.note}")
     tries: dict[Path, int] = {}

@@ -7,7 +7,7 @@ gives the same bytes back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spotwright.config import Config
@@ -15,9 +15,9 @@ from spotwright.errors import ConfigError, InputError
 from spotwright.linter.allowances import ALLOW_RULES, Allowances, Extent
 from spotwright.linter.python_source import parse_python
 from spotwright.linter.python_tasks import python_pipelines
-from spotwright.linter.rule import Finding, Mend, Problem, Rename, Rule
+from spotwright.linter.rule import Finding, Mend, Problem, Rename, Rule, Severity
 from spotwright.linter.rules import argo, fields, kfp, placement, pools, python, retries, storage, timing, training
-from spotwright.linter.rules.fields import WRONG_SHAPE
+from spotwright.linter.rules.fields import REFUSED, WRONG_SHAPE
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
     KubeObject,
@@ -29,10 +29,19 @@ from spotwright.linter.subjects import (
     pipeline_pods,
     pods_of,
 )
-from spotwright.manifests.files import unfix_text
+from spotwright.manifests.files import refusal_of, unfix_text
 from spotwright.manifests.record import FIXED_AT, MAX_RECORD, placed_text, reserve
 from spotwright.placing.document_pair import PipelinePair, objects_of
-from spotwright.placing.documents import MISSING, Document, ManifestError, Path, no_garbage_collection, parse
+from spotwright.placing.documents import (
+    MISSING,
+    Document,
+    ManifestError,
+    NoPoolFitsError,
+    Path,
+    References,
+    no_garbage_collection,
+    parse,
+)
 from spotwright.placing.patch import Editor
 from spotwright.placing.yaml_writer import edit_objects, split
 
@@ -151,6 +160,7 @@ class _Linter:
         self._pipelines = [(rule, rule.checks.pipelines) for rule in rules if rule.checks.pipelines is not None]
         self._python = [(rule, rule.checks.python) for rule in rules if rule.checks.python is not None]
         self._shape = next((rule for rule in rules if rule.id == WRONG_SHAPE.id), None)
+        self._refused = next((rule for rule in rules if rule.id == REFUSED.id), None)
 
     def python(self, text: str) -> list[Extent]:
         """Lint a Python file; returns its extent."""
@@ -172,9 +182,11 @@ class _Linter:
         extents: list[Extent] = []
         waiting: list[KubeObject] = []
         beside: list[KubeObject] = []
+        every: list[Document] = []
         for above, part in split(body):
             for document in objects_of(parse(part, self._result.file, above)):
                 extents.append(_extent(document))
+                every.append(document)
                 if isinstance(document, PipelinePair):
                     self._result.documents += 1
                     self._pipeline(pipeline_of(document))
@@ -184,6 +196,7 @@ class _Linter:
                 waiting += found
         for subject in waiting:  # now the claims that the file has are known
             self.object(subject)
+        self._refusals(every)
         return extents
 
     def object(self, subject: KubeObject) -> None:
@@ -195,7 +208,8 @@ class _Linter:
                 self._add(rule, subject.document, subject.base, problem, may_mend=not subject.is_placed)
         for pods in pods_of(subject, self._settings):
             if isinstance(pods, ManifestError):
-                self._add_shape(pods)
+                if self._shape is not None:
+                    self._add_error(self._shape, pods, 0)
             else:
                 self._pods_of(pods, subject.base)
 
@@ -241,16 +255,29 @@ class _Linter:
         if problem.rename is not None:
             self._result.repairs.append(Repair(finding, None, (), (), problem.rename))
 
-    def _add_shape(self, error: ManifestError) -> None:
-        """Add the finding for a value of another shape: the error names the place as ``file:line: field: text``."""
-        rule = self._shape
-        if rule is None:
+    def _refusals(self, documents: Sequence[Document]) -> None:
+        """Add what ``place`` refuses, where no other rule has found an error at that line."""
+        rule = self._refused
+        references = References(list(documents), frozenset({self._result.file}))
+        for document in documents if rule is not None else ():
+            error = refusal_of(document, self._settings.config, references)
+            is_about_pools = isinstance(error, NoPoolFitsError | ConfigError)
+            if error is not None and rule is not None and (self._settings.pools or not is_about_pools):
+                self._add_error(rule, error, document.line(()))
+
+    def _add_error(self, rule: Rule, error: InputError, line: int) -> None:
+        """Add the finding for an error that names the place as ``file:line: field: text``, else at this line."""
+        name, what = "", str(error)
+        if isinstance(error, ManifestError):
+            place, _, text = what.removeprefix(f"{self._result.file}:").partition(": ")
+            name, _, what = text.partition(": ")
+            line, what = int(place), what or text
+        if rule is self._refused and line in self._wrong_lines():
             return
-        rest = str(error).removeprefix(f"{self._result.file}:")
-        line, _, text = rest.partition(": ")
-        name, _, what = text.partition(": ")
-        finding = Finding(rule.id, rule.severity, self._result.file, int(line), name, what or text, rule.fix)
-        self._result.findings.append(finding)
+        self._result.findings.append(Finding(rule.id, rule.severity, self._result.file, line, name, what, rule.fix))
+
+    def _wrong_lines(self) -> set[int]:
+        return {one.line for one in self._result.findings if one.severity is Severity.ERROR}
 
 
 def _extent(document: Document) -> Extent:

@@ -25,13 +25,14 @@ class Settings:
     """``pools`` are those of the configuration, none if it has none of its own.
 
     ``spot_pairs`` are labels, with their values, that only spot pools have; ``spot_taints`` the keys of the taints of spot pools.
-    ``off`` has the rules that the configuration switches off, each with its reason.
+    ``off`` has the rules that the configuration switches off, each with its reason. ``config`` is the configuration itself.
     """
 
     pools: Mapping[str, Pool]
     spot_pairs: frozenset[tuple[str, str]]
     spot_taints: frozenset[str]
     target: Mapping[str, str]
+    config: Config
     off: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -76,5 +77,6 @@ def settings_of(config: Config) -> Settings:
         frozenset(spot - others) if others else frozenset(),
         frozenset(taints) | providers.SPOT_TAINT_KEYS,
         config.target,
+        config,
         config.lint_off,
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spotwright.config import Config, matches, nearest_path
+from spotwright.errors import ConfigError, InputError
 from spotwright.kfp.placed_record import VERSION, digest, value_digest
 from spotwright.kinds.kind import PlaceObject, find_kind
 from spotwright.kinds.unknown import find_pod_specs, pass_through, place_at
@@ -32,7 +33,15 @@ from spotwright.manifests.record import (
 from spotwright.placing.context import Finding, Level, PlaceContext, PlaceOptions, RoleReport, name_of
 from spotwright.placing.document_pair import AT as PAIR_AT
 from spotwright.placing.document_pair import KIND, PipelinePair, objects_of
-from spotwright.placing.documents import Document, Path, References, may_be_referred_to, no_garbage_collection, parse
+from spotwright.placing.documents import (
+    Document,
+    ManifestError,
+    Path,
+    References,
+    may_be_referred_to,
+    no_garbage_collection,
+    parse,
+)
 from spotwright.placing.patch import Editor
 from spotwright.placing.yaml_writer import Removal, block, edit_objects, flow, has_directives, remove, split
 
@@ -45,6 +54,7 @@ __all__ = [
     "place_text",
     "place_texts",
     "prepend",
+    "refusal_of",
     "unfix_text",
     "unmatched_patterns",
     "unplace_text",
@@ -242,10 +252,7 @@ def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
     if place is None:
         result.findings += pass_through(document, api_version, kind, work.options.pod_paths)
         return document.text
-    editor = Editor(document)
-    at = _record_path(document)
-    if at[0] == len(editor.data):
-        editor.append()  # the missing platform document
+    editor, at = _editor(document), _record_path(document)
     reserve(editor, at)
     reserved = editor.changes
     add = work.additions.add if work.may_add else None
@@ -254,6 +261,32 @@ def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
     if editor.changes == reserved:
         return document.text  # no edits, so no record
     return placed_text(editor, at, None if isinstance(document, PipelinePair) else MAX_RECORD, work.outside)
+
+
+def refusal_of(document: Document, config: Config, references: References) -> InputError | None:
+    """Why :func:`place_texts` would refuse an object, which is not changed; ``None`` if it would place it or leave it as it is.
+
+    ``references`` has the objects of the same input. Nothing is said of an object that was placed before.
+    """
+    api_version, kind = _kind_of(document)
+    if document.get(_record_path(document), None) is not None:
+        return None
+    rules = ObjectRules(config, references, PlaceOptions(only_explain=True), Additions().add)
+    try:
+        place = _how_to_place(document, api_version, kind, ())
+        if place is not None:
+            rules.apply(place, _editor(document), [], [])
+    except (ManifestError, ConfigError) as error:
+        return error
+    return None
+
+
+def _editor(document: Document) -> Editor:
+    """The editor of an object; a pipeline without a platform document gets an empty one."""
+    editor = Editor(document)
+    if _record_path(document)[0] == len(editor.data):
+        editor.append()
+    return editor
 
 
 def _how_to_place(document: Document, api_version: str, kind: str, patterns: Sequence[Path]) -> PlaceObject | None:

@@ -35,6 +35,7 @@ __all__ = [
     "MISSING",
     "Document",
     "ManifestError",
+    "NoPoolFitsError",
     "Path",
     "References",
     "hide",
@@ -79,6 +80,10 @@ MISSING: Any = object()
 
 class ManifestError(InputError):
     """A manifest cannot be read or placed. The message starts with ``file:line:``."""
+
+
+class NoPoolFitsError(ManifestError):
+    """No pool of the configuration admits the pods under their policy; with other pools the object can be placed."""
 
 
 @dataclass(slots=True)

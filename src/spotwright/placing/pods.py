@@ -27,10 +27,11 @@ from spotwright.placing.context import (
     PlaceContext,
     RoleReport,
 )
-from spotwright.placing.documents import MISSING, Path
+from spotwright.placing.documents import MISSING, NoPoolFitsError, Path
 from spotwright.placing.environment import AttemptIdentity, add_environment, add_library
 from spotwright.placing.kueue_flavors import exclusion, flavor_order
 from spotwright.placing.pod_spec import (
+    METADATA,
     POD,
     PREFERRED_TERMS,
     REQUIRED_TERMS,
@@ -121,6 +122,8 @@ class Placed:
 def place_pod(ctx: PlaceContext, role: Role) -> Placed:
     """Place the pods of one role and add its report. Raises :class:`ManifestError` if no pool fits."""
     check(ctx, role.spec, POD)
+    if role.template is not None:
+        check(ctx, (*role.template, "metadata"), METADATA)
     policy = ctx.policy(role.path, on_demand_reason=role.on_demand_reason, is_pinned=role.is_pinned)
     work = Work({} if role.holder else read_requests(ctx, role.spec), read_constraints(ctx, role.spec))
     ladder = build(work, policy, ctx.config.pools)
@@ -134,7 +137,8 @@ def place_pod(ctx: PlaceContext, role: Role) -> Placed:
         return Placed(policy, Ladder(()), report)
     _refuse_truth_values(ctx, (*role.spec, "nodeSelector"))
     if not ladder.rungs:
-        raise ctx.problem(conflicting_path(ctx, role.spec, ladder.refusals), no_pool_fits(role.name, policy, ladder))
+        path = conflicting_path(ctx, role.spec, ladder.refusals)
+        raise no_pool_fits(ctx, path, role.name, policy, ladder)
     if ladder.note:
         ctx.add_finding(Level.WARNING, role.spec, f"{role.name}: {ladder.note}")
     if not role.holder and ctx.editor.get((*role.spec, "nodeName")):
@@ -185,13 +189,13 @@ def queue_of(ctx: PlaceContext, metadata: Any) -> str:
     return str(own or ctx.queue)
 
 
-def no_pool_fits(name: str, policy: Policy, ladder: Ladder) -> str:
-    """Why no pool fits a role, with the reason for each pool."""
+def no_pool_fits(ctx: PlaceContext, path: Path, name: str, policy: Policy, ladder: Ladder) -> NoPoolFitsError:
+    """The error for a role that no pool fits, with the reason for each pool."""
     reasons = "; ".join(f"{pool}: {why}" for pool, why in ladder.refusals.items())
     spot = f"spot: {policy.spot} ({policy.sources['spot']})"
     by_label = any("node selector asks" in why or "required node affinity" in why for why in ladder.refusals.values())
     hint = "; if a pool's nodes have that label, add it under the pool's labels: in spotwright.yaml" if by_label else ""
-    return f"{name} fits no pool with {spot}: {reasons}{hint}"
+    return NoPoolFitsError(str(ctx.problem(path, f"{name} fits no pool with {spot}: {reasons}{hint}")))
 
 
 def tolerations_of(ladder: Ladder) -> list[dict[str, str]]:

@@ -20,7 +20,7 @@ from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
 from spotwright.placing.documents import Path, show
 from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, truth_values
 
-__all__ = ["RULES", "WRONG_SHAPE"]
+__all__ = ["REFUSED", "RULES", "WRONG_SHAPE"]
 
 _RUN_POLICY = frozenset(
     {
@@ -251,6 +251,21 @@ WRONG_SHAPE = Rule(
     source="Kubernetes API reference, PodSpec",
 )
 
+REFUSED = Rule(
+    id="place-refuses",
+    severity=Severity.ERROR,
+    title="An object that place would refuse",
+    why="No pool of the configuration admits its pods under its policy, or the object contradicts itself; place then writes "
+    "nothing. Where another rule has found the reason, that rule alone speaks.",
+    fix="Correct the object, its policy or the pools, as the message says; spotwright explain shows every pool with its reason.",
+    fails=job(container="resources: {requests: {memory: 400Gi}}\n"),
+    passes=job(),
+    checks=Checks(),
+    config="version: 1\npools:\n  regular: {capacity: on-demand, provider: aks, node: {cpu: 4, memory: 16Gi}}\n"
+    "  spot: {capacity: spot, provider: aks, node: {cpu: 4, memory: 16Gi}}\n"
+    "policy: {default: {spot: prefer}}\n",
+)
+
 RULES = (
     Rule(
         id="field-at-wrong-level",
@@ -306,6 +321,7 @@ RULES = (
         mends=True,
     ),
     WRONG_SHAPE,
+    REFUSED,
     Rule(
         id="no-object",
         severity=Severity.NOTE,
