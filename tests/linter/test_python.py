@@ -32,6 +32,8 @@ LINES = {
     TOLERATION: "kfp.kubernetes.add_toleration(task, key='a', operator='Equal', value='b', effect='NoSchedule')",
     AFFINITY: "kfp.kubernetes.add_node_affinity(task, match_expressions=[{'key': 'a', 'operator': 'In', 'values': ['b']}])",
     "    task.add_node_selector_constraint('a', 'b')\n": "kfp.kubernetes.add_node_selector(task, label_key='a', label_value='b')",
+    "    task.add_node_selector_constraint('NVIDIA_TESLA_T4')\n": "task.set_accelerator_type('nvidia.com/gpu') and "
+    "kfp.kubernetes.add_node_selector(task, 'cloud.google.com/gke-accelerator', 'nvidia-tesla-t4')",
     "    task.set_gpu_limit(4)\n": "task.set_accelerator_type('nvidia.com/gpu').set_accelerator_limit(4)",
     "    task.apply(gcp.use_preemptible_nodepool())\n": "spot.prefer(task)",
     "    task.apply(gcp.use_gcp_secret('sa'))\n": "kfp.kubernetes.use_secret_as_volume(task, secret_name='sa', mount_path=",

@@ -134,7 +134,7 @@ def _no_fallback(pods: Pods, _settings: Settings) -> Iterator[Problem]:
 def _ignored_preference(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if pods.reach is not Reach.PREFERRED or not settings.uses_cluster_autoscaler or pods.is_queued:
         return
-    if not settings.pools:
+    if not settings.pools or any(one.key == providers.COMPUTE_CLASS for one in pods.conditions):  # which has the order
         return
     fix = f"Use {preference_advice(settings.spot_pools)}."
     yield Problem(
@@ -265,7 +265,6 @@ RULES = (
         fails=job(ON_SPOT),
         passes=job(TOLERATION + _REQUIRED).replace(*_MEANT),
         checks=Checks(pods=_ignored_preference),
-        place_says=True,
         config=AKS_POOLS,
         source="kubernetes/autoscaler#8133, AKS#5136",
     ),
