@@ -129,9 +129,8 @@ def agrees(text: str, given: Config) -> None:
     assert before or placed, "lint is silent where place refuses"
     assert errors(placed or text, given) <= before
     assert not placed or "place-refuses" not in before
-    if (
-        ANNOTATION in placed and given.policy_default.values["spot"] != "never"
-    ):  # what is kept off spot may ask for it in vain
+    never = given.policy_default is not None and given.policy_default.values["spot"] == "never"
+    if ANNOTATION in placed and not never:  # what is kept off spot may ask for it in vain
         assert not errors(placed, given) & ABOUT_POOLS
 
 
