@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,30 +20,48 @@ import yaml
 
 from spotwright.config import FILE_NAME
 from spotwright.errors import InputError
-from spotwright.placing.context import Finding
+from spotwright.placing.context import Finding, Level
 from spotwright.placing.documents import ManifestError, parse
 
 __all__ = ["ManifestFolder", "find_manifests", "print_findings", "read_records", "records_text"]
 
 
 _MANY = 4
-"""As many equal findings are one line with their number."""
+"""As many further places of a finding are counted and not named."""
 
 
-def print_findings(findings: Iterable[Finding], *, with_lines: bool = True) -> None:
-    """Print each finding, and findings that many objects share once, with their number.
+def print_findings(
+    findings: Iterable[Finding], *, with_lines: bool = True, least: Level = Level.NOTE
+) -> Counter[Level]:
+    """Print each finding of at least a severity; equal ones, whatever role they name, once with their places.
 
-    ``with_lines`` is false for a text that is kept nowhere, so that its lines lead nowhere.
+    ``with_lines`` is false for a text that is kept nowhere, so that its lines lead nowhere. Returns how many there are of each
+    severity, printed or not.
     """
-    groups: dict[tuple[str, str], list[Finding]] = {}
+    groups: dict[tuple[Level, str], list[Finding]] = {}
+    counts: Counter[Level] = Counter()
     for finding in findings:
-        groups.setdefault((finding.level, finding.group or finding.text), []).append(finding)
-    for group in groups.values():
-        few = group if len(group) < _MANY else group[:1]
-        for finding in few:
-            text = str(finding) if with_lines else f"{finding.level}: {finding.text}"
-            more = "" if few is group else f" (and {len(group) - 1} more like it)"
-            click.echo(f"{text}{more}", err=True)
+        counts[finding.level] += 1
+        text = finding.group or _ROLE.sub("", finding.text, count=1)
+        if least is Level.NOTE or finding.level is least:
+            groups.setdefault((finding.level, text), []).append(finding)
+    for first, *others in groups.values():
+        text = str(first) if with_lines else f"{first.level}: {first.text}"
+        click.echo(f"{text}{_also(first, others, with_lines=with_lines)}", err=True)
+    return counts
+
+
+_ROLE = re.compile(r"\A[^\s:]+: ")  # the name of a role before what is said of it
+
+
+def _also(first: Finding, others: Sequence[Finding], *, with_lines: bool) -> str:
+    """Where else a finding holds."""
+    if not others:
+        return ""
+    if len(others) >= _MANY or not with_lines:
+        return f" (and {len(others)} more like it)"
+    places = (f"line {one.line}" if one.file == first.file else f"{one.file}:{one.line}" for one in others)
+    return f" (also {', '.join(dict.fromkeys(places))})"
 
 
 _VERSION = 1

@@ -20,9 +20,10 @@ from spotwright.config.document import STANDARD_INPUT, name_of, read_input
 from spotwright.errors import InputError
 from spotwright.kinds.unknown import read_pod_path
 from spotwright.manifests.files import PlacedFile, place_texts, unfix_text, unmatched_patterns, unplace_text
-from spotwright.placing.context import Group, PlaceOptions, RoleReport
+from spotwright.placing.context import Group, Level, PlaceOptions, RoleReport
 from spotwright.placing.documents import References, may_be_referred_to, parse
 from spotwright.views.explanation import explanation_json, explanation_text
+from spotwright.views.text import plural
 
 __all__ = ["explain", "place", "unplace"]
 
@@ -86,6 +87,14 @@ def _with(command: _Command) -> _Command:
     help="Write only this group of changes; may be repeated. unplace removes what was written.",
 )
 @_record("A file for placement records that are too large for an annotation; unplace needs it.")
+@click.option(
+    "--severity",
+    type=click.Choice([level.value for level in Level]),
+    default=Level.NOTE.value,
+    show_default=True,
+    help="The least severity of findings that are shown.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Show no findings and no summary; errors are shown.")
 def place(
     files: tuple[Path, ...],
     recursive: bool,
@@ -98,6 +107,8 @@ def place(
     pod_paths: tuple[str, ...],
     only: tuple[str, ...],
     record: Path | None,
+    severity: str,
+    quiet: bool,
 ) -> int:
     """Add what the policy asks for to the manifests in each FILE; - is standard input. The result goes to standard output."""
     _check_output(output, in_place, as_diff)
@@ -113,15 +124,27 @@ def place(
     references = _references(texts, beside, records)
     named = [(name_of(path), text) for path, text in texts]
     placements = place_texts(named, configuration, references, options, records)
-    if configuration.found_above:
-        click.echo(f"note: {configuration.found_above}", err=True)
-    print_findings(finding for placement in placements for finding in placement.findings)
-    print_findings(unmatched_patterns(configuration, _roles(placements)))
+    if not quiet:
+        _print_outcome(placements, configuration, Level(severity))
     changed = record is not None and records and records != old_records
     record_files = [(record, records_text(records))] if record is not None and records and changed else []
     return _write_results(
         texts, placements, output, record_files, folders=_folders(files), in_place=in_place, as_diff=as_diff
     )
+
+
+def _print_outcome(placements: Sequence[PlacedFile], config: Config, least: Level) -> None:
+    """Print the findings, and one line on what was placed."""
+    if config.found_above and least is Level.NOTE:
+        click.echo(f"note: {config.found_above}", err=True)
+    roles = list(_roles(placements))
+    findings = [finding for placement in placements for finding in placement.findings]
+    counts = print_findings([*findings, *unmatched_patterns(config, roles)], least=least)
+    placed = [role for role in roles if role.policy.spot is not None]
+    on_spot = sum(role.on_spot for role in placed)
+    found = ", ".join(plural(counts[level], level.value) for level in (Level.WARNING, Level.NOTE) if counts[level])
+    what = f"placed {plural(len(placed), 'role')} in {plural(len(placements), 'file')}, {on_spot} of them on spot"
+    click.echo(f"{what if placed else 'nothing was placed'}{f' ({found})' if found else ''}", err=True)
 
 
 @click.command()

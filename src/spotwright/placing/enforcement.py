@@ -227,6 +227,8 @@ def resolve_fact(
         if text:
             return Enforced(fact.by, fact.path, _with_note(text, fact.note))
         fact = fact.absent
+    if field == "grace_period" and not on_spot:  # it is the time that a notice leaves
+        return Enforced(Enforcer.NOTHING, "", NOT_NEEDED, is_silent=True)
     if field == "grace_period" and policy.grace_period == KUBERNETES_GRACE and fact is None:
         return Enforced(Enforcer.KIND, "", "Kubernetes, by its default")
     return _without_field(fact or nothing())

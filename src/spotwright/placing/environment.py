@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from spotwright.checkpoint_file import FILE_NAME, checkpoint_file, config_map, imports_spotwright
+from spotwright.clouds.providers import is_accelerator
 from spotwright.placing.context import Level, PlaceContext
 from spotwright.placing.documents import Path
 
@@ -33,6 +34,7 @@ __all__ = [
     "delivery",
     "installs_spotwright",
     "needs_place",
+    "working_containers",
 ]
 
 
@@ -64,15 +66,16 @@ class AttemptIdentity:
 
 
 def add_environment(ctx: PlaceContext, spec: Path, identity: AttemptIdentity, checkpoint: str | None) -> None:
-    """Add the variables to every container of a pod spec, and the volume of the checkpoint. Existing variables stay.
+    """Add the variables to the containers of a pod spec that do its work, and the volume of the checkpoint. Existing ones stay.
 
     So do an existing mount at the checkpoint's path and an existing volume of its name, because the API server refuses a second
     one: a JobSet that Trainer makes of a placed runtime has both, with the runtime's name in the folder.
     """
     place, claim, mount = _checkpoint(identity, checkpoint)
     variables, mounted = list(_variables(identity, place)), False
-    for index, container in enumerate(ctx.editor.get((*spec, "containers")) or ()):
-        path = (*spec, "containers", index)
+    containers = ctx.editor.get((*spec, "containers")) or ()
+    for index in working_containers(containers):
+        container, path = containers[index], (*spec, "containers", index)
         names = {item.get("name") for item in container.get("env") or () if isinstance(item, dict)}
         ctx.editor.extend((*path, "env"), [item for item in variables if item["name"] not in names])
         if claim and not _has(container.get("volumeMounts"), "mountPath", CHECKPOINT_PATH):
@@ -81,6 +84,42 @@ def add_environment(ctx: PlaceContext, spec: Path, identity: AttemptIdentity, ch
     if mounted and not _has(ctx.editor.get((*spec, "volumes")), "name", _VOLUME):
         volume = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": claim}}
         ctx.editor.extend((*spec, "volumes"), [volume])
+
+
+_OF_WORK = frozenset({"jax", "main", "mpi", "node", "paddle", "pytorch", "tensorflow", "trainer", "xgboost"})
+"""Names by which kinds know the container of the user's code: the training operator, Trainer, Argo and KFP."""
+
+_SIDECARS = re.compile(
+    r"istio|linkerd|envoy|proxy|vault-agent|fluent|filebeat|promtail|vector|datadog|otel|jaeger|exporter|git-sync|gcsfuse|nginx"
+)
+
+
+def working_containers(containers: Sequence[Any]) -> list[int]:
+    """The indexes of the containers that do the work of a pod: sidecars beside them need nothing of ours.
+
+    Of several containers: those with the name by which a kind knows the user's code, else those with accelerators, else all that
+    are no proxies, log collectors and the like by name or image. A container that names a variable of ours or imports the library
+    is among them in any case.
+    """
+    given = [container if isinstance(container, dict) else {} for container in containers]
+    every = range(len(given))
+    named = [index for index in every if given[index].get("name") in _OF_WORK]
+    equipped = [index for index in every if _has_accelerators(given[index])]
+    plain = [
+        index for index in every if not _SIDECARS.search(f"{given[index].get('name')} {given[index].get('image')}")
+    ]
+    chosen = named or equipped or plain or list(every)
+    return [index for index in every if index in chosen or _names_ours(given[index])]
+
+
+def _has_accelerators(container: Mapping[str, Any]) -> bool:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return any(is_accelerator(str(name)) for name in limits)
+
+
+def _names_ours(container: Mapping[str, Any]) -> bool:
+    text = f"{_text(container)} {container.get('env')}"
+    return "SPOTWRIGHT_" in text or imports_spotwright(text)
 
 
 def _has(items: Any, key: str, value: str) -> bool:
@@ -230,15 +269,15 @@ def _text(container: Any) -> str:
 
 
 def _set_python_path(ctx: PlaceContext, spec: Path, role: str, path: str) -> bool:
-    """Add the variable to every container that lacks it. False where one has another value: what users wrote stays."""
+    """Add the variable to every working container that lacks it. False where one has another value: what users wrote stays."""
     containers = ctx.editor.get((*spec, "containers")) or ()
-    values = [_python_path(container) for container in containers]
-    for index, value in enumerate(values):
+    values = {index: _python_path(containers[index]) for index in working_containers(containers)}
+    for index, value in values.items():
         if value is not None and path not in value.split(":"):
             text = f"{role}: PYTHONPATH is set, so the checkpoint library is not added: append :{path} to its value"
             ctx.add_finding(Level.WARNING, (*spec, "containers", index, "env"), text)
             return False
-    for index, value in enumerate(values):
+    for index, value in values.items():
         if value is None:
             ctx.editor.extend((*spec, "containers", index, "env"), [{"name": "PYTHONPATH", "value": path}])
     return True
@@ -253,7 +292,7 @@ def _python_path(container: Any) -> str | None:
 
 
 def _mount(ctx: PlaceContext, spec: Path, role: str, *, is_shared: bool) -> None:
-    """Mount the object's own ConfigMap in every container, and put it in front of the object; or mount that of the namespace.
+    """Mount the object's own ConfigMap in each working container, and put it before the object; or mount that of the namespace.
 
     The own one is named by a digest of the library and of the object's kind and name, so that deleting the objects of one file
     takes the library from no other object.
@@ -264,7 +303,7 @@ def _mount(ctx: PlaceContext, spec: Path, role: str, *, is_shared: bool) -> None
         return  # placed before, by a runtime's or an owner's ConfigMap; a second mount at one path is refused
     object_ = config_map() if is_shared else _own_config_map(ctx)
     name = object_["metadata"]["name"]
-    for index in range(len(ctx.editor.get((*spec, "containers")) or ())):
+    for index in working_containers(ctx.editor.get((*spec, "containers")) or ()):
         mount = {"name": _LIBRARY_VOLUME, "mountPath": LIBRARY_MOUNT, "readOnly": True}
         ctx.editor.extend((*spec, "containers", index, "volumeMounts"), [mount])
     ctx.editor.extend((*spec, "volumes"), [{"name": _LIBRARY_VOLUME, "configMap": {"name": name}}])
