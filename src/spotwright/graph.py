@@ -366,6 +366,9 @@ class Condition(Protocol):
     def holds(self, inputs: Mapping[str, Any]) -> bool:
         """Whether it holds for these input values. Raises ``ValueError`` if the result is neither true nor false."""
 
+    def operands(self) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        """The names of the inputs that it reads, and the constants in it, in its order."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loop:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.forecast.builders import task
 
 from spotwright.errors import ConfigError, InputError
 from spotwright.forecast.tasks import ASSUMED, SAVE, Durations, read_durations
@@ -21,7 +22,14 @@ def test_a_file_gives_durations_saves_and_iterations_and_the_later_line_wins(tmp
     found = read_durations(written(tmp_path, text))
     assert found.of("load", "load", 60.0) == (300.0, "given in durations.yaml", False, SAVE)
     assert found.of("loop/train-3", "loop/train", None) == (7200.0, "given in durations.yaml", True, 20.0)
-    assert found.iterations("loop") == 12
+    assert found.iterations("loop", "loop") == 12
+
+
+def test_a_loop_over_known_items_has_their_number_and_a_line_that_says_another_is_named(tmp_path: Path) -> None:
+    found = read_durations(written(tmp_path, "tasks:\n  loop: {iterations: 12}\n"))
+    assert found.iterations("loop", "loop", known=10) == 10
+    [note] = found.notes([])
+    assert note.endswith("durations.yaml:2: loop has 10 items, so its iterations are not read here")
 
 
 def test_json_has_the_same_shape(tmp_path: Path) -> None:
@@ -35,7 +43,7 @@ def test_what_the_policy_states_is_used_and_what_nothing_tells_is_assumed_with_a
     durations = Durations()
     assert durations.of("train", "train", 120.0) == (120.0, "work in the policy", False, SAVE)
     assert durations.of("load", "load", None) == (ASSUMED, "assumed", False, SAVE)
-    [note] = durations.notes()
+    [note] = durations.notes([task("train"), task("load")._replace(source="assumed")])
     assert note.startswith("the duration of load is not known: 10m00s each is assumed")
 
 
@@ -64,3 +72,7 @@ def test_a_line_that_names_no_task_is_refused_with_the_tasks_there_are(tmp_path:
     durations.of("train", "train", None)
     with pytest.raises(InputError, match=r"durations.yaml:3: tasks.trian: fits no task; the tasks are load, train"):
         durations.check_used(["load", "train"])
+
+
+def test_a_line_for_a_branch_that_is_not_planned_is_no_fault(tmp_path: Path) -> None:
+    read_durations(written(tmp_path, "tasks:\n  else/train: 5m\n")).check_used(["if/train", "else/train"])

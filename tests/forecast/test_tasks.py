@@ -16,14 +16,11 @@ from tests.engine.builders import (
     a_plan,
     a_pool,
     a_task,
-    from_outside,
-    when,
 )
 
 from spotwright.engine.plan import Plan
 from spotwright.errors import InputError
 from spotwright.forecast.tasks import ASSUMED, Durations, Given, Tasks, tasks_of
-from spotwright.graph import Loop
 
 SPOT = a_pool(price=Fraction(1), boot=60.0)
 SPOT_B = a_pool("spot-b", price=Fraction(1, 2))
@@ -61,25 +58,6 @@ def test_a_graph_inside_a_graph_begins_and_ends_with_its_task() -> None:
     tasks = [a_task("load"), a_task("inner", "load", dag="body"), a_task("after", "inner")]
     found = edges(unfolded(a_plan(tasks, config(), body=a_dag(*a_chain(2), out="t1"))))
     assert found == {"load": [], "inner/t0": ["load"], "inner/t1": ["inner/t0"], "after": ["inner/t1"]}
-
-
-def test_a_loop_whose_items_only_the_run_knows_has_one_iteration_and_a_note_or_as_many_as_are_given() -> None:
-    loop = a_task("loop", dag="body", loop=Loop("item", items="items"))
-    plan = a_plan([loop], config(), body=a_body(a_task("train")))
-    assert len(unfolded(plan).tasks) == 1
-    assert "only the run will know the items of loop: 1 iteration each is planned" in unfolded(plan).notes[0]
-    assert len(unfolded(plan, ("loop", Given(iterations=5))).tasks) == 5
-
-
-def test_a_loop_over_an_argument_has_its_items() -> None:
-    loop = a_task("loop", dag="body", loop=Loop("item", items="rows"), parameters=from_outside("rows"))
-    plan = a_plan([loop], config(), body=a_body(a_task("train")))
-    assert len(unfolded(plan, arguments={"rows": [1, 2, 3, 4]}).tasks) == 4
-
-
-def test_conditions_are_taken_to_hold_and_that_is_said() -> None:
-    plan = a_plan([a_task("maybe", **when("x == 1", x=2))], config())
-    assert any("conditions are taken to hold" in note and "maybe" in note for note in unfolded(plan).notes)
 
 
 def test_pools_stand_in_the_order_of_the_ladder_with_the_price_of_the_share() -> None:

@@ -7,6 +7,9 @@ A value keeps its type on its way through DAGs, loops and conditions. It is conv
 or a condition reads it. KFP's backend converts at every step; as the compiler declares most loop items as strings, a number in
 a list could never reach a component with a number parameter there. The meaning of strings is defined by the graph's dialect
 (:mod:`spotwright.graph`).
+
+A plan before the run resolves what is known by then with the same functions. In the place of a value that only the run will have
+stands an :func:`unknown` one.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from spotwright.graph import (
     DagInput,
     Dialect,
     FinalStatus,
+    Loop,
     OneOf,
     OutputSource,
     RunsNowhere,
@@ -40,9 +44,26 @@ __all__ = [
     "dag_outputs",
     "filled_inputs",
     "inputs_of",
+    "is_unknown",
+    "items_of",
     "loop_items",
     "run_outputs",
+    "scope_inputs",
+    "unknown",
 ]
+
+
+_UNKNOWN = "\ufdd0"  # a noncharacter of Unicode: texts of pipelines and arguments have none
+
+
+def unknown(name: str) -> str:
+    """What stands for a value that only the run will have; equal names are one value. A text that takes it in is unknown too."""
+    return f"{_UNKNOWN}{name}"
+
+
+def is_unknown(value: Any) -> bool:
+    """Whether only the run will have this value, or a part of this text."""
+    return isinstance(value, str) and _UNKNOWN in value
 
 
 class Inputs(NamedTuple):
@@ -52,13 +73,14 @@ class Inputs(NamedTuple):
     artifacts: dict[str, Any]
 
 
-def inputs_of(state: RunState, task: TaskState) -> Inputs:
+def inputs_of(state: RunState, task: TaskState, outer: Inputs | None = None) -> Inputs:
     """Resolve the inputs of a task whose upstream tasks have ended. Inputs without a source or value take their default.
 
-    Constants of a task with an executor keep their placeholders; those of a DAG are filled in.
+    Constants of a task with an executor keep their placeholders; those of a DAG are filled in. ``outer`` are those of its scope,
+    for a caller that has them already.
     """
     spec = task.plan.spec
-    outer = _scope_inputs(state, task.scope)
+    outer = scope_inputs(state, task.scope) if outer is None else outer
     parameters = {name: declared.default for name, declared in spec.parameter_specs.items() if declared.has_default}
     for name, source in spec.parameters.items():
         exists, value = _parameter(state, task.scope, outer, source)
@@ -133,12 +155,16 @@ def loop_items(state: RunState, task: TaskState) -> list[Any] | None:
 
     Raises ``ValueError`` for a value that is no list.
     """
-    loop, dialect = task.plan.spec.loop, state.plan.graph.dialect
+    loop = task.plan.spec.loop
     if loop is None:
         return None
+    return items_of(loop, inputs_of(state, task), state.plan.graph.dialect)
+
+
+def items_of(loop: Loop, inputs: Inputs, dialect: Dialect) -> list[Any]:
+    """The items of a loop whose task has these inputs. Raises ``ValueError`` for a value that is no list."""
     if not loop.items:
         return list(loop.raw)
-    inputs = inputs_of(state, task)
     value = (inputs.artifacts if loop.of_artifacts else inputs.parameters).get(loop.items)
     name = dialect.shown(loop.items)
     if value is None:
@@ -209,11 +235,15 @@ def _task(state: RunState, scope: ScopeState, name: str) -> TaskState:
     return state.tasks[scope.place.child(name)]
 
 
-def _scope_inputs(state: RunState, scope: ScopeState) -> Inputs:
+def scope_inputs(state: RunState, scope: ScopeState, of_owner: Inputs | None = None) -> Inputs:
+    """The inputs of a scope: the arguments of the run, or the inputs of its task with the item of its iteration.
+
+    ``of_owner`` are the inputs of that task, for a caller that has them already.
+    """
     if scope.owner is None:
         arguments, artifacts = dict(state.meta.arguments), scope.place.dag.artifacts
         return Inputs(arguments, {name: arguments.pop(name) for name in artifacts if name in arguments})
-    inputs = inputs_of(state, scope.owner)
+    inputs = inputs_of(state, scope.owner) if of_owner is None else Inputs(*map(dict, of_owner))
     for name, declared in scope.place.dag.parameters.items():
         if declared.has_default:
             inputs.parameters.setdefault(name, declared.default)
@@ -244,6 +274,8 @@ def _parameter(state: RunState, scope: ScopeState, outer: Inputs, source: Source
 
 
 def _part(dialect: Dialect, value: Any, step: str | int, name: str) -> Any:
+    if is_unknown(value):
+        return f"{value}.{step}"
     shown = dialect.shown(name)
     if isinstance(value, str):
         value = _parsed(dialect, value, shown)

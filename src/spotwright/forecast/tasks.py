@@ -1,14 +1,13 @@
 """The tasks of a forecast: the leaves of a plan with their durations, pools, prices and what they wait for.
 
-Loops are unfolded, pipelines inside pipelines are opened, so that what is left is one graph of tasks in topological order. A
-loop over items that only the run will know has as many iterations as an earlier run had, or as the user says, else one. How
-long a task takes was measured by an earlier run, is given in a file, is stated as ``work`` in the configuration, or is
-assumed.
+Loops, conditions and pipelines inside pipelines are unfolded (:mod:`spotwright.forecast.unfolding`), so that what is left is one
+graph of tasks in topological order. How long a task takes was measured by an earlier run, is given in a file, is stated as
+``work`` in the configuration, or is assumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -17,10 +16,11 @@ from typing import Any, NamedTuple
 from spotwright.config.document import MAX_BYTES, Entry, Location, Problems, Scalar, Table, read, read_text
 from spotwright.config.sections import matches, refusal
 from spotwright.engine.events import TaskStatus
-from spotwright.engine.plan import Plan, PlannedTask, Scope
+from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.engine.state import AttemptState, RunState, TaskState
 from spotwright.errors import InputError
-from spotwright.graph import Constant, DagInput, RunsNowhere
+from spotwright.forecast.unfolding import Step, Unfolding, Weight
+from spotwright.graph import Condition, RunsNowhere
 from spotwright.model.attempts import Cause
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Pool
@@ -39,6 +39,7 @@ __all__ = [
     "Tasks",
     "measured",
     "read_durations",
+    "some",
     "tasks_of",
 ]
 
@@ -49,6 +50,7 @@ ASSUMED = 600.0
 SAVE = 60.0
 """Seconds that one save of a checkpoint takes where no file says it."""
 
+_ASSUMED = "assumed"
 _KEYS = ("work", "save", "iterations")
 _MOST_ITERATIONS = 20_000
 
@@ -79,9 +81,8 @@ class Durations:
     origin: str = ""
     given: Sequence[tuple[str, Given]] = ()
     remarks: Sequence[str] = ()
-    assumed: dict[str, None] = field(default_factory=dict)
-    guessed_saves: dict[str, None] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+    ignored: dict[str, None] = field(default_factory=dict)
 
     def of(self, path: str, spec_path: str, stated: float | None) -> Known:
         """The duration of a task; ``stated`` is the ``work`` of its policy."""
@@ -92,19 +93,22 @@ class Durations:
             work = each.work if each.work is not None else work
             save = each.save if each.save is not None else save
             saves = saves or each.saves or each.save is not None
-        if save is None:
-            self.guessed_saves[spec_path] = None
         if work is not None:
             return Known(work, self.origin, saves, SAVE if save is None else save)
         if stated is not None:
             return Known(stated, "work in the policy", saves, SAVE if save is None else save)
-        self.assumed[spec_path] = None
-        return Known(ASSUMED, "assumed", saves, SAVE if save is None else save)
+        return Known(ASSUMED, _ASSUMED, saves, SAVE if save is None else save)
 
-    def iterations(self, path: str) -> int | None:
-        """The number of iterations of a loop, if it is given."""
-        counts = [each.iterations for each in self._matching(path, path) if each.iterations is not None]
-        return counts[-1] if counts else None
+    def iterations(self, path: str, spec_path: str, known: int | None = None) -> int | None:
+        """The number of iterations of a loop: of its items where they are known, else what is given."""
+        found = [each for each in self._matching(path, spec_path) if each.iterations is not None]
+        if known is None:
+            return found[-1].iterations if found else None
+        if found and found[-1].where and found[-1].iterations != known:
+            self.ignored[f"{found[-1].where}: {spec_path} has {known} items, so its iterations are not read here"] = (
+                None
+            )
+        return known
 
     def _matching(self, *paths: str) -> Iterator[Given]:
         for pattern, each in self.given:
@@ -113,21 +117,20 @@ class Durations:
                 yield each
 
     def check_used(self, paths: Sequence[str]) -> None:
-        """Refuse a line that names no task. Raises :class:`InputError`."""
+        """Refuse a line that names none of the graph's tasks, given by their paths in it. Raises :class:`InputError`."""
         for pattern, each in self.given:
-            if each.where and pattern not in self.used:
+            if each.where and pattern not in self.used and not any(matches(pattern, path) for path in paths):
                 shown = ", ".join(paths[:20]) + (", ..." if len(paths) > 20 else "")
                 raise InputError(f"{each.where}: tasks.{pattern}: fits no task; the tasks are {shown}")
 
-    def notes(self) -> Iterator[str]:
-        """What was assumed, for the user."""
-        yield from self.remarks
-        if self.assumed:
-            names = list(self.assumed)
-            shown = ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+    def notes(self, tasks: Sequence[TaskToCome]) -> Iterator[str]:
+        """What the user should know of the durations of these tasks."""
+        yield from (*self.remarks, *self.ignored)
+        assumed = list(dict.fromkeys(task.spec_path for task in tasks if task.source == _ASSUMED))
+        if assumed:
             yield (
-                f"the duration of {shown} is not known: {format_duration(ASSUMED)} each is assumed; name an earlier run or a "
-                "file with --durations, or set work in the policy"
+                f"the duration of {some(assumed)} is not known: {format_duration(ASSUMED)} each is assumed; name an earlier run "
+                "or a file with --durations, or set work in the policy"
             )
 
 
@@ -249,96 +252,80 @@ class Tasks(NamedTuple):
 
 
 def tasks_of(plan: Plan, durations: Durations, arguments: Mapping[str, Any]) -> Tasks:
-    """Unfold a plan with the durations of its tasks; ``arguments`` are those of the run, for loops over a parameter.
+    """Unfold a plan with the durations of its tasks; ``arguments`` are those of the run, ``None`` for missing ones.
 
     Raises :class:`InputError` for durations that name no task, and for a run of more than 20,000 tasks.
     """
-    walk = _Walk(plan, durations, arguments)
-    walk.scope(plan.root, ())
-    durations.check_used(sorted({task.spec_path for task in walk.tasks} | set(walk.loops)))
+    walk = _Walk(plan, durations)
+    unfolding = Unfolding(plan, arguments, walk.iterations, walk.weigh)
+    walk.scope(unfolding.steps, ())
+    durations.check_used(sorted({planned.spec_path for planned in plan.every_task()}))
+    notes = list(_about(unfolding, walk))
     if not any(task.work for task in walk.tasks):
-        raise InputError(f"pipeline {plan.graph.name} has no task that runs on a node: there is nothing to plan")
+        why = f" ({'; '.join(notes)})" if notes else ""
+        raise InputError(f"pipeline {plan.graph.name} has no task that runs on a node: there is nothing to plan{why}")
     used = {offer.pool for task in walk.tasks for offer in (*task.spot, *filter(None, (task.on_demand,)))}
     unpriced = tuple(name for name, pool in plan.config.pools.items() if name in used and pool.price is None)
     tasks = [_relative(task) for task in walk.tasks] if unpriced else walk.tasks
-    return Tasks(tuple(tasks), tuple(walk.notes()), unpriced)
+    return Tasks(tuple(tasks), (*notes, *durations.notes(tasks)), unpriced)
 
 
 @dataclass
 class _Walk:
-    """The way through a plan, task by task."""
+    """The way through the steps of a run to come, task by task."""
 
     plan: Plan
     durations: Durations
-    arguments: Mapping[str, Any]
     tasks: list[TaskToCome] = field(default_factory=list)
-    loops: dict[str, str] = field(default_factory=dict)  # by path: why its number of iterations is a guess, or empty
-    conditions: dict[str, None] = field(default_factory=dict)
-    preferring: dict[str, None] = field(default_factory=dict)
     ladders: dict[tuple[int, int, int], Ladder] = field(default_factory=dict)
     kept: list[object] = field(default_factory=list)  # keeps alive the objects whose ids are keys
 
-    def scope(self, scope: Scope, before: tuple[int, ...]) -> tuple[int, ...]:
+    def iterations(self, planned: PlannedTask, known: int | None) -> int | None:
+        """The number of iterations of a loop."""
+        return self.durations.iterations(planned.path, planned.spec_path, known)
+
+    def weigh(self, planned: PlannedTask) -> Weight:
+        """The weight of a task."""
+        task = self._task(planned, ())
+        offer = task.on_demand or next(iter(task.spot), None)
+        return Weight(offer.price * task.work if offer is not None else 0.0, task.work)
+
+    def scope(self, steps: Sequence[Step], before: tuple[int, ...]) -> tuple[int, ...]:
         """Add the tasks of a scope that begins after the tasks ``before``; return those at its end."""
         ends: dict[str, tuple[int, ...]] = {}
         followed: set[str] = set()
-        for planned in self.plan.unfold(scope):
-            name, after = planned.spec.name, planned.spec.after
+        for step in steps:
+            name, after = step.planned.spec.name, step.planned.spec.after
             followed.update(after)
             inputs = tuple(dict.fromkeys(index for each in after for index in ends.get(each, ()))) or before
-            if planned.spec.condition is not None:
-                self.conditions[planned.spec_path] = None
-            ends[name] = self._task(planned, inputs)
+            ends[name] = self._step(step, inputs) if step.is_planned else inputs
         last = [index for name, indexes in ends.items() if name not in followed for index in indexes]
         return tuple(dict.fromkeys(last)) or before
 
-    def _task(self, planned: PlannedTask, before: tuple[int, ...]) -> tuple[int, ...]:
-        loop = planned.spec.loop
-        if planned.spec.dag is None:
-            return (self._leaf(planned, before),)
+    def _step(self, step: Step, before: tuple[int, ...]) -> tuple[int, ...]:
+        loop = step.planned.spec.loop
+        if step.planned.spec.dag is None:
+            return (self._leaf(step.planned, before),)
         if loop is None:
-            return self.scope(self.plan.inside(planned), before)
+            return self.scope(step.inside[0], before)
         ends: list[tuple[int, ...]] = []
-        for index in range(self._count(planned)):
+        for index, inside in enumerate(step.inside):
             earlier = ends[index - loop.limit] if 0 < loop.limit <= index else ()
-            ends.append(self.scope(self.plan.inside(planned, index), (*before, *earlier)))
+            ends.append(self.scope(inside, (*before, *earlier)))
         return tuple(dict.fromkeys(index for each in ends for index in each)) or before
-
-    def _count(self, planned: PlannedTask) -> int:
-        """The number of iterations of a loop."""
-        loop, path = planned.spec.loop, planned.spec_path
-        self.loops.setdefault(path, "")
-        given = self.durations.iterations(path)
-        if given is not None:
-            return given
-        if loop is not None and not loop.items:
-            return len(loop.raw)
-        items = self._argument(planned, loop.items if loop is not None else "")
-        if isinstance(items, list | tuple):
-            return len(items)
-        self.loops[path] = "1 iteration"
-        return 1
-
-    def _argument(self, planned: PlannedTask, name: str) -> Any:
-        """The items of a loop over constants or a parameter of the run; ``None`` where only the run will know them."""
-        source = planned.spec.parameters.get(name)
-        if isinstance(source, Constant):
-            return source.value
-        if "/" in planned.spec_path or not isinstance(source, DagInput) or source.item:
-            return None
-        return self.arguments.get(source.name)
 
     def _leaf(self, planned: PlannedTask, before: tuple[int, ...]) -> int:
         if len(self.tasks) >= _MOST:
             raise InputError(f"the run has more than {_MOST} tasks: plan a part of it, or give loops fewer items")
+        self.tasks.append(self._task(planned, before))
+        return len(self.tasks) - 1
+
+    def _task(self, planned: PlannedTask, before: tuple[int, ...]) -> TaskToCome:
         if isinstance(planned.spec.executor, RunsNowhere):
-            task = TaskToCome(
+            return TaskToCome(
                 planned.path, planned.spec_path, before, 0.0, "runs on no node", False, 0.0, (), None, planned.policy
             )
-        else:
-            task = self._on_nodes(planned, before)
-        self.tasks.append(task)
-        return len(self.tasks) - 1
+        return self._on_nodes(planned, before)
 
     def _on_nodes(self, planned: PlannedTask, before: tuple[int, ...]) -> TaskToCome:
         policy, ladder = self._ladder(planned)
@@ -365,8 +352,6 @@ class _Walk:
         policy, ladder = planned.policy, planned.ladder
         if policy.spot is not None and ladder.rungs:
             return policy, ladder
-        if policy.spot is None:
-            self.preferring[planned.spec_path] = None
         key = (id(policy), id(planned.work), id(ladder))
         if key not in self.ladders:
             self.kept += [policy, planned.work, ladder]
@@ -382,19 +367,53 @@ class _Walk:
         share = float(share_of(work.requests, pool.node))
         return pool, Offer(name, float(price) * share, pool.boot, share)
 
-    def notes(self) -> Iterator[str]:
-        """What the user should know: guesses, and what was taken to hold."""
-        guessed = [path for path, guess in self.loops.items() if guess]
-        if guessed:
-            yield (
-                f"only the run will know the items of {_some(guessed)}: 1 iteration each is planned; give the number "
-                f"with --durations (tasks: {{{guessed[0]}: {{iterations: 12}}}}) or the durations of an earlier run"
-            )
-        if self.conditions:
-            yield f"conditions are taken to hold, so that every branch is planned: {_some(list(self.conditions))}"
-        if self.preferring:
-            yield f"tasks without a spot policy are planned with spot: prefer ({_some(list(self.preferring))})"
-        yield from self.durations.notes()
+
+def _about(unfolding: Unfolding, walk: _Walk) -> Iterator[str]:
+    """What the user should know of the tasks: guesses, and what was taken to hold."""
+    gone = {path for path, (_, planned) in unfolding.chosen.items() if not planned}
+
+    def seen(paths: Iterable[str]) -> list[str]:
+        """Those that stand in no branch that is left out."""
+        return [path for path in paths if gone.isdisjoint(_groups_around(path))]
+
+    for path in seen(unfolding.failing):
+        yield f"the run will fail at {path}, and is planned as if it went on: {unfolding.failing[path]}"
+    if unfolding.missing:
+        names = list(unfolding.missing)
+        yield (
+            f"loops or conditions read arguments without a value ({some(names)}): 1 iteration and the dearest branch are "
+            f"planned; give them, such as --arg {names[0]}=VALUE"
+        )
+    guessed = seen(unfolding.guessed)
+    if guessed:
+        yield (
+            f"only the run will know the items of {some(guessed)}: 1 iteration each is planned; give the number "
+            f"with --durations (tasks: {{{guessed[0]}: {{iterations: 12}}}}) or the durations of an earlier run"
+        )
+    if unfolding.untried:
+        yield f"conditions read too many values to try, so that every branch is planned: {some(list(unfolding.untried))}"
+    left_out = _with_conditions(unfolding.decided, seen(unfolding.decided), holds=False)
+    if left_out:
+        yield f"not planned, because the condition does not hold: {some(left_out)}"
+    taken, others = (_with_conditions(unfolding.chosen, seen(unfolding.chosen), holds=holds) for holds in (True, False))
+    if taken or others:
+        ways = [f"{word} {some(paths)}" for word, paths in (("with", taken), ("without", others)) if paths]
+        yield f"only the run will know which conditions hold; the dearest way is planned: {', '.join(ways)}"
+    preferring = list(dict.fromkeys(task.spec_path for task in walk.tasks if task.policy.spot is None and task.work))
+    if preferring:
+        yield f"tasks without a spot policy are planned with spot: prefer ({some(preferring)})"
+
+
+def _with_conditions(told: Mapping[str, tuple[Condition, bool]], paths: Iterable[str], *, holds: bool) -> list[str]:
+    """Those tasks whose conditions hold, or do not, with their conditions."""
+    return [f"{path} ({told[path][0]})" for path in paths if told[path][1] is holds]
+
+
+def _groups_around(path: str) -> Iterator[str]:
+    """The paths of the tasks in which a task stands."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
 
 
 def _relative(task: TaskToCome) -> TaskToCome:
@@ -404,7 +423,8 @@ def _relative(task: TaskToCome) -> TaskToCome:
     return task._replace(spot=spot, on_demand=on_demand)
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first three of these names, for a sentence."""
     return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
@@ -430,10 +450,13 @@ def measured(state: RunState, run: str) -> Durations:
     if not works:
         raise InputError(f"run {run}: no task of it ran and succeeded, so it has no durations to plan with")
     means = [(path, Given(sum(each) / len(each), saves=path in saving)) for path, each in works.items()]
-    loops = [
-        (task.path, Given(iterations=len(task.loop.items))) for task in state.tasks.values() if task.loop is not None
-    ]
-    return Durations(f"measured in {run}", list(chain(means, own, loops)), tuple(_remarks(state, run)))
+    counts: dict[str, list[int]] = {}
+    for task in state.tasks.values():
+        if task.loop is not None:
+            counts.setdefault(task.plan.spec_path or task.path, []).append(len(task.loop.items))
+            own.append((task.path, Given(iterations=len(task.loop.items))))
+    usual = [(path, Given(iterations=round(sum(each) / len(each)))) for path, each in counts.items()]
+    return Durations(f"measured in {run}", list(chain(means, usual, own)), tuple(_remarks(state, run)))
 
 
 def _work(task: TaskState) -> float | None:

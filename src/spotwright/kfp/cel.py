@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -65,6 +65,12 @@ class CelCondition(NamedTuple):
         if not isinstance(value, bool):
             raise ConditionError(f"it gives {value!r}, neither true nor false")
         return value
+
+    def operands(self) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        """The names of the inputs that it reads, and the constants in it, in its order."""
+        leaves = list(_leaves(self.tree))
+        names = dict.fromkeys(value for kind, value in leaves if kind == "input")
+        return tuple(names), tuple(value for kind, value in leaves if kind == "value")
 
     def __str__(self) -> str:
         return _INPUT.sub(lambda match: match[1].removeprefix("pipelinechannel--"), self.text)
@@ -225,6 +231,15 @@ def _loose_operand(text: str) -> Node | None:
         return tree
     quoted = _LOOSE_QUOTED_INPUT.fullmatch(text[1:-1])
     return ("call", "string", ("input", quoted[1])) if quoted else ("value", text[1:-1])
+
+
+def _leaves(tree: Node) -> Iterator[Node]:
+    """The inputs and the constants of a tree."""
+    if tree[0] in ("input", "value"):
+        yield tree
+    for part in tree[1:]:
+        if isinstance(part, tuple):
+            yield from _leaves(part)
 
 
 # Evaluation

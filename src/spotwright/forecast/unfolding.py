@@ -1,0 +1,396 @@
+"""Unfolds a plan before its run: the iterations of its loops and the branches of its conditions.
+
+Values flow through the graph as in the run, by the engine's own rules: arguments, defaults, constants, items of loops, collected
+outputs. What only the run will have stands there as an unknown value. A loop over a known list has its items. A condition on
+known values is decided. Conditions on unknown ones are decided together, where they stand in one graph: among the outcomes that
+some value gives, so of an if and its else one alone, the dearest is planned. The plan then keeps to what that says of the value.
+
+A loop whose items nothing tells has as many iterations as an earlier run had, or as the user says, else one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+from spotwright.engine.events import RunMeta, TaskStatus
+from spotwright.engine.io_resolution import Inputs, dag_outputs, inputs_of, is_unknown, items_of, scope_inputs, unknown
+from spotwright.engine.plan import Plan, PlannedTask
+from spotwright.engine.state import LoopState, RunState, ScopeState, TaskState
+from spotwright.errors import InputError
+from spotwright.graph import Condition, Loop
+
+__all__ = ["Step", "Unfolding", "Weight"]
+
+
+class Weight(NamedTuple):
+    """What a task adds to a plan: its price on on-demand where it may run there, else on spot, and its work in seconds."""
+
+    cost: float = 0.0
+    work: float = 0.0
+
+
+@dataclass(slots=True)
+class Step:
+    """One task of the run to come.
+
+    ``inside`` has the steps of a task that is a DAG: of a loop one list for each iteration, else one. ``is_planned`` is false for
+    a task that does not run: its condition does not hold, or it follows a task that does not run.
+    """
+
+    planned: PlannedTask
+    is_planned: bool = True
+    inside: list[list[Step]] = field(default_factory=list)
+    open_condition: _Open | None = None
+
+
+class _Open(NamedTuple):
+    """A condition that unknown values decide: its inputs, those that are unknown with their types, and what holds inside."""
+
+    condition: Condition
+    inputs: Mapping[str, Any]
+    unknowns: Mapping[str, tuple[str, str]]  # by unknown value: the input that has it, and that input's type
+    inside: dict[str, tuple[Any, ...]]  # the values that unknown ones may have where the branch is taken
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Whether it holds where unknown values are these. Raises ``ValueError`` where that is neither true nor false."""
+        return self.condition.holds(
+            {name: values.get(value, value) if is_unknown(value) else value for name, value in self.inputs.items()}
+        )
+
+
+_MOST_VISITED = 100_000  # tasks, groups and branches that are not taken among them
+_MOST_TRIED = 50_000  # values of unknown ones that are tried together, times conditions
+_MOST_TRIED_IN_ALL = 1_000_000  # in one plan
+_LAST_TEXT = "\U0010ffff"  # after all other texts, and equal to none
+
+
+class Unfolding:
+    """One plan, unfolded under the arguments of a run: ``steps``, with what had to be guessed for it.
+
+    ``arguments`` are those that the run is given, ``None`` for those that are missing. ``iterations`` tells the number of
+    iterations of a loop, given its path, its path in the graph and the number of its items, if that is known. ``weigh`` tells the
+    weight of a task without tasks inside, whose values are filled in as far as they are known.
+
+    Raises :class:`InputError` for a run of more than 100,000 tasks.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        arguments: Mapping[str, Any],
+        iterations: Callable[[PlannedTask, int | None], int | None],
+        weigh: Callable[[PlannedTask], Weight],
+    ) -> None:
+        self._plan, self._iterations, self._weigh = plan, iterations, weigh
+        specs = plan.graph.root.parameters
+        missing = [
+            name
+            for name, spec in specs.items()
+            if arguments.get(name) is None and not spec.optional and not spec.has_default
+        ]
+        self._missing = {unknown(name): name for name in missing}
+        known = {**arguments, **{name: unknown(name) for name in missing}}
+        self._state = RunState([plan], meta=RunMeta(arguments=known))
+        self._constants = _constants_by_input(plan)
+        # what is kept to, of unknown values; each branch that is being unfolded adds a layer
+        self._values: list[dict[str, tuple[Any, ...]]] = [{}]
+        self._weights: dict[str, Weight] = {}
+        self._tried = 0
+        self.guessed: dict[str, None] = {}
+        """The loops of which one iteration is planned, because only the run will know how many there are."""
+        self.missing: dict[str, None] = {}
+        """The missing arguments that decide the number of iterations, or a branch."""
+        self.failing: dict[str, str] = {}
+        """The tasks at which the run would fail, with why."""
+        self.decided: dict[str, tuple[Condition, bool]] = {}
+        """The tasks whose conditions known values decide, with whether they hold in some iteration."""
+        self.chosen: dict[str, tuple[Condition, bool]] = {}
+        """The tasks whose conditions unknown values decide, with whether they are planned in some iteration."""
+        self.untried: dict[str, None] = {}
+        """The tasks whose conditions are taken to hold, because there are too many values to try."""
+        self.steps = self._scope(ScopeState(plan.root), None)
+
+    def _scope(self, scope: ScopeState, of_owner: Inputs | None) -> list[Step]:
+        """The steps of one scope in topological order, with its conditions decided."""
+        outer = scope_inputs(self._state, scope, of_owner)
+        steps: dict[str, Step] = {}
+        tasks: list[TaskState] = []
+        for planned in self._plan.unfold(scope.place):
+            task = TaskState(planned.path, scope, planned, missing=0, status=TaskStatus.SUCCEEDED)
+            self._state.tasks[planned.path] = task
+            if len(self._state.tasks) > _MOST_VISITED:
+                raise InputError(
+                    f"the run has more than {_MOST_VISITED:,} tasks: plan a part of it, or give loops fewer items"
+                )
+            tasks.append(task)
+            steps[planned.spec.name] = self._step(task, outer, steps)
+        self._choose(steps)
+        for task, step in zip(tasks, steps.values(), strict=True):
+            if not step.is_planned:
+                task.status, task.parameters, task.artifacts = TaskStatus.SKIPPED, {}, {}
+        return list(steps.values())
+
+    def _step(self, task: TaskState, outer: Inputs, earlier: Mapping[str, Step]) -> Step:
+        planned, spec = task.plan, task.plan.spec
+        step = Step(planned)
+        if _follows_unplanned(planned, earlier):
+            step.is_planned = False
+            return step
+        inputs = Inputs({}, {})
+        if spec.dag is not None or spec.condition is not None or spec.deferred:
+            try:
+                inputs = inputs_of(self._state, task, outer)
+            except ValueError as error:  # a field that an item does not have
+                self.failing[planned.spec_path] = str(error)
+        if spec.condition is not None:
+            self._decide(step, spec.condition, inputs)
+            if not step.is_planned:
+                return step
+        if step.open_condition is not None:
+            self._values.append(step.open_condition.inside)
+        if spec.dag is None:
+            step.planned = self._with_values(planned, inputs.parameters)
+            task.parameters = {name: unknown(f"{task.path}.{name}") for name in spec.outputs.parameters}
+            task.artifacts = {
+                name: unknown(f"{task.path}.{name}") if declared.is_list else {"uri": unknown(f"{task.path}.{name}")}
+                for name, declared in spec.outputs.artifacts.items()
+            }
+        else:
+            self._open(step, task, inputs)
+        if step.open_condition is not None:
+            self._values.pop()
+        return step
+
+    def _with_values(self, planned: PlannedTask, values: Mapping[str, Any]) -> PlannedTask:
+        """The task with the settings that its inputs decide, as far as they are known."""
+        if not planned.spec.deferred:
+            return planned
+        try:
+            return self._plan.read_deferred(planned, values)
+        except InputError:
+            if any(map(is_unknown, values.values())):
+                return planned
+            raise
+
+    def _open(self, step: Step, task: TaskState, inputs: Inputs) -> None:
+        """Unfold a task that is a DAG, and compute its outputs."""
+        planned, loop = task.plan, task.plan.spec.loop
+        if loop is None:
+            task.inside = ScopeState(self._plan.inside(planned), task)
+            step.inside = [self._scope(task.inside, inputs)]
+            is_guess = False
+        else:
+            items, is_guess = self._items(task, loop, inputs)
+            task.loop = LoopState(items)
+            for index in range(len(items)):
+                scope = ScopeState(self._plan.inside(planned, index), task)
+                task.loop.scopes.append(scope)
+                step.inside.append(self._scope(scope, inputs))
+        outputs = dag_outputs(self._state, task)
+        task.parameters, task.artifacts = outputs["parameters"], outputs["artifacts"]
+        if is_guess:  # so nobody knows how many outputs there will be
+            task.parameters = {name: unknown(f"{task.path}.{name}") for name in task.parameters}
+            task.artifacts = {name: unknown(f"{task.path}.{name}") for name in task.artifacts}
+
+    def _items(self, task: TaskState, loop: Loop, inputs: Inputs) -> tuple[Sequence[Any], bool]:
+        """The items of a loop, and whether their number is a guess."""
+        planned = task.plan
+        value = (inputs.artifacts if loop.of_artifacts else inputs.parameters).get(loop.items)
+        try:
+            items = items_of(loop, inputs, self._plan.graph.dialect)
+        except ValueError as error:
+            if not is_unknown(value):
+                self.failing.setdefault(planned.spec_path, str(error))
+        else:
+            self._iterations(planned, len(items))
+            if len(items) > _MOST_VISITED:
+                raise InputError(
+                    f"task {planned.path}: it loops over {len(items):,} items, and a plan has at most {_MOST_VISITED:,} tasks: "
+                    "give it fewer"
+                )
+            return items, False
+        count = self._iterations(planned, None)
+        if count is None and not self._is_missing(value) and planned.spec_path not in self.failing:
+            self.guessed[planned.spec_path] = None
+        return [unknown(f"{task.path}[{index}]") for index in range(count or 1)], count is None
+
+    def _is_missing(self, value: Any) -> bool:
+        """Whether a value is that of a missing argument, which is then noted."""
+        name = self._missing.get(value) if isinstance(value, str) else None
+        if name is not None:
+            self.missing[name] = None
+        return name is not None
+
+    def _decide(self, step: Step, condition: Condition, inputs: Inputs) -> None:
+        """Decide a condition by what is known, or leave it open for :meth:`_choose`."""
+        spec, path = step.planned.spec, step.planned.spec_path
+        specs = spec.parameter_specs
+        values = self._plan.graph.dialect.condition_inputs(specs, inputs.parameters)
+        read, _ = condition.operands()
+        unknowns = {
+            values[name]: (name, specs[name].type if name in specs else "STRING")
+            for name in read
+            if is_unknown(values.get(name))
+        }
+        known = {name: value for name, value in values.items() if not is_unknown(value)}
+        try:
+            holds = condition.holds(known)
+        except ValueError as error:
+            if unknowns:
+                for value in unknowns:
+                    self._is_missing(value)
+                step.open_condition = _Open(condition, values, unknowns, self._inside(condition, values, unknowns))
+            else:
+                self.failing.setdefault(path, f"its condition {condition}: {error}")
+            return
+        step.is_planned = holds
+        self.decided[path] = condition, holds or (path in self.decided and self.decided[path][1])
+
+    def _inside(
+        self, condition: Condition, inputs: Mapping[str, Any], unknowns: Mapping[str, tuple[str, str]]
+    ) -> dict[str, tuple[Any, ...]]:
+        """The values of the unknown one under which a condition holds; of several unknown ones nothing is said."""
+        if len(unknowns) != 1:
+            return {}
+        [(value, (name, kind))] = unknowns.items()
+        opened = _Open(condition, inputs, unknowns, {})
+        holding = tuple(
+            each for each in self._possible(value, name, kind) if _outcome([opened], {value: each}) == (True,)
+        )
+        return {value: holding} if holding else {}
+
+    def _possible(self, value: str, name: str, kind: str) -> tuple[Any, ...]:
+        """The values that an unknown one may have, as far as conditions tell them apart."""
+        kept = self._kept(value)
+        return _candidates(kind, self._constants.get(name, ())) if kept is None else kept
+
+    def _kept(self, value: str) -> tuple[Any, ...] | None:
+        """The values of an unknown one to which the plan keeps; ``None``: nothing was decided by it yet."""
+        return next((narrowed[value] for narrowed in reversed(self._values) if value in narrowed), None)
+
+    def _choose(self, steps: Mapping[str, Step]) -> None:
+        """Decide the open conditions of one scope: those that read a common unknown value together."""
+        opened = {name: step.open_condition for name, step in steps.items() if step.open_condition is not None}
+        for names in _groups(opened):
+            self._choose_together(steps, {name: opened[name] for name in names})
+        for step in steps.values():
+            if step.is_planned and _follows_unplanned(step.planned, steps):
+                step.is_planned = False
+        for name, each in opened.items():
+            step, path = steps[name], steps[name].planned.spec_path
+            before = path in self.chosen and self.chosen[path][1]
+            if path not in self.untried:
+                self.chosen[path] = each.condition, step.is_planned or before
+            if step.is_planned:
+                self._narrow(each.inside)
+
+    def _choose_together(self, steps: Mapping[str, Step], opened: Mapping[str, _Open]) -> None:
+        unknowns = {value: told for each in opened.values() for value, told in each.unknowns.items()}
+        possible = [self._possible(value, *told) for value, told in unknowns.items()]
+        tries = math.prod(map(len, possible)) * len(opened)
+        self._tried += tries
+        if tries > _MOST_TRIED or self._tried > _MOST_TRIED_IN_ALL:
+            self.untried.update(dict.fromkeys(steps[name].planned.spec_path for name in opened))
+            return
+        outcomes: dict[tuple[bool, ...], list[tuple[Any, ...]]] = {}
+        for values in product(*possible):
+            outcome = _outcome(list(opened.values()), dict(zip(unknowns, values, strict=True)))
+            if outcome is not None:
+                outcomes.setdefault(outcome, []).append(values)
+        if not outcomes:
+            return
+        best = max(
+            outcomes, key=lambda outcome: (self._weight(steps, dict(zip(opened, outcome, strict=True))), outcome)
+        )
+        for name, holds in zip(opened, best, strict=True):
+            steps[name].is_planned = holds
+        columns = zip(*outcomes[best], strict=True)
+        self._narrow({value: tuple(dict.fromkeys(each)) for value, each in zip(unknowns, columns, strict=True)})
+
+    def _weight(self, steps: Mapping[str, Step], outcome: Mapping[str, bool]) -> Weight:
+        """The weight of a scope in which these conditions hold or not."""
+        left_out: set[str] = set()
+        cost = work = 0.0
+        for name, step in steps.items():
+            follows = not step.planned.spec.after_all and not left_out.isdisjoint(step.planned.spec.after)
+            if not step.is_planned or not outcome.get(name, True) or follows:
+                left_out.add(name)
+                continue
+            own = self._weight_of(step)
+            cost, work = cost + own.cost, work + own.work
+        return Weight(round(cost, 9), round(work, 6))
+
+    def _weight_of(self, step: Step) -> Weight:
+        path = step.planned.path
+        if path not in self._weights:
+            inside = [self._weight({each.planned.spec.name: each for each in scope}, {}) for scope in step.inside]
+            own = Weight(*map(sum, zip(*inside, strict=True))) if inside else Weight()
+            self._weights[path] = own if step.planned.spec.dag is not None else self._weigh(step.planned)
+        return self._weights[path]
+
+    def _narrow(self, values: Mapping[str, tuple[Any, ...]]) -> None:
+        """Keep to these values from here on, where they do not contradict what is kept already."""
+        for value, allowed in values.items():
+            before = self._kept(value)
+            both = allowed if before is None else tuple(each for each in before if each in allowed)
+            self._values[-1][value] = both or allowed
+
+
+def _follows_unplanned(planned: PlannedTask, steps: Mapping[str, Step]) -> bool:
+    """Whether a task is skipped because one before it is, as in a run; exit tasks are not."""
+    return not planned.spec.after_all and any(not steps[name].is_planned for name in planned.spec.after)
+
+
+def _outcome(opened: Sequence[_Open], values: Mapping[str, Any]) -> tuple[bool, ...] | None:
+    """Which conditions hold under these values; ``None`` where one cannot be evaluated."""
+    try:
+        return tuple(each.holds(values) for each in opened)
+    except ValueError:
+        return None
+
+
+def _groups(opened: Mapping[str, _Open]) -> list[list[str]]:
+    """The names of the conditions in groups that share unknown values."""
+    groups: list[tuple[set[str], set[str]]] = []
+    for name, each in opened.items():
+        values, names = set(each.unknowns), {name}
+        for other in [group for group in groups if not group[0].isdisjoint(values)]:
+            groups.remove(other)
+            values |= other[0]
+            names |= other[1]
+        groups.append((values, names))
+    return [[name for name in opened if name in names] for _, names in groups]
+
+
+def _constants_by_input(plan: Plan) -> dict[str, tuple[Any, ...]]:
+    """The constants of all conditions of a graph, by the inputs that stand in one condition with them."""
+    found: dict[str, dict[tuple[type, Any], None]] = {}
+    for dag in {id(dag): dag for dag in (plan.graph.root, *plan.graph.dags.values())}.values():
+        for spec in dag.tasks.values():
+            names, constants = spec.condition.operands() if spec.condition is not None else ((), ())
+            for name in names:
+                found.setdefault(name, {}).update(dict.fromkeys((type(each), each) for each in constants))
+    return {name: tuple(value for _, value in constants) for name, constants in found.items()}
+
+
+def _candidates(kind: str, constants: Sequence[Any]) -> tuple[Any, ...]:
+    """Values of a parameter's type that give every outcome of comparisons with these constants; none for lists and mappings."""
+    texts = [each for each in constants if isinstance(each, str)]
+    limits = sorted({float(each) for each in constants if isinstance(each, int | float) and not isinstance(each, bool)})
+    between = [(one + other) / 2 for one, other in pairwise(limits)]
+    numbers = [each + step for each in limits for step in (0.0, -1.0, 1.0)] + between
+    found = [int(each) if each.is_integer() else each for each in numbers]
+    values: Sequence[Any] = ()
+    if kind == "BOOLEAN":
+        values = (True, False)
+    elif kind == "STRING":
+        values = (*texts, *map(str, found), "", _LAST_TEXT)
+    elif kind == "NUMBER_INTEGER":
+        values = [each for each in found if isinstance(each, int)] or (0, 1)
+    elif kind == "NUMBER_DOUBLE":
+        values = found or (0, 1)
+    return tuple(dict.fromkeys(values))
