@@ -73,7 +73,7 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
     config: ConfigSource | None = None,
     deadline: str | None = None,
     traces: Sequence[str] = (),
-    rate: str | None = None,
+    rate: str | float | None = None,
     durations: str | Path | None = None,
     markets: int = DEFAULT_MARKETS,
     certainty: str | float = "99%",
@@ -99,7 +99,7 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
     if seed < 0:
         raise InputError(f"seed {seed}: expected a whole number from 0")
     try:
-        source = spot_source(traces, rate)
+        source = spot_source(traces, None if rate is None else str(rate))
         share = read_share("--certainty", str(certainty))
         known = known_durations(None if durations is None else str(durations), Path(state))
     except InputError as error:
@@ -189,7 +189,7 @@ def deadline_of(planned: PlannedRun, now: float) -> float | None:
 
     Raises :class:`InputError` for one that has passed.
     """
-    found = [task.policy.deadline for task in planned.stored.plan.unfold() if task.policy.deadline is not None]
+    found = [task.policy.deadline for task in planned.stored.plan.every_task() if task.policy.deadline is not None]
     if not found:
         return None
     seconds = max(each.moment(now) for each in found) - now

@@ -143,11 +143,34 @@ def test_rates_of_nothing_and_of_everything_can_be_planned(pipeline: Path, rate:
     assert plan(pipeline, "--rate", rate)["policies"]
 
 
+def test_a_rate_without_its_percent_sign_is_questioned_in_text_and_json(pipeline: Path) -> None:
+    [question] = [each for each in plan(pipeline, "--rate", "10")["warnings"] if "a rate of" in each]
+    assert "spot lasts 6m00s on average, and load, train take longer than that" in question
+    text = invoke(pipeline, "--rate", "10", "--markets", "20").stdout
+    assert "Warning a rate of 10 losses an hour" in text
+    assert "write 10%/h" in text
+
+
+def test_a_task_that_must_run_on_spot_leaves_no_column_and_no_figure_for_on_demand_only(pipeline: Path) -> None:
+    config = CONFIG.replace('"train": {', '"train": {spot: require, ')
+    (pipeline.parent / "spotwright.yaml").write_text(config, encoding="utf-8")
+    found = plan(pipeline)
+    assert [policy["name"] for policy in found["policies"]] == ["spot"]
+    assert "there is no figure for on-demand only: train must run on spot (spot: require)" in found["notes"]
+    assert [task["on_demand_cost"] is None for task in found["tasks"]] == [False, True]
+    text = invoke(pipeline, "--markets", "20").stdout
+    assert "on-demand only  " not in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--rate", "often"], "--rate 'often': expected losses an hour of spot, such as 10%/h"),
         (["--rate", "99999%/h"], "rate: expected 0 to"),
+        (["--rate", "-0.1"], "--rate '-0.1': expected losses an hour of spot, such as 10%/h or 0.1/h"),
+        (["--rate", "nan"], "--rate 'nan': expected losses an hour of spot"),
+        (["--rate", "inf"], "--rate 'inf': expected losses an hour of spot"),
+        (["--rate", "1000"], "rate: expected 0 to 12.5 losses an hour"),
         (["--rate", "10%/h", "--trace", "x.json"], "name one of them"),
         (["--trace", "missing.json"], "missing.json"),
         (["--certainty", "100%"], "--certainty '100%': expected a share above 0 and below 100%"),

@@ -104,3 +104,57 @@ def test_a_recording_for_a_pool_that_is_not_used_is_refused() -> None:
 def test_more_than_memory_holds_is_refused_with_what_it_holds() -> None:
     with pytest.raises(InputError, match="3 tasks in 1,500,000 markets need too much memory: --markets 1000000"):
         forecast(task("a"), task("b"), task("c"), markets=1_500_000)
+
+
+def test_there_is_no_figure_for_on_demand_only_where_a_task_must_run_on_spot_and_that_is_said() -> None:
+    required = task("train", on_demand=False)._replace(policy=Policy(spot=Spot.REQUIRE))
+    found = forecast(task("load"), required, source=Source({"up": UP}))
+    assert [policy.name for policy in found.policies] == [SPOT]
+    assert "there is no figure for on-demand only: train must run on spot (spot: require)" in found.notes
+    assert [line.on_demand_cost for line in found.tasks] == [pytest.approx(3.0), None]
+    assert found.why == "tasks need spot, so there is no other policy"
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (Policy(spot=Spot.PREFER), "train fits no on-demand pool"),
+        (Policy(spot=Spot.PREFER, ladder=("spot",)), "train has no on-demand pool in its ladder that fits"),
+    ],
+)
+def test_there_is_none_either_where_no_on_demand_pool_takes_a_task(policy: Policy, why: str) -> None:
+    found = forecast(task("train", on_demand=False)._replace(policy=policy), deadline=8 * HOUR)
+    assert ON_DEMAND not in [each.name for each in found.policies]
+    assert f"there is no figure for on-demand only: {why}" in found.notes
+
+
+def test_on_demand_only_is_at_on_demand_prices_also_where_no_task_may_run_on_spot() -> None:
+    found = forecast(task("a", spot=[]), task("b", after=[0]))
+    assert found.policy(ON_DEMAND).cost.mean == pytest.approx(6.0)
+    assert found.policy(ON_DEMAND).spot == 0.0
+
+
+def test_a_deadline_that_tasks_on_spot_alone_cannot_meet_is_not_said_to_be_one_of_on_demand_alone() -> None:
+    found = forecast(task(work=3 * HOUR, on_demand=False), deadline=2 * HOUR, source=Source({"up": UP}))
+    [warning] = [each for each in found.warnings if "cannot be met" in each]
+    assert "on-demand, with spot for tasks that need it, takes 3h00m, 1h00m more" in warning
+
+
+@pytest.mark.parametrize(("rate", "lasts"), [(10.0, "6m00s"), (1.0, "1h00m"), (12.5, "4m48s")])
+def test_a_rate_that_looks_like_a_share_in_percent_is_questioned(rate: float, lasts: str) -> None:
+    found = forecast(task("train", work=2 * HOUR), task("load", work=30.0), source=Source(rate=rate))
+    [warning] = [each for each in found.warnings if "a rate of" in each]
+    assert warning == (
+        f"a rate of {rate:g} losses an hour means that spot lasts {lasts} on average, and train takes longer than that: "
+        f"if {rate:g} % an hour is meant, write {rate:g}%/h"
+    )
+
+
+def test_a_rate_that_is_usual_is_not_questioned() -> None:
+    assert not any("a rate of" in each for each in forecast(task(), source=Source(rate=0.9)).warnings)
+
+
+@pytest.mark.parametrize("rate", [61.0, 1000.0, float("inf")])
+def test_a_rate_of_more_than_markets_can_have_is_refused_with_how_a_share_is_written(rate: float) -> None:
+    with pytest.raises(InputError, match=r"expected 0 to 12\.5 losses an hour.*10 in a hundred an hour is 10%/h"):
+        forecast(task(), source=Source(rate=rate))

@@ -26,7 +26,8 @@ from spotwright.forecast.markets import (
     simulate,
     supply_of,
 )
-from spotwright.forecast.tasks import Tasks, TaskToCome
+from spotwright.forecast.tasks import Tasks, TaskToCome, some
+from spotwright.model.policy import Spot
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration
 
@@ -207,10 +208,10 @@ def make(question: Question, tasks: Tasks, pools: Mapping[str, Pool], currency: 
     span = max(_longest(tasks.tasks), question.deadline or 0.0)
     supply = supply_of(question.source, names, span, question.markets, question.seed)
     runs = _Runs(tasks.tasks, supply, names, pools, question)
-    nearest = distribution(runs.outcomes[ON_DEMAND].finish).p99
+    nearest = distribution(runs.quickest.finish).p99
     policies = tuple(_policy(name, runs, question.deadline) for name in runs.outcomes)
     best, why = _best(policies, question)
-    without = min(float(runs.patient.total.mean()), *(_mean(runs.outcomes[name]) for name in (ON_DEMAND, SPOT)))
+    without = min(float(runs.patient.total.mean()), _mean(runs.quickest), _mean(runs.outcomes[SPOT]))
     with_deadline = next(policy for policy in policies if policy.name == best).cost.mean
     bounded = question.deadline is not None
     return Forecast(
@@ -234,13 +235,16 @@ def make(question: Question, tasks: Tasks, pools: Mapping[str, Pool], currency: 
         with_deadline - without if bounded else None,
         tuple(_tasks(tasks.tasks, runs, question.certainty)),
         tuple(_warnings(question, nearest, policies, supply, names, tasks)),
-        (*tasks.notes, *supply.notes, *_crowded(tasks.tasks, runs.outcomes[ON_DEMAND], pools)),
+        (*tasks.notes, *_without_on_demand(tasks.tasks), *supply.notes, *_crowded(tasks.tasks, runs.quickest, pools)),
         tuple(_prices(tasks, pools, currency, now)),
     )
 
 
 class _Runs:
-    """The outcomes of every policy, on the same markets."""
+    """The outcomes of every policy, on the same markets.
+
+    ``quickest`` has every task on on-demand that may run there. It is a policy of its own where no task needs spot.
+    """
 
     def __init__(
         self,
@@ -254,14 +258,36 @@ class _Runs:
         rates = np.array([supply.losses_an_hour(index) / 3600.0 for index in range(len(names))] or [0.0])
         self.every = np.array([_interval(task, rates, names) for task in tasks])
         lifetimes = np.array([pools[name].lifetime or math.inf for name in names] or [math.inf])
-        rules: dict[str, Rule] = {ON_DEMAND: OnDemand(), SPOT: SpotFirst(tasks)}
+        rules: dict[str, Rule] = {SPOT: SpotFirst(tasks)}
         if question.deadline is not None:
             rules[DEADLINE] = UnderDeadline(tasks, question.deadline)
             rules[UNIFORM_PROGRESS] = UniformProgressRule(tasks, question.deadline)
-        self.outcomes = {
-            name: simulate(tasks, supply, names, rule, self.every, lifetimes) for name, rule in rules.items()
-        }
+        self.quickest = simulate(tasks, supply, names, OnDemand(), self.every, lifetimes)
+        self.outcomes = {} if any(map(_needs_spot, tasks)) else {ON_DEMAND: self.quickest}
+        for name, rule in rules.items():
+            self.outcomes[name] = simulate(tasks, supply, names, rule, self.every, lifetimes)
         self.patient = simulate(tasks, supply, names, Patient(), self.every, lifetimes)
+
+
+def _needs_spot(task: TaskToCome) -> bool:
+    """Whether a task runs on spot alone."""
+    return bool(task.spot) and task.on_demand is None
+
+
+def _without_on_demand(tasks: Sequence[TaskToCome]) -> Iterator[str]:
+    """Why there is no figure for on-demand alone, where there is none."""
+    reasons: dict[str, dict[str, None]] = {}
+    for task in filter(_needs_spot, tasks):
+        if task.policy.spot is Spot.REQUIRE:
+            why = "must run on spot (spot: require)"
+        elif task.policy.ladder is not None:
+            why = "has no on-demand pool in its ladder that fits"
+        else:
+            why = "fits no on-demand pool"
+        reasons.setdefault(why, {})[task.spec_path] = None
+    if reasons:
+        named = "; ".join(f"{some(list(paths))} {why}" for why, paths in reasons.items())
+        yield f"there is no figure for on-demand only: {named}"
 
 
 def _interval(task: TaskToCome, rates: Any, names: Sequence[str]) -> float:
@@ -336,11 +362,13 @@ def _reasons(
     best: PolicyForecast, policies: Sequence[PolicyForecast], holding: Sequence[PolicyForecast], bad: float
 ) -> Iterator[str]:
     can = [policy for policy in policies if policy.name != UNIFORM_PROGRESS]
-    dearest = next(policy for policy in can if policy.name == ON_DEMAND)
-    if best.name == ON_DEMAND:
+    on_demand = next((policy for policy in can if policy.name == ON_DEMAND), None)
+    if best is on_demand:
         yield "spot costs more here, its interruptions counted" if len(holding) > 1 else "no other policy is in time"
-    elif dearest.cost.mean > 0:
-        yield f"it costs {1 - best.cost.mean / dearest.cost.mean:.0%} less than on-demand on average"
+    elif on_demand is None:
+        yield "no other policy costs less" if len(can) > 1 else "tasks need spot, so there is no other policy"
+    elif on_demand.cost.mean > 0:
+        yield f"it costs {1 - best.cost.mean / on_demand.cost.mean:.0%} less than on-demand on average"
     compared = next((policy for policy in policies if policy.name == UNIFORM_PROGRESS), None)
     if compared is not None and _risk(compared) <= bad + 1e-9 and compared.cost.mean < 0.98 * best.cost.mean:
         saved = 1 - compared.cost.mean / best.cost.mean
@@ -370,7 +398,7 @@ def _tasks(tasks: Sequence[TaskToCome], runs: _Runs, certainty: float) -> Iterat
             every if first.saves and first.spot else None,
             first.save,
             int(np.quantile(taken, certainty, method="higher")),
-            float(runs.outcomes[ON_DEMAND].cost[indexes].mean()) if first.on_demand is not None else None,
+            float(runs.quickest.cost[indexes].mean()) if all(tasks[i].on_demand for i in indexes) else None,
             float(runs.outcomes[SPOT].cost[indexes].mean()) if first.spot else None,
         )
 
@@ -387,10 +415,13 @@ def _warnings(
     if deadline is not None and math.isinf(nearest):
         yield "no deadline can be promised: tasks that may run on spot alone do not end in all of the markets"
     elif deadline is not None and nearest > deadline + 1e-3:
+        by_all = any(each.name == ON_DEMAND for each in policies)
+        quickest = "on-demand alone" if by_all else "on-demand, with spot for tasks that need it,"
         yield (
-            f"the deadline of {format_duration(deadline)} cannot be met: on-demand alone takes {format_duration(nearest)}, "
+            f"the deadline of {format_duration(deadline)} cannot be met: {quickest} takes {format_duration(nearest)}, "
             f"{format_duration(nearest - deadline)} more; the nearest deadline that can be promised is {format_duration(nearest)}"
         )
+    yield from _about_rate(question.source.rate, tasks.tasks)
     yield from _about_supply(supply, names)
     spot = next(policy for policy in policies if policy.name == SPOT)
     if spot.fails:
@@ -428,6 +459,19 @@ def _crowded(tasks: Sequence[TaskToCome], outcomes: Outcomes, pools: Mapping[str
                 f"up to {math.ceil(most - 1e-6)} nodes of {name} are wanted at once, and max_nodes is {pools[name].max_nodes}: "
                 "tasks will wait for each other, which this plan does not count"
             )
+
+
+def _about_rate(rate: float | None, tasks: Sequence[TaskToCome]) -> Iterator[str]:
+    """A question where spot is lost within an hour, as by a share in percent that was written as a number."""
+    if rate is None or rate < 1.0:
+        return
+    lasts = 3600.0 / rate
+    longer = list(dict.fromkeys(task.spec_path for task in tasks if task.spot and task.work > lasts))
+    hardly = f", and {some(longer)} {'takes' if len(longer) == 1 else 'take'} longer than that" if longer else ""
+    yield (
+        f"a rate of {rate:g} losses an hour means that spot lasts {format_duration(lasts)} on average{hardly}: if {rate:g} % an "
+        f"hour is meant, write {rate:g}%/h"
+    )
 
 
 def _about_supply(supply: Supply, names: Sequence[str]) -> Iterator[str]:

@@ -137,6 +137,11 @@ def supply_of(source: Source, pools: Sequence[str], span: float, markets: int, s
     gaps = [trace.gap for trace in (*source.traces.values(), *source.pools.values())]
     tick = max(min([_SHORTEST, *gaps]), min(_LONGEST, horizon / _MARKET_TICKS))
     ticks = max(2, math.ceil(horizon / tick) + 1)
+    if source.rate is not None and source.rate > 3600.0 / tick:
+        raise InputError(
+            f"rate: expected 0 to {3600.0 / tick:g} losses an hour, as markets change once in {format_duration(tick)}, "
+            f"found {source.rate:g}; 10 in a hundred an hour is 10%/h"
+        )
     notes: list[str] = []
     if ticks > _MOST_TICKS:
         ticks = _MOST_TICKS
@@ -207,7 +212,7 @@ def _words(source: Source) -> str:
     if names:
         return f"windows of {', '.join(names) if len(names) <= 3 else f'{len(names)} recordings'}"
     if source.rate is not None:
-        return f"drawn with losses of {source.rate * 100:.3g} %/h"
+        return f"drawn with losses of {float(f'{source.rate * 100:.3g}'):,g} %/h"
     return "drawn with the shipped hazards"
 
 

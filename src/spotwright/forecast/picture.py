@@ -82,11 +82,14 @@ def _quiet() -> Iterator[None]:
 
 def _title(forecast: Forecast) -> str:
     name = shorten(forecast.pipeline, _LONGEST)
-    best, on_demand = forecast.policy(forecast.best), forecast.policy(ON_DEMAND)
+    best = forecast.policy(forecast.best)
+    on_demand = next((policy for policy in forecast.policies if policy.name == ON_DEMAND), None)
     bound = f" within {length(forecast.deadline)}" if forecast.deadline is not None else ""
     if best.late is not None and best.late > 1 - forecast.certainty + 1e-9:
         return f"{name}: no policy is done{bound} with a certainty of {forecast.certainty * 100:g} %"
-    if best.name == ON_DEMAND or on_demand.cost.mean <= 0:
+    if on_demand is None:
+        return f"{name}: done{bound} on spot"
+    if best is on_demand or on_demand.cost.mean <= 0:
         return f"{name}: on-demand is the best choice{bound}"
     saved = 1 - best.cost.mean / on_demand.cost.mean
     return f"{name}: done{bound} for {saved:.0%} less than on-demand"

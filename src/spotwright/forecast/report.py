@@ -216,9 +216,9 @@ def forecast_json(forecast: Forecast, pipeline_file: str) -> dict[str, Any]:
       ``seed``, ``markets``, ``supply`` (in words), ``currency`` (null: costs count an hour of an on-demand node as 1),
       ``price_source``;
     - ``pools``: ``pool``, ``availability``, ``losses_an_hour`` of the markets;
-    - ``policies``: ``name`` (``on-demand``, ``spot``, ``deadline``, ``uniform-progress``), the distributions ``cost`` and
-      ``finish`` (``mean``, ``p10``, ``p50``, ``p90``, ``p99``), ``late`` and ``fails`` (shares of the markets), ``interruptions``
-      (mean), ``spot`` (the share of the cost);
+    - ``policies``: ``name`` (``on-demand``, which is absent where a task runs on spot alone, ``spot``, ``deadline``,
+      ``uniform-progress``), the distributions ``cost`` and ``finish`` (``mean``, ``p10``, ``p50``, ``p90``, ``p99``), ``late``
+      and ``fails`` (shares of the markets), ``interruptions`` (mean), ``spot`` (the share of the cost);
     - ``best`` (a name), ``why``, ``certainty``, ``budget`` (of interruptions), ``nearest`` deadline, ``without_deadline`` (mean
       cost), ``deadline_costs``;
     - ``tasks``: ``path``, ``times`` (iterations), ``work``, ``source``, ``saves``, ``every`` (null: no saves, or none that
