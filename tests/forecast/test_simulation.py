@@ -10,6 +10,7 @@ from tests.forecast.builders import HOUR, run, supply, task
 
 from spotwright.deadlines.jobs import Action
 from spotwright.forecast.markets import OnDemand, Patient, Pending, SpotFirst, UnderDeadline, heirs, waves
+from spotwright.forecast.tasks import Offer
 
 ALWAYS, NEVER = supply("#" * 60), supply("." * 60)
 
@@ -140,3 +141,13 @@ def test_under_a_deadline_the_work_that_follows_is_left_free() -> None:
     found = run(UnderDeadline(tasks, 4 * HOUR), NEVER, *tasks)
     assert found.end[0, 0] <= 3 * HOUR
     assert found.end[1, 0] <= 4 * HOUR
+
+
+def test_a_node_of_another_on_demand_pool_is_not_taken_over_and_goes_to_a_task_of_its_own_pool() -> None:
+    """A task on GPU nodes follows one on CPU nodes, and so does another one on CPU nodes."""
+    first = task("load", boot=300.0, spot=[])
+    gpu = task("train", boot=300.0, spot=[], after=[0])._replace(on_demand=Offer("gpu", 9.0, 300.0))
+    tasks = [first, gpu, task("report", boot=300.0, spot=[], after=[0])]
+    found = run(OnDemand(), ALWAYS, *tasks)
+    assert found.end[:, 0].tolist() == [HOUR + 300.0, 2 * HOUR + 600.0, 2 * HOUR + 300.0]
+    assert found.cost[1, 0] == pytest.approx(9.0 * (HOUR + 300.0) / HOUR)

@@ -326,14 +326,14 @@ class SpotFirst(Rule):
 
 
 _STAYS = 600.0  # seconds that an empty node stays
-_NO_POOL, _ON_DEMAND = -1, -2
+_NO_POOL = -1
 
 
 class Outcomes(NamedTuple):
     """What became of every task in every market: arrays ``[task, market]``; a task that never ends has an infinite end.
 
     ``end`` is in seconds from the start of the run, ``cost`` in money, ``taken`` counts interruptions, ``spot`` is the cost
-    on spot. ``where`` is the index of the spot pool on which it ended, -2 for on-demand, -1 for none.
+    on spot. ``where`` is the index of the spot pool on which it ended, -1 for none; each on-demand pool has a number below that.
     """
 
     end: Any
@@ -373,6 +373,10 @@ class _Facts:
         self.has_on_demand = np.array([task.on_demand is not None for task in tasks])
         self.price = np.array([task.on_demand.price if task.on_demand else 0.0 for task in tasks])
         self.boot = np.array([task.on_demand.boot if task.on_demand else 0.0 for task in tasks])
+        others = list(dict.fromkeys(task.on_demand.pool for task in tasks if task.on_demand))
+        self.other = np.array(
+            [_NO_POOL - 1 - others.index(t.on_demand.pool) if t.on_demand else _NO_POOL for t in tasks]
+        )
 
 
 def waves(tasks: Sequence[TaskToCome]) -> list[list[int]]:
@@ -421,12 +425,13 @@ def simulate(
 
 
 def heirs(tasks: Sequence[TaskToCome]) -> dict[int, list[int]]:
-    """The tasks whose nodes each task may take over: every node goes to one task, and first to one that has none."""
+    """The tasks whose nodes each task may take over: every node goes to one task on its pool, and first to one that has none."""
     given: set[int] = set()
     found: dict[int, list[int]] = {}
+    pools = [{offer.pool for offer in (*task.spot, *filter(None, (task.on_demand,)))} for task in tasks]
     for spare in (False, True):
         for index, task in enumerate(tasks):
-            free = [earlier for earlier in task.after if earlier not in given]
+            free = [each for each in task.after if each not in given and not pools[each].isdisjoint(pools[index])]
             taken = free if spare else free[:1]
             given.update(taken)
             if taken:
@@ -537,8 +542,9 @@ class _Elements:
     def _on_demand(self, chosen: Any) -> None:
         """The rest of the work on on-demand, which is not taken."""
         task = self.task[chosen]
-        length = self._boots(chosen, _ON_DEMAND, self._facts.boot[task]) + self.left[chosen]
-        self.where[chosen] = _ON_DEMAND
+        pool = self._facts.other[task]
+        length = self._boots(chosen, pool, self._facts.boot[task]) + self.left[chosen]
+        self.where[chosen] = pool
         self.cost[chosen] += length * self._facts.price[task] / 3600.0
         self.end[chosen] = self.now[chosen] + length
 
