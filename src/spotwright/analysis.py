@@ -6,6 +6,7 @@ functions here; ``lint`` and ``explain`` take several files, and share the packa
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +91,7 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
     Raises :class:`InputError` for anything wrong.
     """
     from spotwright.forecast.forecast import Question
-    from spotwright.forecast.report import forecast_json, forecast_text
+    from spotwright.forecast.report import forecast_json, forecast_text, pipeline_words
     from spotwright.kfp.loader import compile_function, load
     from spotwright.runs.planning import plan_run
 
@@ -112,7 +113,12 @@ def plan(  # noqa: PLR0913 (each is an option of its own)
     seconds = deadline_of(planned, time.time())
     question = Question(planned.stored.plan.graph.name, seconds, source, markets, seed, share)
     forecast = forecast_of(planned, known, question)
-    return Answer(forecast_text(forecast, name), forecast_json(forecast, name))
+    texts = [
+        f"{key}={value if isinstance(value, str) else json.dumps(value, default=str)}"
+        for key, value in options.arguments.items()
+    ]
+    words = pipeline_words(name, texts, config=str(config) if isinstance(config, str | Path) else None)
+    return Answer(forecast_text(forecast, words), forecast_json(forecast, words))
 
 
 def forecast_of(planned: PlannedRun, durations: Durations, question: Question) -> Forecast:

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.e2e.building import Of, Param, document, step
 
+import spotwright as spot
 from spotwright.cli import cli
 from spotwright.errors import InputError
 
@@ -126,6 +127,18 @@ def test_arguments_of_the_pipeline_may_be_missing(tmp_path: Path, pipeline: Path
     text = document({"load": step(load), "train": step(train, {"data": Param("data")})}, {"data": "str"})
     pipeline.write_text(text, encoding="utf-8")
     assert plan(pipeline)["pipeline"] == "tested"
+
+
+def test_the_command_has_the_arguments_of_the_plan_because_they_decide_what_runs(
+    tmp_path: Path, pipeline: Path
+) -> None:
+    text = document({"load": step(load), "train": step(train, {"data": Param("data")})}, {"data": "str"})
+    pipeline.write_text(text, encoding="utf-8")
+    config = pipeline.with_name("spotwright.yaml")
+    found = plan(pipeline, "--arg", "data=two words", "--config", config)
+    assert found["command"] == f"spotwright run {pipeline} --arg 'data=two words' --config {config}"
+    answer = spot.plan(pipeline, {"data": "two words"}, config=config, markets=20)
+    assert answer.json()["command"] == found["command"]
 
 
 def test_a_trace_for_one_pool_and_a_seed_give_the_same_answer_again(pipeline: Path, tmp_path: Path) -> None:

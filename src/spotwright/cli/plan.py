@@ -148,6 +148,7 @@ def plan(
         _check_picture(picture)
     with importing():
         from spotwright.forecast.forecast import Question
+        from spotwright.forecast.report import pipeline_words
         from spotwright.runs.planning import plan_run
         from spotwright.runs.run_options import PlanOptions
     from spotwright.kfp.loader import load
@@ -163,7 +164,9 @@ def plan(
     forecast = forecast_of(planned, known, question)
     if picture is not None:
         _draw(forecast, picture)
-    _print(forecast, str(pipeline_file), as_json=as_json)
+    configured = None if config is None else str(config)
+    words = pipeline_words(str(pipeline_file), argument_texts, name=pipeline_name, config=configured)
+    _print(forecast, words, as_json=as_json)
     return SUCCEEDED
 
 
@@ -183,11 +186,11 @@ def _draw(forecast: Forecast, path: Path) -> None:
     click.echo(f"picture: {path}", err=True)
 
 
-def _print(forecast: Forecast, pipeline_file: str, *, as_json: bool) -> None:
+def _print(forecast: Forecast, pipeline: str, *, as_json: bool) -> None:
     from spotwright.forecast.report import forecast_json, forecast_text
 
-    document = forecast_json(forecast, pipeline_file)
-    click.echo(json.dumps(document) if as_json else forecast_text(forecast, pipeline_file))
+    document = forecast_json(forecast, pipeline)
+    click.echo(json.dumps(document) if as_json else forecast_text(forecast, pipeline))
 
 
 def _given(names: Sequence[str]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ __all__ = [
     "forecast_text",
     "length",
     "money",
+    "pipeline_words",
     "read_forecast",
     "unit",
 ]
@@ -57,15 +59,15 @@ _MOST_TASKS = 20
 _MANY = 200  # interruptions: a budget above that is no budget
 
 
-def forecast_text(forecast: Forecast, pipeline_file: str) -> str:
-    """The forecast as tables of at most 100 columns; ``pipeline_file`` is what the commands in it name."""
+def forecast_text(forecast: Forecast, pipeline: str) -> str:
+    """The forecast as tables of at most 100 columns; ``pipeline`` is what the commands in it name (:func:`pipeline_words`)."""
     bound = f", deadline {length(forecast.deadline)}" if forecast.deadline is not None else ""
     title = f"Plan of {forecast.pipeline}{bound}: {plural(forecast.markets, 'market')}, {forecast.supply}, seed {forecast.seed}"
     parts = [
         list(wrapped(title)),
         [line for each in forecast.warnings for line in wrapped(each, indent="Warning ", hang=" " * 8)],
         _policies(forecast),
-        list(_conclusions(forecast, pipeline_file)),
+        list(_conclusions(forecast, pipeline)),
         _tasks(forecast),
         list(_beside(forecast)),
     ]
@@ -127,11 +129,19 @@ def share(value: float) -> str:
     return f"{value:.1%}" if 0 < value < 0.1 else f"{value:.0%}"
 
 
-def command_for(forecast: Forecast, pipeline_file: str) -> str:
+def pipeline_words(
+    pipeline: str, arguments: Sequence[str] = (), *, name: str | None = None, config: str | None = None
+) -> str:
+    """A pipeline as a command line names it: its file with the arguments (``NAME=VALUE``) and the options of the plan."""
+    given = [("--pipeline", name), *(("--arg", text) for text in arguments), ("--config", config)]
+    return shlex.join([pipeline, *(word for option, value in given if value is not None for word in (option, value))])
+
+
+def command_for(forecast: Forecast, pipeline: str) -> str:
     """The command that runs the pipeline under the best policy."""
     if forecast.best == DEADLINE and forecast.deadline is not None:
-        return f"spotwright run {pipeline_file} --deadline {_typed(forecast.deadline)}"
-    return f"spotwright run {pipeline_file}{' --policy spot=never' if forecast.best == ON_DEMAND else ''}"
+        return f"spotwright run {pipeline} --deadline {_typed(forecast.deadline)}"
+    return f"spotwright run {pipeline}{' --policy spot=never' if forecast.best == ON_DEMAND else ''}"
 
 
 def _typed(seconds: float) -> str:
@@ -142,12 +152,12 @@ def _typed(seconds: float) -> str:
     return f"{hours}h{f'{minutes}m' if minutes else ''}" if hours else f"{minutes}m"
 
 
-def _conclusions(forecast: Forecast, pipeline_file: str) -> Iterator[str]:
+def _conclusions(forecast: Forecast, pipeline: str) -> Iterator[str]:
     def said(word: str, text: str) -> Iterator[str]:
         yield from wrapped(text, indent=f"{word:<10}", hang=" " * 10)
 
     yield from said("Best", f"{NAMES[forecast.best]}: {forecast.why}")
-    yield f"{' ' * 10}{command_for(forecast, pipeline_file)}"  # not wrapped, so that it can be copied
+    yield f"{' ' * 10}{command_for(forecast, pipeline)}"  # not wrapped, so that it can be copied
     if forecast.deadline is not None and forecast.without_deadline is not None:
         costs, without = forecast.deadline_costs or 0.0, forecast.without_deadline
         extra = f"{money(costs)} {unit(forecast)} more" if costs > 0.005 * without else "nothing"
@@ -209,7 +219,7 @@ def _pool(pool: Market) -> str:
     return f"{pool.pool}: spot {pool.availability:.0%} of the time, lost {pool.losses_an_hour:.2g} times an hour of it"
 
 
-def forecast_json(forecast: Forecast, pipeline_file: str) -> dict[str, Any]:
+def forecast_json(forecast: Forecast, pipeline: str) -> dict[str, Any]:
     """The forecast for machines. Durations are seconds; an amount or an end that is infinite is null.
 
     - ``plan``: the version of this document, 1; ``pipeline``, ``command`` (runs the best policy), ``deadline`` (null without),
@@ -228,7 +238,7 @@ def forecast_json(forecast: Forecast, pipeline_file: str) -> dict[str, Any]:
     return {
         "plan": 1,
         "pipeline": forecast.pipeline,
-        "command": command_for(forecast, pipeline_file),
+        "command": command_for(forecast, pipeline),
         "deadline": forecast.deadline,
         "seed": forecast.seed,
         "markets": forecast.markets,

@@ -405,8 +405,9 @@ def _about(unfolding: Unfolding, walk: _Walk) -> Iterator[str]:
 
 
 def _with_conditions(told: Mapping[str, tuple[Condition, bool]], paths: Iterable[str], *, holds: bool) -> list[str]:
-    """Those tasks whose conditions hold, or do not, with their conditions."""
-    return [f"{path} ({told[path][0]})" for path in paths if told[path][1] is holds]
+    """Those tasks whose conditions hold, or do not, with their conditions; the outer ones first."""
+    outer_first = sorted(paths, key=lambda path: path.count("/"))
+    return [f"{path} ({told[path][0]})" for path in outer_first if told[path][1] is holds]
 
 
 def _groups_around(path: str) -> Iterator[str]:
