@@ -282,6 +282,31 @@ def test_a_number_between_two_limits_is_found_and_no_whole_number_where_there_is
     assert paths(plan("NUMBER_INTEGER")) == ["flip", "else/small"]
 
 
+@pytest.mark.parametrize("limit", [0.5, 5.0, -40.0])
+def test_an_output_is_compared_with_an_argument_and_the_dearer_branch_is_found(limit: float) -> None:
+    kind = "NUMBER_DOUBLE"
+    sources: dict[str, Source] = {"x": HEADS, "limit": DagInput("limit")}
+    tasks = [
+        telling("flip", kind=kind),
+        branch("if", "x >= limit", "big", kind=kind, **sources),
+        branch("else", "!(x >= limit)", "small", kind=kind, **sources),
+    ]
+    assert "if/t0" in paths(a_plan(tasks, CONFIG, big=BIG, small=SMALL), arguments={"limit": limit})
+
+
+def test_a_later_condition_with_another_limit_can_hold_too() -> None:
+    kind = "NUMBER_INTEGER"
+    first = a_dag(branch("if", "x > 5", "big", kind=kind, x=DagInput("x")))
+    tasks = [
+        telling("flip", kind=kind),
+        group("first", "first", "flip", x=HEADS),
+        branch("more", "x > limit", "small", kind=kind, x=HEADS, limit=DagInput("limit")),
+        branch("less", "x < 2", "small", kind=kind, x=HEADS),
+    ]
+    found = paths(a_plan(tasks, CONFIG, first=first, big=BIG, small=SMALL), arguments={"limit": 20})
+    assert [path for path in found if "small" in path] == ["more/small"]
+
+
 def test_a_plan_keeps_to_what_an_earlier_branch_says_of_the_value() -> None:
     branches = a_dag(
         branch("if", "x == 'heads'", "big", x=DagInput("x")),

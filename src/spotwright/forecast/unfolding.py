@@ -11,7 +11,7 @@ A loop whose items nothing tells has as many iterations as an earlier run had, o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -38,22 +38,23 @@ class Step:
     """One task of the run to come.
 
     ``inside`` has the steps of a task that is a DAG: of a loop one list for each iteration, else one. ``is_planned`` is false for
-    a task that does not run: its condition does not hold, or it follows a task that does not run.
+    a task that does not run: its condition does not hold, or it follows a task that does not run. ``kept`` is what an open
+    condition, and those inside its branch, say of unknown values where the branch is taken.
     """
 
     planned: PlannedTask
     is_planned: bool = True
     inside: list[list[Step]] = field(default_factory=list)
     open_condition: _Open | None = None
+    kept: _Kept = field(default_factory=dict)
 
 
 class _Open(NamedTuple):
-    """A condition that unknown values decide: its inputs, those that are unknown with their types, and what holds inside."""
+    """A condition that unknown values decide: its inputs as it reads them, and the types of the unknown ones."""
 
     condition: Condition
     inputs: Mapping[str, Any]
-    unknowns: Mapping[str, tuple[str, str]]  # by unknown value: the input that has it, and that input's type
-    inside: dict[str, tuple[Any, ...]]  # the values that unknown ones may have where the branch is taken
+    unknowns: Mapping[str, str]
 
     def holds(self, values: Mapping[str, Any]) -> bool:
         """Whether it holds where unknown values are these. Raises ``ValueError`` where that is neither true nor false."""
@@ -61,10 +62,21 @@ class _Open(NamedTuple):
             {name: values.get(value, value) if is_unknown(value) else value for name, value in self.inputs.items()}
         )
 
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """The known values with which it compares unknown ones."""
+        names, constants = self.condition.operands()
+        known = (self.inputs.get(name) for name in names)
+        return (*constants, *(value for value in known if not is_unknown(value)))
+
+
+_Kept = dict[str, dict[str, tuple[_Open, bool]]]
+"""Of unknown values, the conditions that are planned to hold or not, by their texts."""
 
 _MOST_VISITED = 100_000  # tasks, groups and branches that are not taken among them
 _MOST_TRIED = 50_000  # values of unknown ones that are tried together, times conditions
 _MOST_TRIED_IN_ALL = 1_000_000  # in one plan
+_MOST_KEPT = 50  # conditions on one unknown value to which a plan keeps
 _LAST_TEXT = "\U0010ffff"  # after all other texts, and equal to none
 
 
@@ -95,9 +107,7 @@ class Unfolding:
         self._missing = {unknown(name): name for name in missing}
         known = {**arguments, **{name: unknown(name) for name in missing}}
         self._state = RunState([plan], meta=RunMeta(arguments=known))
-        self._constants = _constants_by_input(plan)
-        # what is kept to, of unknown values; each branch that is being unfolded adds a layer
-        self._values: list[dict[str, tuple[Any, ...]]] = [{}]
+        self._kept: list[_Kept] = [{}]  # each branch that is being unfolded adds one
         self._weights: dict[str, Weight] = {}
         self._tried = 0
         self.guessed: dict[str, None] = {}
@@ -151,7 +161,8 @@ class Unfolding:
             if not step.is_planned:
                 return step
         if step.open_condition is not None:
-            self._values.append(step.open_condition.inside)
+            self._kept.append({})
+            self._keep(step.open_condition, holds=True)
         if spec.dag is None:
             step.planned = self._with_values(planned, inputs.parameters)
             task.parameters = {name: unknown(f"{task.path}.{name}") for name in spec.outputs.parameters}
@@ -162,7 +173,7 @@ class Unfolding:
         else:
             self._open(step, task, inputs)
         if step.open_condition is not None:
-            self._values.pop()
+            step.kept = self._kept.pop()
         return step
 
     def _with_values(self, planned: PlannedTask, values: Mapping[str, Any]) -> PlannedTask:
@@ -230,47 +241,39 @@ class Unfolding:
         spec, path = step.planned.spec, step.planned.spec_path
         specs = spec.parameter_specs
         values = self._plan.graph.dialect.condition_inputs(specs, inputs.parameters)
-        read, _ = condition.operands()
         unknowns = {
-            values[name]: (name, specs[name].type if name in specs else "STRING")
-            for name in read
+            values[name]: specs[name].type if name in specs else "STRING"
+            for name in condition.operands()[0]
             if is_unknown(values.get(name))
         }
-        known = {name: value for name, value in values.items() if not is_unknown(value)}
         try:
-            holds = condition.holds(known)
+            holds = condition.holds({name: value for name, value in values.items() if not is_unknown(value)})
         except ValueError as error:
             if unknowns:
                 for value in unknowns:
                     self._is_missing(value)
-                step.open_condition = _Open(condition, values, unknowns, self._inside(condition, values, unknowns))
+                step.open_condition = _Open(condition, values, unknowns)
             else:
                 self.failing.setdefault(path, f"its condition {condition}: {error}")
             return
         step.is_planned = holds
         self.decided[path] = condition, holds or (path in self.decided and self.decided[path][1])
 
-    def _inside(
-        self, condition: Condition, inputs: Mapping[str, Any], unknowns: Mapping[str, tuple[str, str]]
-    ) -> dict[str, tuple[Any, ...]]:
-        """The values of the unknown one under which a condition holds; of several unknown ones nothing is said."""
-        if len(unknowns) != 1:
-            return {}
-        [(value, (name, kind))] = unknowns.items()
-        opened = _Open(condition, inputs, unknowns, {})
-        holding = tuple(
-            each for each in self._possible(value, name, kind) if _outcome([opened], {value: each}) == (True,)
-        )
-        return {value: holding} if holding else {}
+    def _keep(self, opened: _Open, *, holds: bool) -> None:
+        """Keep to a decision on one unknown value; one on several says nothing of each of them."""
+        if len(opened.unknowns) != 1:
+            return
+        [value] = opened.unknowns
+        key = f"{opened.condition} {opened.constants!r}"
+        if sum(len(kept.get(value, ())) for kept in self._kept) < _MOST_KEPT:
+            self._kept[-1].setdefault(value, {}).setdefault(key, (opened, holds))
 
-    def _possible(self, value: str, name: str, kind: str) -> tuple[Any, ...]:
-        """The values that an unknown one may have, as far as conditions tell them apart."""
-        kept = self._kept(value)
-        return _candidates(kind, self._constants.get(name, ())) if kept is None else kept
-
-    def _kept(self, value: str) -> tuple[Any, ...] | None:
-        """The values of an unknown one to which the plan keeps; ``None``: nothing was decided by it yet."""
-        return next((narrowed[value] for narrowed in reversed(self._values) if value in narrowed), None)
+    def _possible(self, value: str, kind: str, opened: Iterable[_Open]) -> tuple[Any, ...]:
+        """The values that an unknown one may have by what is kept, as far as these conditions tell them apart."""
+        kept = [each for layer in self._kept for each in layer.get(value, {}).values()]
+        values = _candidates(kind, [each for one in (*(one for one, _ in kept), *opened) for each in one.constants])
+        fitting = [each for each in values if all(_outcome([one], {value: each}) == (holds,) for one, holds in kept)]
+        return tuple(fitting or values)
 
     def _choose(self, steps: Mapping[str, Step]) -> None:
         """Decide the open conditions of one scope: those that read a common unknown value together."""
@@ -286,21 +289,22 @@ class Unfolding:
             if path not in self.untried:
                 self.chosen[path] = each.condition, step.is_planned or before
             if step.is_planned:
-                self._narrow(each.inside)
+                for inner in (inner for kept in step.kept.values() for inner in kept.values()):
+                    self._keep(inner[0], holds=inner[1])
 
     def _choose_together(self, steps: Mapping[str, Step], opened: Mapping[str, _Open]) -> None:
-        unknowns = {value: told for each in opened.values() for value, told in each.unknowns.items()}
-        possible = [self._possible(value, *told) for value, told in unknowns.items()]
+        unknowns = {value: kind for each in opened.values() for value, kind in each.unknowns.items()}
+        possible = [self._possible(value, kind, opened.values()) for value, kind in unknowns.items()]
         tries = math.prod(map(len, possible)) * len(opened)
         self._tried += tries
         if tries > _MOST_TRIED or self._tried > _MOST_TRIED_IN_ALL:
             self.untried.update(dict.fromkeys(steps[name].planned.spec_path for name in opened))
             return
-        outcomes: dict[tuple[bool, ...], list[tuple[Any, ...]]] = {}
+        outcomes: dict[tuple[bool, ...], None] = {}
         for values in product(*possible):
             outcome = _outcome(list(opened.values()), dict(zip(unknowns, values, strict=True)))
             if outcome is not None:
-                outcomes.setdefault(outcome, []).append(values)
+                outcomes[outcome] = None
         if not outcomes:
             return
         best = max(
@@ -308,8 +312,7 @@ class Unfolding:
         )
         for name, holds in zip(opened, best, strict=True):
             steps[name].is_planned = holds
-        columns = zip(*outcomes[best], strict=True)
-        self._narrow({value: tuple(dict.fromkeys(each)) for value, each in zip(unknowns, columns, strict=True)})
+            self._keep(opened[name], holds=holds)
 
     def _weight(self, steps: Mapping[str, Step], outcome: Mapping[str, bool]) -> Weight:
         """The weight of a scope in which these conditions hold or not."""
@@ -331,13 +334,6 @@ class Unfolding:
             own = Weight(*map(sum, zip(*inside, strict=True))) if inside else Weight()
             self._weights[path] = own if step.planned.spec.dag is not None else self._weigh(step.planned)
         return self._weights[path]
-
-    def _narrow(self, values: Mapping[str, tuple[Any, ...]]) -> None:
-        """Keep to these values from here on, where they do not contradict what is kept already."""
-        for value, allowed in values.items():
-            before = self._kept(value)
-            both = allowed if before is None else tuple(each for each in before if each in allowed)
-            self._values[-1][value] = both or allowed
 
 
 def _follows_unplanned(planned: PlannedTask, steps: Mapping[str, Step]) -> bool:
@@ -364,17 +360,6 @@ def _groups(opened: Mapping[str, _Open]) -> list[list[str]]:
             names |= other[1]
         groups.append((values, names))
     return [[name for name in opened if name in names] for _, names in groups]
-
-
-def _constants_by_input(plan: Plan) -> dict[str, tuple[Any, ...]]:
-    """The constants of all conditions of a graph, by the inputs that stand in one condition with them."""
-    found: dict[str, dict[tuple[type, Any], None]] = {}
-    for dag in {id(dag): dag for dag in (plan.graph.root, *plan.graph.dags.values())}.values():
-        for spec in dag.tasks.values():
-            names, constants = spec.condition.operands() if spec.condition is not None else ((), ())
-            for name in names:
-                found.setdefault(name, {}).update(dict.fromkeys((type(each), each) for each in constants))
-    return {name: tuple(value for _, value in constants) for name, constants in found.items()}
 
 
 def _candidates(kind: str, constants: Sequence[Any]) -> tuple[Any, ...]:
