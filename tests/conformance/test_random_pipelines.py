@@ -6,6 +6,7 @@ that no backend could run them, are left out: about one in twelve.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,11 @@ from tests.conformance.run_differences import differences
 from tests.conformance.running import POOLS, run_on
 from tests.sampling import every
 
+from spotwright.forecast.tasks import Durations, tasks_of
+from spotwright.kfp.loader import load
+from spotwright.runs.planning import plan_run
+from spotwright.runs.run_options import PlanOptions
+
 SEEDS = range(16)
 MANY = range(len(SEEDS), 1000)
 INTERRUPTED = """
@@ -27,6 +33,7 @@ policy:
   default: {spot: prefer, grace_period: 10ms, interruptions: {max: 30, backoff: 1ms}, fall_back_after: 4}
 """
 """Pools whose nodes are interrupted while most tasks run."""
+PLANNED = {"version": 1, "pools": {"od": {"capacity": "on-demand"}}, "policy": {"default": {"spot": "never"}}}
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +77,29 @@ def test_a_random_pipeline_gives_the_result_of_the_interpreter(seed: int, compil
 @pytest.mark.parametrize("seed", MANY)
 def test_many_more_random_pipelines_do_too(seed: int, pools: str, compiled_many: Path, tmp_path: Path) -> None:
     check(seed, compiled_many, pools, tmp_path)
+
+
+def plan_tasks(seed: int, compiled: Path) -> tuple[set[str], bool]:
+    """The tasks of the plan of a random pipeline, named as by the interpreter, and whether none of them is a guess."""
+    pipeline = random_pipeline(seed)
+    planned = plan_run(load(compiled / f"p{seed}.yaml"), PlanOptions(arguments=pipeline.arguments, config=PLANNED))
+    found = tasks_of(planned.stored.plan, Durations(), planned.arguments)
+    names = {re.sub(r"condition-branches-\d+", "*", task.path) for task in found.tasks}
+    return names, not any("only the run will know" in note for note in found.notes)
+
+
+def test_a_plan_has_the_tasks_that_the_interpreter_runs_where_arguments_decide_them(compiled_few: Path) -> None:
+    compared = 0
+    for seed in SEEDS:
+        expected = interpret(random_pipeline(seed))
+        if (compiled_few / f"p{seed}.refused").exists() or not expected.succeeds:
+            continue
+        planned, is_known = plan_tasks(seed, compiled_few)
+        if is_known:
+            compared += 1
+            ran = {path for path, outcome in expected.outcomes.items() if outcome.statuses == {"succeeded"}}
+            assert planned == {path for path in ran if re.search(r"(^|/)t\d+(-\d+)*$", path)}
+    assert compared >= 5
 
 
 def test_the_sdk_refuses_few_of_the_random_pipelines(compiled_few: Path) -> None:

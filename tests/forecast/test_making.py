@@ -145,7 +145,7 @@ def test_a_rate_that_looks_like_a_share_in_percent_is_questioned(rate: float, la
     found = forecast(task("train", work=2 * HOUR), task("load", work=30.0), source=Source(rate=rate))
     [warning] = [each for each in found.warnings if "a rate of" in each]
     assert warning == (
-        f"a rate of {rate:g} losses an hour means that spot lasts {lasts} on average, and train takes longer than that: "
+        f"a rate of {rate:g} loss{'es' * (rate > 1)} an hour means that spot lasts {lasts} on average, and train takes longer than that: "
         f"if {rate:g} % an hour is meant, write {rate:g}%/h"
     )
 

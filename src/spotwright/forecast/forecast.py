@@ -468,9 +468,10 @@ def _about_rate(rate: float | None, tasks: Sequence[TaskToCome]) -> Iterator[str
     lasts = 3600.0 / rate
     longer = list(dict.fromkeys(task.spec_path for task in tasks if task.spot and task.work > lasts))
     hardly = f", and {some(longer)} {'takes' if len(longer) == 1 else 'take'} longer than that" if longer else ""
+    losses = f"{rate:g} {'loss' if rate == 1 else 'losses'}"
     yield (
-        f"a rate of {rate:g} losses an hour means that spot lasts {format_duration(lasts)} on average{hardly}: if {rate:g} % an "
-        f"hour is meant, write {rate:g}%/h"
+        f"a rate of {losses} an hour means that spot lasts {format_duration(lasts)} on average{hardly}: if {rate:g} % an hour is "
+        f"meant, write {rate:g}%/h"
     )
 
 

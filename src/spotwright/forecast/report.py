@@ -346,9 +346,8 @@ def beside(plan: StoredForecast, account: Account, state: RunState) -> Beside:
     """The run beside its plan, under the policy that the run had. Raises :class:`InputError` for a plan without that policy."""
     policy = _policy(state)
     if policy not in plan.costs:
-        raise InputError(
-            f"{plan.name} has no forecast of the policy of this run ({NAMES[policy]}): plan with --deadline"
-        )
+        fix = "--deadline" if policy == DEADLINE else "the configuration of the run"
+        raise InputError(f"{plan.name} has no forecast of the policy of this run ({NAMES[policy]}): plan with {fix}")
     paid = (account.attempts.money, account.boot.money)
     actual = None if account.unpriced or plan.currency is None else float(sum(each or 0 for each in paid))
     ended = None if state.finished_at is None else state.finished_at - state.started_at
