@@ -9,8 +9,9 @@ from tests.forecast.builders import HOUR, POOLS, forecast, task
 
 from spotwright.checkpoint import save_policy
 from spotwright.errors import InputError
-from spotwright.forecast.forecast import DEADLINE, ON_DEMAND, SPOT, best_interval
+from spotwright.forecast.forecast import DEADLINE, ON_DEMAND, SPOT, Question, best_interval, make
 from spotwright.forecast.markets import Source
+from spotwright.forecast.tasks import Tasks
 from spotwright.model.policy import Policy, Spot
 from spotwright.model.pools import Trace
 
@@ -144,9 +145,10 @@ def test_a_deadline_that_tasks_on_spot_alone_cannot_meet_is_not_said_to_be_one_o
 def test_a_rate_that_looks_like_a_share_in_percent_is_questioned(rate: float, lasts: str) -> None:
     found = forecast(task("train", work=2 * HOUR), task("load", work=30.0), source=Source(rate=rate))
     [warning] = [each for each in found.warnings if "a rate of" in each]
+    losses = "1 loss" if rate == 1 else f"{rate:g} losses"
     assert warning == (
-        f"a rate of {rate:g} loss{'es' * (rate > 1)} an hour means that spot lasts {lasts} on average, and train takes longer than that: "
-        f"if {rate:g} % an hour is meant, write {rate:g}%/h"
+        f"a rate of {losses} an hour means that spot lasts {lasts} on average, and train takes longer than that: if {rate:g} % "
+        f"an hour is meant, write {rate:g}%/h"
     )
 
 
@@ -158,3 +160,9 @@ def test_a_rate_that_is_usual_is_not_questioned() -> None:
 def test_a_rate_of_more_than_markets_can_have_is_refused_with_how_a_share_is_written(rate: float) -> None:
     with pytest.raises(InputError, match=r"expected 0 to 12\.5 losses an hour.*10 in a hundred an hour is 10%/h"):
         forecast(task(), source=Source(rate=rate))
+
+
+def test_that_the_run_will_fail_is_the_first_warning() -> None:
+    question = Question("tested", None, Source({"up": UP}), 20, 1, 0.9)
+    found = make(question, Tasks((task(),), (), (), ("the run will fail at loop",)), POOLS, "USD", 0.0)
+    assert found.warnings[0] == "the run will fail at loop"

@@ -37,8 +37,9 @@ def paths(plan: Plan, *given: tuple[str, Given], arguments: dict[str, Any] | Non
 
 
 def note(plan: Plan, *given: tuple[str, Given], arguments: dict[str, Any] | None = None) -> str:
-    """All notes in one text."""
-    return "\n".join(planned(plan, *given, arguments=arguments).notes)
+    """All that is said, in one text."""
+    found = planned(plan, *given, arguments=arguments)
+    return "\n".join((*found.failing, *found.notes))
 
 
 def telling(name: str, *after: str, kind: str = "STRING") -> TaskSpec:

@@ -411,6 +411,7 @@ def _warnings(
     names: Sequence[str],
     tasks: Tasks,
 ) -> Iterator[str]:
+    yield from tasks.failing
     deadline = question.deadline
     if deadline is not None and math.isinf(nearest):
         yield "no deadline can be promised: tasks that may run on spot alone do not end in all of the markets"

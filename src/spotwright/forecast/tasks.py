@@ -27,6 +27,7 @@ from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration, parse_duration
 from spotwright.scheduling.ladder import Ladder, Work, build
 from spotwright.views.account import share_of
+from spotwright.views.text import shorten
 
 __all__ = [
     "ASSUMED",
@@ -205,6 +206,7 @@ def _iterations(fields: Mapping[str, Entry], location: Location) -> int | None:
     return None
 
 
+_SHOWN = 100  # letters of a condition in a note
 _MOST = 20_000  # tasks: a thousand markets of each are 160 MB a figure
 _RELATIVE = {True: 1 / 3, False: 1.0}  # prices where a pool has none: spot costs a third, as in the engine's decisions
 
@@ -244,11 +246,12 @@ class TaskToCome(NamedTuple):
 
 
 class Tasks(NamedTuple):
-    """All tasks in topological order, what the user should know of them, and the pools without a price."""
+    """All tasks in topological order, what the user should know of them, the pools without a price, and why the run will fail."""
 
     tasks: tuple[TaskToCome, ...]
     notes: tuple[str, ...]
     unpriced: tuple[str, ...]
+    failing: tuple[str, ...] = ()
 
 
 def tasks_of(plan: Plan, durations: Durations, arguments: Mapping[str, Any]) -> Tasks:
@@ -260,14 +263,14 @@ def tasks_of(plan: Plan, durations: Durations, arguments: Mapping[str, Any]) -> 
     unfolding = Unfolding(plan, arguments, walk.iterations, walk.weigh)
     walk.scope(unfolding.steps, ())
     durations.check_used(sorted({planned.spec_path for planned in plan.every_task()}))
-    notes = list(_about(unfolding, walk))
+    notes, failing = tuple(_about(unfolding, walk)), tuple(_failing(unfolding))
     if not any(task.work for task in walk.tasks):
-        why = f" ({'; '.join(notes)})" if notes else ""
+        why = f" ({'; '.join((*failing, *notes))})" if failing or notes else ""
         raise InputError(f"pipeline {plan.graph.name} has no task that runs on a node: there is nothing to plan{why}")
     used = {offer.pool for task in walk.tasks for offer in (*task.spot, *filter(None, (task.on_demand,)))}
     unpriced = tuple(name for name, pool in plan.config.pools.items() if name in used and pool.price is None)
     tasks = [_relative(task) for task in walk.tasks] if unpriced else walk.tasks
-    return Tasks(tuple(tasks), (*notes, *durations.notes(tasks)), unpriced)
+    return Tasks(tuple(tasks), (*notes, *durations.notes(tasks)), unpriced, failing)
 
 
 @dataclass
@@ -370,32 +373,25 @@ class _Walk:
 
 def _about(unfolding: Unfolding, walk: _Walk) -> Iterator[str]:
     """What the user should know of the tasks: guesses, and what was taken to hold."""
-    gone = {path for path, (_, planned) in unfolding.chosen.items() if not planned}
-
-    def seen(paths: Iterable[str]) -> list[str]:
-        """Those that stand in no branch that is left out."""
-        return [path for path in paths if gone.isdisjoint(_groups_around(path))]
-
-    for path in seen(unfolding.failing):
-        yield f"the run will fail at {path}, and is planned as if it went on: {unfolding.failing[path]}"
     if unfolding.missing:
         names = list(unfolding.missing)
         yield (
             f"loops or conditions read arguments without a value ({some(names)}): 1 iteration and the dearest branch are "
             f"planned; give them, such as --arg {names[0]}=VALUE"
         )
-    guessed = seen(unfolding.guessed)
+    guessed = list(_seen(unfolding, unfolding.guessed))
     if guessed:
         yield (
-            f"only the run will know the items of {some(guessed)}: 1 iteration each is planned; give the number "
-            f"with --durations (tasks: {{{guessed[0]}: {{iterations: 12}}}}) or the durations of an earlier run"
+            f"only the run will know the items of {some(guessed)}: 1 iteration each is planned; give the number with "
+            f"--durations: an earlier run, or a file (tasks: {{{guessed[0]}: {{iterations: 12}}}})"
         )
     if unfolding.untried:
         yield f"conditions read too many values to try, so that every branch is planned: {some(list(unfolding.untried))}"
-    left_out = _with_conditions(unfolding.decided, seen(unfolding.decided), holds=False)
+    left_out = _with_conditions(unfolding.decided, _seen(unfolding, unfolding.decided), holds=False)
     if left_out:
         yield f"not planned, because the condition does not hold: {some(left_out)}"
-    taken, others = (_with_conditions(unfolding.chosen, seen(unfolding.chosen), holds=holds) for holds in (True, False))
+    chosen = list(_seen(unfolding, unfolding.chosen))
+    taken, others = (_with_conditions(unfolding.chosen, chosen, holds=holds) for holds in (True, False))
     if taken or others:
         ways = [f"{word} {some(paths)}" for word, paths in (("with", taken), ("without", others)) if paths]
         yield f"only the run will know which conditions hold; the dearest way is planned: {', '.join(ways)}"
@@ -404,10 +400,22 @@ def _about(unfolding: Unfolding, walk: _Walk) -> Iterator[str]:
         yield f"tasks without a spot policy are planned with spot: prefer ({some(preferring)})"
 
 
+def _failing(unfolding: Unfolding) -> Iterator[str]:
+    """Where the run will fail, and why."""
+    for path in _seen(unfolding, unfolding.failing):
+        yield f"the run will fail at {path}, and is planned as if it went on: {unfolding.failing[path]}"
+
+
+def _seen(unfolding: Unfolding, paths: Iterable[str]) -> Iterator[str]:
+    """Those of these paths that stand in no branch that is left out."""
+    gone = {path for path, (_, planned) in unfolding.chosen.items() if not planned}
+    return (path for path in paths if gone.isdisjoint(_groups_around(path)))
+
+
 def _with_conditions(told: Mapping[str, tuple[Condition, bool]], paths: Iterable[str], *, holds: bool) -> list[str]:
     """Those tasks whose conditions hold, or do not, with their conditions; the outer ones first."""
     outer_first = sorted(paths, key=lambda path: path.count("/"))
-    return [f"{path} ({told[path][0]})" for path in outer_first if told[path][1] is holds]
+    return [f"{path} ({shorten(str(told[path][0]), _SHOWN)})" for path in outer_first if told[path][1] is holds]
 
 
 def _groups_around(path: str) -> Iterator[str]:
