@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.engine.builders import a_body, a_dag, a_loop, a_plan, a_task
+from tests.engine.driving import Run
 
-from spotwright.engine.events import TaskStatus
+from spotwright.engine.events import RunStatus, TaskStatus
 from spotwright.errors import InputError
 from spotwright.forecast.tasks import measured
+from spotwright.graph import DagInput, Loop
 from spotwright.records.reader import RunReader
 from spotwright.records.state_folder import StateFolder
 
@@ -50,3 +53,12 @@ def test_a_run_in_which_nothing_succeeded_is_refused() -> None:
     state.tasks.clear()
     with pytest.raises(InputError, match="no task of it ran and succeeded"):
         measured(state, "gone")
+
+
+def test_a_loop_in_a_loop_has_the_iterations_of_its_own_iteration_and_their_mean_for_further_ones() -> None:
+    outer = a_loop("outer", items=([1], [1, 2, 3]), dag="each")
+    inner = a_task("inner", dag="body", parameters={"items": DagInput("item")}, loop=Loop("item", items="items"))
+    run = Run(a_plan([outer], each=a_dag(inner), body=a_body(a_task("train"))))
+    assert run.start().status is RunStatus.SUCCEEDED
+    durations = measured(run.state, "run")
+    assert [durations.iterations(f"outer/inner-{index}", "outer/inner") for index in range(3)] == [1, 3, 2]
