@@ -7,7 +7,19 @@ import sys
 from fractions import Fraction
 
 import pytest
-from tests.engine.builders import ON_DEMAND, SPOT, START, a_config, a_dag, a_fan, a_plan, a_pool, a_task
+from tests.engine.builders import (
+    ON_DEMAND,
+    SPOT,
+    START,
+    a_body,
+    a_config,
+    a_dag,
+    a_fan,
+    a_loop,
+    a_plan,
+    a_pool,
+    a_task,
+)
 from tests.engine.driving import Run
 from tests.engine.scripts import FAILED, MOVED, TAKEN, Behavior, Script, always, scripted
 from tests.events import data_of
@@ -175,6 +187,18 @@ def test_a_deadline_leaves_room_for_downstream_tasks() -> None:
     plan = a_plan(root, config, inside=inside)
     downstream = {p.path: p.downstream for p in (*plan.unfold(""), *plan.unfold("loop"))}
     assert downstream == {"a": 550, "b": 50, "loop": 50, "c": 0, "loop/x": 300, "loop/y": 50}
+
+
+def test_a_deadline_leaves_room_for_the_iterations_of_a_loop_that_follow_under_its_limit() -> None:
+    """Five iterations of 100 s, two at a time, and 50 s after them: three rounds."""
+    stated = {"before": {"work": "10s"}, "**/x*": {"work": "100s"}, "c": {"work": "50s"}}
+    config = a_config(a_pool(), ON_DEMAND, policy={"deadline": "1000s"}, tasks=stated)
+    root = [a_task("before"), a_loop("loop", "before", items=(1,) * 5, limit=2), a_task("c", "loop")]
+    run = Run(a_plan(root, config, body=a_body(a_task("x"))))
+    run.start()
+    found = {path: (task.plan.downstream, task.plan.steps_after) for path, task in run.state.tasks.items()}
+    rounds = {f"loop/x-{index}": (50 + 100 * later, 1 + later) for index, later in enumerate((2, 1, 1, 0, 0))}
+    assert found == {"before": (350, 4), "loop": (50, 1), "c": (0, 0), **rounds}
 
 
 def test_a_deadline_alone_prefers_spot() -> None:

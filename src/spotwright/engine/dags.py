@@ -83,7 +83,7 @@ def _open_iterations(state: RunState, task: TaskState, loop: LoopState) -> None:
     """Open iterations up to the limit. An iteration whose results are all kept from before a reset has ended at once."""
     limit = (task.plan.spec.loop.limit if task.plan.spec.loop is not None else 0) or len(loop.items)
     while not loop.failed and len(loop.scopes) < len(loop.items) and loop.open < limit:
-        scope = ScopeState(state.plan.inside(task.plan, len(loop.scopes)), task)
+        scope = ScopeState(state.plan.inside(task.plan, len(loop.scopes), len(loop.items)), task)
         loop.scopes.append(scope)
         add_tasks(state, scope, loop.earlier)
         loop.open += not scope.ended

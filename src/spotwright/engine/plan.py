@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from spotwright.config import Config
 from spotwright.errors import ConfigError, InputError, PipelineError
-from spotwright.graph import Dag, RunsNowhere, TaskGraph, TaskSpec
+from spotwright.graph import Dag, Loop, RunsNowhere, TaskGraph, TaskSpec
 from spotwright.model.policy import Layer, Policy, Spot, inherit_retry, resolve_layers
 from spotwright.model.pools import DEFAULT_CPU
 from spotwright.scheduling.ladder import Ladder, Work, build
@@ -82,17 +82,23 @@ class Plan:
         """The scope of the root DAG."""
         return Scope(self.graph.root)
 
-    def inside(self, planned: PlannedTask, iteration: int | None = None) -> Scope:
-        """The scope of a task that is a DAG, or of one iteration of a loop."""
+    def inside(self, planned: PlannedTask, iteration: int | None = None, items: int = 0) -> Scope:
+        """The scope of a task that is a DAG, or of one iteration of a loop over ``items`` items.
+
+        The work that follows an iteration is that after the loop, and that of the iterations for which a limit lets it make room.
+        """
         spec = planned.spec
+        limit = spec.loop.limit if spec.loop is not None else 0
+        later = (items - 1 - iteration) // limit if items and iteration is not None and limit else 0
+        work, steps = (later * self._work_inside(planned), later * self._steps_inside(planned)) if later else (0.0, 0.0)
         return Scope(
             self.graph.dags[str(spec.dag)],
             planned.path,
             iteration,
             spec.retry,
-            planned.downstream,
+            planned.downstream + work,
             planned.spec_path,
-            planned.steps_after,
+            planned.steps_after + steps,
         )
 
     def unfold(self, scope: Scope | str = "") -> list[PlannedTask]:
@@ -211,15 +217,27 @@ class Plan:
         """The tasks with stated work in a task: itself, or those on the longest path through its DAG."""
         if planned.spec.dag is None:
             return 1.0 if planned.policy.work else 0.0
+        return _rounds(planned.spec.loop) * self._steps_inside(planned)
+
+    def stated_work(self, planned: PlannedTask) -> float:
+        """The stated work of a task in seconds; of a DAG the longest path through it.
+
+        Iterations of a loop run side by side. Under a limit they follow each other, where the graph has the items; where it has
+        them not, the work of a loop is that of one iteration.
+        """
+        if planned.spec.dag is None:
+            return planned.policy.work or 0.0
+        return _rounds(planned.spec.loop) * self._work_inside(planned)
+
+    def _steps_inside(self, planned: PlannedTask) -> float:
+        """The most tasks with stated work on a path through a DAG, or through one iteration of a loop."""
         scope = self._first_inside(planned)
         inside = self._bare_tasks(scope)
         after = self._steps_after(scope, inside)
         return max((self._steps(each) + after.get(each.spec.name, 0.0) for each in inside), default=0.0)
 
-    def stated_work(self, planned: PlannedTask) -> float:
-        """The stated work of a task in seconds; of a DAG the longest path through it, of a loop one iteration."""
-        if planned.spec.dag is None:
-            return planned.policy.work or 0.0
+    def _work_inside(self, planned: PlannedTask) -> float:
+        """The longest stated work on a path through a DAG, or through one iteration of a loop."""
         scope = self._first_inside(planned)
         inside = self._bare_tasks(scope)
         after = self._work_after(scope, inside)
@@ -277,6 +295,13 @@ class Plan:
                     f"the pools are {', '.join(self.config.pools)}"
                 )
         return policy
+
+
+def _rounds(loop: Loop | None) -> int:
+    """How many iterations of a loop follow each other at least; one for a DAG that is no loop."""
+    if loop is None or not loop.limit or loop.items:
+        return 1
+    return -(-len(loop.raw) // loop.limit)
 
 
 def _after_each(tasks: list[PlannedTask], work: Callable[[PlannedTask], float]) -> dict[str, float]:
