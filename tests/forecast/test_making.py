@@ -108,25 +108,12 @@ def test_more_than_memory_holds_is_refused_with_what_it_holds() -> None:
 
 
 def test_there_is_no_figure_for_on_demand_only_where_a_task_must_run_on_spot_and_that_is_said() -> None:
-    required = task("train", on_demand=False)._replace(policy=Policy(spot=Spot.REQUIRE))
+    required = task("train", on_demand=False)._replace(needs_spot="must run on spot (spot: require)")
     found = forecast(task("load"), required, source=Source({"up": UP}))
     assert [policy.name for policy in found.policies] == [SPOT]
     assert "there is no figure for on-demand only: train must run on spot (spot: require)" in found.notes
     assert [line.on_demand_cost for line in found.tasks] == [pytest.approx(3.0), None]
     assert found.why == "tasks need spot, so there is no other policy"
-
-
-@pytest.mark.parametrize(
-    ("policy", "why"),
-    [
-        (Policy(spot=Spot.PREFER), "train fits no on-demand pool"),
-        (Policy(spot=Spot.PREFER, ladder=("spot",)), "train has no on-demand pool in its ladder that fits"),
-    ],
-)
-def test_there_is_none_either_where_no_on_demand_pool_takes_a_task(policy: Policy, why: str) -> None:
-    found = forecast(task("train", on_demand=False)._replace(policy=policy), deadline=8 * HOUR)
-    assert ON_DEMAND not in [each.name for each in found.policies]
-    assert f"there is no figure for on-demand only: {why}" in found.notes
 
 
 def test_on_demand_only_is_at_on_demand_prices_also_where_no_task_may_run_on_spot() -> None:

@@ -75,6 +75,43 @@ def test_a_task_that_requires_spot_has_no_on_demand_and_one_that_never_takes_it_
     assert never.spot == ()
 
 
+LARGE = a_task("t", requests={"cpu": 8000})
+
+
+@pytest.mark.parametrize(
+    ("task", "pools", "policy", "why"),
+    [
+        (a_task("t"), [SPOT, ON_DEMAND], {"spot": "require"}, "must run on spot (spot: require)"),
+        (a_task("t"), [SPOT], {"spot": "prefer"}, "has no on-demand pool, because none is configured"),
+        (
+            a_task("t"),
+            [SPOT, ON_DEMAND],
+            {"spot": "prefer", "ladder": ["spot"]},
+            "has no on-demand pool in its ladder",
+        ),
+        (
+            LARGE,
+            [a_pool(node={"cpu": 16000}), ON_DEMAND],
+            {"spot": "prefer"},
+            "fits no on-demand pool (on-demand: it asks for 8 cpu, a node has 4 cpu)",
+        ),
+        (
+            LARGE,
+            [a_pool(node={"cpu": 16000}), ON_DEMAND],
+            {"spot": "prefer", "ladder": ["spot", "on-demand"]},
+            "fits no on-demand pool (on-demand: it asks for 8 cpu, a node has 4 cpu)",
+        ),
+    ],
+)
+def test_why_a_task_runs_on_spot_alone_is_told(task: Any, pools: Any, policy: dict[str, Any], why: str) -> None:
+    [found] = unfolded(a_plan([task], a_config(*pools, policy=policy))).tasks
+    assert found.needs_spot == why
+
+
+def test_a_task_that_may_run_on_demand_needs_no_spot() -> None:
+    assert [task.needs_spot for task in unfolded(a_plan(a_chain(1), config())).tasks] == [""]
+
+
 def test_a_task_without_a_spot_policy_is_planned_as_one_that_prefers_it_and_that_is_said() -> None:
     found = unfolded(a_plan([a_task("t")], a_config(SPOT, ON_DEMAND)))
     assert [offer.pool for offer in found.tasks[0].spot] == ["spot"]

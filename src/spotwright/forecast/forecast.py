@@ -27,7 +27,6 @@ from spotwright.forecast.markets import (
     supply_of,
 )
 from spotwright.forecast.tasks import Tasks, TaskToCome, some
-from spotwright.model.policy import Spot
 from spotwright.model.pools import Pool
 from spotwright.model.quantities import format_duration
 
@@ -278,13 +277,7 @@ def _without_on_demand(tasks: Sequence[TaskToCome]) -> Iterator[str]:
     """Why there is no figure for on-demand alone, where there is none."""
     reasons: dict[str, dict[str, None]] = {}
     for task in filter(_needs_spot, tasks):
-        if task.policy.spot is Spot.REQUIRE:
-            why = "must run on spot (spot: require)"
-        elif task.policy.ladder is not None:
-            why = "has no on-demand pool in its ladder that fits"
-        else:
-            why = "fits no on-demand pool"
-        reasons.setdefault(why, {})[task.spec_path] = None
+        reasons.setdefault(task.needs_spot, {})[task.spec_path] = None
     if reasons:
         named = "; ".join(f"{some(list(paths))} {why}" for why, paths in reasons.items())
         yield f"there is no figure for on-demand only: {named}"

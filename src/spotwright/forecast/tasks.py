@@ -224,8 +224,8 @@ class TaskToCome(NamedTuple):
     """One task of the run to come; durations in seconds.
 
     ``after`` are the indexes of the tasks that it waits for. ``spot`` are the spot pools of its ladder in their order,
-    ``on_demand`` the pool that it falls back to. ``saves``: its work is saved, and goes on after an interruption; ``save`` is the
-    duration of a save. A task without offers runs on no node and takes no time.
+    ``on_demand`` the pool that it falls back to; ``needs_spot`` tells why there is none. ``saves``: its work is saved, and goes
+    on after an interruption; ``save`` is the duration of a save. A task without offers runs on no node and takes no time.
     """
 
     path: str
@@ -238,6 +238,7 @@ class TaskToCome(NamedTuple):
     spot: tuple[Offer, ...]
     on_demand: Offer | None
     policy: Policy
+    needs_spot: str = ""
 
     @property
     def overhead(self) -> float:
@@ -348,7 +349,20 @@ class _Walk:
             spot,
             on_demand,
             policy,
+            "" if on_demand is not None or not spot else self._why_no_on_demand(policy, ladder),
         )
+
+    def _why_no_on_demand(self, policy: Policy, ladder: Ladder) -> str:
+        """Why a task runs on spot alone, as the end of a sentence about it."""
+        if policy.spot is Spot.REQUIRE:
+            return "must run on spot (spot: require)"
+        pools = [name for name, pool in self.plan.config.pools.items() if not pool.is_spot]
+        if not pools:
+            return "has no on-demand pool, because none is configured"
+        if policy.ladder is not None and not {*pools} & {*policy.ladder}:
+            return "has no on-demand pool in its ladder"
+        reasons = (f"{name}: {ladder.refusals[name]}" for name in pools if name in ladder.refusals)
+        return f"fits no on-demand pool ({'; '.join(reasons)})"
 
     def _ladder(self, planned: PlannedTask) -> tuple[Policy, Ladder]:
         """The policy and the ladder of a task; one without ``spot`` is planned as one that prefers it."""
