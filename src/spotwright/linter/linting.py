@@ -16,7 +16,19 @@ from spotwright.linter.allowances import ALLOW_RULES, Allowances, Extent
 from spotwright.linter.python_source import parse_python
 from spotwright.linter.python_tasks import python_pipelines
 from spotwright.linter.rule import Finding, Mend, Problem, Rename, Rule, Severity
-from spotwright.linter.rules import argo, fields, kfp, placement, pools, python, retries, storage, timing, training
+from spotwright.linter.rules import (
+    argo,
+    fields,
+    kfp,
+    placement,
+    pools,
+    python,
+    retries,
+    selectors,
+    storage,
+    timing,
+    training,
+)
 from spotwright.linter.rules.fields import REFUSED, WRONG_SHAPE
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
@@ -61,6 +73,7 @@ __all__ = [
 
 GROUPS: Mapping[str, tuple[Rule, ...]] = {
     "Where pods run": placement.RULES,
+    "What no node meets": selectors.RULES,
     "What must not be lost": storage.STATEFUL_RULES,
     "Volumes and checkpoints": storage.RULES,
     "Retries": retries.RULES,

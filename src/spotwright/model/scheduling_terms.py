@@ -9,11 +9,11 @@ and "Assigning Pods to Nodes".
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["HOSTNAME", "Constraints", "Expression", "Preference", "Taint", "Term", "Toleration", "is_placeholder"]
+__all__ = ["HOSTNAME", "Constraints", "Expression", "Preference", "Taint", "Term", "Toleration", "contradiction", "is_placeholder"]
 
 HOSTNAME = "kubernetes.io/hostname"
 """The label with the name of one node, which no pool tells."""
@@ -109,6 +109,32 @@ class Expression(NamedTuple):
         except (ValueError, IndexError):
             return False  # Kubernetes: a label or bound that is no integer never matches Gt or Lt
         return left > right if self.operator == "Gt" else left < right
+
+
+def contradiction(expressions: Iterable[Expression]) -> tuple[Expression, Expression] | None:
+    """Return two conditions on one label that no node meets together; ``None`` if there are none.
+
+    A condition that cannot hold by itself (``In`` without values) contradicts nothing.
+    """
+    by_key: dict[str, list[Expression]] = {}
+    for one in expressions:
+        by_key.setdefault(one.key, []).append(one)
+    return next((pair for group in by_key.values() if len(group) > 1 and (pair := _apart(group))), None)
+
+
+def _apart(group: list[Expression]) -> tuple[Expression, Expression] | None:
+    """Two conditions of a group on one key that exclude each other."""
+    first = next((one for one in group if one.operator == "In" and one.values), None)
+    if first is not None:
+        left = list(first.values)
+        for other in group:
+            left = [value for value in left if other.matches({other.key: value})]
+            if not left:
+                return first, other
+        return None
+    absent = next((one for one in group if one.operator == "DoesNotExist"), None)
+    present = next((one for one in group if one.operator in ("Exists", "Gt", "Lt")), None)
+    return (present, absent) if absent is not None and present is not None else None
 
 
 class Term(NamedTuple):

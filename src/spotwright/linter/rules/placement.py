@@ -28,7 +28,7 @@ from spotwright.linter.rule import (
 )
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import Pods, Reach, admits, mapping_of, selects_pool, selects_spot, shuns_spot
-from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration
+from spotwright.model.scheduling_terms import Expression, Taint, Toleration
 from spotwright.placing.retries import preference_advice
 
 __all__ = ["RULES"]
@@ -156,24 +156,6 @@ def _alternatives(pods: Pods, settings: Settings) -> Iterator[Problem]:
         yield Problem((*pods.terms, index), text)
 
 
-def _contradiction(pods: Pods, settings: Settings) -> Iterator[Problem]:
-    """A selector or a required term that asks for spot and shuns it at once."""
-    pairs = pods.constraints.pairs
-    terms = pods.constraints.required or (Term(),)
-    if all(_is_contradiction([*pairs, *term.expressions], settings) for term in terms):
-        path = pods.terms if pods.constraints.required else pods.selector
-        yield Problem(path, f"{pods.label} asks for spot nodes and for other nodes at once, so no node fits")
-
-
-def _is_contradiction(expressions: list[Expression], settings: Settings) -> bool:
-    asked = {one.key: set(one.values) for one in expressions if one.operator == "In" and selects_spot(one, settings)}
-    for one in expressions:
-        values = asked.get(one.key)
-        if values is not None and not any(one.matches({one.key: value}) for value in values):
-            return True
-    return False
-
-
 def _bound_to_node(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     is_scheduled = pods.owner is not None and pods.owner.is_live
     if pods.value.get("nodeName") and pods.form in ("T", "S") and not is_scheduled:
@@ -284,28 +266,6 @@ RULES = (
         checks=Checks(pods=_alternatives),
         place_says=True,
         source='Kubernetes documentation, "Assigning Pods to Nodes"',
-    ),
-    Rule(
-        id="placement-contradiction",
-        severity=Severity.ERROR,
-        title="Asks for spot nodes and for other nodes at once",
-        why="A node selector and each required term have to hold together. No node meets both conditions, so the pods "
-        "stay Pending.",
-        fix="Remove one of the two conditions.",
-        fails=job(
-            "nodeSelector: {karpenter.sh/capacity-type: spot}\n"
-            "affinity:\n  nodeAffinity:\n    requiredDuringSchedulingIgnoredDuringExecution:\n      "
-            "nodeSelectorTerms:\n"
-            "      - matchExpressions:\n        - {key: karpenter.sh/capacity-type, operator: In, values: "
-            "[on-demand]}\n"
-        ),
-        passes=job(
-            "affinity:\n  nodeAffinity:\n    requiredDuringSchedulingIgnoredDuringExecution:\n      "
-            "nodeSelectorTerms:\n"
-            "      - matchExpressions:\n        - {key: karpenter.sh/capacity-type, operator: In, values: [spot, "
-            "on-demand]}\n"
-        ),
-        checks=Checks(pods=_contradiction),
     ),
     Rule(
         id="node-name-set",
