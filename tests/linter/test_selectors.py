@@ -42,8 +42,8 @@ def texts(text: str, rule: str, configuration: str = "", *, python: bool = False
         ),
         ("eks.amazonaws.com/capacityType: spot", "eks.amazonaws.com/capacityType=spot", "Write SPOT."),
         ("karpenter.sh/capacity-type: SPOT", "karpenter.sh/capacity-type=SPOT", "Write spot."),
-        ('cloud.google.com/gke-spot: "yes"', "cloud.google.com/gke-spot=yes", "Write true."),
-        ('cloud.google.com/gke-spot: "True"', "cloud.google.com/gke-spot=True", "Write true."),
+        ('cloud.google.com/gke-spot: "yes"', "cloud.google.com/gke-spot=yes", 'Write "true".'),
+        ('cloud.google.com/gke-spot: "True"', "cloud.google.com/gke-spot=True", 'Write "true".'),
         ("kubernetes.io/arch: x86_64", "kubernetes.io/arch=x86_64", "Write amd64."),
         (
             "karpenter.sh/capacity-type: cheap",
@@ -63,7 +63,7 @@ def texts(text: str, rule: str, configuration: str = "", *, python: bool = False
         (
             'cloud.google.com/spot: "true"',
             "the label cloud.google.com/spot",
-            "Write cloud.google.com/gke-spot: true.",
+            'Write cloud.google.com/gke-spot: "true".',
         ),
         (
             "karpenter.sh/provisioner-name: gpu",

@@ -9,13 +9,25 @@ v2.0 to v2.3, ``pkg/apis/trainer/v1alpha1/trainjob_types.go``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from spotwright.kinds.kind import SERVED, PodPlace, facts_of
-from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
+from spotwright.linter.api_types import (
+    AFFINITY_PLACES,
+    POD_TYPES,
+    RESOURCES,
+    RETRY_HOMES,
+    RETRY_TYPES,
+    RETRY_WORDS,
+    Misspelt,
+    RetryHome,
+    misspelt_in,
+    nearly,
+)
+from spotwright.linter.rule import ON_SPOT, PREFERS_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import KubeObject, Pods, items_of, mapping_of, matching
+from spotwright.linter.subjects import Container, KubeObject, Pods, items_of, mapping_of, matching
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
 from spotwright.placing.documents import Path, show
 from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, truth_values
@@ -55,24 +67,74 @@ class _Level(NamedTuple):
 
 
 def _wrong_level(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    said: set[Path] = set()
+    for path, name, fix in (*_at_levels(subject), *_retries_elsewhere(subject)):
+        if path not in said:
+            said.add(path)
+            yield Problem(subject.at(*path), f"the API server drops {name} here", fix)
+
+
+def _at_levels(subject: KubeObject) -> Iterator[Misspelt]:
     for level in _levels(subject):
         for name in subject.mapping(*level.at):
             if name in level.names:
-                text = f"the API server drops {name} here"
-                fix = f"Write it under {show((*level.target, name))}."
-                yield Problem(subject.at(*level.at, name), text, fix)
+                yield Misspelt((*level.at, name), name, f"Write it under {show((*level.target, name))}.")
+
+
+def _homes(subject: KubeObject) -> Iterator[tuple[RetryHome, Path, tuple[str, ...]]]:
+    """The levels of an object at which somebody may have written retries, each with the words that it has."""
+    group, kind = subject.group, subject.kind
+    for home in RETRY_HOMES:
+        if home.group == group and kind in home.kinds:
+            for level, own in home.levels.items():
+                for at in matching(subject.value, tuple(level.split("."))):
+                    yield home, at, own
+
+
+def _retries_elsewhere(subject: KubeObject) -> Iterator[Misspelt]:
+    """Words for retries where the kind does not have them: those of another system, and those of another level."""
+    for home, at, own in _homes(subject):
+        for name in subject.mapping(*at):
+            if name in RETRY_WORDS and name not in own:
+                yield Misspelt((*at, name), name, _retry_fix(subject, home, at, name))
+
+
+def _retry_fix(subject: KubeObject, home: RetryHome, at: Path, name: str) -> str:
+    if not home.home:
+        return "Make the Pod the template of a Job: nobody makes a bare Pod again."
+    steps: list[str] = []
+    for step in home.home.split("."):
+        plain = step.removesuffix("[]")
+        steps.append(step if plain == step else f"{plain}[{_index(subject, at, (*steps, plain))}]")
+        if plain == name:
+            return f"Write it as {'.'.join(steps)}."
+    is_part = steps[-1] == "retryStrategy" and name in ("retryPolicy", "backoff")
+    return f"Write {'it under ' if is_part else ''}{'.'.join(steps)}."
+
+
+def _index(subject: KubeObject, at: Path, to: tuple[str, ...]) -> str:
+    """The index of the item of a list that a level is in; that of its template for a task of Argo; empty where it is in none."""
+    if "dag" in at or "steps" in at:
+        named = subject.mapping(*at).get("template")
+        templates = subject.items(*to)
+        return next((str(index) for index, one in enumerate(templates) if mapping_of(one).get("name") == named), "")
+    return str(at[len(to)]) if at[: len(to)] == to and len(at) > len(to) else ""
 
 
 def _levels(subject: KubeObject) -> Iterator[_Level]:
     if subject.group == "argoproj.io":
         yield from _argo_levels(subject)
+    if subject.group == "sparkoperator.k8s.io":
+        yield from _spark_levels(subject)
+    if subject.group == "tekton.dev":
+        yield from _tekton_levels(subject)
     if subject.group in _SKIPPED:
         return
+    if subject.group == "kubeflow.org" and subject.kind.endswith("Job"):
+        yield from _operator_levels(subject)
     for place in facts_of(subject.group, subject.kind).places:
         if place.form == "T" and place.steps:
             yield from _levels_of(subject, place)
-    if subject.group == "kubeflow.org" and subject.kind.endswith("Job"):
-        yield from _operator_levels(subject)
     if subject.kind == "TrainJob":
         overrides = frozenset(_RELEASES.values())
         field = next((name for name in _RELEASES.values() if subject.get("spec", name) is not None), "runtimePatches")
@@ -115,14 +177,66 @@ def _operator_levels(subject: KubeObject) -> Iterator[_Level]:
                 at: Path = ("spec", name, role)
                 yield _Level(at, {"spec", "metadata"}, (*at, "template"))
                 yield _Level(at, _RUN_POLICY, ("spec", "runPolicy"))
+                yield _Level(("spec",), {"restartPolicy"}, at)
+                yield _Level(("spec", "runPolicy"), {"restartPolicy"}, at)
+                yield _Level((*at, "template", "spec"), _RUN_POLICY - {"activeDeadlineSeconds"}, ("spec", "runPolicy"))
+
+
+_ARGO_OF_PODS = frozenset({"affinity", "nodeSelector", "priorityClassName", "tolerations"})
+_OF_HOLDERS = frozenset({"affinity", "nodeSelector", "tolerations"})
 
 
 def _argo_levels(subject: KubeObject) -> Iterator[_Level]:
-    top: Path = ("spec", "workflowSpec") if subject.kind == "CronWorkflow" else ("spec",)
-    if subject.kind in ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"):
-        yield _Level(top, _ARGO_NONE, (*top, "podSpecPatch"))
-        for index in range(len(subject.items(*top, "templates"))):
-            yield _Level((*top, "templates", index), _ARGO_NONE, (*top, "templates", index, "podSpecPatch"))
+    if subject.kind not in ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow"):
+        return
+    top: tuple[str, ...] = ("spec", "workflowSpec") if subject.kind == "CronWorkflow" else ("spec",)
+    if len(top) > 1:
+        yield _Level(("spec",), {*_OF_HOLDERS, "entrypoint", "templates", "podSpecPatch"}, top)
+    yield _Level(top, _ARGO_NONE, (*top, "podSpecPatch"))
+    for index in range(len(subject.items(*top, "templates"))):
+        at: Path = (*top, "templates", index)
+        yield _Level(at, _ARGO_NONE, (*at, "podSpecPatch"))
+        for inner in (("container",), ("script",), ("containerSet", "containers", "*")):
+            for container in matching(subject.mapping(*at), inner, at):
+                yield _Level(container, _ARGO_OF_PODS, at)
+                yield _Level(container, _ARGO_NONE - {"restartPolicy"}, (*at, "podSpecPatch"))
+        for inner in (("dag", "tasks", "*"), ("steps", "*", "*")):
+            for task in matching(subject.mapping(*at), inner, at):
+                named = _index(subject, task, (*top, "templates"))
+                target: Path = (*top, "templates", int(named)) if named else (*top, "templates")
+                yield _Level(task, {*_ARGO_OF_PODS, "activeDeadlineSeconds", "podSpecPatch"}, target)
+
+
+def _spark_levels(subject: KubeObject) -> Iterator[_Level]:
+    top: Path = ("spec", "template") if subject.kind == "ScheduledSparkApplication" else ("spec",)
+    if subject.kind not in ("SparkApplication", "ScheduledSparkApplication"):
+        return
+    if len(top) > 1:
+        names = {*_OF_HOLDERS, "driver", "executor", "restartPolicy", "terminationGracePeriodSeconds"}
+        yield _Level(("spec",), names, top)
+    # The application has a nodeSelector, which holds for the driver and the executors.
+    yield _Level(top, {"affinity", "tolerations", "terminationGracePeriodSeconds"}, (*top, "executor"))
+
+
+def _tekton_levels(subject: KubeObject) -> Iterator[_Level]:
+    old = subject.api_version == "tekton.dev/v1beta1"
+    if subject.kind == "TaskRun":
+        yield _Level(("spec",), _OF_HOLDERS, ("spec", "podTemplate"))
+    if subject.kind == "PipelineRun":
+        of_run: Path = ("spec",) if old else ("spec", "taskRunTemplate")
+        yield _Level(("spec",), _OF_HOLDERS, (*of_run, "podTemplate"))
+        yield _Level(("spec", "taskRunTemplate"), _OF_HOLDERS, (*of_run, "podTemplate"))
+        for at in matching(subject.value, ("spec", "taskRunSpecs", "*")):
+            yield _Level(at, _OF_HOLDERS, (*at, "taskPodTemplate" if old else "podTemplate"))
+            if not old:
+                yield _Level(at, {"taskPodTemplate"}, at)
+        if not old:
+            yield _Level(("spec",), {"podTemplate"}, of_run)
+    pipeline: tuple[str, ...] = ("spec",) if subject.kind == "Pipeline" else ("spec", "pipelineSpec")
+    for group in ("tasks", "finally") if subject.kind in ("Pipeline", "PipelineRun") else ():
+        for at in matching(subject.value, (*pipeline, group, "*")):
+            yield _Level(at, _OF_HOLDERS, ("spec", "taskRunSpecs", 0, "podTemplate"))
+            yield _Level((*at, "taskSpec"), _OF_HOLDERS, ("spec", "taskRunSpecs", 0, "podTemplate"))
 
 
 def _in_container(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -137,6 +251,91 @@ def _in_container(pods: Pods, _settings: Settings) -> Iterator[Problem]:
                     yield Problem(
                         pods.at(kind, index, name), text, f"Write it into the pod spec: {show(pods.at(name))}."
                     )
+
+
+_PLACING = (
+    "activeDeadlineSeconds",
+    "affinity",
+    "nodeSelector",
+    "restartPolicy",
+    "retryStrategy",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "topologySpreadConstraints",
+)
+_OF_CONTAINER = ("resources", "volumeMounts")
+
+
+def _misspelt_fields(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """Fields of affinity, tolerations and resources that the API does not have."""
+    if pods.form == "K":
+        return  # the SDK writes them
+    for name, value in pods.value.items():
+        if name in POD_TYPES:
+            yield from _problems(misspelt_in(value, POD_TYPES[name], pods.at(name)))
+        elif name in AFFINITY_PLACES:
+            fix = f"Write it under {show((*pods.at(*AFFINITY_PLACES[name]), name))}."
+            yield Problem(pods.at(name), f"the API server drops {name} here", fix)
+        elif name not in RETRY_WORDS:
+            yield from _nearly_written(name, _PLACING, pods.at(name))
+    init = enumerate(items_of(pods.value.get("initContainers")))
+    inits = [Container(pods.at("initContainers", index), mapping_of(one)) for index, one in init]
+    for container in (*pods.containers, *inits):
+        yield from _misspelt_container(container)
+
+
+def _misspelt_container(container: Container) -> Iterator[Problem]:
+    for name, value in container.value.items():
+        path = (*container.path, name)
+        if name == "resources":
+            yield from _problems(misspelt_in(value, RESOURCES, path))
+        elif name in RESOURCES:
+            fix = f"Write it under {show((*container.path, 'resources', name))}."
+            yield Problem(path, f"the API server drops {name} here", fix)
+        else:
+            yield from _nearly_written(name, _OF_CONTAINER, path, 0.9)
+
+
+def _nearly_written(name: str, names: Collection[str], path: Path, alike: float = 0.82) -> Iterator[Problem]:
+    meant = nearly(name, names, alike)
+    if meant is not None:
+        yield Problem(path, f"the API server drops {name} here", f"Write {meant}.")
+
+
+def _problems(found: Iterable[Misspelt]) -> Iterator[Problem]:
+    for one in found:
+        text = f"the API server drops {one.name} here" if one.name else "this has another shape, so it is refused"
+        yield Problem(one.path, text, one.fix)
+
+
+def _misspelt_retries(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """Fields of retries that the kind does not have, and names that are nearly those of its retries or its pods."""
+    said = {path for path, _, _ in (*_at_levels(subject), *_retries_elsewhere(subject))}
+    group, kind = subject.group, subject.kind
+    for place in RETRY_TYPES:
+        if place.group == group and kind in place.kinds:
+            for at in matching(subject.value, place.steps):
+                found = misspelt_in(subject.get(*at), place.type, at)
+                fresh = (one._replace(path=subject.at(*one.path)) for one in found if one.path not in said)
+                yield from _problems(fresh)
+    wanted: dict[Path, set[str]] = {}
+    for _, at, own in _homes(subject):
+        wanted.setdefault(at, set()).update(own)
+    for at, field in _next_steps(subject):
+        wanted.setdefault(at, set()).add(field)
+    for at, names in wanted.items():
+        for name in subject.mapping(*at):
+            if (*at, name) not in said:
+                yield from _nearly_written(name, sorted(names), subject.at(*at, name))
+
+
+def _next_steps(subject: KubeObject) -> Iterator[tuple[Path, str]]:
+    """The levels above the pods of an object, each with the field that leads to them."""
+    for place in facts_of(subject.group, subject.kind).places:
+        for length, step in enumerate(place.steps):
+            if step != "*":
+                for at in matching(subject.value, place.steps[:length]):
+                    yield at, step
 
 
 def _no_template(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
@@ -282,6 +481,18 @@ RULES = (
             "            image: training:1\n            resources: {limits: {nvidia.com/gpu: 1}}\n",
         ),
         checks=Checks(objects=_wrong_level, pods=_in_container),
+    ),
+    Rule(
+        id="field-unknown",
+        severity=Severity.ERROR,
+        title="A field of affinity, of resources or of retries that the API does not have",
+        why="The API server drops a misspelt field in silence, or refuses the object. A term whose conditions are dropped "
+        "matches no node; a retry that is dropped is none.",
+        fix="Write the field as the API has it.",
+        fails=job(PREFERS_SPOT.replace("matchExpressions", "matchExpression")),
+        passes=job(ON_SPOT),
+        checks=Checks(pods=_misspelt_fields, objects=_misspelt_retries),
+        source="Kubernetes API reference; the custom resource definitions of the kinds",
     ),
     Rule(
         id="pod-template-empty",

@@ -10,10 +10,22 @@ import re
 from collections.abc import Iterator
 
 from spotwright.kinds.kind import Duty, Retry
+from spotwright.linter.api_types import RETRY_VALUES, nearly
 from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.rules.python import exit_on_sigterm
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import KubeObject, Pods, Shape, items_of, mapping_at, mapping_of, pods_of, texts_of
+from spotwright.linter.subjects import (
+    KubeObject,
+    Pods,
+    Shape,
+    items_of,
+    mapping_at,
+    mapping_of,
+    matching,
+    pods_of,
+    texts_of,
+)
+from spotwright.placing.pod_spec import is_placeholder
 
 __all__ = ["RULES"]
 
@@ -172,6 +184,44 @@ def _restart_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
         yield Problem(pods.at("restartPolicy"), f"{pods.label} has restartPolicy {policy}, which is refused")
 
 
+_POLICIES = ("Always", "OnFailure", "Never")
+_OF_JOBS = ("OnFailure", "Never")
+_ALIKE = 0.7  # of a word and the one that was meant: there are few, and one of them was
+
+
+def _unknown_policy(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """A restart policy that pods of this kind may not have. Jobs and roles of the training operator have rules of their own."""
+    policy = pods.value.get("restartPolicy")
+    owner = pods.owner
+    if owner is None or not isinstance(policy, str) or is_placeholder(policy) or pods.form == "H":
+        return
+    if pods.retry in (Retry.JOB, Retry.ROLE) or owner.group == "kubeflow.org":
+        return
+    known = _OF_JOBS if pods.job is not None else ("Always",) if owner.group == "apps" else _POLICIES
+    if policy not in known:
+        meant = nearly(policy, known, _ALIKE)
+        text = f"{pods.label} has restartPolicy {policy}, which is refused: it is {' or '.join(known)}"
+        mends = (Mend("replace", pods.at("restartPolicy"), meant),) if meant else ()
+        yield Problem(pods.at("restartPolicy"), text, f"Write {meant or known[0]}.", mends)
+
+
+def _unknown_values(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """Fields of retries with a word that the kind does not have."""
+    group, version, kind = subject.group, subject.api_version, subject.kind
+    for place in RETRY_VALUES:
+        if place.group not in (group, version) or kind not in place.kinds:
+            continue
+        for at in matching(subject.value, place.steps):
+            given = subject.get(*at)
+            if isinstance(given, dict | list) or is_placeholder(given) or given in place.values:
+                continue
+            path, meant = subject.at(*at), nearly(str(given), place.values, _ALIKE)
+            name = next(str(step) for step in reversed(at) if isinstance(step, str))
+            text = f"{subject.label} has {name} {given}; the values are {', '.join(place.values)}"
+            mends = (Mend("replace", path, meant),) if meant else ()
+            yield Problem(path, text, f"Write {meant}." if meant else "", mends)
+
+
 def _trapped(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """A shell that ends with a code below 128 on SIGTERM, so that an interruption looks like success or like an error."""
     if not pods.on_spot or pods.duty is not Duty.WORKER:
@@ -285,6 +335,19 @@ RULES = (
         passes=job(),
         checks=Checks(pods=_restart_policy),
         mends=True,
+    ),
+    Rule(
+        id="retry-value-unknown",
+        severity=Severity.ERROR,
+        title="A restart or a retry policy that the kind does not have",
+        why="The API server or the operator refuses the object, or nothing is retried: each kind has words of its own, and "
+        "ExitCode, OnError and PodEvicted are words of one kind each.",
+        fix="Write one of the values that the kind has.",
+        fails=training_job("", role="restartPolicy: OnExitCode\n"),
+        passes=training_job("", role="restartPolicy: ExitCode\n"),
+        checks=Checks(objects=_unknown_values, pods=_unknown_policy),
+        mends=True,
+        source="the custom resource definitions of the kinds; kubernetes, pkg/apis/core/validation",
     ),
     Rule(
         id="role-never-restarts",

@@ -109,7 +109,12 @@ def _fault(expression: Expression, settings: Settings) -> _Fault | None:
 def _spelling(key: str, values: Iterable[str]) -> str:
     label = label_of(key)
     known = [] if label is None else [value_meant(label, value) or value for value in values]
-    return f"Write {key}{': ' + known[0] if len(known) == 1 and known[0] else ''}."
+    return f"Write {key}{': ' + _quoted(known[0]) if len(known) == 1 and known[0] else ''}."
+
+
+def _quoted(value: str) -> str:
+    """A value as YAML needs it: a word for truth is a text only in quotes."""
+    return f'"{value}"' if value in ("true", "false") else value
 
 
 def _value_fault(expression: Expression) -> _Fault | None:
@@ -123,7 +128,11 @@ def _value_fault(expression: Expression) -> _Fault | None:
     values = " or ".join(expression.values)
     if not all(meant):
         return _Fault(f"no node has {expression.key}={values}", f"The values are {', '.join(label.values)}.")
-    return _Fault(f"no node has {expression.key}={values}", f"Write {' or '.join(dict.fromkeys(meant))}.", tuple(meant))
+    return _Fault(
+        f"no node has {expression.key}={values}",
+        f"Write {' or '.join(map(_quoted, dict.fromkeys(meant)))}.",
+        tuple(meant),
+    )
 
 
 def _never_met(pods: Pods, settings: Settings) -> Iterator[Problem]:
