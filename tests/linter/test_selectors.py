@@ -427,3 +427,80 @@ def test_a_toleration_of_a_taint_of_the_configuration_is_right() -> None:
 
     assert texts(job(pods), "toleration-matches-no-taint")
     assert texts(job(pods), "toleration-matches-no-taint", pool) == []
+
+
+NODE_POOL = """\
+apiVersion: karpenter.sh/%s
+kind: NodePool
+metadata: {name: train}
+spec:
+  template: {spec: {nodeClassRef: %s, requirements: []%s}}
+  disruption: {consolidationPolicy: %s, consolidateAfter: 5m%s}
+  %s
+"""
+REFERENCE = "{group: karpenter.k8s.aws, kind: EC2NodeClass, name: a}"
+
+
+@pytest.mark.parametrize(
+    ("text", "fixes"),
+    [
+        (NODE_POOL % ("v1", REFERENCE, "", "WhenEmpty", "", ""), []),
+        (NODE_POOL % ("v1", REFERENCE, ", expireAfter: 24h", "Balanced", "", "limits: {cpu: 8}"), []),
+        (NODE_POOL % ("v1beta1", REFERENCE, "", "WhenEmpty", "", ""), ["Write karpenter.sh/v1."]),
+        (NODE_POOL % ("v1", REFERENCE, "", "WhenUnderutilized", "", ""), ["Write WhenEmptyOrUnderutilized."]),
+        (
+            NODE_POOL % ("v1", REFERENCE, "", "WhenEmpty", ", expireAfter: 24h", ""),
+            ["Write it as spec.template.spec.expireAfter."],
+        ),
+        (
+            NODE_POOL % ("v1", "{name: a}", "", "WhenEmpty", "", ""),
+            ["Write group: karpenter.k8s.aws, kind: EC2NodeClass and the name, and no apiVersion."],
+        ),
+        (
+            NODE_POOL % ("v1", "{apiVersion: karpenter.azure.com/v1beta1, name: a}", "", "WhenEmpty", "", ""),
+            ["Write group: karpenter.azure.com, kind: AKSNodeClass and the name, and no apiVersion."],
+        ),
+        (
+            NODE_POOL % ("v1", REFERENCE, ", kubelet: {maxPods: 9}", "WhenEmpty", "", ""),
+            ["Write it as spec.kubelet of its node class."],
+        ),
+        (
+            NODE_POOL % ("v1", REFERENCE, "", "WhenEmpty", "", "requirements: []"),
+            ["Write spec.template.spec.requirements."],
+        ),
+        (
+            NODE_POOL % ("v1", REFERENCE, "", "WhenEmpty", "", "limits: {resources: {cpu: 8}}"),
+            ["Write its pairs under spec.limits."],
+        ),
+        (
+            "apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata: {name: a}\nspec: {ttlSecondsAfterEmpty: 30}\n",
+            ["Write it as a NodePool of karpenter.sh/v1."],
+        ),
+        (
+            "apiVersion: karpenter.k8s.aws/v1alpha1\nkind: AWSNodeTemplate\nmetadata: {name: a}\nspec: {}\n",
+            ["Write it as an EC2NodeClass of karpenter.k8s.aws/v1."],
+        ),
+        (
+            "apiVersion: karpenter.k8s.aws/v1beta1\nkind: EC2NodeClass\nmetadata: {name: a}\nspec: {}\n",
+            ["Write karpenter.k8s.aws/v1."],
+        ),
+        (
+            job().replace("annotations: {", 'annotations: {karpenter.sh/do-not-evict: "true", '),
+            ['Write karpenter.sh/do-not-disrupt: "true".'],
+        ),
+    ],
+)
+def test_what_karpenter_of_today_does_not_have_is_found(text: str, fixes: list[str]) -> None:
+    assert [one.fix for one in found_in(text) if one.rule == "karpenter-past-version"] == fixes
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        (job("nodeSelector: {kubernetes.io/hostname: aks-spot-1234}\n"), True),
+        (job("nodeSelector: {kubernetes.io/hostname: '{{workflow.parameters.node}}'}\n"), False),
+        (job("topologySpreadConstraints: [{topologyKey: kubernetes.io/hostname}]\n"), False),
+    ],
+)
+def test_work_that_selects_one_node_by_its_name_is_found(text: str, is_found: object) -> None:
+    assert bool(texts(text, "node-name-set")) is is_found

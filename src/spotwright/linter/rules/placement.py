@@ -29,6 +29,7 @@ from spotwright.linter.rule import (
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import Pods, Reach, admits, mapping_of, selects_pool, selects_spot, shuns_spot
 from spotwright.model.scheduling_terms import Expression, Taint, Toleration
+from spotwright.placing.pod_spec import is_placeholder
 from spotwright.placing.retries import preference_advice
 
 __all__ = ["RULES"]
@@ -156,10 +157,17 @@ def _alternatives(pods: Pods, settings: Settings) -> Iterator[Problem]:
         yield Problem((*pods.terms, index), text)
 
 
+_HOSTNAME = "kubernetes.io/hostname"
+
+
 def _bound_to_node(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     is_scheduled = pods.owner is not None and pods.owner.is_live
     if pods.value.get("nodeName") and pods.form in ("T", "S") and not is_scheduled:
         yield Problem(pods.at("nodeName"), f"{pods.label} names its node, so tolerations and affinity have no effect")
+    name = pods.constraints.selector.get(_HOSTNAME, "")
+    if name and pods.is_work and not is_scheduled and not is_placeholder(name):
+        text = f"{pods.label} selects the node {name}, and no other node gets its name after it is taken"
+        yield Problem((*pods.selector, _HOSTNAME), text, "Remove it, and select nodes by the labels of their pool.")
 
 
 def _tolerates_everything(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -271,8 +279,8 @@ RULES = (
         id="node-name-set",
         severity=Severity.WARNING,
         title="Names its node",
-        why="nodeName bypasses the scheduler: tolerations and affinity have no effect, and pods of a node that was "
-        "taken are never placed on another one.",
+        why="nodeName bypasses the scheduler: tolerations and affinity have no effect. By it, or by a selector of "
+        "kubernetes.io/hostname, pods of a node that was taken are never placed on another one.",
         fix="Remove nodeName, and select nodes by their labels.",
         fails=job("nodeName: aks-spot-000001\n"),
         passes=job(ON_SPOT),

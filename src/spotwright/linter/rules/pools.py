@@ -1,13 +1,14 @@
 """Rules on the pools of the configuration: labels that no pool has, taints that nobody tolerates, GPUs, and forms of the past.
 
-Where ``spotwright.yaml`` names no pools they find nothing. Sources: Google Cloud, "Spot VMs in GKE"; Microsoft Learn, "Add an
-Azure Spot node pool"; the retirement of low-priority VMs and of aks-engine.
+Where ``spotwright.yaml`` names no pools, the rules about them find nothing. Sources: Google Cloud, "Spot VMs in GKE"; Microsoft
+Learn, "Add an Azure Spot node pool"; the retirement of low-priority VMs and of aks-engine; Karpenter documentation, "v1
+Migration".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from spotwright.clouds import providers
 from spotwright.kfp.kfp_settings import accelerator_loss
@@ -17,6 +18,7 @@ from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import KubeObject, Pods, items_of, mapping_at, mapping_of, selects_pool
 from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Constraints
+from spotwright.placing.documents import Path
 from spotwright.scheduling.ladder import has_accelerators
 
 __all__ = ["RULES"]
@@ -156,6 +158,92 @@ def _old_api_model(subject: KubeObject, _settings: Settings) -> Iterator[Problem
             yield Problem(subject.at(*base, index, "scaleSetPriority"), text)
 
 
+_KARPENTER_KINDS = {
+    ("karpenter.sh", "Provisioner"): "a NodePool of karpenter.sh/v1",
+    ("karpenter.sh", "Machine"): "a NodeClaim of karpenter.sh/v1",
+    ("karpenter.k8s.aws", "AWSNodeTemplate"): "an EC2NodeClass of karpenter.k8s.aws/v1",
+}
+_KARPENTER_TODAY = {
+    ("karpenter.sh", "NodePool"): "karpenter.sh/v1",
+    ("karpenter.sh", "NodeClaim"): "karpenter.sh/v1",
+    ("karpenter.k8s.aws", "EC2NodeClass"): "karpenter.k8s.aws/v1",
+}
+_OF_NODE_POOLS: Mapping[str, str] = {
+    "annotations": "spec.template.metadata.annotations",
+    "consolidation": "spec.disruption.consolidationPolicy: WhenEmptyOrUnderutilized",
+    "expireAfter": "spec.template.spec.expireAfter",
+    "kubelet": "spec.kubelet of its node class",
+    "labels": "spec.template.metadata.labels",
+    "nodeClassRef": "spec.template.spec.nodeClassRef",
+    "provider": "an EC2NodeClass, named by spec.template.spec.nodeClassRef",
+    "providerRef": "spec.template.spec.nodeClassRef",
+    "requirements": "spec.template.spec.requirements",
+    "startupTaints": "spec.template.spec.startupTaints",
+    "taints": "spec.template.spec.taints",
+    "ttlSecondsAfterEmpty": "spec.disruption.consolidateAfter",
+    "ttlSecondsUntilExpired": "spec.template.spec.expireAfter",
+}
+"""Fields of the spec of a Provisioner, or of the template of a NodePool, that a NodePool does not have at its spec."""
+
+_SHIELDS_OF_THE_PAST = ("karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate")
+
+
+def _old_karpenter(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
+    """Kinds, versions and fields of Karpenter that today's versions do not serve."""
+    key = (subject.group, subject.kind)
+    if key in _KARPENTER_KINDS:
+        text = f"Karpenter 0.33 and later have no {subject.kind}, so {subject.label} makes no node"
+        yield Problem(subject.at("kind"), text, f"Write it as {_KARPENTER_KINDS[key]}.")
+        return
+    today = _KARPENTER_TODAY.get(key)
+    if today is None:
+        return
+    if subject.api_version != today:
+        text = f"Karpenter 1.1 and later do not serve {subject.api_version}, so {subject.label} is refused"
+        yield Problem(subject.at("apiVersion"), text, f"Write {today}.")
+    if subject.kind == "NodePool":
+        for path, text, fix in _old_fields(subject):
+            yield Problem(subject.at("spec", *path), f"{subject.label} {text}", fix)
+
+
+def _old_fields(subject: KubeObject) -> Iterator[tuple[Path, str, str]]:
+    """Fields of a NodePool that ``karpenter.sh/v1`` has not, or elsewhere: the path in the spec, the text and the fix."""
+    for name in subject.mapping("spec"):
+        if name in _OF_NODE_POOLS:
+            yield (name,), f"has {name} in its spec, which karpenter.sh/v1 drops", f"Write {_OF_NODE_POOLS[name]}."
+    disruption, inner = subject.mapping("spec", "disruption"), subject.mapping("spec", "template", "spec")
+    if disruption.get("consolidationPolicy") == "WhenUnderutilized":
+        text = "has the consolidationPolicy WhenUnderutilized, which karpenter.sh/v1 refuses"
+        yield ("disruption", "consolidationPolicy"), text, "Write WhenEmptyOrUnderutilized."
+    if "expireAfter" in disruption:
+        text = "has expireAfter in its disruption, which karpenter.sh/v1 drops"
+        yield ("disruption", "expireAfter"), text, "Write it as spec.template.spec.expireAfter."
+    if "kubelet" in inner:
+        text = "has kubelet in its template, which karpenter.sh/v1 drops"
+        yield ("template", "spec", "kubelet"), text, "Write it as spec.kubelet of its node class."
+    reference = mapping_of(inner.get("nodeClassRef"))
+    if reference and not {"group", "kind", "name"} <= reference.keys():
+        text = "has a nodeClassRef without group, kind and name, which karpenter.sh/v1 refuses"
+        group = str(reference.get("apiVersion") or "karpenter.k8s.aws").partition("/")[0]
+        kind = reference.get("kind") or ("AKSNodeClass" if "azure" in group else "EC2NodeClass")
+        fix = f"Write group: {group}, kind: {kind} and the name, and no apiVersion."
+        yield ("template", "spec", "nodeClassRef"), text, fix
+    if "resources" in subject.mapping("spec", "limits"):
+        yield (
+            ("limits", "resources"),
+            "has limits.resources, which is no resource",
+            "Write its pairs under spec.limits.",
+        )
+
+
+def _old_shield(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    for name in _SHIELDS_OF_THE_PAST:
+        if name in pods.annotations:
+            text = f"{pods.label} has the annotation {name}, which Karpenter 1.0 and later do not read"
+            path = (*pods.spec[:-1], "metadata", "annotations", name) if pods.form == "T" else pods.spec
+            yield Problem(path, text, 'Write karpenter.sh/do-not-disrupt: "true".')
+
+
 def _old_flag(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     for container in pods.containers:
         if any(re.search(r"(?<!\S)--preemptible(?!\S)", word) for word in container.words) and any(
@@ -171,6 +259,19 @@ def _old_script(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
     if isinstance(whole, str) and re.search(r"\bgcloud\b.*\s--preemptible(?!\S)", whole, re.DOTALL):
         yield Problem(subject.base, "this makes nodes with gcloud --preemptible, which live a day at most")
 
+
+_NODE_POOL = """\
+apiVersion: karpenter.sh/{version}
+kind: NodePool
+metadata: {{name: train}}
+spec:
+  template:
+    spec:
+      nodeClassRef: {{group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}}
+      requirements:
+      - {{key: karpenter.sh/capacity-type, operator: In, values: [spot, on-demand]}}
+  disruption: {{consolidationPolicy: {policy}, consolidateAfter: 5m}}
+"""
 
 RULES = (
     Rule(
@@ -265,6 +366,18 @@ RULES = (
         "scaleSetPriority: Low}\n",
         passes=job(ON_SPOT),
         checks=Checks(objects=_old_api_model),
+    ),
+    Rule(
+        id="karpenter-past-version",
+        severity=Severity.ERROR,
+        title="An object, a field or an annotation of Karpenter that today's versions do not have",
+        why="Karpenter 0.33 dropped Provisioner, Machine and AWSNodeTemplate, 1.0 the old annotations, and 1.1 v1beta1: the "
+        "API server refuses the object, or drops the field, and the pool makes no nodes or other ones.",
+        fix="Write it as karpenter.sh/v1 has it.",
+        fails=_NODE_POOL.format(version="v1", policy="WhenUnderutilized"),
+        passes=_NODE_POOL.format(version="v1", policy="WhenEmptyOrUnderutilized"),
+        checks=Checks(objects=_old_karpenter, pods=_old_shield),
+        source='Karpenter documentation, "v1 Migration", "v1beta1 Migration", "Upgrade Guide"',
     ),
     Rule(
         id="preemptible-flag",
