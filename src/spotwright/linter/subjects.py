@@ -37,6 +37,8 @@ __all__ = [
     "Shape",
     "Task",
     "admits",
+    "alternatives",
+    "init_containers",
     "is_whole",
     "items_of",
     "mapping_at",
@@ -45,6 +47,7 @@ __all__ = [
     "objects_in",
     "pipeline_of",
     "pipeline_pods",
+    "pods_at_once",
     "pods_of",
     "reach_of",
     "role_duty",
@@ -232,6 +235,11 @@ def reach_of(constraints: Constraints, settings: Settings) -> Reach:
     if any(admits(pool, constraints) for pool in settings.spot_pools):
         return Reach.OPEN
     return Reach.NONE
+
+
+def alternatives(constraints: Constraints) -> list[list[Expression]]:
+    """The required conditions that have to hold together, once for each alternative."""
+    return [[*constraints.pairs, *term.expressions] for term in constraints.required] or [constraints.pairs]
 
 
 def selects_pool(constraints: Constraints, pool: Pool, requests: Resources) -> bool:
@@ -434,6 +442,24 @@ class Pods:
         """Each volume with its path."""
         for index, volume in enumerate(items_of(self.value.get("volumes"))):
             yield self.at("volumes", index), mapping_of(volume)
+
+
+def init_containers(pods: Pods) -> Iterator[Container]:
+    """The init containers of the pods."""
+    for index, value in enumerate(items_of(pods.value.get("initContainers"))):
+        yield Container(pods.at("initContainers", index), mapping_of(value))
+
+
+def pods_at_once(pods: Pods) -> int:
+    """How many pods of one template work at the same time, as far as the object says; 1 if it does not."""
+    around = mapping_at(pods.document.get(()), *pods.spec[:-2])
+    counts = [around.get(name) for name in ("replicas", "parallelism", "minReplicas")]
+    if pods.job is not None:
+        counts.append(mapping_at(pods.document.get(()), *pods.job).get("parallelism"))
+        counts.append(mapping_at(pods.document.get(()), *pods.job[:-2]).get("replicas"))  # of a job in a set
+    if pods.owner is not None and pods.form == "H":
+        counts.append(mapping_at(pods.owner.value, "spec", "executor").get("instances"))
+    return max((count for count in counts if is_whole(count) and count is not None), default=1)
 
 
 def pods_of(owner: KubeObject, settings: Settings) -> Iterator[Pods | ManifestError]:

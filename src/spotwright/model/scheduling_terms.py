@@ -13,7 +13,17 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["HOSTNAME", "Constraints", "Expression", "Preference", "Taint", "Term", "Toleration", "contradiction", "is_placeholder"]
+__all__ = [
+    "HOSTNAME",
+    "Constraints",
+    "Expression",
+    "Preference",
+    "Taint",
+    "Term",
+    "Toleration",
+    "contradiction",
+    "is_placeholder",
+]
 
 HOSTNAME = "kubernetes.io/hostname"
 """The label with the name of one node, which no pool tells."""

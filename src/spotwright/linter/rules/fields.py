@@ -27,7 +27,7 @@ from spotwright.linter.api_types import (
 )
 from spotwright.linter.rule import ON_SPOT, PREFERS_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import Container, KubeObject, Pods, items_of, mapping_of, matching
+from spotwright.linter.subjects import Container, KubeObject, Pods, init_containers, items_of, mapping_of, matching
 from spotwright.placing.context import POLICY_ANNOTATION, SPOT_LABEL, own_layer
 from spotwright.placing.documents import Path, show
 from spotwright.placing.pod_spec import JOB_FIELDS, POD_FIELDS, truth_values
@@ -278,9 +278,7 @@ def _misspelt_fields(pods: Pods, _settings: Settings) -> Iterator[Problem]:
             yield Problem(pods.at(name), f"the API server drops {name} here", fix)
         elif name not in RETRY_WORDS:
             yield from _nearly_written(name, _PLACING, pods.at(name))
-    init = enumerate(items_of(pods.value.get("initContainers")))
-    inits = [Container(pods.at("initContainers", index), mapping_of(one)) for index, one in init]
-    for container in (*pods.containers, *inits):
+    for container in (*pods.containers, *init_containers(pods)):
         yield from _misspelt_container(container)
 
 

@@ -31,11 +31,11 @@ from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import (
     KubeObject,
     Pods,
+    alternatives,
     is_whole,
     items_of,
     mapping_at,
     mapping_of,
-    pairs_of,
     selects_pool,
     selects_spot,
     shuns_spot,
@@ -45,7 +45,7 @@ from spotwright.placing.documents import Path
 from spotwright.placing.patch import value_at
 from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, is_placeholder
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "excluding"]
 
 _REGION = "topology.kubernetes.io/region"
 _NEGATIVE = ("NotIn", "DoesNotExist")
@@ -227,14 +227,12 @@ def _text(node: ast.expr | None) -> str | None:
 
 
 def _together(pods: Pods) -> list[tuple[Path, list[Expression]]]:
-    """The conditions that have to hold together, once for each alternative."""
-    pairs = pairs_of(pods.constraints)
+    """The alternatives of the pods, each with its place."""
+    found = alternatives(pods.constraints)
     if not pods.constraints.required:
-        return [(pods.selector, pairs)]
-    return [
-        (pods.terms if pods.form == "K" else (*pods.terms, index), [*pairs, *term.expressions])
-        for index, term in enumerate(pods.constraints.required)
-    ]
+        return [(pods.selector, found[0])]
+    paths = [pods.terms if pods.form == "K" else (*pods.terms, index) for index in range(len(found))]
+    return list(zip(paths, found, strict=True))
 
 
 def _is_met_by_a_pool(pods: Pods, settings: Settings) -> bool:
@@ -274,14 +272,14 @@ def _short(makers: frozenset[str]) -> str:
 
 def _contradiction(pods: Pods, settings: Settings) -> Iterator[Problem]:
     """A selector and required terms of which each has conditions that no node meets together."""
-    found = [(path, _excluding(expressions, settings)) for path, expressions in _together(pods)]
+    found = [(path, excluding(expressions, settings)) for path, expressions in _together(pods)]
     path, first = found[0]
     if first and all(words for _, words in found):
         yield Problem(path, f"{pods.label} asks for {first} at once, so no node fits")
 
 
-def _excluding(expressions: list[Expression], settings: Settings) -> str:
-    """Two conditions that exclude each other, in words; empty if there are none."""
+def excluding(expressions: Iterable[Expression], settings: Settings) -> str:
+    """Two conditions that no node meets together, in words; empty if there are none, or if one is known only at run time."""
     known = [one for one in expressions if not any(map(is_placeholder, (one.key, *one.values)))]
     pair = contradiction(known)
     if pair is None:

@@ -6,14 +6,38 @@ Sources: Kubernetes documentation, "Volumes", "Persistent Volumes" (access modes
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
 
+from spotwright.clouds.label_values import RENAMED
+from spotwright.clouds.providers import ZONE, is_accelerator, labels_by_zone
 from spotwright.kinds.kind import Duty, Retry
 from spotwright.linter.rule import ON_SPOT, TOLERATION, Checks, Problem, Rule, Severity, job, pod, training_job
+from spotwright.linter.rules.selectors import excluding
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import Container, Pods, Reach, is_whole, items_of, mapping_at, mapping_of, texts_of
+from spotwright.linter.subjects import (
+    Container,
+    KubeObject,
+    Pods,
+    Reach,
+    Shape,
+    admits,
+    alternatives,
+    init_containers,
+    is_whole,
+    items_of,
+    mapping_at,
+    mapping_of,
+    pods_at_once,
+    pods_of,
+    texts_of,
+)
+from spotwright.model.pools import Pool
+from spotwright.model.scheduling_terms import Expression
 from spotwright.placing.context import POLICY_ANNOTATION
+from spotwright.placing.documents import Path
+from spotwright.placing.pod_spec import judgeable, pod_requests
 
 __all__ = ["RULES", "STATEFUL_RULES"]
 
@@ -32,24 +56,335 @@ _NODE_LOCAL = {"emptyDir": "an emptyDir, which goes with the pod", "hostPath": "
 _MOUNTS_LIKELY = re.compile(r"^/(?:$|proc|sys|dev)")
 
 
-def _zonal(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+class _Claim(NamedTuple):
+    """A claim that pods mount: where, its name, and what it asks for, as far as the file has it."""
+
+    path: Path
+    name: str
+    spec: Shape
+
+    @property
+    def modes(self) -> set[str]:
+        """How it may be mounted, as it asks."""
+        return set(texts_of(self.spec.get("accessModes")))
+
+    @property
+    def is_of_one_node(self) -> bool:
+        """Whether one node at a time can have its volume."""
+        return bool(self.modes) and self.modes <= {"ReadWriteOnce", "ReadWriteOncePod"}
+
+
+def _claims(pods: Pods) -> Iterator[_Claim]:
+    """The claims that the pods mount and that the file has, of their own ones too."""
+    owner = pods.owner
+    if owner is None:
+        return
+    for path, volume in pods.volumes:
+        name = mapping_of(volume.get("persistentVolumeClaim")).get("claimName")
+        claim = owner.find("PersistentVolumeClaim", name) if isinstance(name, str) else None
+        if claim is not None:
+            yield _Claim((*path, "persistentVolumeClaim"), claim.name, claim.mapping("spec"))
+        inline = mapping_at(volume, "ephemeral", "volumeClaimTemplate", "spec")
+        if inline:
+            yield _Claim((*path, "ephemeral"), str(volume.get("name")), inline)
+    for index, template in enumerate(owner.items("spec", "volumeClaimTemplates")):
+        given = mapping_of(template)
+        name = str(mapping_of(given.get("metadata")).get("name"))
+        yield _Claim(owner.at("spec", "volumeClaimTemplates", index), name, mapping_of(given.get("spec")))
+
+
+def _zonal(pods: Pods, settings: Settings) -> Iterator[Problem]:
     if not pods.asks_for_spot or not pods.is_work:
         return
     for path, volume in pods.volumes:
         for name, words in _ZONAL.items():
             if name in volume:
                 yield Problem((*path, name), f"{pods.label} mounts {words}, which exists in one zone")
-        claim = mapping_of(volume.get("persistentVolumeClaim")).get("claimName")
-        if isinstance(claim, str) and _is_zonal_claim(pods, claim):
-            text = f"{pods.label} mounts the claim {claim}, whose volume one node at a time can have (ReadWriteOnce)"
-            yield Problem((*path, "persistentVolumeClaim"), text)
+    for claim in _claims(pods):
+        if claim.is_of_one_node and claim.path[-1] == "persistentVolumeClaim":
+            text = (
+                f"{pods.label} mounts the claim {claim.name}, whose volume one node at a time can have (ReadWriteOnce)"
+            )
+            yield Problem(claim.path, text)
+    spot = {pool.name: pool for pool in settings.spot_pools}
+    nowhere = [claim for claim, _, _ in _in_other_zones(pods, settings.pools)]  # a rule of its own says so
+    for claim, zones, reached in _in_other_zones(pods, spot):
+        if claim not in nowhere:
+            text = f"{_mounts(pods, claim, zones)}, and its spot pools have nodes in {_listed(reached)} only"
+            yield Problem(claim.path, text)
 
 
-def _is_zonal_claim(pods: Pods, name: str) -> bool:
-    """Whether a claim in the same file asks for a volume of one node."""
-    claim = pods.owner.find("PersistentVolumeClaim", name) if pods.owner is not None else None
-    modes = set(texts_of(claim.get("spec", "accessModes"))) if claim is not None else set()
-    return bool(modes) and modes <= {"ReadWriteOnce", "ReadWriteOncePod"}
+def _mounts(pods: Pods, claim: _Claim, zones: set[str]) -> str:
+    return f"{pods.label} mounts the claim {claim.name}, whose volume is in {_listed(zones)}"
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+_ZONE_KEYS = re.compile(r"(?:topology|failure-domain)\.[a-z.]+/zone")
+"""Zones in the topology of volumes: that of Kubernetes, and those of the drivers of EBS, Azure disks and Google's disks."""
+
+
+def _zones_of(pods: Pods, claim: _Claim) -> set[str]:
+    """The zones in which the volume of a claim is or can be, by the file; empty if the file does not say it."""
+    owner = pods.owner
+    if owner is None:
+        return set()
+    for volume in owner.beside:
+        if volume.kind == "PersistentVolume" and (
+            volume.name == claim.spec.get("volumeName") or volume.get("spec", "claimRef", "name") == claim.name
+        ):
+            terms = items_of(volume.get("spec", "nodeAffinity", "required", "nodeSelectorTerms"))
+            return _zones_in([items_of(mapping_of(term).get("matchExpressions")) for term in terms])
+    name = claim.spec.get("storageClassName")
+    made = owner.find("StorageClass", name) if isinstance(name, str) else None
+    if made is None:
+        return set()
+    topologies = made.items("allowedTopologies")
+    return _zones_in([items_of(mapping_of(one).get("matchLabelExpressions")) for one in topologies])
+
+
+def _zones_in(terms: Sequence[Sequence[Any]]) -> set[str]:
+    """The zones of several alternatives; none if one of them names no zone."""
+    found: set[str] = set()
+    for expressions in terms:
+        zones = [
+            texts_of(mapping_of(one).get("values"))
+            for one in expressions
+            if _ZONE_KEYS.fullmatch(str(mapping_of(one).get("key")))
+        ]
+        if not zones:
+            return set()
+        found |= set(zones[0])
+    return found
+
+
+def _in_other_zones(pods: Pods, pools: Mapping[str, Pool]) -> Iterator[tuple[_Claim, set[str], set[str]]]:
+    """The claims whose volumes are in no zone of the pools that admit the pods: with their zones, and those of the pools."""
+    admitting = [pool for pool in pools.values() if admits(pool, judgeable(pods.constraints, pools, _unsaid))]
+    reached = {labels.get(ZONE, "") for pool in admitting for labels in labels_by_zone(pool)}
+    for claim in _claims(pods):
+        zones = _zones_of(pods, claim)
+        if zones and reached and "" not in reached and zones.isdisjoint(reached):
+            yield claim, zones, reached
+
+
+def _unsaid(_level: Any, _path: Path, _text: str) -> None:
+    """Conditions that are known only at run time count as met, and their rule says so."""
+
+
+def _elsewhere(pods: Pods, settings: Settings) -> Iterator[Problem]:
+    """Claims whose volume no node can reach that meets the conditions of the pods, or that the pools have."""
+    said = set()
+    for claim, zones, reached in _in_other_zones(pods, settings.pools):
+        said.add(claim.name)
+        text = (
+            f"{_mounts(pods, claim, zones)}, and its pools have nodes in {_listed(reached)} only, so it stays Pending"
+        )
+        yield Problem(claim.path, text)
+    for claim in _claims(pods):
+        zones = _zones_of(pods, claim)
+        if zones and claim.name not in said and _is_elsewhere(pods, zones, settings):
+            text = f"{_mounts(pods, claim, zones)}, and asks for nodes elsewhere, so it stays Pending"
+            yield Problem(claim.path, text)
+
+
+def _is_elsewhere(pods: Pods, zones: set[str], settings: Settings) -> bool:
+    """Whether the conditions of the pods exclude the zones, and no node for another reason."""
+    there = Expression(ZONE, "In", tuple(sorted(zones)))
+    asked = [
+        [one._replace(key=RENAMED.get(one.key, one.key)) for one in given] for given in alternatives(pods.constraints)
+    ]
+    return all(excluding([there, *given], settings) and not excluding(given, settings) for given in asked)
+
+
+_SHAREABLE = re.compile(r"nfs|efs|azurefile|filestore|fsx|lustre|cephfs|gluster|juicefs|fuse", re.IGNORECASE)
+"""Storage classes of file servers, which many nodes mount whatever the claim asks for."""
+
+
+def _shared_by_nodes(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
+    """Claims of one node, or of one pod, that several pods mount which cannot be on one node."""
+    if subject.group == "argoproj.io":
+        return  # steps may follow each other
+    pods = [one for one in pods_of(subject, settings) if isinstance(one, Pods)]
+    users: dict[str, list[tuple[Pods, _Claim]]] = {}
+    for one in pods:
+        for claim in _claims(one):
+            if claim.is_of_one_node and claim.path[-1] == "persistentVolumeClaim":
+                users.setdefault(claim.name, []).append((one, claim))
+    for name, found in users.items():
+        claim = found[0][1]
+        if _SHAREABLE.search(str(claim.spec.get("storageClassName") or "")):
+            continue
+        reason = _apart([one for one, _ in found], claim, settings)
+        if reason:
+            mode = "ReadWriteOncePod" if claim.modes == {"ReadWriteOncePod"} else "ReadWriteOnce"
+            yield Problem(claim.path, f"several pods of {subject.label} mount the claim {name} ({mode}): {reason}")
+
+
+def _apart(users: Sequence[Pods], claim: _Claim, settings: Settings) -> str:
+    """Why the pods cannot have the volume together, in words; empty if they may be able to."""
+    several = [one for one in users if pods_at_once(one) > 1]
+    if len(users) < 2 and not several:
+        return ""
+    if claim.modes == {"ReadWriteOncePod"}:
+        return "one pod has its volume, and the others wait"
+    for one in several:
+        if _keeps_apart(one):
+            return f"each {_named(one)} keeps the others off its node, and one node has the volume"
+    pairs = [*combinations(users, 2), *((one, one) for one in several)]
+    for one, other in pairs:
+        if one is not other:
+            both = [[*a, *b] for a in alternatives(one.constraints) for b in alternatives(other.constraints)]
+            reasons = [excluding(given, settings) for given in both]
+            if all(reasons):
+                return f"{_named(one)} and {_named(other)} ask for {reasons[0]}, and one node has the volume"
+        resource = _too_much(one, other, settings)
+        if resource:
+            names = f"two {_named(one)}" if one is other else f"{_named(one)} and {_named(other)}"
+            return f"no node has enough {resource} for {names}, and one node has the volume"
+    return ""
+
+
+def _named(pods: Pods) -> str:
+    return pods.role or "pod"
+
+
+def _keeps_apart(pods: Pods) -> bool:
+    """Whether the pods of a template refuse to be on one node."""
+    labels = mapping_at(pods.metadata, "labels")
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    for term in items_of(mapping_at(pods.value, "affinity", "podAntiAffinity").get(required)):
+        wanted = mapping_at(term, "labelSelector").get("matchLabels")
+        if mapping_of(term).get("topologyKey") == "kubernetes.io/hostname" and isinstance(wanted, dict) and wanted:
+            return wanted.items() <= labels.items()
+    return False
+
+
+def _too_much(one: Pods, other: Pods, settings: Settings) -> str:
+    """A resource of which no node that admits both has enough for both; empty if there is none, or nodes are not described."""
+    try:
+        wanted, more = pod_requests(one.value), pod_requests(other.value)
+    except ValueError:
+        return ""
+    admitting = [
+        pool for pool in settings.pools.values() if admits(pool, one.constraints) and admits(pool, other.constraints)
+    ]
+    if not admitting or any(pool.node is None for pool in admitting):
+        return ""
+    short = [_short(pool.node or {}, wanted, more) for pool in admitting]
+    return short[0] if all(short) else ""
+
+
+def _short(node: Mapping[str, int], wanted: Mapping[str, int], more: Mapping[str, int]) -> str:
+    names = [name for name in wanted if name in more and wanted[name] + more[name] > node.get(name, 0)]
+    return next((name for name in names if name in node or is_accelerator(name)), "")
+
+
+_SEPARATED = re.compile(r"(&&|\|\||[;&|\n])")
+_REMOVERS = frozenset({"rm", "gsutil", "gcloud", "aws", "hdfs", "find"})
+_PREPARES = frozenset(
+    {
+        *("", "[", "[[", "test", "true", "set", "export", "source", ".", "trap", "ulimit", "env", "exit", "fi", "done"),
+        *("cd", "mkdir", "chmod", "chown", "ls", "touch", "sync", "sleep", "echo", "cat", "date", "df", "du", "free"),
+        *("id", "pwd", "whoami", "nvidia-smi", "pip", "pip3", "uv", "conda", "apt", "apt-get", "git"),
+    }
+)
+"""Commands that do no work: they prepare it, or say something."""
+
+_LONGEST_SCRIPT = 50_000  # characters
+_SCRATCH = re.compile(r"cache|tmp|temp|lock|\blogs?\b", re.IGNORECASE)
+_SAVES_TO = r"--?(?:out|save|model|log|work|run|exp|ckpt|checkpoint)[\w-]{0,40}[ =]['\"]?"
+_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+_STARTS_OVER = re.compile(r"--overwrite[_-]output[_-]dir(?:=(?:[Tt]rue|1))?")
+
+
+def _removed(pods: Pods, _settings: Settings) -> Iterator[Problem]:
+    """Commands that remove what the last attempt saved, before the work begins."""
+    if not pods.on_spot or not pods.is_work:
+        return
+    inits = [] if pods.form == "K" else list(init_containers(pods))
+    for container in (*inits, *pods.containers):
+        is_first = container in inits
+        for place in _removed_places(container, is_first=is_first):
+            if _is_kept(pods, container, place) and _is_saved_to(pods, container, place):
+                text = f"{pods.label} removes {place} when it starts, where the last attempt saved its work"
+                yield Problem(container.path, text)
+                break
+        words = container.words
+        if any(_STARTS_OVER.fullmatch(word) for word in words) and not any("resume" in word for word in words):
+            text = f"{pods.label} starts over in its output folder (overwrite_output_dir), where the last attempt saved its work"
+            yield Problem(container.path, text, "Remove the argument, or name the checkpoint to resume from.")
+
+
+def _removed_places(container: Container, *, is_first: bool) -> Iterator[str]:
+    """The folders that a container's command removes before its work; ``is_first``: the work is that of other containers."""
+    words = container.words
+    scripts = [word for word in words if re.search(r"\s", word)]
+    if words and words[0].rpartition("/")[2] in _REMOVERS:
+        scripts.append(" ".join(words))
+    given = [mapping_of(one) for one in items_of(container.value.get("env"))]
+    variables = {str(one.get("name")): str(one.get("value")) for one in given}
+    for script in scripts:
+        for place in _removed_by(script[:_LONGEST_SCRIPT], is_first=is_first):
+            yield _VARIABLE.sub(lambda one: variables.get(one[1], one[0]), place)
+
+
+def _removed_by(script: str, *, is_first: bool) -> Iterator[str]:
+    """The folders that a shell script removes with all that is in them, whatever happened before, ahead of its work."""
+    parts = _SEPARATED.split(script.replace("\\\n", " "))
+    removed: list[str] = []
+    for command, before in zip(parts[::2], ["", *parts[1::2]], strict=True):
+        words = command.lstrip(" \t({").split()
+        while words and (words[0] in ("sudo", "do") or re.match(r"\w+=", words[0])):
+            words.pop(0)
+        name = words[0] if words else ""
+        if name in _REMOVERS:
+            removed += _targets(words) if before != "||" else ()
+        elif name in ("if", "then", "else", "elif", "case", "while", "until", "for"):
+            continue  # a condition says when; what it removes, it removes for a reason
+        elif name not in _PREPARES:
+            yield from removed
+            return
+    if is_first:
+        yield from removed
+
+
+def _targets(words: Sequence[str]) -> Iterator[str]:
+    """What a command removes with all that is in it; nothing if it removes single files, or does something else."""
+    flags = [word for word in words if word.startswith("-")]
+    is_deep = any(re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--recursive|-delete", flag) for flag in flags)
+    is_of_some = any(flag in ("-name", "-iname", "-mtime", "-path") for flag in flags)
+    if is_deep and not is_of_some and ("rm" in words or "-rm" in words or "-delete" in flags):
+        for word in words:
+            place = word.strip("\"'").rstrip("*").rstrip("/")
+            if place.startswith(("/", "$", "s3://", "gs://", "hdfs://", "./")) and len(place) > 1:
+                yield place
+
+
+def _is_kept(pods: Pods, container: Container, place: str) -> bool:
+    """Whether a folder outlives the pod: an object store, or a volume that is not the pod's own."""
+    if "://" in place:
+        return True
+    lost = {str(volume.get("name")) for _, volume in pods.volumes if any(kind in volume for kind in _LOCAL)}
+    mounts = [mapping_of(one) for one in items_of(container.value.get("volumeMounts"))]
+    mounts += [mapping_of(one) for one in items_of(pods.value.get("pvcMount"))] if pods.form == "K" else []
+    found = [(str(one.get("mountPath")).rstrip("/"), str(one.get("name"))) for one in mounts]
+    around = [(len(at), name) for at, name in found if f"{place}/".startswith(f"{at}/")]
+    if around:
+        return max(around)[1] not in lost  # the deepest mount has the folder
+    return any(at.startswith(f"{place}/") and name not in lost for at, name in found)
+
+
+def _is_saved_to(pods: Pods, container: Container, place: str) -> bool:
+    """Whether a folder is one in which work is saved: by its name, by its volume, or because the command names it again."""
+    if _SCRATCH.search(place):
+        return False
+    if _CHECKPOINT.search(place) or _keeps(container, place):
+        return True
+    said = " ".join(word for one in (*pods.containers, container) for word in one.words)
+    return re.search(_SAVES_TO + re.escape(place) + r"(?![\w-])", said) is not None
 
 
 def _lost_checkpoints(pods: Pods, _settings: Settings) -> Iterator[Problem]:
@@ -157,6 +492,11 @@ _CLAIM = (
     "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: ckpt}}\nspec:\n  accessModes: [{mode}]\n"
     "  resources: {{requests: {{storage: 10Gi}}}}\n---\n"
 )
+_ZONAL_VOLUME = (
+    "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: disk}\nspec:\n  claimRef: {name: ckpt}\n"
+    "  nodeAffinity:\n    required:\n      nodeSelectorTerms:\n      - matchExpressions:\n"
+    "        - {key: topology.kubernetes.io/zone, operator: In, values: [eastus-2]}\n---\n"
+) + _CLAIM.format(mode="ReadWriteMany")
 _VOLUME = "volumes:\n- {name: work, persistentVolumeClaim: {claimName: ckpt}}\n"
 _MOUNT = "volumeMounts:\n- {name: work, mountPath: /work}\n"
 _EMPTY = "volumes:\n- {name: ckpt, emptyDir: {}}\n"
@@ -176,6 +516,44 @@ RULES = (
         fails=_CLAIM.format(mode="ReadWriteOnce") + job(ON_SPOT + _VOLUME, container=_MOUNT),
         passes=_CLAIM.format(mode="ReadWriteMany") + job(ON_SPOT + _VOLUME, container=_MOUNT),
         checks=Checks(pods=_zonal),
+    ),
+    Rule(
+        id="volume-in-other-zone",
+        severity=Severity.ERROR,
+        title="Mounts a volume of a zone in which none of its nodes are",
+        why="A disk is attached in its own zone. The scheduler finds no node that has both the zone and what the pods ask for, "
+        "and no autoscaler adds one.",
+        fix="Add the zone of the volume to the pool, make the volume in a zone of the pool (volumeBindingMode: "
+        "WaitForFirstConsumer), or use a volume of a region.",
+        fails=_ZONAL_VOLUME
+        + job("nodeSelector: {topology.kubernetes.io/zone: eastus-1}\n" + ON_SPOT + _VOLUME, container=_MOUNT),
+        passes=_ZONAL_VOLUME.replace("eastus-2", "eastus-1")
+        + job("nodeSelector: {topology.kubernetes.io/zone: eastus-1}\n" + ON_SPOT + _VOLUME, container=_MOUNT),
+        checks=Checks(pods=_elsewhere),
+        source='Kubernetes documentation, "Persistent Volumes" (node affinity), "Storage Classes" (allowed topologies)',
+    ),
+    Rule(
+        id="claim-of-one-node-shared",
+        severity=Severity.ERROR,
+        title="A volume of one node for pods that cannot be on one node",
+        why="A claim of ReadWriteOnce is attached to one node at a time, and one of ReadWriteOncePod is mounted by one pod. "
+        "Pods that must be on other nodes wait for it for ever.",
+        fix="Use a volume that many nodes can mount (ReadWriteMany), or give each pod a claim of its own.",
+        fails=_CLAIM.format(mode="ReadWriteOncePod") + job(_VOLUME, container=_MOUNT, spec="parallelism: 2\n"),
+        passes=_CLAIM.format(mode="ReadWriteMany") + job(_VOLUME, container=_MOUNT, spec="parallelism: 2\n"),
+        checks=Checks(objects=_shared_by_nodes),
+        source='Kubernetes documentation, "Persistent Volumes" (access modes)',
+    ),
+    Rule(
+        id="saves-removed-at-start",
+        severity=Severity.WARNING,
+        title="Removes the saved work before it begins",
+        why="After an interruption the same command runs again: it removes what the last attempt saved, and starts from the "
+        "beginning.",
+        fix="Remove nothing at the start; clean up after the work, or use a folder of its own for each run.",
+        fails=job(_IN_CLAIM, container="command: [sh, -c, 'rm -rf /ckpt/run && train --out /ckpt/run']\n" + _CKPT),
+        passes=job(_IN_CLAIM, container="command: [sh, -c, 'train --out /ckpt/run && rm -rf /ckpt/run']\n" + _CKPT),
+        checks=Checks(pods=_removed),
     ),
     Rule(
         id="checkpoint-in-emptydir",

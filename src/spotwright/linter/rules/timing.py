@@ -14,7 +14,16 @@ from spotwright.clouds.providers import ZONE
 from spotwright.kinds.kind import Duty, Retry
 from spotwright.linter.rule import ON_SPOT, Checks, Mend, Problem, Rule, Severity, job, training_job
 from spotwright.linter.settings import Settings
-from spotwright.linter.subjects import KubeObject, Pods, admits, is_whole, items_of, mapping_at, mapping_of
+from spotwright.linter.subjects import (
+    KubeObject,
+    Pods,
+    admits,
+    is_whole,
+    items_of,
+    mapping_at,
+    mapping_of,
+    pods_at_once,
+)
 from spotwright.model.pools import Provider
 from spotwright.placing.pods import longest_grace, shortest_notice
 
@@ -112,7 +121,7 @@ def _names_karpenter(pods: Pods) -> bool:
 
 def _one_zone(pods: Pods, _settings: Settings) -> Iterator[Problem]:
     """Several pods that need each other, on spot nodes of one zone."""
-    if not pods.asks_for_spot or pods.duty is not Duty.WORKER or not _is_gang(pods):
+    if not pods.asks_for_spot or pods.duty is not Duty.WORKER or pods.owner is None or pods_at_once(pods) < 2:
         return
     expressions = pods.constraints.pairs
     if len(pods.constraints.required) == 1:
@@ -137,18 +146,6 @@ def _one_zone(pods: Pods, _settings: Settings) -> Iterator[Problem]:
                 "topologyKey",
             )
             yield Problem(path, f"{pods.label} needs several spot nodes, all in the zone of its first pod")
-
-
-def _is_gang(pods: Pods) -> bool:
-    """Whether several pods of one template work together."""
-    if pods.owner is None:
-        return False
-    around = mapping_at(pods.document.get(()), *pods.spec[:-2])
-    counts = [around.get(name) for name in ("replicas", "parallelism", "minReplicas")]
-    if pods.job is not None:
-        counts.append(mapping_at(pods.document.get(()), *pods.job).get("parallelism"))
-    counts.append(mapping_at(pods.owner.value, "spec", "executor").get("instances") if pods.form == "H" else None)
-    return any(is_whole(count) and count is not None and count > 1 for count in counts)
 
 
 def _blocked_drain(subject: KubeObject, _settings: Settings) -> Iterator[Problem]:
