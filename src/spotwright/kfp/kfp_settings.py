@@ -104,7 +104,7 @@ def runtime_field(kubernetes: Mapping[str, Any]) -> str:
     """The field with which a parameter decides at run time where the pods go; empty if there is none."""
     for group, field in _DECIDED_BY_PARAMETERS:
         entries = kubernetes.get(group) or ()
-        for entry in [entries] if isinstance(entries, Mapping) else entries:
+        for entry in entries if isinstance(entries, list) else [entries]:
             value = entry.get(field) if isinstance(entry, Mapping) else None
             if isinstance(value, Mapping) and any(name in value for name in _PARAMETERS):
                 return field

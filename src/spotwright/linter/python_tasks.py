@@ -262,7 +262,7 @@ class _Reader:
         if isinstance(first, _Task) and name in KUBERNETES and is_of_kubernetes(call, name):
             values = dict(zip(KUBERNETES[name], given, strict=False)) | by_name
             del values["task"]
-            first.sets_kubernetes(name, {key: one for key, one in values.items() if one is not None}, line)
+            first.sets_kubernetes(name, _settings(values), line)
             return first
         if isinstance(first, _Task) and name in _WISHES and _is_of_spotwright(call):
             first.wishes(name, {one.arg: one.value for one in call.keywords if one.arg}, line)
@@ -280,7 +280,7 @@ class _Reader:
         if name in METHODS:
             values = dict(zip(METHODS[name], given, strict=False)) | dict(by_name)
             line = (call.func.end_lineno if isinstance(call.func, ast.Attribute) else None) or call.lineno
-            task.sets(name, {key: one for key, one in values.items() if one is not None}, line)
+            task.sets(name, _settings(values), line)
         elif name == "apply" and any(
             name_of_call(one) == _PREEMPTIBLE for one in call.args if isinstance(one, ast.Call)
         ):
@@ -350,7 +350,18 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
         return names.get(node.id, _COMPUTED)
     if isinstance(node, ast.Dict) and all(key is not None for key in node.keys):
         pairs = zip(node.keys, node.values, strict=True)
-        return {str(_value(key, names)): _value(one, names) for key, one in pairs if key is not None}
+        return {
+            str(_setting(_value(key, names))): _setting(_value(one, names)) for key, one in pairs if key is not None
+        }
     if isinstance(node, ast.List | ast.Tuple):
-        return [_value(one, names) for one in node.elts]
+        return [_setting(_value(one, names)) for one in node.elts]
     return _COMPUTED
+
+
+def _setting(value: Any) -> Any:
+    """A value as a setting: what a call returns is no task there, but a value that the file computes."""
+    return _COMPUTED if isinstance(value, _Task) else value
+
+
+def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _setting(value) for name, value in given.items() if value is not None}

@@ -28,8 +28,7 @@ from spotwright.linter.rule import (
 )
 from spotwright.linter.settings import Settings
 from spotwright.linter.subjects import Pods, Reach, admits, mapping_of, selects_pool, selects_spot, shuns_spot
-from spotwright.model.scheduling_terms import Expression, Taint, Toleration
-from spotwright.placing.pod_spec import is_placeholder
+from spotwright.model.scheduling_terms import Expression, Taint, Toleration, is_placeholder
 from spotwright.placing.retries import preference_advice
 
 __all__ = ["RULES"]

@@ -25,7 +25,7 @@ from spotwright.linter.subjects import (
     pods_of,
     texts_of,
 )
-from spotwright.placing.pod_spec import is_placeholder
+from spotwright.model.scheduling_terms import is_placeholder
 
 __all__ = ["RULES"]
 

@@ -40,10 +40,10 @@ from spotwright.linter.subjects import (
     selects_spot,
     shuns_spot,
 )
-from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration, contradiction
+from spotwright.model.scheduling_terms import Expression, Taint, Term, Toleration, contradiction, is_placeholder
 from spotwright.placing.documents import Path
 from spotwright.placing.patch import value_at
-from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS, is_placeholder
+from spotwright.placing.pod_spec import PREFERRED_TERMS, REQUIRED_TERMS
 
 __all__ = ["RULES", "excluding"]
 
@@ -187,7 +187,7 @@ def _never_made(subject: KubeObject, settings: Settings) -> Iterator[Problem]:
 
 
 def _never_met_in_python(file: PythonFile, settings: Settings) -> Iterator[Problem]:
-    """The same in calls and dictionaries of a pipeline file."""
+    """The same in calls of kfp 1 and of the client of Kubernetes; calls of today are read with the pods of their tasks."""
     for expression, line in _conditions_in(file):
         fault = _fault(expression, settings)
         if fault is not None:
@@ -195,22 +195,12 @@ def _never_met_in_python(file: PythonFile, settings: Settings) -> Iterator[Probl
 
 
 def _conditions_in(file: PythonFile) -> Iterator[tuple[Expression, int]]:
-    for call in calls_named(file, "add_node_selector", "add_node_selector_constraint"):
-        method = 0 if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("constraint") else 1
-        key, value = keyword(call, "label_key", method), keyword(call, "label_value", method + 1)
-        yield from _literal(key, "In", [value], call.lineno)
+    for call in calls_named(file, "add_node_selector_constraint"):
+        yield from _literal(keyword(call, "label_name", 0), "In", [keyword(call, "value", 1)], call.lineno)
     for call in calls_named(file, "V1NodeSelectorRequirement"):
         operator, values = _text(keyword(call, "operator", 1)), keyword(call, "values", 2)
         items = list(values.elts) if isinstance(values, ast.List | ast.Tuple) else []
         yield from _literal(keyword(call, "key", 0), operator or "", items, call.lineno)
-    for node in file.nodes:
-        if not isinstance(node, ast.Dict):
-            continue
-        pairs = {_text(key): value for key, value in zip(node.keys, node.values, strict=True)}
-        if {"key", "operator"} <= pairs.keys():
-            values = pairs.get("values")
-            items = list(values.elts) if isinstance(values, ast.List | ast.Tuple) else []
-            yield from _literal(pairs["key"], _text(pairs["operator"]) or "", items, node.lineno)
 
 
 def _literal(
@@ -236,7 +226,7 @@ def _together(pods: Pods) -> list[tuple[Path, list[Expression]]]:
 
 
 def _is_met_by_a_pool(pods: Pods, settings: Settings) -> bool:
-    return any(selects_pool(pods.constraints, pool) for pool in settings.pools.values())
+    return any(selects_pool(pods.constraints, pool, {}) for pool in settings.pools.values())
 
 
 def _of_several_clouds(pods: Pods, settings: Settings) -> Iterator[Problem]:

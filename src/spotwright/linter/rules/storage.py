@@ -37,7 +37,7 @@ from spotwright.model.pools import Pool
 from spotwright.model.scheduling_terms import Expression
 from spotwright.placing.context import POLICY_ANNOTATION
 from spotwright.placing.documents import Path
-from spotwright.placing.pod_spec import judgeable, pod_requests
+from spotwright.placing.pod_spec import pod_requests
 
 __all__ = ["RULES", "STATEFUL_RULES"]
 
@@ -162,16 +162,12 @@ def _zones_in(terms: Sequence[Sequence[Any]]) -> set[str]:
 
 def _in_other_zones(pods: Pods, pools: Mapping[str, Pool]) -> Iterator[tuple[_Claim, set[str], set[str]]]:
     """The claims whose volumes are in no zone of the pools that admit the pods: with their zones, and those of the pools."""
-    admitting = [pool for pool in pools.values() if admits(pool, judgeable(pods.constraints, pools, _unsaid))]
+    admitting = [pool for pool in pools.values() if admits(pool, pods.constraints)]
     reached = {labels.get(ZONE, "") for pool in admitting for labels in labels_by_zone(pool)}
     for claim in _claims(pods):
         zones = _zones_of(pods, claim)
         if zones and reached and "" not in reached and zones.isdisjoint(reached):
             yield claim, zones, reached
-
-
-def _unsaid(_level: Any, _path: Path, _text: str) -> None:
-    """Conditions that are known only at run time count as met, and their rule says so."""
 
 
 def _elsewhere(pods: Pods, settings: Settings) -> Iterator[Problem]:
