@@ -189,6 +189,16 @@ def test_a_loop_over_no_list_is_said_to_fail() -> None:
     )
 
 
+@pytest.mark.parametrize("fields", [{}, {"lr": "lr"}], ids=["of a task", "of the loop"])
+def test_a_field_that_an_item_does_not_have_is_said_to_fail(fields: dict[str, str]) -> None:
+    loop = a_task("loop", dag="each", loop=Loop("item", raw=({"lr": 1}, {"rate": 2}), fields=fields))
+    reads = DagInput("lr") if fields else DagInput("item", ("lr",))
+    plan = a_plan([loop], CONFIG, each=a_dag(a_task("train", parameters={"lr": reads})))
+    assert len(paths(plan)) == 2
+    assert "the run will fail at loop" in note(plan)
+    assert "item has no field 'lr': {'rate': 2}" in note(plan)
+
+
 def test_a_loop_without_items_has_no_task_and_a_pipeline_of_it_alone_is_refused() -> None:
     plan = a_plan([looped("loop", DagInput("rows")), a_task("after", "loop")], CONFIG, body=BODY)
     assert paths(plan, arguments={"rows": []}) == ["after"]

@@ -21,7 +21,7 @@ from spotwright.engine.io_resolution import Inputs, dag_outputs, inputs_of, is_u
 from spotwright.engine.plan import Plan, PlannedTask
 from spotwright.engine.state import LoopState, RunState, ScopeState, TaskState
 from spotwright.errors import InputError
-from spotwright.graph import Condition, Loop
+from spotwright.graph import Condition, DagInput, Loop
 
 __all__ = ["Step", "Unfolding", "Weight"]
 
@@ -126,7 +126,11 @@ class Unfolding:
 
     def _scope(self, scope: ScopeState, of_owner: Inputs | None) -> list[Step]:
         """The steps of one scope in topological order, with its conditions decided."""
-        outer = scope_inputs(self._state, scope, of_owner)
+        try:
+            outer = scope_inputs(self._state, scope, of_owner)
+        except ValueError as error:  # a field that an item does not have
+            self.failing.setdefault(scope.place.spec_path, str(error))
+            outer = of_owner or Inputs({}, {})
         steps: dict[str, Step] = {}
         tasks: list[TaskState] = []
         for planned in self._plan.unfold(scope.place):
@@ -151,11 +155,12 @@ class Unfolding:
             step.is_planned = False
             return step
         inputs = Inputs({}, {})
-        if spec.dag is not None or spec.condition is not None or spec.deferred:
+        reads_part = any(isinstance(source, DagInput) and source.item for source in spec.parameters.values())
+        if spec.dag is not None or spec.condition is not None or spec.deferred or reads_part:
             try:
                 inputs = inputs_of(self._state, task, outer)
             except ValueError as error:  # a field that an item does not have
-                self.failing[planned.spec_path] = str(error)
+                self.failing.setdefault(planned.spec_path, str(error))
         if spec.condition is not None:
             self._decide(step, spec.condition, inputs)
             if not step.is_planned:
