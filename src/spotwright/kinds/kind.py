@@ -74,8 +74,10 @@ NAMESAKES: Mapping[tuple[str, str], str] = {
 
 
 def served_version(api_version: str, kind: str) -> str | None:
-    """The apiVersion under which a kind is placed, by its group if the name has several; ``None`` if unknown."""
-    return NAMESAKES.get((api_version.rpartition("/")[0], kind)) or SERVED.get(kind)
+    """The apiVersion under which a kind of this group is placed; ``None`` if none is: another group's kind is another kind."""
+    group = api_version.rpartition("/")[0]
+    served = NAMESAKES.get((group, kind)) or SERVED.get(kind, "")
+    return served if served and served.rpartition("/")[0] == group else None
 
 
 def find_kind(api_version: str, kind: str) -> PlaceObject | None:

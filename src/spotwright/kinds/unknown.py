@@ -1,6 +1,7 @@
 """Objects of unknown kinds: placed at the paths of ``--pod-path``, otherwise left unchanged with a finding.
 
-Only the fields of the pod spec are placed. What the kind does after an interruption is not known, and a finding says so.
+Only the fields of the pod spec are placed. What the kind does after an interruption is not known, and a finding says so. A kind
+is known by its group and its name: another operator's SparkApplication is an unknown kind.
 """
 
 from __future__ import annotations
@@ -14,9 +15,18 @@ from spotwright.kinds.kind import SERVED, served_version
 from spotwright.placing.context import Finding, Level, PlaceContext, name_of
 from spotwright.placing.documents import Document, Path, show
 from spotwright.placing.patch import value_at
+from spotwright.placing.pod_spec import POD_FIELDS
 from spotwright.placing.pods import Role, place_pod
+from spotwright.placing.retries import whole_number
 
-__all__ = ["find_pod_specs", "pass_through", "place_at", "read_pod_path", "warn_of_version"]
+__all__ = [
+    "find_pod_specs",
+    "pass_through",
+    "pattern_text",
+    "place_at",
+    "read_pod_path",
+    "warn_of_version",
+]
 
 
 _ANY = "*"
@@ -41,23 +51,31 @@ def read_pod_path(text: str) -> Path:
     return tuple(_ANY if index == _ANY else int(index) if index else name for name, index in steps)
 
 
-def find_pod_specs(value: Any, patterns: Sequence[Path]) -> list[Path]:
+def find_pod_specs(value: Any, patterns: Sequence[Path], *, may_be_partial: bool = False) -> list[Path]:
     """The paths of the pod specs in an object that match a pattern, in the order of the patterns, none twice.
 
     A pattern may begin at ``spec``, and may end at the template of the pod instead of its spec. A pod spec has containers.
+    ``may_be_partial``: or any other field of a pod, as what an operator lays over the pods that it makes.
     """
     matches: dict[Path, None] = {}
     for pattern in patterns:
         found = list(_matches(value, pattern)) or list(_matches(value, ("spec", *pattern)))
         for path in found:
-            spec = path if _is_pod_spec(value, path) else (*path, "spec")
-            if _is_pod_spec(value, spec):
-                matches[spec] = None
+            candidates = (path, (*path, "spec"))
+            whole = [spec for spec in candidates if _has_containers(value, spec)]
+            partial = [spec for spec in candidates if may_be_partial and _has_pod_field(value, spec)]
+            matches.update(dict.fromkeys((whole or partial)[:1]))
     return list(matches)
 
 
-def _is_pod_spec(value: Any, path: Path) -> bool:
+def _has_containers(value: Any, path: Path) -> bool:
+    """Whether there is a pod spec with containers at a path."""
     return value_at(value, (*path, "containers")) is not None
+
+
+def _has_pod_field(value: Any, path: Path) -> bool:
+    found = value_at(value, path)
+    return isinstance(found, dict) and not POD_FIELDS.isdisjoint(found)
 
 
 def _matches(value: Any, pattern: Path, path: Path = ()) -> Iterator[Path]:
@@ -81,16 +99,45 @@ def place_at(ctx: PlaceContext, paths: Sequence[Path]) -> None:
     roles = [_role(ctx, path, _role_name(ctx, path) if len(paths) > 1 else "") for path in paths]
     placed = [place_pod(ctx, role) for role in roles]
     kind = ctx.get("kind")
-    for each in placed:
+    for path, role, each in zip(paths, roles, placed, strict=True):
         each.report.after_interruption = f"unknown: Spotwright does not know what a {kind} does when it loses a pod"
+        if role.holder:
+            text = f"{role.name}: it has no containers, so the requests of its pods are not known: are the nodes large enough?"
+            ctx.add_finding(Level.NOTE, role.spec, text)
+        if each.policy.checkpoint and not role.holder:
+            _warn_of_checkpoints(ctx, path, role)
     if any(each.on_spot for each in placed):
         ctx.add_finding(Level.WARNING, ctx.at("kind"), f"{kind}: only its pods are placed; set its retries yourself")
+
+
+_NAMED_FOR_GOOD = frozenset({("apps", "StatefulSet")})
+"""Kinds whose pods have the same name again after they were lost, so that each pod has a place for checkpoints of its own."""
 
 
 def _role(ctx: PlaceContext, path: Path, name: str) -> Role:
     template = path[:-1] if path[-1] == "spec" and len(path) > 1 else None
     policy_path = f"{ctx.name}/{name}" if name else ctx.name
-    return Role(show(path), policy_path, ctx.at(*path), ctx.at(*template) if template is not None else None)
+    group = str(ctx.get("apiVersion")).rpartition("/")[0]
+    own = "" if (group, ctx.get("kind")) in _NAMED_FOR_GOOD else str(ctx.get("metadata", "name") or "")
+    return Role(
+        show(path),
+        policy_path,
+        ctx.at(*path),
+        ctx.at(*template) if template is not None else None,
+        holder=not _has_containers(ctx.get(), path),
+        run=own or "metadata.name",
+    )
+
+
+def _warn_of_checkpoints(ctx: PlaceContext, path: Path, role: Role) -> None:
+    """Report pods that share one place for checkpoints, and those whose place has the name of a pod that is lost."""
+    counts = [whole_number(ctx.get(*path[:depth], "replicas")) or 0 for depth in range(len(path))]
+    if max(counts) > 1 and role.run != "metadata.name":
+        text = f"{role.name}: its pods share one place for checkpoints: let the code name a file of its own in it"
+        ctx.add_finding(Level.WARNING, role.spec, text)
+    if ctx.get("metadata", "generateName") and not ctx.get("metadata", "name"):
+        text = f"{role.name}: its place for checkpoints has the name of the pod, and the next pod has another name: replace"
+        ctx.add_finding(Level.WARNING, role.spec, f"{text} generateName by metadata.name")
 
 
 def _role_name(ctx: PlaceContext, path: Path) -> str:
@@ -122,18 +169,18 @@ def pass_through(document: Document, api_version: str, kind: str, patterns: Sequ
             Level.WARNING,
             f"{kind} {name} has no apiVersion: write {SERVED[kind]}; it stays unchanged",
         )
-    elif kind in SERVED:
-        level, text = Level.WARNING, f"{text} (a {kind} of {SERVED[kind]} is placed)"
-    elif _has_pods(document.get((), None)):
+    elif kind in SERVED or _has_pods(document.get((), None)):
         hint = "name the path of its pod spec with --pod-path"
         if patterns:
-            hint = f"no pod spec at {' or '.join(map(_pattern_text, patterns))}: {hint}"
+            hint = f"no pod spec at {' or '.join(map(pattern_text, patterns))}: {hint}"
+        if kind in SERVED:
+            hint = f"a {kind} of {SERVED[kind]} is placed; of this one, {hint}"
         level, text = Level.WARNING, f"{text} ({hint})"
     yield Finding(level, document.file, document.line(("kind",)), ("kind",), text, f"{kind} ({api_version})")
 
 
-def _pattern_text(pattern: Path) -> str:
-    """A pattern as the user wrote it."""
+def pattern_text(pattern: Path) -> str:
+    """A pattern of ``--pod-path`` as the user wrote it."""
     return show(pattern).replace(".*", "[*]")
 
 

@@ -192,7 +192,7 @@ def objects_in(document: Document, beside: list[KubeObject]) -> Iterator[KubeObj
         beside.append(found)
         yield found
         trial = found.get(*_TRIAL)
-        if found.kind == "Experiment" and isinstance(trial, dict):
+        if (found.group, found.kind) == ("kubeflow.org", "Experiment") and isinstance(trial, dict):
             yield KubeObject(document, found.at(*_TRIAL), trial, found, beside)
 
 

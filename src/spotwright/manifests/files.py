@@ -17,7 +17,7 @@ from spotwright.config import Config, matches, nearest_path
 from spotwright.errors import ConfigError, InputError
 from spotwright.kfp.placed_record import VERSION, digest, value_digest
 from spotwright.kinds.kind import PlaceObject, find_kind
-from spotwright.kinds.unknown import find_pod_specs, pass_through, place_at
+from spotwright.kinds.unknown import find_pod_specs, pass_through, pattern_text, place_at
 from spotwright.manifests.objects import ObjectRules
 from spotwright.manifests.record import (
     ANNOTATION,
@@ -199,7 +199,19 @@ def place_texts(
     it, an object with such a record is refused.
     """
     work = _Work(config, references or References(), options or PlaceOptions(), outside)
-    return [_place_file(text, file, work) for file, text in texts]
+    placed = [_place_file(text, file, work) for file, text in texts]
+    if placed:
+        placed[0].findings += _paths_to_nothing(work, [file for file, _ in texts])
+    return placed
+
+
+def _paths_to_nothing(work: _Work, files: Sequence[str]) -> Iterator[Finding]:
+    """A warning for each pattern of ``--pod-path`` that leads to no pod spec in any file, unless an object's message said so."""
+    for pattern in work.options.pod_paths:
+        if pattern not in work.answered_paths:
+            where = "in these files" if len(files) > 1 else "here"
+            text = f"--pod-path {pattern_text(pattern)} leads to no pod spec {where}: correct the path, or leave it out"
+            yield Finding(Level.WARNING, files[0], 1, (), text)
 
 
 def _place_file(text: str, file: str, common: _Work) -> PlacedFile:
@@ -234,7 +246,8 @@ def _is_json(file: str, body: str) -> bool:
 class _Work:
     """What objects share while they are placed: those of one command, and in copies those of one file.
 
-    A copy for a file finds also the objects of this file, and has its own ``may_add`` and ``additions``.
+    A copy for a file finds also the objects of this file, and has its own ``may_add`` and ``additions``. ``answered_paths``: the
+    patterns of ``--pod-path`` that lead to a pod spec, and those of which a message of an object says that they do not.
     """
 
     config: Config
@@ -243,14 +256,18 @@ class _Work:
     outside: Outside | None
     may_add: bool = False
     additions: Additions = field(default_factory=Additions)
+    answered_paths: set[Path] = field(default_factory=set)
 
 
 def _place_object(document: Document, result: PlacedFile, work: _Work) -> str:
     """Place one object; returns the whole text around it."""
     api_version, kind = _kind_of(document)
-    place = _how_to_place(document, api_version, kind, work.options.pod_paths)
+    place = _how_to_place(document, api_version, kind, work)
     if place is None:
-        result.findings += pass_through(document, api_version, kind, work.options.pod_paths)
+        left = list(pass_through(document, api_version, kind, work.options.pod_paths))
+        if any("--pod-path" in finding.text for finding in left):
+            work.answered_paths.update(work.options.pod_paths)
+        result.findings += left
         return document.text
     editor, at = _editor(document), _record_path(document)
     reserve(editor, at)
@@ -273,7 +290,7 @@ def refusal_of(document: Document, config: Config, references: References) -> In
         return None
     rules = ObjectRules(config, references, PlaceOptions(only_explain=True), Additions().add)
     try:
-        place = _how_to_place(document, api_version, kind, ())
+        place = find_kind(api_version, kind)
         if place is not None:
             rules.apply(place, _editor(document), [], [])
     except (ManifestError, ConfigError) as error:
@@ -289,14 +306,19 @@ def _editor(document: Document) -> Editor:
     return editor
 
 
-def _how_to_place(document: Document, api_version: str, kind: str, patterns: Sequence[Path]) -> PlaceObject | None:
+def _how_to_place(document: Document, api_version: str, kind: str, work: _Work) -> PlaceObject | None:
     """How to place an object: as its kind is placed, and at the paths of ``--pod-path`` that its kind leaves alone.
 
     ``None`` if its kind is not known and no path leads to a pod spec. Kinds that are never placed by themselves are placed at
     the paths alone.
     """
     place = find_kind(api_version, kind)
-    paths = find_pod_specs(document.get((), None), patterns) if patterns else []
+    paths: list[Path] = []
+    for pattern in work.options.pod_paths:
+        found = find_pod_specs(document.get((), None), [pattern], may_be_partial=place is None)
+        if found:
+            work.answered_paths.add(pattern)
+        paths += [path for path in found if path not in paths]
     if not paths:
         return place
 

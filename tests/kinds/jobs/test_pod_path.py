@@ -7,7 +7,7 @@ import pytest
 from spotwright.config import Config, parse
 from spotwright.errors import InputError
 from spotwright.kinds.unknown import find_pod_specs, read_pod_path
-from spotwright.manifests.files import PlacedFile, place_text, unplace_text
+from spotwright.manifests.files import PlacedFile, place_text, place_texts, unplace_text
 from spotwright.placing.context import PlaceOptions
 from spotwright.placing.documents import parse as parse_yaml
 from spotwright.placing.documents import show
@@ -174,3 +174,118 @@ def test_a_path_that_leads_to_no_pods_is_named(config: Config) -> None:
 
     assert placed.text == FLEET
     assert "no pod spec at spec.ships[*].template.spec" in placed.findings[0].text
+
+
+SPARK_OF_ANOTHER_GROUP = """\
+apiVersion: spark.example.com/v1alpha1
+kind: SparkApplication
+metadata: {name: etl}
+spec:
+  executor:
+    replicas: 3
+    podOverrides:
+      spec:
+        serviceAccountName: etl  # laid over the operator's own pods
+"""
+
+
+def test_a_known_name_in_another_group_is_another_kind(config: Config) -> None:
+    placed = place_text(SPARK_OF_ANOTHER_GROUP, "etl.yaml", config)
+
+    assert placed.text == SPARK_OF_ANOTHER_GROUP
+    [finding] = placed.findings
+    assert "a SparkApplication of sparkoperator.k8s.io/v1beta2 is placed" in finding.text
+    assert "of this one, name the path of its pod spec with --pod-path" in finding.text
+
+
+@pytest.mark.parametrize(
+    "path", ["spec.executor.podOverrides", "spec.executor.podOverrides.spec", "executor.podOverrides"]
+)
+def test_what_an_operator_lays_over_its_pods_is_placed_at_the_path(config: Config, path: str) -> None:
+    placed = placed_at(config, path, text=SPARK_OF_ANOTHER_GROUP)
+    spec = parse_yaml(placed.text, "etl.yaml")[0].get(("spec", "executor", "podOverrides", "spec"))
+
+    assert [one["key"] for one in spec["tolerations"]] == ["kubernetes.azure.com/scalesetpriority"]
+    assert spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    texts = [finding.text for finding in placed.findings]
+    assert not any("no API server knows" in text for text in texts)
+    assert any("it has no containers, so the requests of its pods are not known" in text for text in texts)
+
+
+def test_the_version_of_a_kind_of_another_group_is_not_corrected(config: Config) -> None:
+    text = SPARK_OF_ANOTHER_GROUP.replace("serviceAccountName: etl", "containers: [{name: spark}]")
+    placed = placed_at(config, "spec.executor.podOverrides", text=text)
+
+    assert placed.roles[0].pools == ("spotpool",)
+    assert not any("write sparkoperator.k8s.io" in finding.text for finding in placed.findings)
+
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: job}
+spec:
+  template: {spec: {containers: [{name: main}]}}
+"""
+
+
+def test_a_path_that_leads_nowhere_is_named_once_for_all_files(config: Config) -> None:
+    options = PlaceOptions(pod_paths=(read_pod_path("spec.tempalte.spec"), read_pod_path("spec.template.spec")))
+    files = place_texts([("a.yaml", JOB), ("b.yaml", JOB)], config, options=options)
+
+    warnings = [finding.text for file in files for finding in file.findings if "--pod-path" in finding.text]
+    assert warnings == [
+        "--pod-path spec.tempalte.spec leads to no pod spec in these files: correct the path, or leave it out"
+    ]
+
+
+def test_a_path_that_an_object_has_named_already_is_not_named_again(config: Config) -> None:
+    placed = placed_at(config, "spec.ships[*].template.spec")
+
+    assert len([finding for finding in placed.findings if "--pod-path" in finding.text]) == 1
+
+
+WITH_CHECKPOINTS = f"version: 1\npools: {POOLS}\npolicy: {{default: {{spot: require, checkpoint: pvc://saves}}}}\n"
+
+
+def folder_of(placed: PlacedFile, path: str) -> str:
+    """The folder for checkpoints in the volume, with what the variable of the run stands for."""
+    spec = parse_yaml(placed.text, "fleet.yaml")[0].get(read_pod_path(path))
+    [container] = spec["containers"]
+    run = next(one for one in container["env"] if one["name"] == "SPOTWRIGHT_RUN")
+    [mount] = container["volumeMounts"]
+    folder: str = mount["subPathExpr"]
+    return folder.replace("$(SPOTWRIGHT_RUN)", run.get("value") or f"<{run['valueFrom']['fieldRef']['fieldPath']}>")
+
+
+def a_service(kind: str = "Deployment", metadata: str = "name: queue", replicas: int = 1) -> str:
+    return (
+        f"apiVersion: apps/v1\nkind: {kind}\nmetadata: {{{metadata}}}\nspec:\n  replicas: {replicas}\n"
+        "  template:\n    spec:\n      containers:\n      - {name: main, image: worker}\n"
+    )
+
+
+def test_the_place_for_checkpoints_of_a_deployment_survives_its_pods() -> None:
+    placed = placed_at(parse(WITH_CHECKPOINTS), "spec.template.spec", text=a_service())
+
+    assert folder_of(placed, "spec.template.spec") == "queue/queue"
+
+
+def test_each_pod_of_a_stateful_set_has_a_place_of_its_own_because_its_name_stays() -> None:
+    placed = placed_at(parse(WITH_CHECKPOINTS), "spec.template.spec", text=a_service("StatefulSet", replicas=3))
+
+    assert folder_of(placed, "spec.template.spec") == "<metadata.name>/queue"
+    assert not any("share one place" in finding.text for finding in placed.findings)
+
+
+def test_pods_that_share_a_place_for_checkpoints_are_named() -> None:
+    placed = placed_at(parse(WITH_CHECKPOINTS), "spec.template.spec", text=a_service(replicas=3))
+
+    assert any("its pods share one place for checkpoints" in finding.text for finding in placed.findings)
+
+
+def test_a_place_for_checkpoints_that_is_lost_with_the_pod_is_named() -> None:
+    text = a_service(metadata="generateName: queue-")
+    placed = placed_at(parse(WITH_CHECKPOINTS), "spec.template.spec", text=text)
+
+    assert any("replace generateName by metadata.name" in finding.text for finding in placed.findings)

@@ -135,14 +135,14 @@ def _levels(subject: KubeObject) -> Iterator[_Level]:
     for place in facts_of(subject.group, subject.kind).places:
         if place.form == "T" and place.steps:
             yield from _levels_of(subject, place)
-    if subject.kind == "TrainJob":
+    if (subject.group, subject.kind) == ("trainer.kubeflow.org", "TrainJob"):
         overrides = frozenset(_RELEASES.values())
         field = next((name for name in _RELEASES.values() if subject.get("spec", name) is not None), "runtimePatches")
         yield _Level(("spec",), POD_FIELDS - overrides, ("spec", field))
         yield _Level(("spec", "trainer"), POD_FIELDS, ("spec", field))
         runtime = ("TrainingRuntime", "spec", "template", "spec")
         yield _Level(("spec",), JOB_FIELDS | {"failurePolicy"}, runtime)
-    if subject.kind == "Experiment":
+    if (subject.group, subject.kind) == ("kubeflow.org", "Experiment"):
         trial = ("spec", "trialTemplate", "trialSpec", "spec", "template", "spec")
         yield _Level(("spec",), POD_FIELDS, trial)
         yield _Level(("spec", "trialTemplate"), POD_FIELDS, trial)

@@ -87,7 +87,9 @@ def _ends_with_first_loss(subject: KubeObject) -> tuple[str, tuple[str, ...]]:
         )
         if not policy.get("maxRestarts") and not items_of(policy.get("rules")) and not retried:
             return "has no failurePolicy, so the first failed Job fails the set", ("spec",)
-    if subject.kind == "SparkApplication" and subject.get("spec", "restartPolicy", "type") == "Never":
+    if (subject.group, subject.kind) == ("sparkoperator.k8s.io", "SparkApplication") and subject.get(
+        "spec", "restartPolicy", "type"
+    ) == "Never":
         return "is never restarted (restartPolicy Never)", ("spec", "restartPolicy")
     return "", ()
 
