@@ -9,6 +9,7 @@ from tests.placing.placed import FILE, place, refusal
 
 from spotwright import config
 from spotwright.manifests.files import place_text, unplace_text
+from spotwright.placing.documents import ManifestError
 
 REQUIRE = "{default: {spot: require, timeout: 1h}}"
 
@@ -50,6 +51,33 @@ def test_requests_that_fit_no_pool_are_named_at_the_container() -> None:
     message = refusal(a_job(container="        resources: {requests: {cpu: 99}}\n"), REQUIRE)
 
     assert message.startswith("work.yaml:10: spec.template.spec.containers[0].resources: ")
+
+
+TAINTED = """\
+version: 1
+pools:
+  system: {capacity: on-demand, provider: aks, node: {cpu: 2}, taints: ["CriticalAddonsOnly=true:NoSchedule"]}
+  batch: {capacity: spot, provider: aks, node: {cpu: 4, nvidia.com/gpu: 1}, taints: ["type=batch:NoSchedule"]}
+policy: {default: {spot: prefer}%s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("container", "pool"),
+    [
+        ("        resources: {limits: {nvidia.com/gpu: 1}}\n", "batch"),
+        ("        resources: {requests: {cpu: 1}}\n", "system"),
+    ],
+)
+def test_the_remedy_for_a_taint_that_only_a_ladder_tolerates_is_named_and_helps(container: str, pool: str) -> None:
+    text = a_job(container=container)
+    with pytest.raises(ManifestError) as refused:
+        place_text(text, FILE, config.parse(TAINTED % ""))
+
+    ladder = f'tasks: {{"train": {{ladder: [{pool}]}}}}'
+    assert str(refused.value).endswith(f"(policy: {{{ladder}}} in spotwright.yaml)")
+    [role] = place_text(text, FILE, config.parse(TAINTED % f", {ladder}")).roles
+    assert role.pools == (pool,)
 
 
 @pytest.mark.parametrize(

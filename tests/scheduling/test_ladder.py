@@ -102,6 +102,42 @@ def test_all_taints_of_a_pool_that_the_ladder_names_are_tolerated() -> None:
     assert made.rungs[0].tolerations == (Toleration("team", "Equal", "data", "NoSchedule"),)
 
 
+def a_team_pool(name: str, **fields: Any) -> Pool:
+    return a_pool(name, provider=Provider.EKS, taints=(Taint("team", "data"),), **fields)
+
+
+def test_a_pool_that_only_its_taint_keeps_away_is_named_with_the_ladder_that_tolerates_it() -> None:
+    pools = {pool.name: pool for pool in (a_pool("small", spot=False, node={"cpu": 1000}), a_team_pool("big"))}
+    work = Work(requests={"cpu": 4000})
+    refused = build(work, a_policy(spot="prefer"), pools)
+
+    assert order(refused) == []
+    assert refused.remedy("loop/it").endswith('(policy: {tasks: {"loop/it": {ladder: [big]}}} in spotwright.yaml)')
+    assert order(build(work, a_policy(spot="prefer", ladder=["big"]), pools)) == ["big"]
+
+
+def test_the_ladder_that_a_note_names_keeps_the_pools_that_fit() -> None:
+    made = ladder(ON_DEMAND, a_team_pool("team"))
+
+    assert made.note == "no spot pool fits: it runs on on-demand"
+    assert "ladder: [team, on-demand]" in made.remedy("it")
+
+
+@pytest.mark.parametrize(
+    "pools",
+    [
+        [SPOT, ON_DEMAND, a_team_pool("team")],  # there are others of its capacity
+        [ON_DEMAND, a_team_pool("gpu", node=GPU)],  # its GPUs would stand idle
+        [
+            ON_DEMAND,
+            a_team_pool("large", max_price=Fraction(1), price=Fraction(2)),
+        ],  # not for its taint alone
+    ],
+)
+def test_a_ladder_is_no_remedy_for_a_pool_that_the_work_should_not_have(pools: list[Pool]) -> None:
+    assert ladder(*pools).remedy("it") == ""
+
+
 def test_a_toleration_of_the_task_is_not_added_again() -> None:
     work = Work(constraints=Constraints(tolerations=(Toleration(operator="Exists"),)))
     made = ladder(a_pool("tainted", taints=(Taint("spot", "true"),)), work=work)

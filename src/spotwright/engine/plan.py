@@ -318,7 +318,7 @@ def _cannot_run(path: str, policy: Policy, ladder: Ladder, config: Config) -> st
     reasons = "; ".join(f"{pool}: {why}" for pool, why in ladder.refusals.items())
     if policy.spot is Spot.REQUIRE and not any(pool.is_spot for pool in config.pools.values()):
         return f"task {path} requires spot ({policy.sources['spot']}), and no spot pool is configured: add one or say prefer"
-    return f"task {path} fits no pool: {reasons}"
+    return f"task {path} fits no pool: {reasons}{ladder.remedy(path)}"
 
 
 def _default_share_note(paths: list[str]) -> str:

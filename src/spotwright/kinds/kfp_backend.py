@@ -334,7 +334,7 @@ def _place_executor(inner: PlaceContext, run: _Run, tasks: Sequence[CompiledTask
         run.ctx.add_finding(Level.WARNING, (), text)
         return placed, {}
     if not ladder.rungs:
-        raise no_pool_fits(run.ctx, (), tasks[0].path, policy, ladder)
+        raise no_pool_fits(run.ctx, (), tasks[0].path, tasks[0].path, policy, ladder)
     before = mapping_at(inner, (*settings, "podMetadata"))
     place_executor(inner, _PATHS, tasks, placed)
     return placed, _added(before, mapping_at(inner, (*settings, "podMetadata")))

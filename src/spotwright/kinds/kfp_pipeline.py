@@ -401,9 +401,10 @@ def _place_uses(
     work = read_work(ctx, paths, tasks[0].label)
     ladder = build(work, policy, ctx.config.pools)
     if not ladder.rungs:
-        raise no_pool_fits(ctx, _conflicting_path(ctx, paths, tasks[0], ladder), tasks[0].path, policy, ladder)
+        at = _conflicting_path(ctx, paths, tasks[0], ladder)
+        raise no_pool_fits(ctx, at, tasks[0].path, tasks[0].path, policy, ladder)
     if ladder.note:
-        ctx.add_finding(Level.WARNING, tasks[0].at, f"{tasks[0].path}: {ladder.note}")
+        ctx.add_finding(Level.WARNING, tasks[0].at, f"{tasks[0].path}: {ladder.note}{ladder.remedy(tasks[0].path)}")
     tries: dict[Path, int] = {}
     for task, report in zip(tasks, reports, strict=True):
         placed = _placed(policy, ladder, report)

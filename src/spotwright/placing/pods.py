@@ -138,9 +138,9 @@ def place_pod(ctx: PlaceContext, role: Role) -> Placed:
     _refuse_truth_values(ctx, (*role.spec, "nodeSelector"))
     if not ladder.rungs:
         path = conflicting_path(ctx, role.spec, ladder.refusals)
-        raise no_pool_fits(ctx, path, role.name, policy, ladder)
+        raise no_pool_fits(ctx, path, role.name, role.path, policy, ladder)
     if ladder.note:
-        ctx.add_finding(Level.WARNING, role.spec, f"{role.name}: {ladder.note}")
+        ctx.add_finding(Level.WARNING, role.spec, f"{role.name}: {ladder.note}{ladder.remedy(role.path)}")
     if not role.holder and ctx.editor.get((*role.spec, "nodeName")):
         text = (
             f"{role.name}: nodeName fixes the node and bypasses the scheduler, so no affinity takes effect; remove it"
@@ -189,13 +189,15 @@ def queue_of(ctx: PlaceContext, metadata: Any) -> str:
     return str(own or ctx.queue)
 
 
-def no_pool_fits(ctx: PlaceContext, path: Path, name: str, policy: Policy, ladder: Ladder) -> NoPoolFitsError:
-    """The error for a role that no pool fits, with the reason for each pool."""
+def no_pool_fits(
+    ctx: PlaceContext, at: Path, name: str, path: str, policy: Policy, ladder: Ladder
+) -> NoPoolFitsError:
+    """The error for a role that no pool fits, with the reason for each pool and what helps. ``path`` is its name in policies."""
     reasons = "; ".join(f"{pool}: {why}" for pool, why in ladder.refusals.items())
     spot = f"spot: {policy.spot} ({policy.sources['spot']})"
     by_label = any("node selector asks" in why or "required node affinity" in why for why in ladder.refusals.values())
     hint = "; if a pool's nodes have that label, add it under the pool's labels: in spotwright.yaml" if by_label else ""
-    return NoPoolFitsError(str(ctx.problem(path, f"{name} fits no pool with {spot}: {reasons}{hint}")))
+    return NoPoolFitsError(str(ctx.problem(at, f"{name} fits no pool with {spot}: {reasons}{hint}{ladder.remedy(path)}")))
 
 
 def tolerations_of(ladder: Ladder) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ of the design's table). The scheduler's rules are in :mod:`spotwright.model.sche
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -52,12 +53,14 @@ class Ladder:
     """The rungs in order, spot before on-demand, with the reason for every pool that is not a rung.
 
     ``undecided``: the work's own conditions that only its run decides, so that some of the rungs may not fit then.
+    ``tainted``: the pools that only a taint of theirs keeps from being a rung, where there is no rung of their capacity.
     """
 
     rungs: tuple[Rung, ...]
     refusals: Mapping[str, str] = field(default_factory=dict)  # by pool: why it is not a rung
     note: str = ""  # shown once to the user: "no on-demand pool fits: ..."
     undecided: tuple[Expression, ...] = ()
+    tainted: tuple[str, ...] = ()
 
     @property
     def on_demand(self) -> tuple[int, ...]:
@@ -68,12 +71,24 @@ class Ladder:
         """Indexes of the rungs that an attempt may use now. Without an on-demand rung that is every rung."""
         return (self.on_demand if only_on_demand else ()) or tuple(range(len(self.rungs)))
 
+    def remedy(self, path: str) -> str:
+        """How the task of this path gets to the tainted pools, in words that end a message; empty if there are none."""
+        if not self.tainted:
+            return ""
+        names = [*self.tainted, *(name for rung in self.rungs for name in rung.pools)]
+        ladder = f"policy: {{tasks: {{{json.dumps(path)}: {{ladder: [{', '.join(names)}]}}}}}}"
+        return (
+            f"; only taints keep it off {', '.join(self.tainted)}: a ladder that names a pool tolerates its taints ({ladder} in "
+            "spotwright.yaml)"
+        )
+
 
 def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
     """Build the ladder of one task. If no pool fits, ``rungs`` is empty and ``refusals`` gives the reason for each pool."""
     named = policy.ladder is not None
     order = list(policy.ladder) if policy.ladder is not None else list(pools)
     refusals: dict[str, str] = {}
+    tainted: list[Pool] = []
     fitting: list[tuple[Pool, tuple[Toleration, ...]]] = []
     for name in order:
         pool = pools[name]
@@ -82,6 +97,8 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
             taints = providers.taints(pool)
             added = _added_tolerations(pool, taints, work, policy, named=named)
             why = _refusal(pool, taints, work, added)
+            if why and not _refusal(pool, (), work, ()) and not _idles(pool, work):
+                tainted.append(pool)
         if why:
             refusals[name] = why
         else:
@@ -98,7 +115,9 @@ def build(work: Work, policy: Policy, pools: Mapping[str, Pool]) -> Ladder:
     elif policy.spot is not None:
         fitting.sort(key=lambda item: not item[0].is_spot)  # the named order, spot rungs first
     rungs = tuple(Rung((pool.name,), pool.is_spot, added) for pool, added in fitting)
-    return Ladder(rungs, refusals, _note(policy, rungs), tuple(work.constraints.undecided))
+    kinds = {rung.spot for rung in rungs}
+    shut = tuple(pool.name for pool in tainted if pool.is_spot not in kinds)
+    return Ladder(rungs, refusals, _note(policy, rungs), tuple(work.constraints.undecided), shut)
 
 
 def too_large(requests: Resources, node: Resources | None) -> str:
@@ -178,13 +197,17 @@ def _without_idle_gpus(
     fitting: list[tuple[Pool, tuple[Toleration, ...]]], work: Work, refusals: dict[str, str]
 ) -> list[tuple[Pool, tuple[Toleration, ...]]]:
     """Take GPU pools out for work without GPUs, unless its own selector or affinity asks for nodes, or no other pool fits."""
-    if work.constraints.selector or work.constraints.required or has_accelerators(work.requests):
-        return fitting
-    idle = [pool.name for pool, _ in fitting if has_accelerators(pool.node or {})]
+    idle = [pool.name for pool, _ in fitting if _idles(pool, work)]
     if len(idle) == len(fitting):
         return fitting
     refusals.update(dict.fromkeys(idle, IDLE))
     return [item for item in fitting if item[0].name not in idle]
+
+
+def _idles(pool: Pool, work: Work) -> bool:
+    """Whether the work would let GPUs of the pool stand idle, and does not ask for its nodes itself."""
+    asks = work.constraints.selector or work.constraints.required or has_accelerators(work.requests)
+    return not asks and has_accelerators(pool.node or {})
 
 
 def _price_order(pool: Pool) -> tuple[bool, Fraction | int]:
